@@ -1,0 +1,60 @@
+# Every target installs what it needs, from the lock file, into .venv. Only Python 3.11 or later and make are assumed.
+
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+BIN := .venv/bin
+UV := $(BIN)/uv
+INSTALL := $(UV) pip install --quiet --python $(BIN)/python --constraint requirements.lock --verify-hashes
+FULL := .venv/.full
+CORE := .venv/.core
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: demo serve test test-fast lint format synth bench lock clean
+
+demo: $(CORE)
+	$(BIN)/alluvia demo
+
+serve: $(CORE)
+	$(BIN)/alluvia serve
+
+test: $(FULL)
+	$(PYTEST) -n 2 tests
+
+test-fast: $(FULL)
+	$(PYTEST) -n 2 -m "not slow" tests
+
+lint: $(FULL)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(FULL)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+synth: $(FULL)
+	$(BIN)/python infra/app.py
+
+bench: $(FULL)
+	$(BIN)/python -m benchmarks
+
+lock: $(UV)
+	$(UV) pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --no-emit-index-url --quiet --upgrade --output-file requirements.lock
+
+$(UV):
+	$(PYTHON) -c 'import sys; sys.exit("Alluvia needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+$(CORE): $(UV) pyproject.toml requirements.lock
+	$(INSTALL) --editable .
+	touch $@
+
+$(FULL): $(UV) pyproject.toml requirements.lock
+	$(INSTALL) --editable '.[spark,infra,test,lint]'
+	touch $@ $(CORE)
+
+clean:
+	rm -rf .venv build dist cdk.out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

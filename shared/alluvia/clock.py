@@ -1,0 +1,80 @@
+"""Time, ids and randomness: the one place they come from, so that a test can replace them."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from abc import ABC, abstractmethod
+
+
+class Clock(ABC):
+    """What the library knows of time and chance."""
+
+    @abstractmethod
+    def now_us(self) -> int:
+        """Microseconds since the Unix epoch."""
+
+    @abstractmethod
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    @abstractmethod
+    def new_id(self) -> str:
+        """Return a fresh random UUID as text."""
+
+    @abstractmethod
+    def uniform(self) -> float:
+        """Return a random number in [0, 1)."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the Unix epoch."""
+        return self.now_us() // 1000
+
+
+class SystemClock(Clock):
+    """The machine's own clock and randomness."""
+
+    def now_us(self) -> int:
+        """Microseconds since the Unix epoch."""
+        return time.time_ns() // 1000
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+    def new_id(self) -> str:
+        """Return a fresh random UUID as text."""
+        return str(uuid.uuid4())
+
+    def uniform(self) -> float:
+        """Return a random number in [0, 1)."""
+        return random.random()
+
+
+class ManualClock(Clock):
+    """A clock that moves only when told: by `advance`, or by a `sleep` in the code under test."""
+
+    def __init__(self, start_us: int = 1_700_000_000_000_000, seed: int = 0) -> None:
+        self._now_us = start_us
+        self._random = random.Random(seed)
+
+    def now_us(self) -> int:
+        """Microseconds since the Unix epoch."""
+        return self._now_us
+
+    def sleep(self, seconds: float) -> None:
+        """Move this clock on."""
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Move this clock on by that many seconds."""
+        self._now_us += int(seconds * 1_000_000)
+
+    def new_id(self) -> str:
+        """Return the next UUID of this clock's seed."""
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+    def uniform(self) -> float:
+        """Return the next random number in [0, 1) of this clock's seed."""
+        return self._random.random()

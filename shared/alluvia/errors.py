@@ -1,0 +1,87 @@
+"""Every error that Alluvia raises on purpose, grouped by what the caller should do about it."""
+
+from __future__ import annotations
+
+
+class AlluviaError(Exception):
+    """Base of all errors of this library."""
+
+
+class Invalid(AlluviaError):
+    """The caller's input is wrong: the message names the field and the fix."""
+
+
+class Unsupported(AlluviaError):
+    """The table needs a feature that this library does not have: the message names it."""
+
+
+class Corrupt(AlluviaError):
+    """A file of the table is damaged: the message names the file and what is wrong with it."""
+
+
+class Unavailable(AlluviaError):
+    """The store did not answer, or refused for now: try again."""
+
+
+class CommitUnknown(AlluviaError):
+    """A commit's outcome could not be learnt: it may have happened; nothing was deleted."""
+
+
+class AnswerLost(Unavailable):
+    """A conditional write got no clear answer: it may have taken effect. Read the key back before going on."""
+
+
+class ObjectNotFound(AlluviaError):
+    """No object with that key."""
+
+
+class TableNotFound(AlluviaError):
+    """The lake holds no table of that name."""
+
+
+class TableExists(AlluviaError):
+    """The lake already holds a table of that name."""
+
+
+class VersionNotFound(AlluviaError):
+    """The table has not reached that version or time."""
+
+
+class VersionExpired(AlluviaError):
+    """The version existed, but retention has removed what it needs: the message names the oldest one left."""
+
+
+class Conflict(AlluviaError):
+    """Another transaction won and this one no longer holds: plan again on the new version."""
+
+
+class ConcurrentAppend(Conflict):
+    """A winner added a file that can hold rows which this transaction has read."""
+
+
+class ConcurrentDeleteRead(Conflict):
+    """A winner removed a file that this transaction has read."""
+
+
+class ConcurrentDeleteDelete(Conflict):
+    """A winner removed a file that this transaction removes too."""
+
+
+class MetadataChanged(Conflict):
+    """A winner changed the table's metadata."""
+
+
+class ProtocolChanged(Conflict):
+    """A winner changed the table's protocol."""
+
+
+class ConcurrentTransaction(Conflict):
+    """A winner recorded the same application transaction: this one is already applied."""
+
+
+class ConcurrentDomain(Conflict):
+    """A winner changed a metadata domain that this transaction changes too."""
+
+
+class TransactionExpired(Conflict):
+    """The transaction is older than its maximum age: start it again."""
