@@ -1,0 +1,1 @@
+"""What can be done with a table. Each module plans in a pure function and executes the plan."""

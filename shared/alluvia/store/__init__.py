@@ -1,0 +1,50 @@
+"""Object stores: one contract, three places to keep a lake, and a wrapper that counts requests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from alluvia.clock import Clock
+from alluvia.errors import Invalid
+from alluvia.store.base import ObjectInfo, PutResult, Store
+from alluvia.store.counting import CountingStore
+from alluvia.store.directory import DirectoryStore
+from alluvia.store.memory import MemoryStore
+
+__all__ = ["CountingStore", "DirectoryStore", "MemoryStore", "ObjectInfo", "PutResult", "Store", "open_store"]
+
+_memory: dict[str, MemoryStore] = {}
+
+
+def open_store(uri: str, clock: Clock, **options: str) -> Store:
+    """Open the store that a lake's URI names.
+
+    `s3://bucket/prefix` (options `endpoint_url`, `region`, `access_key_id`, `secret_access_key`, `session_token`),
+    `file:///path` or a plain path, or `memory://name`, which lives as long as the process. Raises `Invalid` for another
+    scheme or an option that the scheme does not have.
+    """
+    scheme = urlsplit(uri).scheme if "://" in uri else ""
+    if scheme == "s3":
+        from alluvia.store.s3 import S3Store
+
+        parts = urlsplit(uri)
+        if not parts.netloc or parts.query or parts.fragment:
+            msg = f"the lake URI {uri!r} must read s3://bucket/prefix"
+            raise Invalid(msg)
+        try:
+            return S3Store(parts.netloc, parts.path.strip("/"), clock, **options)
+        except TypeError as error:
+            msg = f"unknown option for an S3 lake among {sorted(options)}"
+            raise Invalid(msg) from error
+    if options:
+        msg = f"{uri!r} takes no options, but {sorted(options)} were given: they are for s3:// lakes"
+        raise Invalid(msg)
+    if scheme == "memory":
+        return _memory.setdefault(uri, MemoryStore(uri.removeprefix("memory://"), clock))
+    if scheme == "file":
+        return DirectoryStore(Path(unquote(urlsplit(uri).path)))
+    if scheme or not uri:
+        msg = f"the lake URI {uri!r} is none of s3://bucket/prefix, file:///path, memory://name, or a path"
+        raise Invalid(msg)
+    return DirectoryStore(Path(uri).expanduser())

@@ -1,0 +1,95 @@
+"""One commit as a value: reading its JSON lines and writing them. Pure. Source: Delta protocol, "Delta Log Entries"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from alluvia.errors import Corrupt
+from alluvia.log.actions import AddFile, DomainMetadata, Json, Metadata, Protocol, RemoveFile, Txn
+from alluvia.log.paths import commit_name
+
+EVENT_IDS = "alluviaEventIds"
+
+Action = Protocol | Metadata | Txn | DomainMetadata | AddFile | RemoveFile
+_TAGS: dict[type, str] = {
+    Protocol: "protocol",
+    Metadata: "metaData",
+    Txn: "txn",
+    DomainMetadata: "domainMetadata",
+    AddFile: "add",
+    RemoveFile: "remove",
+}
+_PARSERS: dict[str, Any] = {tag: kind.from_json for kind, tag in _TAGS.items()}  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitActions:
+    """The actions of one commit, by kind. `info` is the commitInfo as it stands in the file."""
+
+    version: int
+    info: Json = field(default_factory=dict)
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    txns: Sequence[Txn] = ()
+    domains: Sequence[DomainMetadata] = ()
+    adds: Sequence[AddFile] = ()
+    removes: Sequence[RemoveFile] = ()
+
+    @property
+    def timestamp_ms(self) -> int:
+        """The in-commit timestamp, else the commit's own word for its time, else 0."""
+        return int(self.info.get("inCommitTimestamp") or self.info.get("timestamp") or 0)
+
+    @property
+    def data_change(self) -> bool:
+        """Whether the commit changes rows."""
+        return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
+
+
+def encode_commit(info: Json, actions: Iterable[Action]) -> bytes:
+    """Return a commit file: commitInfo first (as in-commit timestamps demand), then the actions, a line each."""
+    lines = [{"commitInfo": info}]
+    lines += [{_TAGS[type(action)]: action.to_json()} for action in actions]
+    return b"".join(orjson.dumps(line) + b"\n" for line in lines)
+
+
+def parse_commit(version: int, data: bytes) -> CommitActions:
+    """Read a commit file. Raises `Corrupt`, naming the file and the line."""
+    info: Json = {}
+    found: dict[str, list[Any]] = {tag: [] for tag in _PARSERS}
+    number = 0
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line or line.isspace():
+            continue
+        try:
+            for tag, body in orjson.loads(line).items():
+                if body is None:
+                    continue
+                if tag == "commitInfo":
+                    info = body
+                elif (parser := _PARSERS.get(tag)) is not None:
+                    found[tag].append(parser(body))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            msg = f"{commit_name(version)}, line {number}: {type(error).__name__}: {error}"
+            raise Corrupt(msg) from error
+    if not number:
+        msg = f"{commit_name(version)} is empty"
+        raise Corrupt(msg)
+    for tag in ("protocol", "metaData"):
+        if len(found[tag]) > 1:
+            msg = f"{commit_name(version)} holds {len(found[tag])} {tag} actions; a commit may hold one"
+            raise Corrupt(msg)
+    return CommitActions(
+        version,
+        info,
+        found["protocol"][0] if found["protocol"] else None,
+        found["metaData"][0] if found["metaData"] else None,
+        found["txn"],
+        found["domainMetadata"],
+        found["add"],
+        found["remove"],
+    )

@@ -1,0 +1,271 @@
+"""A table's log: opening it, following it, and putting commits into it. The I/O of this layer."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from alluvia.clock import Clock
+from alluvia.errors import (
+    AnswerLost,
+    CommitUnknown,
+    Corrupt,
+    ObjectNotFound,
+    TableNotFound,
+    Unavailable,
+    VersionExpired,
+    VersionNotFound,
+)
+from alluvia.log.checkpoint import last_checkpoint, parse_last_checkpoint, read_checkpoint, write_checkpoint
+from alluvia.log.commit import CommitActions, parse_commit
+from alluvia.log.paths import (
+    LAST_CHECKPOINT,
+    LOG_FOLDER,
+    checkpoint_name,
+    commit_name,
+    version_prefix,
+)
+from alluvia.log.readback import Readback, classify
+from alluvia.log.replay import State, replay
+from alluvia.log.segment import Listing, Segment, find_segment, oldest_version, read_listing
+from alluvia.store import PutResult, Store
+
+FOLLOW_AGE_MS_MAX = 60 * 60 * 1000
+RECENT_COMMITS_MAX = 10_000
+WRITE_TRIES = 6
+PARALLEL = 16
+
+
+class Log:
+    """The log of the table at `root` (empty, or ending in `/`) in a store.
+
+    It keeps the newest state it has seen, and the commits since it was opened, for whoever must look at them again.
+    Not safe for use from several threads at once; states are immutable and may be shared.
+    """
+
+    def __init__(self, store: Store, root: str, clock: Clock) -> None:
+        self.store = store
+        self.root = root
+        self.clock = clock
+        self.state: State | None = None
+        self.checkpoint_version: int | None = None
+        self._recent: deque[CommitActions] = deque(maxlen=RECENT_COMMITS_MAX)
+        self._seen_ms = 0
+
+    def open(self) -> State:
+        """Read the newest version: `_last_checkpoint`, one listing, the checkpoint and the commits after it.
+
+        Raises `TableNotFound`, `Corrupt`, `Unsupported`, `Unavailable`.
+        """
+        segment = find_segment(self._listing_from_hint())
+        state, commits = self._load(segment)
+        self._recent.clear()
+        self._recent.extend(commits)
+        self.checkpoint_version = segment.checkpoint[0].version if segment.checkpoint else None
+        return self._keep(state)
+
+    def refresh(self) -> State:
+        """Return the newest version: follow the log from the one at hand, or open it if that is old or none.
+
+        Following costs one GET a new commit, and one that finds nothing. A handle that has not looked for an hour
+        opens afresh, since clean-up may have deleted the commits after its version.
+        """
+        if self.state is None or self.stale:
+            return self.open()
+        commits: list[CommitActions] = []
+        while (commit := self.read_commit(self.state.version + len(commits) + 1)) is not None:
+            commits.append(commit)
+        return self.advance(commits)
+
+    @property
+    def stale(self) -> bool:
+        """Whether the state at hand is too old to follow from."""
+        return self.clock.now_ms() - self._seen_ms > FOLLOW_AGE_MS_MAX
+
+    def advance(self, commits: Sequence[CommitActions]) -> State:
+        """Take commits that follow the state at hand."""
+        self._recent.extend(commits)
+        return self._keep(replay(self.state, commits))
+
+    def since(self, version: int) -> list[CommitActions] | None:
+        """Return the commits after a version up to the state at hand, from memory; None if they are not all there."""
+        if self.state is None or version > self.state.version:
+            return None
+        found = [commit for commit in self._recent if commit.version > version]
+        return found if len(found) == self.state.version - version else None
+
+    def read_commit(self, version: int) -> CommitActions | None:
+        """Read one commit; None if it does not exist."""
+        try:
+            return parse_commit(version, self.store.get(self.root + commit_name(version)))
+        except ObjectNotFound:
+            return None
+
+    def read_commits(self, versions: Sequence[int]) -> list[CommitActions]:
+        """Read commits that must exist, in parallel where the store gains by it."""
+        names = [commit_name(version) for version in versions]
+        return [parse_commit(v, data) for v, data in zip(versions, self._get_all(names), strict=True)]
+
+    def at(self, version: int) -> State:
+        """Read the state of one version. Raises `VersionNotFound` or `VersionExpired`."""
+        if self.state is not None and self.state.version == version:
+            return self.state
+        return self._load(find_segment(self.listing(), version))[0]
+
+    def listing(self) -> Listing:
+        """List the whole log. Raises `TableNotFound` if there is none."""
+        return self._list(LOG_FOLDER)
+
+    def oldest(self) -> int:
+        """Return the oldest version that the log can still make."""
+        oldest = oldest_version(self.listing())
+        if oldest is None:
+            msg = f"the log of {self.root or 'the table'} holds no version that can be read"
+            raise Corrupt(msg)
+        return oldest
+
+    def write(self, version: int, data: bytes, txn_id: str) -> CommitActions | None:
+        """Put a commit. None if it is ours now; the winner's commit if that version is taken.
+
+        Never believes an unclear answer: it reads the key back and compares transaction ids. Raises `CommitUnknown`
+        when the outcome could not be learnt, so that the caller deletes nothing; `Unavailable` if nothing happened.
+        """
+        key = self.root + commit_name(version)
+        sent_unclear = False
+        for attempt in range(WRITE_TRIES):
+            if attempt:
+                self.clock.sleep(0.1 * 2**attempt * (0.5 + self.clock.uniform()))
+            try:
+                if self.store.put_if_absent(key, data) is PutResult.CREATED:
+                    return None
+            except AnswerLost:
+                sent_unclear = True
+            except Unavailable as error:
+                if sent_unclear:
+                    raise _unknown(version) from error
+                raise
+            try:
+                found = self.read_commit(version)
+            except Unavailable as error:
+                raise _unknown(version) from error
+            verdict = classify(found, txn_id)
+            if verdict is Readback.OURS:
+                return None
+            if verdict is Readback.THEIRS:
+                return found
+        raise _unknown(version)
+
+    def checkpoint(self, state: State, tombstones_after_ms: int) -> int:
+        """Write a state's checkpoint and the hint to it. Returns its size in bytes."""
+        data, rows = write_checkpoint(state, tombstones_after_ms)
+        self.store.put(self.root + checkpoint_name(state.version), data)
+        hint = last_checkpoint(state.version, rows, len(data), len(state.files))
+        self.store.put(self.root + LAST_CHECKPOINT, hint)
+        self.checkpoint_version = state.version
+        return len(data)
+
+    def version_at(self, timestamp_ms: int) -> int:
+        """Return the newest version whose timestamp is at or before a moment.
+
+        In-commit timestamps increase with the version, so a binary search reads few commits. Where a log has none, the
+        files' times are used, each at least one millisecond after the one before, as the protocol's clients do.
+        Raises `VersionNotFound` before the first version, `VersionExpired` before the oldest that is left.
+        """
+        listing = self.listing()
+        oldest = oldest_version(listing) or 0
+        versions = [version for version in sorted(listing.commits) if version >= oldest]
+        state = self.state or self.open()
+        if state.metadata.configuration.get("delta.enableInCommitTimestamps") == "true":
+            low, high = 0, len(versions)
+            while low < high:
+                middle = (low + high) // 2
+                commit = self.read_commit(versions[middle])
+                if commit is not None and commit.timestamp_ms <= timestamp_ms:
+                    low = middle + 1
+                else:
+                    high = middle
+            found = versions[low - 1] if low else None
+        else:
+            found = self._version_by_file_time(versions, timestamp_ms)
+        if found is None:
+            if oldest > 0:
+                msg = f"the version at that time has expired; the oldest version that can be read is {oldest}"
+                raise VersionExpired(msg)
+            msg = "the table did not exist yet at that time"
+            raise VersionNotFound(msg)
+        return found
+
+    def _version_by_file_time(self, versions: Sequence[int], timestamp_ms: int) -> int | None:
+        times = {info.key: info.modified_ms for info in self.store.list(self.root + LOG_FOLDER)}
+        found, last = None, -1
+        for version in versions:
+            last = max(last + 1, times.get(self.root + commit_name(version), 0))
+            if last > timestamp_ms:
+                break
+            found = version
+        return found
+
+    def _keep(self, state: State) -> State:
+        self.state = state
+        self._seen_ms = self.clock.now_ms()
+        return state
+
+    def _listing_from_hint(self) -> Listing:
+        """List from the checkpoint that `_last_checkpoint` names; all of it if the hint is absent, broken or stale."""
+        try:
+            hint = parse_last_checkpoint(self.store.get(self.root + LAST_CHECKPOINT))
+        except ObjectNotFound:
+            hint = None
+        if hint is not None:
+            listing = self._list(version_prefix(hint), allow_empty=True)
+            if listing.checkpoints:
+                return listing
+        return self._list(LOG_FOLDER)
+
+    def _list(self, start: str, *, allow_empty: bool = False) -> Listing:
+        folder = self.root + LOG_FOLDER
+        infos = self.store.list(folder, None if start == LOG_FOLDER else self.root + start)
+        listing = read_listing(info.key[len(folder) :] for info in infos)
+        if not listing.versions and not allow_empty:
+            raise TableNotFound(_not_found(self.root))
+        return listing
+
+    def _load(self, segment: Segment) -> tuple[State, list[CommitActions]]:
+        parts = [LOG_FOLDER + part.name for part in segment.checkpoint]
+        data = self._get_all([*parts, *(commit_name(version) for version in segment.commits)])
+        state = None
+        if parts:
+            state = read_checkpoint(segment.checkpoint[0].version, list(zip(parts, data, strict=False)))
+        commits = [parse_commit(v, body) for v, body in zip(segment.commits, data[len(parts) :], strict=True)]
+        whole = replay(state, commits)
+        if not commits:
+            whole = replace(whole, timestamp_ms=self._checkpoint_time(whole))
+        return whole, commits
+
+    def _checkpoint_time(self, state: State) -> int:
+        """Return the timestamp of a version that was loaded from its checkpoint alone: its commit still says it."""
+        if state.metadata.configuration.get("delta.enableInCommitTimestamps") != "true":
+            return 0
+        commit = self.read_commit(state.version)
+        return commit.timestamp_ms if commit is not None else 0
+
+    def _get_all(self, names: Sequence[str]) -> list[bytes]:
+        try:
+            if len(names) < 2 or not self.store.parallel:
+                return [self.store.get(self.root + name) for name in names]
+            with ThreadPoolExecutor(min(PARALLEL, len(names))) as pool:
+                return list(pool.map(lambda name: self.store.get(self.root + name), names))
+        except ObjectNotFound as error:
+            msg = f"{error} was listed but is gone: the log was cleaned up meanwhile; open the table again"
+            raise Unavailable(msg) from error
+
+
+def _not_found(root: str) -> str:
+    return f"there is no table {root.rstrip('/')!r}" if root else "there is no table here"
+
+
+def _unknown(version: int) -> CommitUnknown:
+    msg = f"it is unknown whether version {version} was committed: the store stopped answering; nothing was deleted"
+    return CommitUnknown(msg)

@@ -1,0 +1,64 @@
+"""Names of the files of a Delta log, and what they mean. Pure.
+
+Source: Delta protocol, "Delta Log Entries", "Checkpoints" and "Last Checkpoint File".
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+LOG_FOLDER = "_delta_log/"
+LAST_CHECKPOINT = LOG_FOLDER + "_last_checkpoint"
+
+_COMMIT = re.compile(r"^(\d{20})\.json$")
+_SINGLE = re.compile(r"^(\d{20})\.checkpoint\.parquet$")
+_MULTI = re.compile(r"^(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet$")
+_V2 = re.compile(r"^(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(json|parquet)$")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFile:
+    """A JSON commit."""
+
+    version: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFile:
+    """One file of a checkpoint: `part` of `parts` (1 of 1 for a single file); `v2` if it carries a UUID."""
+
+    version: int
+    name: str
+    part: int = 1
+    parts: int = 1
+    v2: bool = False
+
+
+def commit_name(version: int) -> str:
+    """Path of a commit, below the table's root."""
+    return f"{LOG_FOLDER}{version:020d}.json"
+
+
+def checkpoint_name(version: int) -> str:
+    """Path of a single-file checkpoint, below the table's root."""
+    return f"{LOG_FOLDER}{version:020d}.checkpoint.parquet"
+
+
+def version_prefix(version: int) -> str:
+    """Return the path that sorts right before every log file of a version."""
+    return f"{LOG_FOLDER}{version:020d}"
+
+
+def parse_name(name: str) -> CommitFile | CheckpointFile | None:
+    """What a file directly below `_delta_log/` is; None for files that a reader passes over."""
+    if match := _COMMIT.match(name):
+        return CommitFile(int(match[1]), name)
+    if match := _SINGLE.match(name):
+        return CheckpointFile(int(match[1]), name)
+    if match := _MULTI.match(name):
+        return CheckpointFile(int(match[1]), name, int(match[2]), int(match[3]))
+    if match := _V2.match(name):
+        return CheckpointFile(int(match[1]), name, v2=True)
+    return None

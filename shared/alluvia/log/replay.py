@@ -1,0 +1,99 @@
+"""Replaying a log: a state and the commits after it make the next state. Pure.
+
+Source: Delta protocol, "Action Reconciliation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from alluvia.errors import Corrupt
+from alluvia.log.action_set import ActionSet
+from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
+from alluvia.log.commit import CommitActions
+from alluvia.log.paths import commit_name
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A table at one version. `timestamp_ms` is the version's in-commit timestamp, 0 where the log has none."""
+
+    version: int
+    protocol: Protocol
+    metadata: Metadata
+    timestamp_ms: int = 0
+    files: ActionSet[AddFile] = field(default_factory=lambda: ActionSet(AddFile.from_json))
+    tombstones: ActionSet[RemoveFile] = field(default_factory=lambda: ActionSet(RemoveFile.from_json))
+    txns: Mapping[str, Txn] = field(default_factory=dict)
+    domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
+
+
+def replay(start: State | None, commits: Sequence[CommitActions]) -> State:
+    """Apply commits in order to the state before them (None before version 0).
+
+    Raises `Corrupt` where a version is missing, or where there is no protocol or no metadata in the end.
+    """
+    if start is not None and not commits:
+        return start
+    expected = 0 if start is None else start.version + 1
+    for at, commit in enumerate(commits, expected):
+        if commit.version != at:
+            msg = f"{commit_name(at)} is missing from the log"
+            raise Corrupt(msg)
+    state = start if start is not None else _first(commits)
+    last = commits[-1]
+    return replace(
+        state,
+        version=last.version,
+        protocol=_latest([commit.protocol for commit in commits]) or state.protocol,
+        metadata=_latest([commit.metadata for commit in commits]) or state.metadata,
+        timestamp_ms=last.timestamp_ms,
+        files=state.files.changed(_file_changes(commits)),
+        tombstones=state.tombstones.changed(_tombstone_changes(commits)),
+        txns={**state.txns, **{txn.app_id: txn for commit in commits for txn in commit.txns}},
+        domains=_domains(state.domains, commits),
+    )
+
+
+def _first(commits: Sequence[CommitActions]) -> State:
+    protocol = _latest([commit.protocol for commit in commits])
+    metadata = _latest([commit.metadata for commit in commits])
+    if protocol is None or metadata is None:
+        missing = "protocol" if protocol is None else "metaData"
+        msg = f"the log holds no {missing} action up to version {len(commits) - 1}"
+        raise Corrupt(msg)
+    return State(-1, protocol, metadata)
+
+
+def _latest(values: Sequence[T | None]) -> T | None:
+    return next((value for value in reversed(values) if value is not None), None)
+
+
+def _file_changes(commits: Sequence[CommitActions]) -> Iterator[tuple[str, AddFile | None]]:
+    for commit in commits:
+        for remove in commit.removes:
+            yield remove.key, None
+        for add in commit.adds:
+            yield add.key, add
+
+
+def _tombstone_changes(commits: Sequence[CommitActions]) -> Iterator[tuple[str, RemoveFile | None]]:
+    for commit in commits:
+        for remove in commit.removes:
+            yield remove.key, remove
+        for add in commit.adds:
+            yield add.key, None
+
+
+def _domains(before: Mapping[str, DomainMetadata], commits: Sequence[CommitActions]) -> dict[str, DomainMetadata]:
+    domains = dict(before)
+    for commit in commits:
+        for domain in commit.domains:
+            domains[domain.domain] = domain
+            if domain.removed:
+                del domains[domain.domain]
+    return domains

@@ -1,0 +1,88 @@
+"""Which files of a log make a version: the newest checkpoint at or below it, and the commits after it. Pure.
+
+Source: Delta protocol, "Action Reconciliation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from alluvia.errors import Corrupt, VersionExpired, VersionNotFound
+from alluvia.log.paths import CheckpointFile, CommitFile, commit_name, parse_name
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The files to read: the parts of one checkpoint (none at the log's start) and the commits after it, in order."""
+
+    version: int
+    checkpoint: tuple[CheckpointFile, ...]
+    commits: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a listing of a log found. `commits` and `checkpoints` are by version."""
+
+    commits: Mapping[int, CommitFile] = field(default_factory=dict)
+    checkpoints: Mapping[int, tuple[CheckpointFile, ...]] = field(default_factory=dict)
+
+    @property
+    def versions(self) -> range:
+        """From the lowest to the highest version that any file names."""
+        known = [*self.commits, *self.checkpoints]
+        return range(min(known), max(known) + 1) if known else range(0)
+
+
+def read_listing(names: Iterable[str]) -> Listing:
+    """Sort out the names of a log folder; incomplete multi-part checkpoints are left out."""
+    commits: dict[int, CommitFile] = {}
+    candidates: dict[tuple[int, int, str], list[CheckpointFile]] = {}
+    for name in names:
+        file = parse_name(name)
+        if isinstance(file, CommitFile):
+            commits[file.version] = file
+        elif file is not None:
+            candidates.setdefault((file.version, file.parts, name if file.v2 else ""), []).append(file)
+    checkpoints: dict[int, tuple[CheckpointFile, ...]] = {}
+    for (version, parts, _), files in sorted(candidates.items()):
+        whole = len({file.part for file in files}) == parts
+        if whole and (version not in checkpoints or parts == 1):
+            checkpoints[version] = tuple(sorted(files, key=lambda file: file.part))
+    return Listing(commits, checkpoints)
+
+
+def find_segment(listing: Listing, version: int | None = None) -> Segment:
+    """Choose the files that make a version, the newest by default.
+
+    Raises `VersionNotFound` above the newest, `VersionExpired` below the oldest that can still be made, and `Corrupt`
+    where a commit is missing in between.
+    """
+    if not listing.versions:
+        msg = "the log holds no commit and no checkpoint"
+        raise Corrupt(msg)
+    newest = listing.versions[-1]
+    wanted = newest if version is None else version
+    if wanted > newest or wanted < 0:
+        msg = f"version {wanted} does not exist; the newest is {newest}"
+        raise VersionNotFound(msg)
+    start = max((at for at in listing.checkpoints if at <= wanted), default=None)
+    first = 0 if start is None else start + 1
+    missing = next((at for at in range(first, wanted + 1) if at not in listing.commits), None)
+    if missing is not None:
+        oldest = oldest_version(listing)
+        if start is None and oldest is not None and wanted < oldest:
+            msg = f"version {wanted} has expired; the oldest version that can be read is {oldest}"
+            raise VersionExpired(msg)
+        msg = f"{commit_name(missing)} is missing from the log"
+        raise Corrupt(msg)
+    checkpoint = () if start is None else listing.checkpoints[start]
+    return Segment(wanted, checkpoint, tuple(range(first, wanted + 1)))
+
+
+def oldest_version(listing: Listing) -> int | None:
+    """Return the lowest version that the files of a listing can still make."""
+    if 0 in listing.commits:
+        return 0
+    return min(listing.checkpoints, default=None)

@@ -1,0 +1,81 @@
+"""Statistics of a file that DuckDB's COPY has written, from what `RETURN_STATS` says of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.table.statistics import encode_statistics, json_bounds
+
+
+def copied_statistics(
+    rows: int, columns: Mapping[str, Mapping[str, str]], schema: pa.Schema, indexed_columns: int
+) -> str:
+    """Return Delta's statistics as JSON text.
+
+    `columns` maps a quoted path such as `"a"."b"` to DuckDB's values as text: min, max, null_count, has_nan. Lists and
+    maps get no null count here, since DuckDB counts their elements.
+    """
+    minima: dict[str, Any] = {}
+    maxima: dict[str, Any] = {}
+    nulls: dict[str, Any] = {}
+    for path, kind in list(_leaves(schema))[:indexed_columns]:
+        found = columns.get(".".join('"' + name.replace('"', '""') + '"' for name in path))
+        if found is None or pa.types.is_nested(kind):
+            continue
+        _put(nulls, path, int(found["null_count"]))
+        bounds = _bounds(found, kind)
+        if bounds is not None:
+            _put(minima, path, bounds[0])
+            _put(maxima, path, bounds[1])
+    return encode_statistics(rows, minima, maxima, nulls)
+
+
+def _leaves(schema: pa.Schema) -> list[tuple[tuple[str, ...], pa.DataType]]:
+    found: list[tuple[tuple[str, ...], pa.DataType]] = []
+
+    def visit(path: tuple[str, ...], kind: pa.DataType) -> None:
+        if pa.types.is_struct(kind):
+            for at in range(kind.num_fields):
+                visit((*path, kind.field(at).name), kind.field(at).type)
+        else:
+            found.append((path, kind))
+
+    for field in schema:
+        visit((field.name,), field.type)
+    return found
+
+
+def _put(target: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        target = target.setdefault(name, {})
+    target[path[-1]] = value
+
+
+def _bounds(found: Mapping[str, str], kind: pa.DataType) -> tuple[Any, Any] | None:
+    if "min" not in found or "max" not in found:
+        return None
+    low, high = _value(found["min"], kind), _value(found["max"], kind)
+    return None if low is None or high is None else json_bounds(low, high)
+
+
+def _value(text: str, kind: pa.DataType) -> Any:
+    """Return the value that DuckDB's text stands for; None where its type takes no bounds or Python has no such one."""
+    try:
+        if pa.types.is_integer(kind):
+            return int(text)
+        if pa.types.is_decimal(kind):
+            return Decimal(text)
+        if pa.types.is_floating(kind):
+            return None if text.lstrip("-") in ("inf", "nan", "infinity") else float(text)
+        if pa.types.is_timestamp(kind):
+            return datetime.fromisoformat(text)
+        if pa.types.is_date(kind):
+            return date.fromisoformat(text)
+    except ValueError:
+        return None
+    return text if pa.types.is_string(kind) else None

@@ -1,0 +1,43 @@
+"""A table's history, from its commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from alluvia.log.commit import CommitActions
+from alluvia.table.handle import TableHandle
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One commit: who did what, and how many files came and went."""
+
+    version: int
+    timestamp: datetime
+    operation: str
+    parameters: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, str] = field(default_factory=dict)
+    engine: str = ""
+    files_added: int = 0
+    files_removed: int = 0
+
+
+def history(handle: TableHandle, limit: int | None = None) -> list[HistoryEntry]:
+    """Return the commits that the log still holds, newest first, at most `limit` of them."""
+    versions = sorted(handle.log.listing().commits, reverse=True)[:limit]
+    return [_entry(commit) for commit in handle.log.read_commits(versions)]
+
+
+def _entry(commit: CommitActions) -> HistoryEntry:
+    info = commit.info
+    return HistoryEntry(
+        commit.version,
+        datetime.fromtimestamp(commit.timestamp_ms / 1000, UTC),
+        str(info.get("operation", "")),
+        dict(info.get("operationParameters") or {}),
+        dict(info.get("operationMetrics") or {}),
+        str(info.get("engineInfo", "")),
+        len(commit.adds),
+        len(commit.removes),
+    )

@@ -1,0 +1,180 @@
+"""Merging: many small files become few, sorted, by DuckDB; committed without data change, so nobody's rows move."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound
+from alluvia.log.actions import AddFile
+from alluvia.operations.checkpoint import checkpoint, checkpoint_due
+from alluvia.operations.copied_statistics import copied_statistics
+from alluvia.operations.merge_plan import MergeGroup, plan_merge
+from alluvia.table.handle import TableHandle
+from alluvia.table.partition import Partition
+from alluvia.table.relation import quote_name, quote_text, relation_sql
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import Changes
+from alluvia.table.writer import new_file
+
+PLANS_MAX = 5
+PARALLEL = 16
+_COPY_CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "lz4": "lz4_raw", "none": "uncompressed"}
+
+
+@dataclass(slots=True)
+class MergeReport:
+    """What a merge did. Sizes in bytes; `conflicts` counts groups that another writer's commit made it plan again."""
+
+    files_before: int = 0
+    files_merged: int = 0
+    files_written: int = 0
+    files_after: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    conflicts: int = 0
+    version: int = 0
+    checkpoint_version: int | None = None
+    versions: list[int] = field(default_factory=list)
+
+
+def merge(
+    handle: TableHandle,
+    *,
+    target_size: int | None = None,
+    full: bool = False,
+    memory_mb: int | None = None,
+    checkpoints: bool = True,
+) -> MergeReport:
+    """Merge the small files of every partition, and write a checkpoint if one is due.
+
+    A group of files is one commit, which rebases over appends. Where another merge or a delete has taken a file of the
+    group, the rest is planned again on the new files. An empty merge costs no request beyond looking for new commits.
+    `target_size` is in bytes, the property `alluvia.target_file_size` by default.
+    """
+    if target_size is not None and target_size <= 0:
+        msg = f"target_size: {target_size} is no size in bytes"
+        raise Invalid(msg)
+    report = MergeReport()
+    snapshot = handle.newest()
+    report.files_before = len(snapshot.files)
+    for _ in range(PLANS_MAX):
+        groups = plan_merge(snapshot.files, target_size or snapshot.settings.target_file_size, full=full)
+        lost = sum(not _merge_group(handle, snapshot, group, report, memory_mb) for group in groups)
+        report.conflicts += lost
+        snapshot = handle.newest() if lost else handle.at_hand()
+        if not lost:
+            break
+    report.files_after = len(snapshot.files)
+    report.version = snapshot.version
+    if checkpoints and checkpoint_due(handle, snapshot):
+        report.checkpoint_version = checkpoint(handle)
+    return report
+
+
+def _merge_group(
+    handle: TableHandle, planned: Snapshot, group: MergeGroup, report: MergeReport, memory_mb: int | None
+) -> bool:
+    """Merge one group in one commit; False if a concurrent commit has taken one of its files."""
+    transaction = handle.transaction(planned)
+    try:
+        merged = _rewrite(handle, planned, group.files, memory_mb)
+    except ObjectNotFound:
+        newest = handle.newest()
+        gone = [file for file in group.files if newest.files.get(file.key) is None]
+        if gone:
+            return False
+        msg = f"a data file of version {planned.version} that is to be merged is missing"
+        raise Corrupt(msg) from None
+    now_ms = handle.clock.now_ms()
+    changes = Changes(
+        "OPTIMIZE",
+        {"targetSize": str(planned.settings.target_file_size)},
+        adds=[merged],
+        removes=[file.removed(now_ms, data_change=False) for file in group.files],
+    )
+    try:
+        commit = transaction.commit(changes)
+    except Conflict:
+        return False
+    assert commit is not None  # noqa: S101 - only an on_lost callback gives up
+    report.files_merged += len(group.files)
+    report.files_written += 1
+    report.bytes_read += group.size
+    report.bytes_written += merged.size
+    report.versions.append(commit.version)
+    return True
+
+
+def _rewrite(handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFile], memory_mb: int | None) -> AddFile:
+    """Write the rows of some files of one partition, sorted, into one file: a GET each and one PUT."""
+    with tempfile.TemporaryDirectory(prefix="alluvia-merge-") as name:
+        folder = Path(name)
+        urls = _local_copies(handle, snapshot, files, folder)
+        target = folder / "merged.parquet"
+        rows, columns = _copy(snapshot, files, urls, target, memory_mb)
+        expected = [file.num_records for file in files]
+        promised = sum(number or 0 for number in expected)
+        if None not in expected and rows != promised:
+            msg = f"the statistics of {len(files)} files promise {promised} rows, but they hold {rows}"
+            raise Corrupt(msg)
+        stored = pa.schema([field for field in snapshot.schema if field.name not in snapshot.partition_columns])
+        stats = copied_statistics(rows, columns, stored, snapshot.settings.indexed_columns)
+        folder_of = "" if "://" in files[0].path else files[0].path[: files[0].path.rfind("/") + 1]
+        partition = Partition(files[0].partition_values, {}, folder_of)
+        plain = new_file(partition, target.stat().st_size, stats, handle.clock, data_change=False)
+        merged = replace(plain, tags=files[0].tags)
+        handle.store.put_file(snapshot.key(merged), target)
+    return merged
+
+
+def _local_copies(handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFile], folder: Path) -> list[str]:
+    """Return paths at which DuckDB finds the files: where they lie, or copies of them."""
+    urls = [handle.store.url(snapshot.key(file)) for file in files]
+    if all(url is not None and "://" not in url for url in urls):
+        for url, file in zip(urls, files, strict=True):
+            if not Path(str(url)).exists():
+                raise ObjectNotFound(file.path)
+        return [str(url) for url in urls]
+    paths = [folder / f"{at}.parquet" for at in range(len(files))]
+
+    def fetch(file: AddFile, path: Path) -> None:
+        handle.store.get_file(snapshot.key(file), path)
+
+    with ThreadPoolExecutor(min(PARALLEL, len(files))) as pool:
+        list(pool.map(fetch, files, paths))
+    return [str(path) for path in paths]
+
+
+def _copy(
+    snapshot: Snapshot, files: Sequence[AddFile], urls: Sequence[str], target: Path, memory_mb: int | None
+) -> tuple[int, dict[str, dict[str, str]]]:
+    """Have DuckDB write the rows in the table's order, without the columns whose values stand in the log."""
+    import duckdb
+
+    settings = snapshot.settings
+    stored = [field.name for field in snapshot.schema if field.name not in snapshot.partition_columns]
+    order = [quote_name(name) for name in settings.sort_by if name in stored]
+    select = (
+        f"SELECT {', '.join(map(quote_name, stored))} "
+        f"FROM ({relation_sql(snapshot.schema, snapshot.partition_columns, files, urls)})"
+    )
+    if order:
+        select += f" ORDER BY {', '.join(order)}"
+    config: dict[str, Any] = {"temp_directory": str(target.parent / "spill"), "autoinstall_known_extensions": "false"}
+    if memory_mb is not None:
+        config["memory_limit"] = f"{memory_mb}MB"
+    with duckdb.connect(config=config) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        found = connection.execute(
+            f"COPY ({select}) TO {quote_text(str(target))} (FORMAT parquet, RETURN_STATS, "
+            f"COMPRESSION {_COPY_CODECS[settings.codec]}, ROW_GROUP_SIZE {settings.row_group_rows})"
+        ).fetchall()
+    columns = {name: dict(values) for row in found for name, values in dict(row[4]).items()}
+    return sum(int(row[1]) for row in found), columns

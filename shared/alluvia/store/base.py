@@ -1,0 +1,107 @@
+"""The object store contract: what a lake asks of the place that keeps it.
+
+Keys are text, relative to the store's root, with `/` between parts and none in front. Every store guarantees:
+
+* **Atomic visibility.** An object is seen whole or not at all: a reader never sees half of a put.
+* **Mutual exclusion.** Of any number of `put_if_absent` calls on a key, in any number of processes, at most one
+  takes effect, and no later one replaces what it wrote.
+* **Consistent reads.** Once a put has returned, every get, head and list sees it; likewise for a delete.
+* **Ordered listing.** `list` gives keys in the order of their UTF-8 bytes.
+* **Durability.** What a returned put wrote survives the death of the process and of the machine (save in the memory
+  store).
+
+An I/O failure is an exception; a lost race is a value (`PutResult.EXISTS`).
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from alluvia.errors import Invalid
+
+
+class PutResult(enum.Enum):
+    """What became of a conditional put."""
+
+    CREATED = "created"
+    EXISTS = "exists"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One object of a listing. `size` is in bytes, `modified_ms` in milliseconds since the Unix epoch."""
+
+    key: str
+    size: int
+    modified_ms: int
+
+
+class Store(ABC):
+    """An object store, rooted somewhere. See the module's text for what it guarantees."""
+
+    uri: str
+    parallel: bool = False
+    """Whether several requests at once are faster than one after another (a network lies between)."""
+
+    @abstractmethod
+    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        """Return the bytes [start, end) of an object; a negative `start` counts from the end.
+
+        Raises `ObjectNotFound` when there is none, `Unavailable` when the store does not answer.
+        """
+
+    @abstractmethod
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object, over an older one if there is one."""
+
+    @abstractmethod
+    def put_if_absent(self, key: str, data: bytes) -> PutResult:
+        """Write an object unless the key is taken.
+
+        `EXISTS` can be this caller's own earlier write, when an answer was lost on the way: who must know reads the
+        key back. Raises `AnswerLost` when it is unknown whether the write took effect.
+        """
+
+    @abstractmethod
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        """Objects whose key starts with `prefix` and is greater than `start_after`, in key order."""
+
+    @abstractmethod
+    def list_folders(self, prefix: str) -> Iterator[str]:
+        """Names of the folders directly below `prefix` (empty, or ending in `/`), in order."""
+
+    @abstractmethod
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects, in bulk where the store can. A key that is absent is fine."""
+
+    @abstractmethod
+    def head(self, key: str) -> ObjectInfo | None:
+        """Size and time of an object, or None."""
+
+    @abstractmethod
+    def url(self, key: str) -> str | None:
+        """Where DuckDB can open the object: a file's absolute path or an s3:// URL; None if it cannot."""
+
+    def get_file(self, key: str, path: Path) -> None:
+        """Copy an object into a local file."""
+        path.write_bytes(self.get(key))
+
+    def put_file(self, key: str, path: Path) -> None:
+        """Write a local file as an object."""
+        self.put(key, path.read_bytes())
+
+
+_DOTS = re.compile(r"(^|/)\.{1,2}(/|$)")
+
+
+def check_key(key: str) -> str:
+    """Return the key if it is safe below a root; raise `Invalid` if it could escape it."""
+    if not key or key.startswith("/") or "\0" in key or "//" in key or _DOTS.search(key):
+        msg = f"the object key {key!r} is not a relative path without '..'"
+        raise Invalid(msg)
+    return key

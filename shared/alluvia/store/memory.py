@@ -1,0 +1,86 @@
+"""A store in the process's own memory, for tests and for trying things out."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+
+from alluvia.clock import Clock, SystemClock
+from alluvia.errors import ObjectNotFound
+from alluvia.store.base import ObjectInfo, PutResult, Store, check_key
+
+
+class MemoryStore(Store):
+    """Objects in a dictionary behind one lock. It lives as long as the process."""
+
+    def __init__(self, name: str = "", clock: Clock | None = None) -> None:
+        self.uri = f"memory://{name}"
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._objects: dict[str, tuple[bytes, int]] = {}
+        self._keys: list[str] = []
+
+    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        """Return the bytes [start, end) of an object."""
+        with self._lock:
+            found = self._objects.get(key)
+        if found is None:
+            raise ObjectNotFound(key)
+        return found[0][start:end]
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object."""
+        check_key(key)
+        with self._lock:
+            self._write(key, data)
+
+    def put_if_absent(self, key: str, data: bytes) -> PutResult:
+        """Write an object unless the key is taken."""
+        check_key(key)
+        with self._lock:
+            if key in self._objects:
+                return PutResult.EXISTS
+            self._write(key, data)
+        return PutResult.CREATED
+
+    def _write(self, key: str, data: bytes) -> None:
+        if key not in self._objects:
+            insort(self._keys, key)
+        self._objects[key] = (bytes(data), self._clock.now_ms())
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        """Objects below a prefix, in key order (code point order is UTF-8 order)."""
+        with self._lock:
+            at = bisect_left(self._keys, prefix)
+            found = []
+            while at < len(self._keys) and self._keys[at].startswith(prefix):
+                key = self._keys[at]
+                if start_after is None or key > start_after:
+                    data, modified_ms = self._objects[key]
+                    found.append(ObjectInfo(key, len(data), modified_ms))
+                at += 1
+        return iter(found)
+
+    def list_folders(self, prefix: str) -> Iterator[str]:
+        """Names of the folders directly below a prefix."""
+        with self._lock:
+            rests = [key[len(prefix) :] for key in self._keys if key.startswith(prefix)]
+        return iter(sorted({rest.split("/", 1)[0] for rest in rests if "/" in rest}))
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects."""
+        with self._lock:
+            for key in keys:
+                if self._objects.pop(key, None) is not None:
+                    del self._keys[bisect_left(self._keys, key)]
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Size and time of an object."""
+        with self._lock:
+            found = self._objects.get(key)
+        return ObjectInfo(key, len(found[0]), found[1]) if found else None
+
+    def url(self, key: str) -> str | None:  # noqa: ARG002
+        """None: DuckDB cannot read this process's dictionaries."""
+        return None

@@ -1,0 +1,141 @@
+"""Conflicts: whether a transaction still holds after a commit that won before it. Pure.
+
+One named check per rule; each takes the attempt and one winning commit, and raises nothing: it returns the conflict or
+None. Source: Delta protocol and DELTA.md's matrix, by way of the reference implementation's conflict checker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from alluvia.errors import (
+    ConcurrentAppend,
+    ConcurrentDeleteDelete,
+    ConcurrentDeleteRead,
+    ConcurrentDomain,
+    ConcurrentTransaction,
+    Conflict,
+    MetadataChanged,
+    ProtocolChanged,
+)
+from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile
+from alluvia.log.commit import CommitActions
+from alluvia.table.schema import only_adds_nullable
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What a transaction has read and wants to write.
+
+    `can_match` says whether an added file could hold rows that the transaction has read; None if it has read none.
+    `files_read` holds keys of files. `app_ids` are those whose last version the transaction relies on.
+    """
+
+    metadata_read: Metadata
+    adds: Sequence[AddFile] = ()
+    removes: Sequence[RemoveFile] = ()
+    metadata: Metadata | None = None
+    protocol: Protocol | None = None
+    domains: Sequence[DomainMetadata] = ()
+    can_match: Callable[[AddFile], bool] | None = None
+    files_read: frozenset[str] = field(default_factory=frozenset)
+    app_ids: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the attempt leaves the rows that exist as they are: a blind append, or a compaction."""
+        changes = any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
+        return self.metadata is None and (not self.removes or not changes) and self.can_match is None
+
+
+Check = Callable[[Attempt, CommitActions], Conflict | None]
+
+
+def protocol_changed(attempt: Attempt, winner: CommitActions) -> Conflict | None:
+    """Two protocol changes cannot both hold. (Whether the new protocol is supported is checked when it is read.)"""
+    if winner.protocol is None or (attempt.protocol is None and attempt.metadata is None):
+        return None
+    return ProtocolChanged(f"version {winner.version} changed the table's protocol: start again")
+
+
+def metadata_changed(attempt: Attempt, winner: CommitActions) -> Conflict | None:
+    """A metadata change invalidates whoever relied on the old, unless it only added nullable columns beside it."""
+    if winner.metadata is None:
+        return None
+    if attempt.keeps_rows and harmless_change(attempt.metadata_read, winner.metadata):
+        return None
+    return MetadataChanged(f"version {winner.version} changed the table's schema or properties: start again")
+
+
+def harmless_change(before: Metadata, after: Metadata) -> bool:
+    """Whether rows written for one metadata fit another: same partition columns, only nullable columns added."""
+    return (
+        before.id == after.id
+        and before.partition_columns == after.partition_columns
+        and only_adds_nullable(before.schema_string, after.schema_string)
+        and before.configuration.get("alluvia.partition_by") == after.configuration.get("alluvia.partition_by")
+        and before.configuration.get("delta.appendOnly") == after.configuration.get("delta.appendOnly")
+        and before.configuration.get("delta.enableInCommitTimestamps")
+        == after.configuration.get("delta.enableInCommitTimestamps")
+    )
+
+
+def transaction_recorded(attempt: Attempt, winner: CommitActions) -> Conflict | None:
+    """An application transaction that a winner recorded is already applied."""
+    for txn in winner.txns:
+        if txn.app_id in attempt.app_ids:
+            return ConcurrentTransaction(f"version {winner.version} already holds transaction {txn.app_id!r}")
+    return None
+
+
+def domain_changed(attempt: Attempt, winner: CommitActions) -> Conflict | None:
+    """Two changes of one metadata domain cannot both hold."""
+    ours = {domain.domain for domain in attempt.domains}
+    for domain in winner.domains:
+        if domain.domain in ours:
+            return ConcurrentDomain(f"version {winner.version} changed the domain {domain.domain!r}: start again")
+    return None
+
+
+def rows_added(attempt: Attempt, winner: CommitActions) -> Conflict | None:
+    """New rows that the attempt would have read; a compaction's files hold no new rows."""
+    if attempt.can_match is None:
+        return None
+    for add in winner.adds:
+        if add.data_change and attempt.can_match(add):
+            return ConcurrentAppend(f"version {winner.version} added {add.path}, which can match what was read")
+    return None
+
+
+def read_file_removed(attempt: Attempt, winner: CommitActions) -> Conflict | None:
+    """Rows that the attempt has read are gone; a compaction's removals take no rows away."""
+    for remove in winner.removes:
+        if remove.data_change and remove.key in attempt.files_read:
+            return ConcurrentDeleteRead(f"version {winner.version} removed {remove.path}, which was read")
+    return None
+
+
+def file_removed_twice(attempt: Attempt, winner: CommitActions) -> Conflict | None:
+    """One file cannot be removed twice: the attempt must be planned again on the new files."""
+    ours = {remove.key for remove in attempt.removes}
+    for remove in winner.removes:
+        if remove.key in ours:
+            return ConcurrentDeleteDelete(f"version {winner.version} removed {remove.path} as well")
+    return None
+
+
+CHECKS: tuple[Check, ...] = (
+    protocol_changed,
+    metadata_changed,
+    transaction_recorded,
+    domain_changed,
+    rows_added,
+    read_file_removed,
+    file_removed_twice,
+)
+
+
+def find_conflict(attempt: Attempt, winner: CommitActions) -> Conflict | None:
+    """Return the first rule that a winning commit breaks for an attempt, or None."""
+    return next((found for check in CHECKS if (found := check(attempt, winner)) is not None), None)

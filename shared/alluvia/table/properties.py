@@ -1,0 +1,162 @@
+"""Table properties: the names that mean something here, and their values. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from alluvia.errors import Corrupt, Invalid
+
+PARTITION_BY = "alluvia.partition_by"
+SORT_BY = "alluvia.sort_by"
+WRITERS = "alluvia.writers"
+DEDUP_WINDOW = "alluvia.dedup_window"
+TARGET_FILE_SIZE = "alluvia.target_file_size"
+ROW_GROUP_ROWS = "alluvia.row_group_rows"
+CODEC = "alluvia.codec"
+OLDEST_READABLE = "alluvia.oldest_readable_version"
+IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
+APPEND_ONLY = "delta.appendOnly"
+CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+LOG_RETENTION = "delta.logRetentionDuration"
+FILE_RETENTION = "delta.deletedFileRetentionDuration"
+INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
+
+_UNITS_MS = {
+    "millisecond": 1,
+    "second": 1000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
+}
+_INTERVAL = re.compile(r"^\s*(?:interval\s+)?(\d+)\s+([a-z]+?)s?\s*$", re.IGNORECASE)
+_SIZE = re.compile(r"^\s*(\d+)\s*(b|kb|mb|gb)?\s*$", re.IGNORECASE)
+_SIZES = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
+_CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """A table's properties, read once. Sizes in bytes, durations in ms."""
+
+    partition_by: tuple[str, ...]
+    sort_by: tuple[str, ...]
+    writers: str
+    dedup_window_ms: int
+    target_file_size: int
+    row_group_rows: int
+    codec: str
+    in_commit_timestamps: bool
+    append_only: bool
+    checkpoint_interval: int
+    log_retention_ms: int
+    file_retention_ms: int
+    indexed_columns: int
+
+
+def read_properties(configuration: Mapping[str, str]) -> Properties:
+    """Read a table's properties; defaults stand in for absent ones. Raises `Corrupt`, naming a broken one."""
+    try:
+        return _read(configuration)
+    except Invalid as error:
+        raise Corrupt(str(error)) from error
+
+
+def check_properties(configuration: Mapping[str, object]) -> dict[str, str]:
+    """Return a caller's properties. Raises `Invalid`, naming the property, for an unknown one or a broken value."""
+    checked: dict[str, str] = {}
+    known = {
+        *(PARTITION_BY, SORT_BY, WRITERS, DEDUP_WINDOW, TARGET_FILE_SIZE, ROW_GROUP_ROWS, CODEC, OLDEST_READABLE),
+    }
+    for name, value in configuration.items():
+        if not isinstance(value, str):
+            msg = f"property {name}: expected text, got {type(value).__name__}"
+            raise Invalid(msg)
+        if name.startswith("alluvia.") and name not in known:
+            msg = f"property {name} is unknown; there are {', '.join(sorted(known))}"
+            raise Invalid(msg)
+        checked[name] = value
+    _read(checked)
+    return checked
+
+
+def _read(given: Mapping[str, str]) -> Properties:
+    writers = given.get(WRITERS, "alluvia")
+    if writers not in ("alluvia", "any"):
+        msg = f"property {WRITERS}: {writers!r} is neither 'alluvia' nor 'any'"
+        raise Invalid(msg)
+    codec = given.get(CODEC, "zstd").lower()
+    if codec not in _CODECS:
+        msg = f"property {CODEC}: {codec!r} is none of {', '.join(_CODECS)}"
+        raise Invalid(msg)
+    return Properties(
+        partition_by=_names(given, PARTITION_BY),
+        sort_by=_names(given, SORT_BY),
+        writers=writers,
+        dedup_window_ms=_duration(given, DEDUP_WINDOW, "1 hour"),
+        target_file_size=_size(given, TARGET_FILE_SIZE, "128 MB"),
+        row_group_rows=_positive(given, ROW_GROUP_ROWS, 122_880),
+        codec=codec,
+        in_commit_timestamps=given.get(IN_COMMIT_TIMESTAMPS) == "true",
+        append_only=given.get(APPEND_ONLY) == "true",
+        checkpoint_interval=_positive(given, CHECKPOINT_INTERVAL, 10),
+        log_retention_ms=_duration(given, LOG_RETENTION, "30 days"),
+        file_retention_ms=_duration(given, FILE_RETENTION, "1 week"),
+        indexed_columns=_indexed(given),
+    )
+
+
+def names_text(names: Sequence[str]) -> str:
+    """Return a list of names as a property's value."""
+    return orjson.dumps(list(names)).decode()
+
+
+def _names(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+    try:
+        value: Any = orjson.loads(given.get(name, "[]"))
+    except ValueError:
+        value = None
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        msg = f"property {name}: expected a JSON list of names"
+        raise Invalid(msg)
+    return tuple(value)
+
+
+def _duration(given: Mapping[str, str], name: str, default: str) -> int:
+    match = _INTERVAL.match(given.get(name, default))
+    unit = _UNITS_MS.get(match[2].lower()) if match else None
+    if match is None or unit is None:
+        msg = f"property {name}: {given.get(name)!r} is no duration; write for example '1 hour' or 'interval 7 days'"
+        raise Invalid(msg)
+    return int(match[1]) * unit
+
+
+def _size(given: Mapping[str, str], name: str, default: str) -> int:
+    match = _SIZE.match(given.get(name, default))
+    if match is None or int(match[1]) == 0:
+        msg = f"property {name}: {given.get(name)!r} is no size; write for example '128 MB'"
+        raise Invalid(msg)
+    return int(match[1]) * _SIZES[(match[2] or "").lower()]
+
+
+def _positive(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name, str(default))
+    if not text.isdecimal() or int(text) == 0:
+        msg = f"property {name}: {text!r} is no positive whole number"
+        raise Invalid(msg)
+    return int(text)
+
+
+def _indexed(given: Mapping[str, str]) -> int:
+    text = given.get(INDEXED_COLUMNS, "32")
+    if text == "-1":
+        return 1 << 30
+    if not text.isdecimal():
+        msg = f"property {INDEXED_COLUMNS}: {text!r} is neither -1 nor a number of columns"
+        raise Invalid(msg)
+    return int(text)

@@ -1,0 +1,196 @@
+"""A transaction on one table: commits by conditional write, rebasing over commits that won before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from threading import RLock
+from typing import Any
+
+from alluvia.errors import TransactionExpired, Unavailable
+from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
+from alluvia.log.commit import EVENT_IDS, Action, CommitActions, encode_commit
+from alluvia.log.log import Log
+from alluvia.log.replay import State
+from alluvia.table.conflicts import Attempt, find_conflict
+from alluvia.table.properties import IN_COMMIT_TIMESTAMPS
+from alluvia.table.protocols import check_writable
+
+ENGINE = "Alluvia/0.1.0"
+TRANSACTION_AGE_MS_MAX = 60 * 60 * 1000
+BACKOFF_SECONDS = 0.01
+BACKOFF_SECONDS_MAX = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit that happened. `rows` counts those that it added, None where that is not what it does."""
+
+    version: int
+    timestamp_ms: int
+    rows: int | None = None
+    files: int = 0
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a transaction will commit. `reads` fields are those of `Attempt`."""
+
+    operation: str
+    parameters: dict[str, str] = field(default_factory=dict)
+    adds: Sequence[AddFile] = ()
+    removes: Sequence[RemoveFile] = ()
+    metadata: Metadata | None = None
+    protocol: Protocol | None = None
+    txns: Sequence[Txn] = ()
+    domains: Sequence[DomainMetadata] = ()
+    event_ids: str | None = None
+    can_match: Callable[[AddFile], bool] | None = None
+    files_read: frozenset[str] = frozenset()
+
+
+OnLost = Callable[[Sequence[CommitActions]], Changes | None]
+
+
+class Transaction:
+    """One attempt to change a table, from the state that it was planned on.
+
+    `lock` keeps the threads that share a log apart while they commit; other processes need none.
+    """
+
+    def __init__(
+        self, log: Log, base: State, lock: RLock | None = None, age_ms_max: int = TRANSACTION_AGE_MS_MAX
+    ) -> None:
+        self._log = log
+        self._base = base
+        self._lock = lock or RLock()
+        self._started_ms = log.clock.now_ms()
+        self._age_ms_max = age_ms_max
+        self._txn_id = log.clock.new_id()
+
+    def commit(self, changes: Changes, on_lost: OnLost | None = None) -> Commit | None:
+        """Commit the changes at the next free version.
+
+        After a lost race each winner goes through the conflict rules, then `on_lost` sees the winners and returns the
+        changes to go on with, or None to give up without a commit (then this returns None). Raises a `Conflict`,
+        `CommitUnknown`, `Unavailable`, or `Unsupported` where a winner made the table one we cannot write.
+        """
+        with self._lock:
+            return self._commit(changes, on_lost)
+
+    def _commit(self, changes: Changes, on_lost: OnLost | None) -> Commit | None:
+        state, tries = self._base, 0
+        known = self._committed_since(state.version)
+        while True:
+            if known:
+                state = self._follow(state, known, changes)
+                rebased = changes if on_lost is None else on_lost(known)
+                if rebased is None:
+                    return None
+                changes = rebased
+            self._check_age()
+            check_writable(state.protocol, state.metadata)
+            commit = self._prepare(state, changes)
+            winner = self._log.write(commit.version, _encode(commit), self._txn_id)
+            if winner is None:
+                self._log.advance([commit])
+                rows = sum(file.num_records or 0 for file in changes.adds)
+                return Commit(commit.version, commit.timestamp_ms, rows, len(changes.adds))
+            known = self._catch_up(winner)
+            tries += 1
+            self._back_off(tries)
+
+    def _committed_since(self, version: int) -> list[CommitActions]:
+        """Return what this process already knows to have won, so that no race is lost in vain."""
+        newest = self._log.state
+        if newest is None or newest.version <= version:
+            return []
+        known = self._log.since(version)
+        return self._log.read_commits(range(version + 1, newest.version + 1)) if known is None else known
+
+    def _follow(self, state: State, winners: Sequence[CommitActions], changes: Changes) -> State:
+        attempt = Attempt(
+            metadata_read=state.metadata,
+            adds=changes.adds,
+            removes=changes.removes,
+            metadata=changes.metadata,
+            protocol=changes.protocol,
+            domains=changes.domains,
+            can_match=changes.can_match,
+            files_read=changes.files_read,
+            app_ids=frozenset(txn.app_id for txn in changes.txns),
+        )
+        for winner in winners:
+            conflict = find_conflict(attempt, winner)
+            if conflict is not None:
+                raise conflict
+        newest = self._log.state
+        if newest is None or newest.version != winners[-1].version:
+            msg = "the table's log moved on while this transaction read it: try again"
+            raise Unavailable(msg)
+        return newest
+
+    def _catch_up(self, winner: CommitActions) -> list[CommitActions]:
+        """Read on from the winner to the tip, so that the next attempt does not lose one race a version."""
+        found = [winner]
+        while (commit := self._log.read_commit(found[-1].version + 1)) is not None:
+            found.append(commit)
+        self._log.advance(found)
+        return found
+
+    def _prepare(self, state: State, changes: Changes) -> CommitActions:
+        now_ms = timestamp_ms = self._log.clock.now_ms()
+        info: dict[str, Any] = {
+            "timestamp": now_ms,
+            "operation": changes.operation,
+            "operationParameters": changes.parameters,
+            "readVersion": max(state.version, 0),
+            "isBlindAppend": not changes.removes and changes.can_match is None and bool(changes.adds),
+            "engineInfo": ENGINE,
+            "txnId": self._txn_id,
+            "operationMetrics": _metrics(changes),
+        }
+        metadata = changes.metadata or state.metadata
+        if metadata.configuration.get(IN_COMMIT_TIMESTAMPS) == "true":
+            info = {"inCommitTimestamp": max(now_ms, state.timestamp_ms + 1), **info}
+            timestamp_ms = int(info["inCommitTimestamp"])
+        if changes.event_ids:
+            info[EVENT_IDS] = changes.event_ids
+        removes = [replace(remove, deletion_timestamp=timestamp_ms) for remove in changes.removes]
+        return CommitActions(
+            state.version + 1,
+            info,
+            changes.protocol,
+            changes.metadata,
+            changes.txns,
+            changes.domains,
+            changes.adds,
+            removes,
+        )
+
+    def _check_age(self) -> None:
+        if self._log.clock.now_ms() - self._started_ms > self._age_ms_max:
+            msg = f"the transaction is older than {self._age_ms_max // 60_000} minutes: start it again"
+            raise TransactionExpired(msg)
+
+    def _back_off(self, tries: int) -> None:
+        limit = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * 2**tries)
+        self._log.clock.sleep(limit * self._log.clock.uniform())
+
+
+def _metrics(changes: Changes) -> dict[str, str]:
+    metrics = {
+        "numFiles": len(changes.adds),
+        "numOutputRows": sum(file.num_records or 0 for file in changes.adds),
+        "numOutputBytes": sum(file.size for file in changes.adds),
+    }
+    if changes.removes:
+        metrics["numRemovedFiles"] = len(changes.removes)
+    return {name: str(value) for name, value in metrics.items()}
+
+
+def _encode(commit: CommitActions) -> bytes:
+    actions: list[Action] = [single for single in (commit.protocol, commit.metadata) if single is not None]
+    for several in (commit.txns, commit.domains, commit.removes, commit.adds):
+        actions.extend(several)
+    return encode_commit(commit.info, actions)

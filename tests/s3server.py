@@ -1,0 +1,188 @@
+"""An S3 server for tests: moto behind one lock, so that its conditional writes are exact.
+
+moto checks a condition and writes in two steps, so that two of many racing threads can both win; one lock around every
+request that writes makes the pair one step. Run as a process of its own (`python -m tests.s3server`), it prints its
+port, counts requests, and injects faults on demand. `GET /_test/requests` returns counts and resets them;
+`POST /_test/faults` takes `[{"method", "match", "fault", "times"}]`, `fault` one of `status:NNN` (answered before the
+effect), `lost` (the effect happens, the connection breaks), `lost-before` (it breaks before the effect).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.client import Config
+
+REGION = "us-east-1"
+CREDENTIALS = {"aws_access_key_id": "test-key", "aws_secret_access_key": "test-secret"}
+
+
+class S3Server:
+    """A running server; use `with running_server() as server`."""
+
+    def __init__(self, endpoint_url: str) -> None:
+        self.endpoint_url = endpoint_url
+        self.client = boto3.client(
+            "s3",
+            endpoint_url=endpoint_url,
+            region_name=REGION,
+            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
+            **CREDENTIALS,
+        )
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Return what `alluvia.connect` needs beside the URI."""
+        return {
+            "endpoint_url": self.endpoint_url,
+            "region": REGION,
+            "access_key_id": CREDENTIALS["aws_access_key_id"],
+            "secret_access_key": CREDENTIALS["aws_secret_access_key"],
+        }
+
+    def new_bucket(self) -> str:
+        """Create a bucket and return its name."""
+        name = f"test-{uuid.uuid4().hex[:16]}"
+        self.client.create_bucket(Bucket=name)
+        return name
+
+    def requests(self) -> Counter[str]:
+        """Return the requests since the last call, by method (LIST for a listing), and start from zero."""
+        return Counter(self._call("GET", "requests"))
+
+    def inject(self, *faults: dict[str, Any]) -> None:
+        """Have the next requests that match fail."""
+        self._call("POST", "faults", json.dumps(faults).encode())
+
+    def _call(self, method: str, name: str, body: bytes | None = None) -> Any:
+        from http.client import HTTPConnection
+
+        connection = HTTPConnection(self.endpoint_url.removeprefix("http://"), timeout=30)
+        try:
+            connection.request(method, f"/_test/{name}", body)
+            return json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+
+
+@contextmanager
+def running_server() -> Iterator[S3Server]:
+    """Start a server on a free port of the loopback interface, and stop it afterwards."""
+    root = Path(__file__).parent.parent
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.s3server"],
+        cwd=root,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode()
+        assert line.startswith("port "), f"the S3 server did not start: {line!r}"
+        yield S3Server(f"http://127.0.0.1:{line.split()[1]}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class _Exact:
+    """The WSGI application around moto's: one lock for writes, counts, faults."""
+
+    def __init__(self, inner: Application) -> None:
+        self._inner = inner
+        self._lock = threading.Lock()
+        self._state = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._faults: list[dict[str, Any]] = []
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
+        if path.startswith("/_test/"):
+            return self._control(path.removeprefix("/_test/"), environ, start_response)
+        kind = "LIST" if method == "GET" and "list-type" in environ.get("QUERY_STRING", "") else method
+        with self._state:
+            self._counts[kind] += 1
+            fault = self._fault(method, path)
+        if fault.startswith("status:"):
+            return _refuse(int(fault[7:]), environ, start_response)
+        if fault == "lost-before":
+            _break(environ)
+        if method in ("PUT", "POST", "DELETE"):
+            with self._lock:
+                answer = list(self._inner(environ, start_response))
+        else:
+            answer = list(self._inner(environ, start_response))
+        if fault == "lost":
+            _break(environ)
+        return answer
+
+    def _fault(self, method: str, path: str) -> str:
+        for fault in self._faults:
+            if fault["method"] == method and re.search(fault["match"], path) and fault.get("times", 1) > 0:
+                fault["times"] = fault.get("times", 1) - 1
+                return str(fault["fault"])
+        return ""
+
+    def _control(self, name: str, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        with self._state:
+            if name == "requests":
+                answer: Any = dict(self._counts)
+                self._counts.clear()
+            else:
+                self._faults = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+                answer = True
+        body = json.dumps(answer).encode()
+        start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
+        return [body]
+
+
+def _refuse(status: int, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    code = {409: "ConditionalRequestConflict", 503: "SlowDown", 403: "AccessDenied"}.get(status, "InternalError")
+    body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>injected</Message></Error>".encode()
+    start_response(f"{status} Injected", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def _break(environ: dict[str, Any]) -> None:
+    """Cut the connection without an answer."""
+    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+    raise ConnectionAbortedError
+
+
+def main() -> None:
+    import logging
+
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Handler(WSGIRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
+    os.environ.setdefault("MOTO_S3_CUSTOM_ENDPOINTS", "")
+    application = _Exact(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Handler)
+    sys.stdout.write(f"port {server.server_port}\n")
+    sys.stdout.flush()
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
