@@ -1,0 +1,1 @@
+"""Measurements of Alluvia and of its peers, side by side on the same server and data: `make bench`."""

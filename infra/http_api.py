@@ -1,0 +1,72 @@
+"""The HTTP API: POST /v1/events/{table}, POST /q and GET /healthz."""
+
+from __future__ import annotations
+
+import json
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_apigatewayv2 as api
+from aws_cdk import aws_apigatewayv2_authorizers as authorizers
+from aws_cdk import aws_apigatewayv2_integrations as integrations
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+REQUESTS_PER_SECOND_MAX = 500
+BURST_REQUESTS_MAX = 1000
+ACCESS_LOG_FIELDS = {
+    "requestId": "$context.requestId",
+    "time": "$context.requestTime",
+    "caller": "$context.identity.userArn",
+    "ip": "$context.identity.sourceIp",
+    "route": "$context.routeKey",
+    "path": "$context.path",
+    "status": "$context.status",
+    "bytes": "$context.responseLength",
+    "latencyMs": "$context.responseLatency",
+    "error": "$context.error.message",
+    "integrationError": "$context.integrationErrorMessage",
+}
+
+
+class HttpApi(Construct):
+    """Nothing here is open to the world.
+
+    Every route, /healthz included, takes requests signed with AWS credentials (SigV4) whose principal may
+    `execute-api:Invoke` it. That is the simplest safe default: it needs no secret of ours, and an account's own roles
+    can be let in one by one. A public route would be an addition that someone decides on.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, ingest: lambda_.Function, query: lambda_.Function
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.api = api.HttpApi(
+            self, "Api", create_default_stage=False, default_authorizer=authorizers.HttpIamAuthorizer()
+        )
+        to_ingest = integrations.HttpLambdaIntegration("Ingest", ingest)
+        to_query = integrations.HttpLambdaIntegration("Query", query)
+        self.api.add_routes(path="/v1/events/{table}", methods=[api.HttpMethod.POST], integration=to_ingest)
+        self.api.add_routes(path="/healthz", methods=[api.HttpMethod.GET], integration=to_ingest)
+        self.api.add_routes(path="/q", methods=[api.HttpMethod.POST], integration=to_query)
+        self.stage = self._stage()
+        self.url = self.stage.url
+
+    def _stage(self) -> api.HttpStage:
+        access_log = logs.LogGroup(
+            self, "AccessLog", retention=logs.RetentionDays.THREE_MONTHS, removal_policy=RemovalPolicy.DESTROY
+        )
+        stage = api.HttpStage(
+            self,
+            "Stage",
+            http_api=self.api,
+            stage_name="$default",
+            auto_deploy=True,
+            throttle=api.ThrottleSettings(rate_limit=REQUESTS_PER_SECOND_MAX, burst_limit=BURST_REQUESTS_MAX),
+        )
+        resource = stage.node.default_child
+        assert isinstance(resource, api.CfnStage)  # noqa: S101 - narrows the type
+        resource.access_log_settings = api.CfnStage.AccessLogSettingsProperty(
+            destination_arn=access_log.log_group_arn, format=json.dumps(ACCESS_LOG_FIELDS)
+        )
+        return stage

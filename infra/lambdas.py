@@ -1,0 +1,88 @@
+"""The Lambda functions: their sizes, their logs and their roles, which begin with the right to write those logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import Duration, RemovalPolicy, Size
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.nag import accept
+from infra.sources import LIBRARY, Sources
+
+RUNTIME = lambda_.Runtime.PYTHON_3_13
+ARCHITECTURE = lambda_.Architecture.ARM_64
+CORE = (LIBRARY, "core")
+WITH_DUCKDB = (LIBRARY, "core", "query")
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A deployment of the folder `functions/<folder>`. 1,769 MB of memory are one vCPU, so memory also buys speed."""
+
+    folder: str
+    memory_mb: int
+    timeout_seconds: int
+    layers: tuple[str, ...]
+    description: str
+    disk_mb: int = 512
+
+
+# API Gateway gives up after 30 seconds: what it calls must answer, if only with an error, before that.
+INGEST = Spec("ingest", 1024, 29, CORE, "Takes events in over HTTP")
+COMMIT = Spec("ingest", 1769, 60, CORE, "Commits events from the queue, a batch at a time")
+QUERY = Spec("query", 3538, 29, WITH_DUCKDB, "Answers SQL over HTTP", disk_mb=2048)
+MERGE = Spec("merge", 3538, 900, WITH_DUCKDB, "Makes few sorted files out of many small ones", disk_mb=4096)
+VACUUM = Spec("vacuum", 1769, 900, CORE, "Deletes what no retained version needs")
+BACKFILL = Spec("backfill", 512, 30, CORE, "Starts Spark jobs and tells how they do")
+
+
+class Functions(Construct):
+    """Functions by name and their roles, which share one set of layers."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, sources: Sources) -> None:
+        super().__init__(scope, construct_id)
+        self.by_name: dict[str, lambda_.Function] = {}
+        self.roles: dict[str, iam.Role] = {}
+        self._sources = sources
+        self._layers = {
+            name: lambda_.LayerVersion(
+                self,
+                f"{name.capitalize()}Layer",
+                code=lambda_.Code.from_asset(str(path)),
+                compatible_architectures=[ARCHITECTURE],
+                compatible_runtimes=[RUNTIME],
+            )
+            for name, path in sources.layers.items()
+        }
+
+    def add(self, name: str, spec: Spec, environment: Mapping[str, str]) -> None:
+        """Adds a function whose role may write its own log group and nothing else yet."""
+        log = logs.LogGroup(
+            self, f"{name}Log", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
+        )
+        role = iam.Role(self, f"{name}Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        log.grant_write(role)
+        function = lambda_.Function(
+            self,
+            name,
+            code=lambda_.Code.from_asset(str(self._sources.functions[spec.folder])),
+            handler=f"functions.{spec.folder}.handler.handler",
+            runtime=RUNTIME,
+            architecture=ARCHITECTURE,
+            layers=[self._layers[layer] for layer in spec.layers],
+            memory_size=spec.memory_mb,
+            ephemeral_storage_size=Size.mebibytes(spec.disk_mb),
+            timeout=Duration.seconds(spec.timeout_seconds),
+            role=role,
+            log_group=log,
+            description=spec.description,
+            environment={"POWERTOOLS_SERVICE_NAME": spec.folder, "POWERTOOLS_LOG_LEVEL": "INFO", **environment},
+        )
+        accept(function, "L1", "The layers hold compiled wheels for Python 3.13; a newer runtime could not load them.")
+        self.by_name[name] = function
+        self.roles[name] = role

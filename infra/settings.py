@@ -1,0 +1,88 @@
+"""What a deployment may choose. The values stand in cdk.json; `cdk deploy -c alluvia:<name>=…` overrides one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PREFIX = "alluvia:"
+_S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>[A-Za-z0-9!_.'()/-]*)")
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A prefix of a bucket that backfills may read. `prefix` is empty or ends in a slash."""
+
+    bucket: str
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """See `read_settings` for the names and what they mean."""
+
+    ingest_mode: str = "queued"
+    create_tables: bool = False
+    retention_hours: int = 168
+    alarm_email: str | None = None
+    backfill_sources: tuple[Source, ...] = ()
+
+
+def read_settings(context: Mapping[str, object]) -> Settings:
+    """Settings from the app's context, where every value is text.
+
+    `alluvia:ingest_mode`       queued (answer 202, commit from the queue) or direct (commit, then answer 200)
+    `alluvia:create_tables`     true if the first event may create its table, else false
+    `alluvia:retention_hours`   how long vacuum keeps what no version names any more, at least 1
+    `alluvia:alarm_email`       who is told of alarms; may be empty
+    `alluvia:backfill_sources`  s3://bucket/prefix, parted by commas: what backfills may read beside `incoming/`
+
+    Names of others, such as CDK's own flags, are passed over.
+
+    Raises ValueError, naming the setting, for an unknown name of ours or a value that does not fit.
+    """
+    given = {name: str(value).strip() for name, value in context.items() if name.startswith(PREFIX)}
+    values = {name.removeprefix(PREFIX): value for name, value in given.items() if value}
+    unknown = set(given) - {PREFIX + name for name in Settings.__dataclass_fields__}
+    if unknown:
+        raise ValueError(f"unknown setting {min(unknown)}: see infra/settings.py for those that there are")
+    default = Settings()
+    return Settings(
+        ingest_mode=_one_of("ingest_mode", values.get("ingest_mode", default.ingest_mode), ("queued", "direct")),
+        create_tables=_one_of("create_tables", values.get("create_tables", "false").lower(), ("true", "false"))
+        == "true",
+        retention_hours=_hours("retention_hours", values.get("retention_hours", str(default.retention_hours))),
+        alarm_email=_email("alarm_email", values["alarm_email"]) if "alarm_email" in values else None,
+        backfill_sources=_sources("backfill_sources", values.get("backfill_sources", "")),
+    )
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise ValueError(f"{PREFIX}{name} is {value!r}: it must be {' or '.join(allowed)}")
+    return value
+
+
+def _hours(name: str, value: str) -> int:
+    if not value.isascii() or not value.isdigit() or int(value) < 1:
+        raise ValueError(f"{PREFIX}{name} is {value!r}: it must be a whole number of hours, 1 or more")
+    return int(value)
+
+
+def _email(name: str, value: str) -> str:
+    if _EMAIL.fullmatch(value) is None:
+        raise ValueError(f"{PREFIX}{name} is {value!r}: it must be an email address, or empty")
+    return value
+
+
+def _sources(name: str, value: str) -> tuple[Source, ...]:
+    sources = []
+    for text in filter(None, (part.strip() for part in value.split(","))):
+        match = _S3_URI.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{PREFIX}{name} holds {text!r}: each part must be s3://bucket/prefix, without wildcards")
+        prefix = match["prefix"]
+        sources.append(Source(match["bucket"], f"{prefix.rstrip('/')}/" if prefix else ""))
+    return tuple(sources)

@@ -1,0 +1,102 @@
+"""The one stack: storage, queue, functions, API, schedules, Spark and alarms, and who may do what."""
+
+from __future__ import annotations
+
+from aws_cdk import CfnOutput, Stack
+from constructs import Construct
+
+from infra.alarms import Alarms
+from infra.backfill import Backfill
+from infra.event_queue import EventQueue
+from infra.http_api import HttpApi
+from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, VACUUM, Functions
+from infra.schedules import Schedules
+from infra.settings import Settings
+from infra.sources import Sources
+from infra.storage import LAKE_PREFIX, REJECTS, Storage
+
+# DuckDB gets two thirds of the function's memory; Python, Arrow results and the runtime share the rest.
+QUERY_MEMORY_MB = QUERY.memory_mb * 2 // 3
+# Less than the function's own time-out, so that a long query fails as a query.
+QUERY_TIMEOUT_SECONDS = 25
+
+
+class AlluviaStack(Stack):
+    """Least privilege, function by function:
+
+    Ingest    over HTTP: sends to the queue, reads the lake (is there such a table?) and keeps rejects, which are all
+              that it can write; in direct mode, or if it may create tables, it appends to the lake
+    Commit    the same folder behind the queue: takes messages, appends to the lake
+    Merge     appends to the lake
+    Query     reads the lake
+    Vacuum    appends to the lake and deletes from it, the only one
+    Backfill  starts and watches jobs; a job reads its input and appends to the lake
+
+    Ingest is deployed twice from one folder: what is reached over HTTP should be able to write no table's log, only
+    the queue's reader should take messages off it, and each has the memory and the time-out that its work asks for.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str, *, sources: Sources, settings: Settings) -> None:
+        super().__init__(scope, construct_id, description="Alluvia: events settle into Delta tables")
+        self.storage = Storage(self, "Storage")
+        self.events = EventQueue(self, "EventQueue", timeout_seconds=COMMIT.timeout_seconds)
+        self.spark = Backfill(self, "Spark", sources=sources, storage=self.storage, may_read=settings.backfill_sources)
+        self.functions = Functions(self, "Functions", sources=sources)
+        self._add_functions(settings)
+        self._grant(settings)
+        functions = self.functions.by_name
+        self.events.feed(functions["Commit"])
+        self.http = HttpApi(self, "Http", ingest=functions["Ingest"], query=functions["Query"])
+        Schedules(self, "Schedules", merge=functions["Merge"], vacuum=functions["Vacuum"])
+        Alarms(
+            self,
+            "Alarms",
+            queue=self.events.queue,
+            dead_letters=self.events.dead_letters,
+            functions=functions,
+            email=settings.alarm_email,
+        )
+        self._outputs()
+
+    def _add_functions(self, settings: Settings) -> None:
+        lake = {"ALLUVIA_LAKE": self.storage.lake_uri}
+        create = {"ALLUVIA_CREATE_TABLES": str(settings.create_tables).lower()}
+        queue = {"ALLUVIA_QUEUE_URL": self.events.queue.queue_url} if settings.ingest_mode == "queued" else {}
+        query = {
+            "ALLUVIA_QUERY_TIMEOUT_SECONDS": str(QUERY_TIMEOUT_SECONDS),
+            "ALLUVIA_QUERY_MEMORY_MB": str(QUERY_MEMORY_MB),
+        }
+        spark = {
+            "ALLUVIA_EMR_APPLICATION_ID": self.spark.application.attr_application_id,
+            "ALLUVIA_EMR_ROLE_ARN": self.spark.role.role_arn,
+            "ALLUVIA_CODE_URI": self.spark.code.uri,
+        }
+        add = self.functions.add
+        add("Ingest", INGEST, {**lake, "ALLUVIA_MODE": settings.ingest_mode, **queue, **create})
+        add("Commit", COMMIT, {**lake, "ALLUVIA_MODE": "direct", **create})
+        add("Merge", MERGE, lake)
+        add("Query", QUERY, {**lake, **query})
+        add("Vacuum", VACUUM, {**lake, "ALLUVIA_RETENTION_HOURS": str(settings.retention_hours)})
+        add("Backfill", BACKFILL, {**lake, **spark})
+
+    def _grant(self, settings: Settings) -> None:
+        roles = self.functions.roles
+        if settings.ingest_mode == "queued":
+            self.events.queue.grant_send_messages(roles["Ingest"])
+        commits = settings.ingest_mode == "direct" or settings.create_tables
+        self.storage.allow_append(roles["Ingest"], LAKE_PREFIX if commits else REJECTS)
+        self.storage.allow_append(roles["Commit"])
+        self.storage.allow_append(roles["Merge"])
+        self.storage.allow_read(roles["Query"])
+        self.storage.allow_append(roles["Vacuum"])
+        self.storage.allow_delete(roles["Vacuum"])
+        self.spark.allow_start(roles["Backfill"])
+
+    def _outputs(self) -> None:
+        CfnOutput(self, "ApiUrl", value=self.http.url)
+        CfnOutput(self, "BucketName", value=self.storage.bucket.bucket_name)
+        CfnOutput(self, "LakeUri", value=self.storage.lake_uri)
+        CfnOutput(self, "IncomingUri", value=self.storage.incoming_uri)
+        CfnOutput(self, "EmrApplicationId", value=self.spark.application.attr_application_id)
+        for name, function in self.functions.by_name.items():
+            CfnOutput(self, f"{name}FunctionName", value=function.function_name)

@@ -1,0 +1,133 @@
+"""The lake's bucket, who may do what in it, and the bucket of its access logs."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.nag import accept, accept_wildcard
+
+LAKE_PREFIX = "lake/"
+# Rejected events stand in a table below their table's folder.
+REJECTS = f"{LAKE_PREFIX}*/_rejects/"
+# Where files are put that a backfill shall read.
+INCOMING_PREFIX = "incoming/"
+UNDO_DAYS = 7
+
+
+class Storage(Construct):
+    """One private bucket. Tables stand under `lake/`, files for backfills under `incoming/`.
+
+    Encryption is SSE-S3, not KMS: IAM alone says who reads, the log is written and read in many small requests that KMS
+    would each bill and throttle, and DuckDB, Spark and boto3 need no key grants.
+
+    Versioning is on, although no object of a table is ever changed: a deleted file stays restorable for 7 days, and
+    none of our roles may delete a version, so no fault of ours, vacuum included, destroys data for good at once. It
+    costs the storage of what vacuum deletes for a week, and an erasure is complete that week after vacuum. Listings
+    and conditional writes see current versions only and work as without.
+    """
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        self.logs = self._logs_bucket()
+        self.bucket = self._lake_bucket(self.logs)
+        self._refuse_overwriting_commits()
+        self.lake_uri = f"s3://{self.bucket.bucket_name}/{LAKE_PREFIX.rstrip('/')}"
+        self.incoming_uri = f"s3://{self.bucket.bucket_name}/{INCOMING_PREFIX}"
+
+    def allow_read(self, role: iam.Role, prefix: str = LAKE_PREFIX) -> None:
+        """Lets `role` get and list the objects under `prefix`."""
+        allow_read(role, self.bucket.bucket_arn, prefix)
+
+    def allow_append(self, role: iam.Role, prefix: str = LAKE_PREFIX) -> None:
+        """Lets `role` read the lake and put objects under `prefix` of it, not delete any.
+
+        AbortMultipartUpload drops an upload that has not become an object; it can remove nothing that a reader sees.
+        """
+        self.allow_read(role)
+        self._allow(role, prefix, "s3:PutObject", "s3:AbortMultipartUpload")
+
+    def allow_delete(self, role: iam.Role) -> None:
+        """Lets `role` delete objects of the lake, but no version of one: what it deletes can be restored for a week."""
+        self._allow(role, LAKE_PREFIX, "s3:DeleteObject")
+
+    def _allow(self, role: iam.Role, prefix: str, *actions: str) -> None:
+        resource = self.bucket.arn_for_objects(f"{prefix}*")
+        role.add_to_policy(iam.PolicyStatement(actions=[*actions], resources=[resource]))
+        accept_wildcard(role, resource, "Tables come and go under the lake's prefix; the actions are named one by one.")
+
+    def _lake_bucket(self, logs: s3.Bucket) -> s3.Bucket:
+        return s3.Bucket(
+            self,
+            "Lake",
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            versioned=True,
+            removal_policy=RemovalPolicy.RETAIN,
+            server_access_logs_bucket=logs,
+            server_access_logs_prefix="lake/",
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    id="drop-unfinished-uploads", abort_incomplete_multipart_upload_after=Duration.days(2)
+                ),
+                s3.LifecycleRule(
+                    id="forget-deleted-objects",
+                    noncurrent_version_expiration=Duration.days(UNDO_DAYS),
+                    expired_object_delete_marker=True,
+                ),
+            ],
+        )
+
+    def _logs_bucket(self) -> s3.Bucket:
+        logs = s3.Bucket(
+            self,
+            "AccessLogs",
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            removal_policy=RemovalPolicy.RETAIN,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    id="expire", expiration=Duration.days(90), abort_incomplete_multipart_upload_after=Duration.days(2)
+                )
+            ],
+        )
+        accept(logs, "S1", "This bucket holds the access logs; logging the access to them would feed itself.")
+        return logs
+
+    def _refuse_overwriting_commits(self) -> None:
+        """No principal, an administrator included, may PUT a commit file without `If-None-Match`.
+
+        That includes copies and multipart uploads, whose requests to begin carry no condition: commits are single PUTs.
+        Source: "Enforce conditional writes on Amazon S3 buckets" in the S3 user guide.
+        """
+        self.bucket.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="CommitsAreNeverOverwritten",
+                effect=iam.Effect.DENY,
+                principals=[iam.AnyPrincipal()],
+                actions=["s3:PutObject"],
+                resources=[self.bucket.arn_for_objects("*/_delta_log/*.json")],
+                conditions={"Null": {"s3:if-none-match": "true"}},
+            )
+        )
+
+
+def allow_read(role: iam.Role, bucket_arn: str, prefix: str) -> None:
+    """Lets `role` get and list the objects under `prefix` of a bucket. An empty prefix is the whole bucket.
+
+    The right to list is also what makes S3 answer 404, not 403, for an object that is absent, which readers of a log
+    depend on; S3 then compares the object's key with the condition's prefix.
+    """
+    objects = f"{bucket_arn}/{prefix}*"
+    under_prefix = {"StringLike": {"s3:prefix": [f"{prefix}*"]}}
+    role.add_to_policy(iam.PolicyStatement(actions=["s3:GetObject"], resources=[objects]))
+    role.add_to_policy(iam.PolicyStatement(actions=["s3:ListBucket"], resources=[bucket_arn], conditions=under_prefix))
+    accept_wildcard(role, objects, "Objects under one prefix are read whatever their names; nothing else is.")

@@ -1,0 +1,160 @@
+"""Builds layers and archives under a build folder, keyed by what goes into them.
+
+Needs uv and a package registry, no Docker.
+
+A folder whose key has not changed is taken as it is, so a second build touches neither uv nor the network.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import gzip
+import hashlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from layers.recipes import PLATFORM, PYTHON_VERSION, Recipe, dropped
+
+# Lambda puts /opt/python on sys.path, so a layer's packages stand in a folder of that name.
+PACKAGE_FOLDER = "python"
+# The command line is not for Lambda, and what it imports is in no layer. The rest is what tools leave behind.
+LIBRARY_LEFT_OUT = ("cli", "__pycache__", ".*")
+
+
+def build_layer(recipe: Recipe, *, lock: Path, build: Path) -> Path:
+    """The folder of `recipe`'s layer, built if `build` does not hold it yet. Its packages are in `python/`.
+
+    Raises FileNotFoundError without uv, and RuntimeError with uv's message if an install fails, for instance on a wheel
+    whose hash is not in the lock file.
+    """
+    recipes = Path(__file__).with_name("recipes.py")
+    key = digest([repr(recipe).encode(), lock.read_bytes(), recipes.read_bytes(), Path(__file__).read_bytes()])
+    target = build / "layers" / f"{recipe.name}-{key}"
+    if not target.is_dir():
+        with _draft(target) as draft:
+            _install(recipe, lock, draft / PACKAGE_FOLDER)
+            _slim(draft / PACKAGE_FOLDER)
+    return target
+
+
+def build_library(packages: Sequence[Path], *, build: Path) -> Path:
+    """The folder of the layer that holds our own `packages` (folders), without the command line.
+
+    It is a layer apart: it changes with every commit, while the others, a hundred times its size, change with the lock.
+    """
+    files = {f"{package.name}/{name}": path for package in packages for name, path in _sources(package)}
+    key = digest(part for name, path in files.items() for part in (name.encode(), path.read_bytes()))
+    target = build / "layers" / f"library-{key}"
+    if not target.is_dir():
+        with _draft(target) as draft:
+            for name, path in files.items():
+                copy = draft / PACKAGE_FOLDER / name
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+    return target
+
+
+def build_archive(layers: Sequence[Path], name: str, *, build: Path) -> Path:
+    """A .tar.gz called `name` with the packages of `layers` at its root. The same layers always give the same bytes.
+
+    `layers` are folders that the functions above returned: their names carry the digests of their contents.
+    """
+    key = digest(layer.name.encode() for layer in layers)
+    target = build / "archives" / key
+    if not target.is_dir():
+        with (
+            _draft(target) as draft,
+            (draft / name).open("wb") as raw,
+            gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed,
+        ):
+            _write_tar(packed, [layer / PACKAGE_FOLDER for layer in layers])
+    return target / name
+
+
+def digest(parts: Iterable[bytes]) -> str:
+    """16 hex digits that change when a part, their order or their borders change."""
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(len(part).to_bytes(8, "big"))
+        total.update(part)
+    return total.hexdigest()[:16]
+
+
+def size_bytes(folder: Path) -> int:
+    """The bytes of all files below `folder`: what it takes of Lambda's limit once it is unzipped."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@contextmanager
+def _draft(target: Path) -> Iterator[Path]:
+    """A folder to build in, which becomes `target` at the end: a build that is killed leaves no half of one behind."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as parent:
+        draft = Path(parent) / "draft"
+        draft.mkdir()
+        yield draft
+        try:
+            draft.rename(target)
+        except OSError:
+            # Another build of the same key was faster: its result is the same.
+            if not target.is_dir():
+                raise
+
+
+def _install(recipe: Recipe, lock: Path, target: Path) -> None:
+    command = [
+        *(str(_uv()), "pip", "install", "--quiet", "--python", sys.executable, "--target", str(target)),
+        *("--python-platform", PLATFORM, "--python-version", PYTHON_VERSION, "--only-binary", ":all:"),
+        *("--constraint", str(lock), "--verify-hashes"),
+        *recipe.packages,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode != 0:
+        raise RuntimeError(f"uv could not install the {recipe.name} layer from {lock.name}:\n{done.stderr.strip()}")
+
+
+def _uv() -> Path:
+    beside = Path(sys.executable).with_name("uv")
+    found = beside if beside.is_file() else shutil.which("uv")
+    if found is None:
+        raise FileNotFoundError(
+            f"uv was found neither beside {sys.executable} nor on PATH: install it with `pip install uv`"
+        )
+    return Path(found)
+
+
+def _slim(folder: Path) -> None:
+    files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    for name in dropped(files):
+        (folder / name).unlink()
+    for path in sorted((path for path in folder.rglob("*") if path.is_dir()), reverse=True):
+        if not any(path.iterdir()):
+            path.rmdir()
+
+
+def _sources(package: Path) -> list[tuple[str, Path]]:
+    found = ((path.relative_to(package), path) for path in package.rglob("*") if path.is_file())
+    return sorted((name.as_posix(), path) for name, path in found if not any(map(_left_out, name.parts)))
+
+
+def _left_out(part: str) -> bool:
+    return any(fnmatch.fnmatchcase(part, pattern) for pattern in LIBRARY_LEFT_OUT)
+
+
+def _write_tar(packed: gzip.GzipFile, folders: Sequence[Path]) -> None:
+    files = sorted((path.relative_to(folder).as_posix(), path) for folder in folders for path in folder.rglob("*"))
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, path in files:
+            if not path.is_file():
+                continue
+            entry = tarfile.TarInfo(name)
+            entry.size = path.stat().st_size
+            entry.mode = 0o644
+            with path.open("rb") as contents:
+                archive.addfile(entry, contents)

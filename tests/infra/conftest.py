@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.sources import FUNCTIONS, LIBRARY, Sources
+from infra.synth import STACK_NAME, create_app
+from layers.recipes import LAYERS
+
+ROOT = Path(__file__).resolve().parents[2]
+CDK_CONTEXT: dict[str, object] = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
+
+
+@pytest.fixture(scope="session")
+def placeholders(tmp_path_factory: pytest.TempPathFactory) -> Sources:
+    """Small stand-ins for the layers, the archive and the handlers: a template does not depend on what they hold."""
+    folder = tmp_path_factory.mktemp("sources")
+
+    def write(path: str, text: str) -> Path:
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    functions = {name: folder / name for name in FUNCTIONS}
+    layers = {name: folder / f"{name}-layer" for name in (LIBRARY, *(recipe.name for recipe in LAYERS))}
+    for name in functions:
+        write(f"{name}/functions/{name}/handler.py", f"NAME = '{name}'\n")
+    for name in layers:
+        write(f"{name}-layer/python/{name}.py", f"NAME = '{name}'\n")
+    return Sources(functions, layers, write("job.py", "# job\n"), write("environment.tar.gz", "not one really"))
+
+
+@pytest.fixture(scope="session")
+def assembly(placeholders: Sources, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the synthesised app, with the settings of cdk.json."""
+    return synthesise(placeholders, tmp_path_factory.mktemp("assembly"))
+
+
+@pytest.fixture(scope="session")
+def template(assembly: Path) -> dict[str, Any]:
+    return read_template(assembly)
+
+
+def synthesise(sources: Sources, outdir: Path, **settings: str) -> Path:
+    context = CDK_CONTEXT | {f"alluvia:{name}": value for name, value in settings.items()}
+    create_app(sources, context, str(outdir)).synth()
+    return outdir
+
+
+def read_template(assembly: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((assembly / f"{STACK_NAME}.template.json").read_text(encoding="utf-8"))
+    return found

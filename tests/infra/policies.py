@@ -1,0 +1,106 @@
+"""Reads the policies of a template, and decides as IAM does what they let a role do."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Statement = Mapping[str, Any]
+
+
+def resources_of(template: Mapping[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    """The properties of the resources of a type, by logical id."""
+    found = template["Resources"].items()
+    return {name: resource.get("Properties", {}) for name, resource in found if resource["Type"] == kind}
+
+
+def the_id(template: Mapping[str, Any], kind: str, prefix: str) -> str:
+    """The one logical id of that type that begins with `prefix`."""
+    (found,) = (name for name in resources_of(template, kind) if re.fullmatch(prefix + "[0-9A-F]{8}", name))
+    return found
+
+
+def text(value: object) -> str:
+    """A template's value as text: `{Id}` for a reference, `{Id.Attribute}` for an attribute."""
+    match value:
+        case str():
+            return value
+        case float():
+            return str(value)
+        case {"Ref": name}:
+            return f"{{{name}}}"
+        case {"Fn::GetAtt": [name, attribute]}:
+            return f"{{{name}.{attribute}}}"
+        case {"Fn::Sub": str() as template}:
+            return re.sub(r"\$\{([^}]+)\}", r"{\1}", template)
+        case {"Fn::Join": ["", [*parts]]}:
+            return "".join(map(text, parts))
+    raise AssertionError(f"no rule to show {value!r}")
+
+
+def many(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def statements_of_role(template: Mapping[str, Any], role: str) -> list[Statement]:
+    """All statements of the role with this logical id. Managed policies would escape the tests: there must be none."""
+    properties = template["Resources"][role]["Properties"]
+    assert "ManagedPolicyArns" not in properties
+    assert "Policies" not in properties
+    assert resources_of(template, "AWS::IAM::ManagedPolicy") == {}
+    found = []
+    for policy in resources_of(template, "AWS::IAM::Policy").values():
+        if {"Ref": role} in policy["Roles"]:
+            found += policy["PolicyDocument"]["Statement"]
+    return found
+
+
+def grants(statements: list[Statement]) -> Iterator[tuple[str, str]]:
+    """Every action with every resource that a statement allows it on."""
+    for statement in statements:
+        assert statement["Effect"] == "Allow"
+        for action in many(statement["Action"]):
+            for resource in many(statement["Resource"]):
+                yield action, text(resource)
+
+
+def applies(statement: Statement, action: str, resource: str, request: Mapping[str, str]) -> bool:
+    """Whether a statement is about this action on this resource in a request with these condition keys."""
+    if not any(fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in many(statement["Action"])):
+        return False
+    if not any(fnmatch.fnmatchcase(resource, _glob(text(pattern))) for pattern in many(statement["Resource"])):
+        return False
+    conditions = statement.get("Condition", {})
+    return all(
+        _holds(operator, request.get(key), [text(value) for value in many(wanted)])
+        for operator, keys in conditions.items()
+        for key, wanted in keys.items()
+    )
+
+
+def allowed(statements: list[Statement], action: str, resource: str, **request: str) -> bool:
+    """Whether one of these (allowing) statements applies. Keys of the request: `prefix` for `s3:prefix` and so on."""
+    keys = {"prefix": "s3:prefix", "service": "iam:PassedToService"}
+    named = {keys[name]: value for name, value in request.items()}
+    return any(applies(statement, action, resource, named) for statement in statements)
+
+
+def _glob(pattern: str) -> str:
+    # Square brackets mean nothing in a policy.
+    return pattern.replace("[", "[[]")
+
+
+def _holds(operator: str, value: str | None, wanted: list[str]) -> bool:
+    if operator == "Null":
+        return (value is None) == (wanted == ["true"])
+    if value is None:
+        return False
+    if operator in ("StringLike", "ArnLike"):
+        return any(fnmatch.fnmatchcase(value, _glob(pattern)) for pattern in wanted)
+    if operator in ("StringEquals", "Bool"):
+        return value in wanted
+    if operator == "NumericLessThan":
+        return any(float(value) < float(limit) for limit in wanted)
+    raise AssertionError(f"no rule for the operator {operator}")

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from infra.settings import Settings, Source, read_settings
+from tests.infra.conftest import CDK_CONTEXT
+
+
+def test_the_defaults_are_those_of_cdk_json() -> None:
+    assert read_settings(CDK_CONTEXT) == Settings()
+    assert read_settings({}) == Settings(
+        ingest_mode="queued", create_tables=False, retention_hours=168, alarm_email=None, backfill_sources=()
+    )
+
+
+def test_every_setting_is_read() -> None:
+    context = {
+        "@aws-cdk/some:flag": True,
+        "alluvia:ingest_mode": "direct",
+        "alluvia:create_tables": "True",
+        "alluvia:retention_hours": " 24 ",
+        "alluvia:alarm_email": "oncall@example.com",
+        "alluvia:backfill_sources": "s3://one-bucket/a/b/,s3://two/,",
+    }
+    assert read_settings(context) == Settings(
+        ingest_mode="direct",
+        create_tables=True,
+        retention_hours=24,
+        alarm_email="oncall@example.com",
+        backfill_sources=(Source("one-bucket", "a/b/"), Source("two", "")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ingest_mode", "both"),
+        ("create_tables", "yes"),
+        ("retention_hours", "0"),
+        ("retention_hours", "-1"),
+        ("retention_hours", "a week"),
+        ("alarm_email", "nobody"),
+        ("backfill_sources", "one-bucket/a"),
+        ("backfill_sources", "s3://one-bucket/*"),
+        ("backfill_sources", "s3://*/a"),
+        ("backfill_sources", "s3://one-bucket/a${x}"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_by_name(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"alluvia:{name}"):
+        read_settings({f"alluvia:{name}": value})
+
+
+def test_an_unknown_setting_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="alluvia:ingest_mod:"):
+        read_settings({"alluvia:ingest_mod": "direct"})
