@@ -1,0 +1,54 @@
+"""Events from the queue into their tables: one commit per table for a whole batch of messages."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger
+
+from alluvia.errors import Invalid
+from alluvia.ingest.messages import unpack
+from alluvia.ingest.pipeline import EventLake, ingest_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from alluvia.ingest.values import RawEvent
+
+logger = Logger(service="ingest", child=True)
+
+
+def consume(lake: EventLake, records: Sequence[Mapping[str, Any]], *, create: bool) -> dict[str, list[dict[str, str]]]:
+    """Commit the events of SQS records; return the messages that failed, as `ReportBatchItemFailures` wants them.
+
+    A message that cannot be read fails alone, a table that fails takes only its own messages along. What is
+    delivered again makes no second row, since ids were fixed before the queue.
+    """
+    failed: list[str] = []
+    events: defaultdict[str, list[RawEvent]] = defaultdict(list)
+    messages: defaultdict[str, list[str]] = defaultdict(list)
+    for record in records:
+        try:
+            message = unpack(record["body"])
+        except Invalid as error:
+            logger.warning("a message cannot be read", extra={"message_id": record["messageId"], "reason": str(error)})
+            failed.append(record["messageId"])
+            continue
+        events[message.table].extend(message.events)
+        messages[message.table].append(record["messageId"])
+    for table, pending in events.items():
+        try:
+            answer = ingest_batch(lake, table, pending, arrival_us=lake.clock.now_us(), create=create)
+        except Exception:
+            logger.exception("a table's events failed", extra={"table": table, "messages": len(messages[table])})
+            failed += messages[table]
+        else:
+            counts = {
+                "accepted": answer.accepted,
+                "duplicates": answer.duplicates,
+                "rejected": answer.rejected,
+                "version": answer.version,
+            }
+            logger.info("committed", extra={"table": table, "messages": len(messages[table]), **counts})
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}

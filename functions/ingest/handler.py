@@ -1,0 +1,159 @@
+"""Ingest: events come in over HTTP, and settle into a table at once or by way of a queue.
+
+One handler for API Gateway (payload 2.0), Lambda function URLs and SQS. Requests are routed here and not by
+Powertools' resolver, which keeps the current request on a class: a server with threads would mix requests up.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
+
+from alluvia import Lake, runtime
+from alluvia.errors import CommitUnknown, Conflict, Invalid, TableNotFound, Unavailable, Unsupported
+from alluvia.ingest.envelope import split
+from alluvia.ingest.messages import pack
+from alluvia.ingest.pipeline import ingest_batch, keep_rejects, open_events
+from alluvia.ingest.values import Origin, Reject, Split
+from functions.ingest.consumer import consume
+from functions.ingest.sending import send, sqs
+from functions.ingest.settings import Settings
+
+ERRORS_MAX = 100
+KEY_LIMIT_CHARS = 255
+RETRY_AFTER_SECONDS = 2
+_EVENTS = re.compile(r"/v1/events/([^/]+)")
+
+logger = Logger(service="ingest")
+
+Response = dict[str, Any]
+
+
+def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: ARG001 - Lambda's signature
+    """Answer an HTTP request, or commit a batch of SQS messages and report those that failed."""
+    settings = Settings.read(os.environ)
+    lake = runtime.lake()
+    if "Records" in event:
+        return dict(consume(lake, event["Records"], create=settings.create_tables))
+    return respond(APIGatewayProxyEventV2(event), settings, lake)
+
+
+def respond(request: APIGatewayProxyEventV2, settings: Settings, lake: Lake) -> Response:
+    """Route one HTTP request, and turn errors into statuses."""
+    method, path = request.http_method, request.path
+    match = _EVENTS.fullmatch(path)
+    allowed = "POST" if match else "GET" if path == "/healthz" else None
+    if allowed is None:
+        return answer(404, {"error": f"there is nothing at {path}: send events to POST /v1/events/{{table}}"})
+    if method != allowed:
+        return answer(405, {"error": f"{path} takes {allowed}, not {method}"}, Allow=allowed)
+    if match is None:
+        return answer(200, {"status": "ok"})
+    try:
+        return take(request, unquote(match[1]), settings, lake)
+    except (Invalid, Unsupported) as error:
+        return answer(400, {"error": str(error)})
+    except TableNotFound as error:
+        return answer(404, {"error": str(error)})
+    except (Unavailable, CommitUnknown, Conflict) as error:
+        logger.exception("not committed, or not known to be")
+        reason = {"error": f"{error}; send the same request again"}
+        return answer(503, reason, **{"Retry-After": str(RETRY_AFTER_SECONDS)})
+
+
+def take(request: APIGatewayProxyEventV2, table: str, settings: Settings, lake: Lake) -> Response:
+    """Take the events of a request, and answer what became of them."""
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    key = headers.get("idempotency-key") or None
+    if key is not None and len(key) > KEY_LIMIT_CHARS:
+        raise Invalid(f"Idempotency-Key: longer than {KEY_LIMIT_CHARS} characters")
+    body = body_of(request)
+    origin = Origin(lake.clock.now_us(), key)
+    found = split(
+        body,
+        content_type=headers.get("content-type"),
+        content_encoding=headers.get("content-encoding"),
+        limits=settings.limits,
+    )
+    if not found.events and not found.rejects and not body.strip():
+        raise Invalid("the body is empty: send a JSON object, an array of them, or one per line")
+    if settings.queue_url is None:
+        return commit(table, found, origin, settings, lake)
+    return enqueue(table, found, origin, settings, lake)
+
+
+def commit(table: str, found: Split, origin: Origin, settings: Settings, lake: Lake) -> Response:
+    """Direct mode: commit, then answer."""
+    done = ingest_batch(
+        lake,
+        table,
+        found.events,
+        found.rejects,
+        arrival_us=origin.arrival_us,
+        idempotency_key=origin.idempotency_key,
+        create=settings.create_tables,
+    )
+    counts = {
+        "accepted": done.accepted,
+        "duplicates": done.duplicates,
+        "rejected": done.rejected,
+        "version": done.version,
+    }
+    logger.info("committed", extra={"table": table, **counts})
+    return answer(status_of(found, done.accepted, done.rejected, 200), counts | errors_of(done.rejects))
+
+
+def enqueue(table: str, found: Split, origin: Origin, settings: Settings, lake: Lake) -> Response:
+    """Queued mode: reject what is malformed, put the rest into the queue, then answer."""
+    open_events(lake, table, create=settings.create_tables)
+    packed = pack(table, found.events, origin, lake.clock.new_id)
+    rejects = sorted([*found.rejects, *packed.rejects], key=lambda reject: reject.position)
+    keep_rejects(lake, table, rejects, arrival_us=origin.arrival_us, idempotency_key=origin.idempotency_key)
+    if packed.messages:
+        send(sqs(), str(settings.queue_url), packed.messages, lake.clock)
+    counts = {"accepted": len(found.events) - len(packed.rejects), "rejected": len(rejects)}
+    logger.info("queued", extra={"table": table, "messages": len(packed.messages), **counts})
+    return answer(status_of(found, counts["accepted"], len(rejects), 202), counts | errors_of(rejects))
+
+
+def body_of(request: APIGatewayProxyEventV2) -> bytes:
+    """Return the body's bytes, whichever way they came."""
+    text = request.body or ""
+    if not request.is_base64_encoded:
+        return text.encode("utf-8", "surrogatepass")
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Invalid("the body is marked as base64, but is not") from None
+
+
+def status_of(found: Split, accepted: int, rejected: int, good: int) -> int:
+    """Return the status: good if anything was accepted or nothing was wrong."""
+    if accepted or not rejected:
+        return good
+    return 413 if found.too_large else 400
+
+
+def errors_of(rejects: list[Reject]) -> dict[str, Any]:
+    """Say why the first rejects are rejects, and how many are left out here."""
+    shown = [{"position": each.position, "reason": each.reason} for each in rejects[:ERRORS_MAX]]
+    left_out = len(rejects) - len(shown)
+    return {"errors": shown} | ({"errors_left_out": left_out} if left_out else {})
+
+
+def answer(status: int, body: dict[str, Any], **headers: str) -> Response:
+    """Return a response as API Gateway and function URLs take it."""
+    return {
+        "statusCode": status,
+        "headers": {"Content-Type": "application/json", **headers},
+        "body": orjson.dumps(body).decode(),
+        "isBase64Encoded": False,
+    }

@@ -1,0 +1,60 @@
+"""Vacuum: on a schedule, what no retained version of a table needs is deleted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from aws_lambda_powertools import Logger
+
+from alluvia import Table, runtime
+from alluvia.errors import Invalid
+from alluvia.rounds import every_table
+from alluvia.table.properties import FILE_RETENTION
+
+if TYPE_CHECKING:
+    from alluvia.operations.vacuum import VacuumReport
+
+NAMES_MAX = 100
+
+logger = Logger(service="vacuum")
+
+
+def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
+    """Vacuum the tables that `{"tables": [...]}` names, or all tables and their rejects; see `every_table`.
+
+    `{"dry_run": true}` only says what would go.
+    """
+    keep = retention(os.environ)
+    dry_run = event.get("dry_run", False)
+    if not isinstance(dry_run, bool):
+        raise Invalid("dry_run: expected true or false")
+
+    def work(table: Table) -> dict[str, Any]:
+        own = FILE_RETENTION in table.handle.at_hand().properties
+        return summary(table.vacuum(None if own else keep, dry_run=dry_run))
+
+    return {"dry_run": dry_run, **every_table(runtime.lake(), event, context, work, logger)}
+
+
+def summary(report: VacuumReport) -> dict[str, Any]:
+    """Return what vacuum did to a table: how many objects of each kind, and the names of the first of them."""
+    kinds = {"data_files": report.data_files, "orphans": report.orphans, "log_files": report.log_files}
+    return {
+        **{kind: len(names) for kind, names in kinds.items()},
+        "bytes_freed": report.bytes_freed,
+        "oldest_version": report.oldest_version,
+        "names": [each for names in kinds.values() for each in names][:NAMES_MAX],
+    }
+
+
+def retention(environment: Mapping[str, str]) -> timedelta | None:
+    """Return how long a removed file is kept where the table does not say so itself; None for a week."""
+    text = environment.get("ALLUVIA_RETENTION_HOURS")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) > 24 * 365 * 100:
+        raise Invalid(f"ALLUVIA_RETENTION_HOURS is {text!r}: use a whole number of hours")
+    return timedelta(hours=int(text))

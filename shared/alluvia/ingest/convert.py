@@ -1,0 +1,271 @@
+"""JSON values to Arrow columns of a declared type. What a type cannot give back as it was sent is refused. Pure.
+
+| Column | JSON that fits |
+|---|---|
+| string | a string |
+| long, integer, short, byte | a number without a fraction, in range (`2.0` is 2) |
+| double, float | a number whose digits the type gives back: not 2^53 + 1, not 0.123456789 for a float |
+| decimal | a number, or a string with a number, that needs no rounding |
+| boolean | true, false |
+| date | `"2026-11-20"` |
+| timestamp | as for `ts`, down to the microsecond; timestamp_ntz: ISO 8601 text without an offset |
+| binary | base64 (RFC 4648, with padding) |
+| struct, map | an object; a struct takes no other fields than its own; the keys of a map are strings |
+| array | an array |
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import struct
+from collections.abc import Callable, Sequence
+from datetime import date
+from decimal import Decimal
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid, Unsupported
+from alluvia.ingest.jsontext import ExactNumber, describe, survives_double
+from alluvia.ingest.timestamps import TIMESTAMP, instant, naive_instant
+
+Converter = Callable[[object, str], object]  # (value, path of the field) → what pa.array takes; Invalid
+
+_BITS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}
+_NAMES = {pa.int8(): "byte", pa.int16(): "short", pa.int32(): "integer", pa.int64(): "long"}
+_EASY: dict[pa.DataType, type] = {pa.string(): str, pa.bool_(): bool, pa.float64(): float}
+_EASY |= dict.fromkeys(_BITS, int)
+_DECIMAL = re.compile(r"-?[0-9]{1,80}(?:\.[0-9]{1,80})?(?:[eE][-+]?[0-9]{1,3})?", re.ASCII)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+
+
+def column(field: pa.Field, values: Sequence[object]) -> tuple[pa.Array, dict[int, str]]:
+    """Return the values as an array of the field's type, and the reasons of those that do not fit, by index.
+
+    Null stands in the array for those that do not fit. Unsupported for a type that JSON cannot fill.
+    """
+    reasons: dict[int, str] = {}
+    array = _at_once(field.type, values)
+    if array is None:
+        array, reasons = _one_by_one(field, values)
+    if not field.nullable and array.null_count:
+        missing = (index for index, value in enumerate(values) if value is None)
+        reasons |= dict.fromkeys(missing, f"{field.name}: required, but missing or null")
+    return array, reasons
+
+
+def _at_once(kind: pa.DataType, values: Sequence[object]) -> pa.Array | None:
+    if kind not in _EASY or not set(map(type, values)) <= {_EASY[kind], type(None)}:
+        return None
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowInvalid, OverflowError):  # an integer out of range
+        return None
+
+
+def _one_by_one(field: pa.Field, values: Sequence[object]) -> tuple[pa.Array, dict[int, str]]:
+    convert = _converter(field.type, field.name)
+    converted: list[object] = []
+    reasons: dict[int, str] = {}
+    for index, value in enumerate(values):
+        try:
+            converted.append(None if value is None else convert(value, field.name))
+        except Invalid as error:
+            converted.append(None)
+            reasons[index] = str(error)
+    return pa.array(converted, field.type), reasons
+
+
+def _converter(kind: pa.DataType, path: str) -> Converter:
+    simple = _SIMPLE.get(kind)
+    if simple is not None:
+        return simple
+    if kind in _BITS:
+        return _integer(_NAMES[kind], 2 ** (_BITS[kind] - 1))
+    if pa.types.is_decimal(kind):
+        return _decimal(kind)
+    if pa.types.is_struct(kind):
+        return _struct(kind, path)
+    if pa.types.is_map(kind):
+        return _map(kind, path)
+    if pa.types.is_list(kind):
+        return _list(kind, path)
+    raise Unsupported(f"column {path}: ingestion cannot fill the type {kind}")
+
+
+def _wrong(path: str, expected: str, value: object) -> Invalid:
+    return Invalid(f"{path}: expected {expected}, got {describe(value)}")
+
+
+def _string(value: object, path: str) -> str:
+    if isinstance(value, str):
+        return value
+    raise _wrong(path, "a string", value)
+
+
+def _boolean(value: object, path: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise _wrong(path, "true or false", value)
+
+
+def _integer(name: str, limit: int) -> Converter:
+    def convert(value: object, path: str) -> int:
+        if isinstance(value, bool) or not isinstance(value, (int, float, ExactNumber)):
+            raise _wrong(path, f"a number ({name})", value)
+        if isinstance(value, float) and not value.is_integer():
+            raise Invalid(f"{path}: {value} has a fraction, which a {name} cannot hold")
+        if isinstance(value, ExactNumber):
+            raise Invalid(f"{path}: the number does not fit a {name}")
+        if not -limit <= value < limit:
+            raise Invalid(f"{path}: the number does not fit a {name}, which ends at {limit - 1}")
+        return int(value)
+
+    return convert
+
+
+def _double(value: object, path: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, ExactNumber)):
+        raise _wrong(path, "a number (double)", value)
+    text = value.text if isinstance(value, ExactNumber) else str(value)
+    if isinstance(value, ExactNumber) and len(text) < 400 and text.lstrip("-").isdigit():  # 400: beyond any double
+        value = int(text)
+    if float(text) != value and not survives_double(text):
+        raise Invalid(f"{path}: the number has more digits than a double holds; a decimal or string column keeps them")
+    return float(text)
+
+
+def _float(value: object, path: str) -> float:
+    number = _double(value, path)
+    try:
+        nearest: float = struct.unpack("<f", struct.pack("<f", number))[0]
+    except OverflowError:
+        raise Invalid(f"{path}: the number does not fit a float; a double column holds it") from None
+    # 6 to 9 digits: the range in which a 32-bit float has a shortest decimal form.
+    if nearest != number and not any(float(f"{nearest:.{digits}g}") == number for digits in (6, 7, 8, 9)):
+        raise Invalid(f"{path}: the number has more digits than a float holds; a double column keeps them")
+    return number
+
+
+def _decimal(kind: pa.DataType) -> Converter:
+    name = f"decimal({kind.precision},{kind.scale})"
+
+    def convert(value: object, path: str) -> Decimal:
+        if isinstance(value, bool) or not isinstance(value, (int, float, str, ExactNumber)):
+            raise _wrong(path, f"a number ({name})", value)
+        text = value.text if isinstance(value, ExactNumber) else str(value)
+        if not _DECIMAL.fullmatch(text):
+            raise Invalid(f"{path}: expected a number ({name}) with at most 80 digits")
+        sign, digits, exponent = Decimal(text).as_tuple()
+        if not isinstance(exponent, int):
+            raise _wrong(path, f"a number ({name})", value)
+        significant = "".join(map(str, digits)).lstrip("0")
+        trimmed = significant.rstrip("0")
+        exponent += len(significant) - len(trimmed)
+        if trimmed and (-exponent > kind.scale or len(trimmed) + exponent > kind.precision - kind.scale):
+            raise Invalid(f"{path}: the number does not fit a {name} without rounding")
+        return Decimal((sign, tuple(map(int, trimmed or "0")), exponent if trimmed else 0))
+
+    return convert
+
+
+def _date(value: object, path: str) -> date:
+    if not isinstance(value, str):
+        raise _wrong(path, 'a date such as "2026-11-20"', value)
+    try:
+        found = date.fromisoformat(value) if _DATE.fullmatch(value) else None
+    except ValueError:  # such as February 30
+        found = None
+    if found is None:
+        raise Invalid(f'{path}: expected a date such as "2026-11-20"')
+    return found
+
+
+def _timestamp(value: object, path: str) -> int:
+    found = instant(value)
+    if found is None:
+        raise Invalid(f"{path}: expected a timestamp: ISO 8601 text, or seconds, ms or µs since 1970")
+    if not found[1]:
+        raise Invalid(f"{path}: the time is finer than a microsecond")
+    return found[0]
+
+
+def _timestamp_ntz(value: object, path: str) -> int:
+    found = naive_instant(value)
+    if found is None:
+        raise Invalid(f"{path}: expected a timestamp without an offset: ISO 8601 text")
+    if not found[1]:
+        raise Invalid(f"{path}: the time is finer than a microsecond")
+    return found[0]
+
+
+def _binary(value: object, path: str) -> bytes:
+    if not isinstance(value, str):
+        raise _wrong(path, "a string with base64", value)
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise Invalid(f"{path}: the string is not base64 with padding") from None
+
+
+def _struct(kind: pa.DataType, path: str) -> Converter:
+    fields = [kind.field(at) for at in range(kind.num_fields)]
+    converters = {field.name: (_converter(field.type, f"{path}.{field.name}"), field.nullable) for field in fields}
+
+    def convert(value: object, path: str) -> dict[str, object]:
+        if not isinstance(value, dict):
+            raise _wrong(path, "an object", value)
+        for name in value:
+            if name not in converters:
+                raise Invalid(f"{path}.{name}: the column has no such field")
+        return {
+            name: _nested(value.get(name), inner, nullable, f"{path}.{name}")
+            for name, (inner, nullable) in converters.items()
+        }
+
+    return convert
+
+
+def _map(kind: pa.DataType, path: str) -> Converter:
+    if not pa.types.is_string(kind.key_type):
+        raise Unsupported(f"column {path}: ingestion fills a map only if its keys are strings")
+    inner, nullable = _converter(kind.item_type, path), kind.item_field.nullable
+
+    def convert(value: object, path: str) -> list[tuple[str, object]]:
+        if not isinstance(value, dict):
+            raise _wrong(path, "an object", value)
+        return [(key, _nested(item, inner, nullable, f"{path}.{key}")) for key, item in value.items()]
+
+    return convert
+
+
+def _list(kind: pa.DataType, path: str) -> Converter:
+    inner, nullable = _converter(kind.value_type, path), kind.value_field.nullable
+
+    def convert(value: object, path: str) -> list[object]:
+        if not isinstance(value, list):
+            raise _wrong(path, "an array", value)
+        return [_nested(item, inner, nullable, f"{path}[{index}]") for index, item in enumerate(value)]
+
+    return convert
+
+
+def _nested(value: object, convert: Converter, nullable: bool, path: str) -> object:
+    if value is not None:
+        return convert(value, path)
+    if nullable:
+        return None
+    raise Invalid(f"{path}: required, but missing or null")
+
+
+_SIMPLE: dict[pa.DataType, Converter] = {
+    pa.string(): _string,
+    pa.bool_(): _boolean,
+    pa.float64(): _double,
+    pa.float32(): _float,
+    pa.date32(): _date,
+    TIMESTAMP: _timestamp,
+    pa.timestamp("us"): _timestamp_ntz,
+    pa.binary(): _binary,
+}

@@ -1,0 +1,130 @@
+"""From a request body to events: one object, an array, or NDJSON; plain or gzip. Pure.
+
+What the body is follows from the body: one JSON value that is an array holds an event per element, one that is an
+object is an event, and else each line that is not blank is one. The content type only decides about bodies that are
+broken: under an NDJSON type each broken line is a reject of its own. Nothing is dropped: what is no event becomes a
+reject with its bytes (inflated, without the blank space around it; the body as sent where it could not be inflated).
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+import orjson
+
+from alluvia.errors import Invalid
+from alluvia.ingest.gunzip import MAGIC, TooLarge, gunzip
+from alluvia.ingest.identity import own_id_or_none
+from alluvia.ingest.jsontext import decode_all, decode_if_plain, describe, encode, split_array
+from alluvia.ingest.values import TOO_MANY_BYTES, Limits, RawEvent, Reject, Split
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ENCODINGS = ("", "identity", "gzip", "x-gzip")
+_NDJSON_TYPES = (
+    "application/x-ndjson",
+    "application/ndjson",
+    "application/jsonl",
+    "application/x-jsonlines",
+    "application/jsonlines",
+)
+_SPACE = b" \t\r\n"
+_BOM = b"\xef\xbb\xbf"
+
+
+def split(body: bytes, *, content_type: str | None, content_encoding: str | None, limits: Limits) -> Split:
+    """Take a request body apart. An empty body gives neither events nor rejects.
+
+    Gzip is recognised by its first bytes, with or without the header, as some proxies inflate and leave the header.
+    A body over a limit, damaged gzip and an unknown encoding become one reject that holds the body as sent.
+    """
+    if len(body) > limits.body_bytes:
+        return _whole(body, TOO_MANY_BYTES.format(what="body", size=len(body), limit=limits.body_bytes), too_large=True)
+    try:
+        text = _inflated(body, content_encoding, limits)
+    except Invalid as error:
+        return _whole(body, str(error), too_large=isinstance(error, TooLarge))
+    text = text.removeprefix(_BOM).strip(_SPACE)
+    if not text:
+        return Split([], [])
+    media_type = (content_type or "").partition(";")[0].strip().lower()
+    return _interpret(text, media_type in _NDJSON_TYPES, limits)
+
+
+def _inflated(body: bytes, content_encoding: str | None, limits: Limits) -> bytes:
+    encoding = (content_encoding or "").strip().lower()
+    if encoding not in _ENCODINGS:
+        raise Invalid(f"Content-Encoding {encoding!r} is not supported: send gzip, or none")
+    if body.startswith(MAGIC):
+        return gunzip(body, limits.inflated_bytes)
+    if len(body) > limits.inflated_bytes:
+        raise TooLarge(TOO_MANY_BYTES.format(what="body", size=len(body), limit=limits.inflated_bytes))
+    return body
+
+
+def _interpret(text: bytes, ndjson: bool, limits: Limits) -> Split:
+    whole = decode_if_plain(text)
+    if whole is not None:
+        return _array(whole[0], text, limits) if isinstance(whole[0], list) else _each([text], whole, limits)
+    if text.startswith(b"[") and (pieces := split_array(text)) is not None:
+        return _too_many(text, limits) if len(pieces) > limits.events else _each(pieces, decode_all(pieces), limits)
+    lines = text.split(b"\n")
+    if len(lines) > 1 and (ndjson or _are_lines(lines)):
+        lines = [line for line in (line.strip(_SPACE) for line in lines) if line]
+        if len(lines) > limits.events:
+            return _too_many(text, limits)
+        return _each(lines, decode_all(lines), limits)
+    return _each([text], decode_all([text]), limits)
+
+
+def _array(values: list[object], text: bytes, limits: Limits) -> Split:
+    if len(values) > limits.events:
+        return _too_many(text, limits)
+    if len(text) <= limits.event_bytes and set(map(type, values)) <= {dict}:
+        return Split(list(map(RawEvent, count(), values)), [])  # type: ignore[arg-type]
+    return _each([encode(value) for value in values], values, limits)
+
+
+def _each(raws: list[bytes], values: Sequence[object], limits: Limits) -> Split:
+    if set(map(type, values)) == {dict} and max(map(len, raws)) <= limits.event_bytes:
+        return Split(list(map(RawEvent, count(), values, raws)), [])  # type: ignore[arg-type]
+    events: list[RawEvent] = []
+    rejects: list[Reject] = []
+    for position, (raw, value) in enumerate(zip(raws, values, strict=True)):
+        if isinstance(value, Invalid):
+            rejects.append(Reject(position, str(value), raw))
+        elif not isinstance(value, dict):
+            rejects.append(Reject(position, f"expected a JSON object, got {describe(value)}", raw))
+        elif len(raw) > limits.event_bytes:
+            reason = TOO_MANY_BYTES.format(what="event", size=len(raw), limit=limits.event_bytes)
+            rejects.append(Reject(position, reason, raw, own_id_or_none(value)))
+        else:
+            events.append(RawEvent(position, value, raw))
+    return Split(events, rejects)
+
+
+def _are_lines(lines: Sequence[bytes]) -> bool:
+    """Tell NDJSON with broken lines from one broken value on many lines.
+
+    In a broken array, the last element may well be an object on a line of its own: there the first line decides.
+    """
+    candidates = lines[:1] if lines[0].startswith(b"[") else lines
+    return any(_is_value(line) for line in candidates if line[:1] in (b"{", b"["))
+
+
+def _is_value(line: bytes) -> bool:
+    try:
+        orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def _too_many(text: bytes, limits: Limits) -> Split:
+    return _whole(text, f"the body holds more than the limit of {limits.events} events", too_large=True)
+
+
+def _whole(body: bytes, reason: str, *, too_large: bool) -> Split:
+    return Split([], [Reject(0, reason, body)], too_large=too_large)

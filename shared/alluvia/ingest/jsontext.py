@@ -1,0 +1,224 @@
+"""JSON in and out without losing a digit or a key.
+
+orjson is fast, but turns integers beyond 64 bits into floats, rounds long fractions, and keeps the last of two equal
+keys, all without a word. So what it parsed is compared with what was sent, cheaply for many events at once, and only
+an event that differs goes through the standard library's parser with hooks. Numbers keep their value, not always
+their spelling: `1.10` may become `1.1`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from typing import TYPE_CHECKING, NoReturn
+
+import orjson
+
+from alluvia.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_INT64_MIN, _UINT64_MAX = -(2**63), 2**64 - 1
+_DIGITS_SAFE = 15  # every decimal of up to 15 digits survives a double
+_TOKEN = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_SKELETON = bytes(
+    0x30 if chr(c) in "0123456789." else 0x65 if chr(c) in "eE" else 0x2D if chr(c) in "+-" else 0x20
+    for c in range(256)
+)
+_SUSPECTS = (b"0" * (_DIGITS_SAFE + 1), b"0e000", b"0e-000")
+
+
+@dataclass(frozen=True, slots=True)
+class ExactNumber:
+    """A JSON number that neither a 64-bit integer nor a double gives back; `text` is its digits as sent."""
+
+    text: str
+
+
+def encode(value: object) -> bytes:
+    """Return compact JSON text, key order kept. TypeError for what JSON cannot hold or deeper than 254 levels."""
+    return orjson.dumps(value, default=_encode_exact, option=orjson.OPT_PASSTHROUGH_DATACLASS)
+
+
+def decode(raw: bytes) -> object:
+    """Parse one JSON text. Invalid says what is wrong with it; equal keys in one object are wrong."""
+    found = decode_all([raw])[0]
+    if isinstance(found, Invalid):
+        raise found
+    return found
+
+
+def decode_all(raws: Sequence[bytes]) -> list[object]:
+    """Parse many JSON texts. In the place of one that `decode` would refuse stands the Invalid that says why."""
+    values = _parsed(raws)
+    trust = _Trust.NONE if values is None else _compare(values, raws)
+    if values is None or trust is _Trust.NONE:
+        return [_decode_one(raw) for raw in raws]
+    if trust is _Trust.FULL:
+        return values
+    pairs = zip(raws, values, strict=True)
+    return [value if _numbers_survive(raw) else _decode_one(raw) for raw, value in pairs]
+
+
+def decode_if_plain(raw: bytes) -> tuple[object] | None:
+    """Parse one JSON text; None if orjson fails or may have changed something."""
+    values = _parsed([raw])
+    if values is None:
+        return None
+    trust = _compare(values, [raw])
+    return (values[0],) if trust is _Trust.FULL or (trust is _Trust.KEYS and _numbers_survive(raw)) else None
+
+
+class _Trust(Enum):
+    """What a comparison has shown of what orjson parsed."""
+
+    FULL = "nothing changed"
+    KEYS = "no key was lost, but digits may be"
+    NONE = "nothing is known"
+
+
+def _parsed(raws: Sequence[bytes]) -> list[object] | None:
+    try:
+        return [orjson.loads(raw) for raw in raws]
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _compare(values: list[object], raws: Sequence[bytes]) -> _Trust:
+    try:
+        text = orjson.dumps(values)
+    except TypeError:  # nested too deeply to be written again
+        return _Trust.NONE
+    sent = b",".join(raws)
+    if text[1:-1] == sent:
+        return _Trust.FULL
+    # A lost key takes a colon along; an escaped colon would spoil the count.
+    if b"\\u003" in sent or text.count(b":") != sent.count(b":"):
+        return _Trust.NONE
+    return _Trust.KEYS if _has_long_numbers(sent) else _Trust.FULL
+
+
+def split_array(raw: bytes) -> list[bytes] | None:
+    """Cut the text of a JSON array into the texts of its elements; None if it is no array that closes properly.
+
+    Elements may hold what `decode` refuses (NaN, equal keys, broken UTF-8): that is for each of them to answer.
+    """
+    text = raw.decode("utf-8", "surrogateescape")
+    decoder = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
+    pieces: list[bytes] = []
+    at = _skip_space(text, 0)
+    if text[at : at + 1] != "[":
+        return None
+    at = _skip_space(text, at + 1)
+    while pieces or text[at : at + 1] != "]":
+        try:
+            _, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return None
+        pieces.append(text[at:end].encode("utf-8", "surrogateescape"))
+        at = _skip_space(text, end)
+        if text[at : at + 1] != ",":
+            break
+        at = _skip_space(text, at + 1)
+    closed = text[at : at + 1] == "]" and _skip_space(text, at + 1) == len(text)
+    return pieces if closed else None
+
+
+def exact_number(text: str) -> int | float | ExactNumber:
+    """Return the number as an int or float if that loses nothing, else as its digits."""
+    if text.lstrip("-").isdigit():
+        if len(text) > 20:  # longer than any 64-bit integer; also int() is quadratic
+            return ExactNumber(text)
+        number = int(text)
+        return number if _INT64_MIN <= number <= _UINT64_MAX else ExactNumber(text)
+    return float(text) if survives_double(text) else ExactNumber(text)
+
+
+def survives_double(text: str) -> bool:
+    """Whether a double gives back the digits of the number `text`."""
+    value = float(text)
+    try:
+        return math.isfinite(value) and Decimal(text) == Decimal(repr(value))
+    except InvalidOperation:  # an exponent beyond what Decimal knows
+        return False
+
+
+def describe(value: object) -> str:
+    """Name the kind of a JSON value, for a message."""
+    kinds = {bool: "true or false", str: "a string", dict: "an object", list: "an array", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+def _has_long_numbers(sent: bytes) -> bool:
+    skeleton = sent.translate(_SKELETON)
+    return any(suspect in skeleton for suspect in _SUSPECTS)
+
+
+def _numbers_survive(sent: bytes) -> bool:
+    if not _has_long_numbers(sent):
+        return True
+    tokens = (token for token in _TOKEN.findall(sent) if len(token) > _DIGITS_SAFE or b"e" in token.lower())
+    return not any(isinstance(exact_number(token.decode()), ExactNumber) for token in tokens)
+
+
+def _decode_one(raw: bytes) -> object:
+    values = decode_if_plain(raw)
+    if values is not None:
+        return values[0]
+    try:
+        return _decode_carefully(raw)
+    except Invalid as error:
+        return error
+
+
+def _decode_carefully(raw: bytes) -> object:
+    try:
+        value = _CAREFUL.decode(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise Invalid(f"not valid UTF-8: byte {error.start} of the JSON text") from None
+    except json.JSONDecodeError as error:
+        raise Invalid(f"not valid JSON: {error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise Invalid("nested too deeply: more than 250 levels") from None
+    try:
+        encode([value])
+    except TypeError as error:
+        if "Recursion" in str(error):
+            raise Invalid("nested too deeply: more than 250 levels") from None
+        raise Invalid("a string holds half a surrogate pair (\\ud800 to \\udfff), which is not Unicode text") from None
+    return value
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise Invalid(f"the key {twice!r} stands twice in one object")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise Invalid(f"not valid JSON: {name} is no JSON number")
+
+
+def _encode_exact(value: object) -> orjson.Fragment:
+    if isinstance(value, ExactNumber):
+        return orjson.Fragment(value.text)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def _skip_space(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+_CAREFUL = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_int=exact_number, parse_float=exact_number, parse_constant=_refuse_constant
+)

@@ -1,0 +1,49 @@
+"""The `properties` column: JSON text of all that has no column of its own. Pure.
+
+- The fields of an object sent as `properties` come first, then the event's other fields without a column.
+- If a name stands in both, `properties` keeps it, and the event's own fields of such names go together into one
+  object under `_event` (with one more underscore in front for as long as that name is taken).
+- `properties` that is no object stays a field named `properties`.
+
+So nothing is lost, and a field of `properties` always has the same path.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alluvia.ingest.jsontext import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CLASH_KEY = "_event"
+
+
+def texts(sent: Sequence[object], rest: Sequence[dict[str, object]]) -> list[str | None]:
+    """Return the JSON text for each event, from what it sent as `properties` and its leftover fields.
+
+    None where there is nothing. (Text, since the bytes of a small orjson text hold on to a large buffer.)
+    """
+    if any(properties is not None for properties in sent):
+        pairs = zip(sent, rest, strict=True)
+        return [
+            None if properties is None and not fields else encode(merge(properties, fields)).decode()
+            for properties, fields in pairs
+        ]
+    return [encode(fields).decode() if fields else None for fields in rest]
+
+
+def merge(properties: object, fields: dict[str, object]) -> dict[str, object]:
+    """Return one object with all of both. `fields` has no `properties` of its own."""
+    if properties is None:
+        return fields
+    if not isinstance(properties, dict):
+        return {"properties": properties} | fields
+    clash = {name: value for name, value in fields.items() if name in properties}
+    if not clash:
+        return properties | fields
+    key = _CLASH_KEY
+    while key in properties or key in fields:
+        key = f"_{key}"
+    return properties | {name: value for name, value in fields.items() if name not in clash} | {key: clash}

@@ -1,0 +1,101 @@
+"""Moments as senders write them, as microseconds since the Unix epoch in UTC."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.ingest.jsontext import ExactNumber
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+MIN_US = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z
+MAX_US = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)"
+    r"(?:[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:[.,](\d+))?)?)?(Z|z|([+-])(\d\d)(?::?(\d\d))?)?)?",
+    re.ASCII,
+)
+_SCALES_US = ((10**11, 1_000_000), (10**14, 1_000), (10**17, 1))  # below this magnitude, one unit has so many µs
+
+
+def instant(value: object) -> tuple[int, bool] | None:
+    """Return the moment in µs, and whether that is all of it; None if `value` is no moment of the years 1 to 9999.
+
+    Text is ISO 8601 in the extended format, UTC without an offset. A number counts from the epoch in seconds below
+    1e11, milliseconds below 1e14, microseconds below 1e17. What is finer than a microsecond is cut off.
+    """
+    if isinstance(value, str):
+        found = _from_iso(value)
+    elif isinstance(value, (int, float, ExactNumber)) and not isinstance(value, bool):
+        found = _from_epoch(value)
+    else:
+        return None
+    return found if found is not None and MIN_US <= found[0] <= MAX_US else None
+
+
+def naive_instant(value: object) -> tuple[int, bool] | None:
+    """Like `instant`, for a wall time: ISO 8601 text without an offset only."""
+    match = _ISO.fullmatch(value) if isinstance(value, str) else None
+    return instant(value) if match and not match[8] else None
+
+
+def instants(values: Sequence[object]) -> pa.Array | None:
+    """Return a timestamp array if all values are plain ISO 8601 text with an offset, fast; else None."""
+    if set(map(type, values)) != {str}:
+        return None
+    try:
+        moments = pa.array(values, pa.string()).cast(TIMESTAMP)
+    except pa.ArrowInvalid:
+        return None
+    bounds = pc.min_max(moments.cast(pa.int64())).as_py()
+    return moments if bounds["min"] >= MIN_US and bounds["max"] <= MAX_US else None
+
+
+def _from_iso(text: str) -> tuple[int, bool] | None:
+    match = _ISO.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second, fraction, _, sign, offset_hour, offset_minute = match.groups()
+    clock = [int(part or 0) for part in (hour, minute, second, offset_hour, offset_minute)]
+    if any(part > most for part, most in zip(clock, (23, 59, 59, 23, 59), strict=True)):
+        return None
+    try:
+        days = date(int(year), int(month), int(day)).toordinal() - _EPOCH_DAY
+    except ValueError:
+        return None
+    offset_s = (clock[3] * 60 + clock[4]) * (-60 if sign == "-" else 60)
+    seconds = days * 86_400 + clock[0] * 3600 + clock[1] * 60 + clock[2] - offset_s
+    digits = fraction or ""
+    return seconds * 1_000_000 + int(digits[:6].ljust(6, "0")), not digits[6:].strip("0")
+
+
+def _from_epoch(value: float | ExactNumber) -> tuple[int, bool] | None:
+    if isinstance(value, ExactNumber):
+        return _from_digits(value.text)
+    scale_us = next((scale for limit, scale in _SCALES_US if abs(value) < limit), None)
+    if scale_us is None:
+        return None
+    if isinstance(value, int):
+        return value * scale_us, True
+    moment_us = round(value * scale_us)
+    return moment_us, moment_us / scale_us == value
+
+
+def _from_digits(text: str) -> tuple[int, bool] | None:
+    if len(text) > 100 or "e" in text.lower():  # no clock writes that
+        return None
+    exact = Fraction(text)
+    scale_us = next((scale for limit, scale in _SCALES_US if abs(exact) < limit), None)
+    if scale_us is None:
+        return None
+    moment = exact * scale_us
+    return moment.__floor__(), moment.denominator == 1

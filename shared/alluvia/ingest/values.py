@@ -1,0 +1,81 @@
+"""What ingestion passes along: limits, raw events, rejects, and rows."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TOO_MANY_BYTES = "the {what} has {size} bytes, more than the limit of {limit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Most bytes of a body as sent, of a body after gzip, and of one event's JSON text; most events of a body.
+
+    Parsed JSON may take 25 times its bytes of memory, and an event half a kilobyte however small it is.
+    """
+
+    body_bytes: int = 10 * 1024 * 1024
+    inflated_bytes: int = 16 * 1024 * 1024
+    event_bytes: int = 1_000_000
+    events: int = sys.maxsize
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What an event inherits from the request that brought it: when it came, and the request's Idempotency-Key."""
+
+    arrival_us: int
+    idempotency_key: str | None = None
+
+
+class RawEvent(NamedTuple):
+    """One JSON object as sent. A tuple, not a dataclass: requests make these by the hundred thousand.
+
+    position: its place among the events of its request, from 0.
+    value: the parsed object; numbers that Python would change are `ExactNumber`.
+    raw: its bytes as sent; None means that `encode(value)` gives them back.
+    origin: set where it differs from the request at hand, for events that come out of a queue.
+    fallback_id: the id that it was given before it was queued, for an event without one.
+    """
+
+    position: int
+    value: dict[str, object]
+    raw: bytes | None = None
+    origin: Origin | None = None
+    fallback_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """What could not become a row. `event_id` is its identity in the rejects table; None until it is known."""
+
+    position: int
+    reason: str
+    raw: bytes
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A request body taken apart. `too_large` says that a size limit refused the whole body."""
+
+    events: list[RawEvent]
+    rejects: list[Reject]
+    too_large: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Events as rows of a table, columns in the schema's order, and those that did not fit.
+
+    refused: for each reject, the index of its event among those given.
+    """
+
+    table: pa.Table
+    rejects: list[Reject]
+    refused: list[int]

@@ -1,0 +1,66 @@
+"""One piece of work for every table of a lake, as the scheduled functions do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from alluvia.errors import AlluviaError, Invalid
+from alluvia.lake import Lake, Table
+
+MARGIN_MS = 60_000
+"""With less time than this left, no further table is begun: the next run does it."""
+
+
+def every_table(
+    lake: Lake,
+    event: Mapping[str, Any],
+    context: object,
+    work: Callable[[Table], Mapping[str, Any]],
+    logger: Logger,
+) -> dict[str, Any]:
+    """Work on the tables that `{"tables": [...]}` names, or on all tables and their rejects.
+
+    Returns `{"tables": [report of each], "left": [those that there was no time for]}`. One table's failure stops no
+    other; an `AlluviaError` at the end names those that failed, so that an alarm sees it.
+    """
+    reports: list[dict[str, Any]] = []
+    failed: dict[str, str] = {}
+    waiting = wanted_tables(lake, event)
+    while waiting and (not reports or remaining_ms(context) > MARGIN_MS):
+        name = waiting.pop(0)
+        try:
+            report = {"table": name, **work(lake.table(name))}
+        except Exception as error:
+            logger.exception("a table failed", extra={"table": name})
+            failed[name] = f"{type(error).__name__}: {error}"
+            report = {"table": name, "error": failed[name]}
+        else:
+            logger.info("done", extra=report)
+        reports.append(report)
+    if failed:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+        msg = f"{len(failed)} of {len(reports)} tables failed: {reasons}"
+        raise AlluviaError(msg)
+    return {"tables": reports, "left": waiting}
+
+
+def wanted_tables(lake: Lake, event: Mapping[str, Any]) -> list[str]:
+    """Return the tables to work on, in an order that starts elsewhere each time, so that none always comes last."""
+    wanted = event.get("tables")
+    if wanted is None:
+        tables = lake.tables(rejects=True)
+        start = int(lake.clock.uniform() * len(tables))
+        return tables[start:] + tables[:start]
+    if not isinstance(wanted, list) or not all(isinstance(name, str) for name in wanted):
+        msg = 'tables: expected a list of table names, such as {"tables": ["clicks"]}'
+        raise Invalid(msg)
+    return list(wanted)
+
+
+def remaining_ms(context: object) -> float:
+    """Return how long this invocation may still take; without end outside Lambda."""
+    remaining = getattr(context, "get_remaining_time_in_millis", None)
+    return float("inf") if remaining is None else float(remaining())

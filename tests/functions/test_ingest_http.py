@@ -1,0 +1,269 @@
+"""The ingest function over HTTP, direct mode: real payloads in, rows in a lake out."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import alluvia
+from alluvia import runtime
+from functions.ingest.handler import ERRORS_MAX, handler
+from functions.ingest.settings import EVENTS_MAX
+from tests.s3server import CREDENTIALS, REGION, S3Server
+
+EVENTS = Path(__file__).parents[2] / "events"
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
+    monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path))
+    monkeypatch.setenv("ALLUVIA_CREATE_TABLES", "true")
+    return alluvia.connect(str(tmp_path))
+
+
+def payload(name: str) -> dict[str, Any]:
+    return dict(json.loads((EVENTS / f"{name}.json").read_text()))
+
+
+def call(event: dict[str, Any]) -> tuple[int, dict[str, Any], dict[str, str]]:
+    answer = handler(event, None)
+    return answer["statusCode"], json.loads(answer["body"]), answer["headers"]
+
+
+def post(
+    body: bytes | str, table: str = "clicks", *, plain: bool = False, **headers: str
+) -> tuple[int, dict[str, Any], dict[str, str]]:
+    event = payload("ingest_api_gateway")
+    event["rawPath"] = event["requestContext"]["http"]["path"] = f"/v1/events/{table}"
+    event["headers"] = {name.replace("_", "-"): value for name, value in headers.items()}
+    raw = body if isinstance(body, bytes) else body.encode()
+    event["body"] = raw.decode() if plain else base64.b64encode(raw).decode()
+    event["isBase64Encoded"] = not plain
+    return call(event)
+
+
+def ids(lake: alluvia.Lake, table: str = "clicks") -> list[str]:
+    return sorted(lake.table(table).scan(["event_id"]).read_all()["event_id"].to_pylist())
+
+
+def test_a_request_of_api_gateway(lake: alluvia.Lake) -> None:
+    status, body, headers = call(payload("ingest_api_gateway"))
+    assert (status, headers["Content-Type"]) == (200, "application/json")
+    assert body == {"accepted": 3, "duplicates": 0, "rejected": 0, "version": 1, "errors": []}
+    assert ids(lake, "access_log") == ["al-00000", "al-00001", "al-00002"]
+    assert call(payload("ingest_api_gateway"))[1] == body | {"duplicates": 3}
+
+
+def test_a_request_of_a_function_url_with_gzip_and_a_key(lake: alluvia.Lake) -> None:
+    event = payload("ingest_function_url")
+    status, body, _ = call(event)
+    assert (status, body["accepted"]) == (200, 3)
+    key = event["headers"]["idempotency-key"]
+    assert ids(lake, "github_webhooks") == [f"{key}/{position}" for position in range(3)]
+    assert call(event)[1]["duplicates"] == 3
+
+
+def test_a_stage_in_the_path(lake: alluvia.Lake) -> None:
+    event = payload("ingest_api_gateway")
+    event["requestContext"]["stage"] = "prod"
+    event["rawPath"] = "/prod/v1/events/access_log"
+    event["requestContext"]["http"]["path"] = event["rawPath"]
+    assert call(event)[0] == 200
+    assert len(ids(lake, "access_log")) == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [
+        ("GET", "/healthz", 200, None),
+        ("POST", "/healthz", 405, "GET"),
+        ("GET", "/v1/events/clicks", 405, "POST"),
+        ("OPTIONS", "/v1/events/clicks", 405, "POST"),
+        ("POST", "/v1/events", 404, None),
+        ("POST", "/v1/events/", 404, None),
+        ("POST", "/v1/events/clicks/_rejects", 404, None),
+        ("GET", "/", 404, None),
+    ],
+)
+def test_routes(lake: alluvia.Lake, method: str, path: str, status: int, allow: str | None) -> None:
+    event = payload("ingest_function_url")
+    event["rawPath"] = event["requestContext"]["http"]["path"] = path
+    event["requestContext"]["http"]["method"] = method
+    found, body, headers = call(event)
+    assert (found, headers.get("Allow")) == (status, allow)
+    assert body == {"status": "ok"} if status == 200 else "error" in body
+    assert lake.tables() == []
+
+
+def test_good_and_bad_events_together(lake: alluvia.Lake) -> None:
+    status, body, _ = post(
+        '{"id":"a"}\n{"id":"b","event":5}\nnonsense\n{"id":"c"}', Content_Type="application/x-ndjson"
+    )
+    assert status == 200
+    assert (body["accepted"], body["duplicates"], body["rejected"]) == (2, 0, 2)
+    assert body["errors"] == [
+        {"position": 1, "reason": "event: expected a string, got a number"},
+        {"position": 2, "reason": "not valid JSON: Expecting value at character 0"},
+    ]
+    raws = lake.table("clicks/_rejects").scan(["raw"]).read_all()["raw"].to_pylist()
+    assert sorted(raws) == [b"nonsense", b'{"id":"b","event":5}']
+
+
+@pytest.mark.parametrize("body", ['{"id":', "[1,2]", '{"id":"a","event":5}', '{"a":1,"a":2}', "\x1f\x8b\x08garbage"])
+def test_nothing_but_bad_events(lake: alluvia.Lake, body: str) -> None:
+    status, answer, _ = post(body.encode("latin-1"))
+    assert (status, answer["accepted"], answer["version"]) == (400, 0, None)
+    assert answer["rejected"] == len(answer["errors"]) == lake.table("clicks/_rejects").scan().read_all().num_rows
+
+
+def test_bodies_without_events(lake: alluvia.Lake) -> None:
+    for body in ("", " \n"):
+        status, answer, _ = post(body)
+        assert (status, list(answer)) == (400, ["error"])
+    assert post("[]")[:2] == (200, {"accepted": 0, "duplicates": 0, "rejected": 0, "version": None, "errors": []})
+    event = payload("ingest_api_gateway")
+    del event["body"]
+    assert call(event)[0] == 400
+
+
+def test_too_large_a_body_is_kept_and_refused(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_BODY_LIMIT_BYTES", "1000")
+    monkeypatch.setenv("ALLUVIA_INFLATED_LIMIT_BYTES", "5000")
+    long, bomb = b'{"id":"a"}' + b" " * 1000, gzip.compress(b" " * 5001)
+    for body in (long, bomb):
+        status, answer, _ = post(body)
+        assert (status, answer["accepted"], answer["rejected"]) == (413, 0, 1)
+        assert "limit" in answer["errors"][0]["reason"]
+    assert set(lake.table("clicks/_rejects").scan(["raw"]).read_all()["raw"].to_pylist()) == {long, bomb}
+
+
+def test_too_many_events_are_kept_and_refused(lake: alluvia.Lake) -> None:
+    body = b"{}\n" * (EVENTS_MAX + 1)
+    status, answer, _ = post(gzip.compress(body))
+    assert (status, answer["accepted"], answer["rejected"]) == (413, 0, 1)
+    assert lake.table("clicks/_rejects").scan(["raw"]).read_all()["raw"].to_pylist() == [body.strip()]
+
+
+def test_an_event_over_the_limit(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_EVENT_LIMIT_BYTES", "100")
+    status, answer, _ = post('[{"id":"a"},{"id":"b","x":"' + "y" * 100 + '"}]')
+    assert (status, answer["accepted"], answer["rejected"]) == (200, 1, 1)
+    assert ids(lake) == ["a"]
+
+
+def test_only_the_first_errors_are_listed(lake: alluvia.Lake) -> None:
+    _, answer, _ = post("\n".join(["{}", *["5"] * (ERRORS_MAX + 20)]))
+    assert (answer["rejected"], len(answer["errors"]), answer["errors_left_out"]) == (ERRORS_MAX + 20, ERRORS_MAX, 20)
+    assert lake.table("clicks/_rejects").scan().read_all().num_rows == ERRORS_MAX + 20
+
+
+def test_bad_requests_name_the_fix(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    status, answer, _ = post("{}", table="Clicks-1")
+    assert (status, "lower-case" in answer["error"]) == (400, True)
+    status, answer, _ = post("{}", Idempotency_Key="k" * 256)
+    assert (status, "Idempotency-Key" in answer["error"]) == (400, True)
+    event = payload("ingest_function_url") | {"body": "not base64!"}
+    assert call(event)[:2] == (400, {"error": "the body is marked as base64, but is not"})
+    monkeypatch.delenv("ALLUVIA_CREATE_TABLES")
+    status, answer, _ = post("{}", table="unknown")
+    assert (status, "alluvia create unknown" in answer["error"]) == (404, True)
+    assert lake.tables(rejects=True) == []
+
+
+def test_tables_that_are_not_for_events(lake: alluvia.Lake) -> None:
+    lake.create_table("plain", {"x": "long"})
+    status, answer, _ = post('{"x":1}', table="plain")
+    assert (status, "event_id" in answer["error"]) == (400, True)
+    lake.create_events("odd", pa.schema([("by_number", pa.map_(pa.int64(), pa.string()))]))
+    status, answer, _ = post('{"by_number":{}}', table="odd")
+    assert (status, "by_number" in answer["error"]) == (400, True)
+
+
+def test_text_bodies_hold_any_character(lake: alluvia.Lake) -> None:
+    assert post('{"id":"é€😀\\u0000"}', plain=True)[0] == 200
+    assert ids(lake) == ["é€😀\0"]
+    event = payload("ingest_api_gateway") | {"body": '{"id":"\ud800"}'}
+    assert call(event)[1]["errors"][0]["reason"].startswith("not valid UTF-8")
+
+
+def test_many_threads_and_the_same_events(lake: alluvia.Lake) -> None:
+    def request(number: int) -> dict[str, Any]:
+        body = json.dumps([{"id": f"e{number // 2 * 5 + at}", "from": number} for at in range(5)])
+        status, answer, _ = post(body, table=f"clicks_{number // 2 % 2}")
+        assert status == 200
+        return answer
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(request, range(32)))
+    assert sum(answer["accepted"] for answer in answers) == 160
+    assert sum(answer["duplicates"] for answer in answers) == 80
+    found = ids(lake, "clicks_0") + ids(lake, "clicks_1")
+    assert sorted(found, key=lambda name: int(name[1:])) == [f"e{at}" for at in range(80)]
+
+
+@pytest.mark.parametrize(("name", "events"), [("access_log", 9_999), ("github_webhooks", 255)])
+def test_all_real_events_in_many_small_posts(lake: alluvia.Lake, name: str, events: int) -> None:
+    lines = gzip.decompress((EVENTS / "data" / f"{name}.ndjson.gz").read_bytes()).splitlines()
+    step = -(-len(lines) // 20)
+    for start in range(0, len(lines), step):
+        status, answer, _ = post(b"\n".join(lines[start : start + step]), table=name, Idempotency_Key=f"part-{start}")
+        assert (status, answer["rejected"], answer["duplicates"]) == (200, 0, 0)
+    assert len(set(ids(lake, name))) == events
+
+
+@pytest.fixture
+def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
+    uri = f"s3://{s3_server.new_bucket()}/lake"
+    monkeypatch.setenv("ALLUVIA_LAKE", uri)
+    monkeypatch.setenv("ALLUVIA_ENDPOINT_URL", s3_server.endpoint_url)
+    monkeypatch.setenv("ALLUVIA_CREATE_TABLES", "true")
+    monkeypatch.setenv("AWS_REGION", REGION)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name.upper(), value)
+    options: dict[str, Any] = s3_server.options
+    return alluvia.connect(uri, **options)
+
+
+def test_a_warm_function_makes_two_requests(bucket: alluvia.Lake, s3_server: S3Server) -> None:
+    post('{"id":"a","ts":"2020-01-01T00:00:00Z"}')
+    s3_server.requests()
+    status, answer, _ = post('[{"id":"b","ts":"2020-01-01T00:00:00Z"},{"id":"c","ts":"2020-01-01T10:00:00Z"}]')
+    assert (status, answer["accepted"]) == (200, 2)
+    assert dict(s3_server.requests()) == {"PUT": 2}
+    assert post('{"id":"b"}')[1]["duplicates"] == 1
+    assert dict(s3_server.requests()) == {}
+    assert ids(bucket) == ["a", "b", "c"]
+
+
+@pytest.mark.slow
+def test_a_store_that_fails_is_a_503_and_a_retry_heals_it(bucket: alluvia.Lake, s3_server: S3Server) -> None:
+    post('{"id":"a"}')
+    body = '{"id":"b"}\nbroken'
+    s3_server.inject({"method": "PUT", "match": "/clicks/_delta_log/", "fault": "status:503", "times": 50})
+    status, answer, headers = post(body)
+    assert (status, headers["Retry-After"]) == (503, "2")
+    assert re.search("send the same request again", answer["error"])
+    s3_server.inject()
+    status, answer, _ = post(body)
+    assert (status, answer["accepted"], answer["duplicates"], answer["rejected"]) == (200, 1, 0, 1)
+    assert ids(bucket) == ["a", "b"]
+    assert bucket.table("clicks/_rejects").scan().read_all().num_rows == 1
+
+
+def test_a_lost_answer_of_a_commit_makes_no_second_row(bucket: alluvia.Lake, s3_server: S3Server) -> None:
+    post('{"id":"a"}')
+    s3_server.inject({"method": "PUT", "match": "/clicks/_delta_log/", "fault": "lost", "times": 1})
+    status, answer, _ = post('{"id":"b"}')
+    assert (status, answer["accepted"], answer["duplicates"]) == (200, 1, 0)
+    runtime._lakes.clear()  # a cold function
+    assert post('{"id":"b"}')[1]["duplicates"] == 1
+    assert ids(bucket) == ["a", "b"]

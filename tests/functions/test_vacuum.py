@@ -1,0 +1,143 @@
+"""The vacuum function: what it deletes, what it keeps, and what it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import alluvia
+from alluvia.errors import AlluviaError, Invalid, Unavailable
+from alluvia.rounds import MARGIN_MS
+from functions.vacuum import handler as vacuum
+from functions.vacuum.handler import handler
+
+EVENTS = Path(__file__).parents[2] / "events"
+FILES = 4
+
+
+class Context:
+    """A Lambda context whose time runs out after some calls."""
+
+    def __init__(self, *remaining_ms: int) -> None:
+        self._remaining_ms = list(remaining_ms)
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self._remaining_ms.pop(0)
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
+    """A lake with two tables, whose small files a merge has replaced just now."""
+    monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path))
+    monkeypatch.setenv("ALLUVIA_RETENTION_HOURS", "0")
+    lake = alluvia.connect(str(tmp_path))
+    for name in ("access_log", "access_log/_rejects"):
+        table = lake.create_table(name, {"event_id": "string"})
+        for number in range(FILES):
+            table.append([{"event_id": f"e{number}"}])
+        table.merge()
+    return lake
+
+
+def payload(name: str) -> dict[str, Any]:
+    return dict(json.loads((EVENTS / f"{name}.json").read_text()))
+
+
+def parquet_files(lake: alluvia.Lake, table: str) -> int:
+    return sum(
+        info.key.endswith(".parquet") and "/_" not in info.key.removeprefix(table)
+        for info in lake.store.list(f"{table}/")
+    )
+
+
+def rows(lake: alluvia.Lake, table: str) -> int:
+    return int(lake.table(table).scan().read_all().num_rows)
+
+
+def test_a_schedule_vacuums_every_table(lake: alluvia.Lake) -> None:
+    assert parquet_files(lake, "access_log") == FILES + 1
+    answer = handler(payload("vacuum_schedule"), None)
+    assert (answer["dry_run"], answer["left"]) == (False, [])
+    assert sorted(report["table"] for report in answer["tables"]) == ["access_log", "access_log/_rejects"]
+    for report in answer["tables"]:
+        assert (report["data_files"], report["orphans"], len(report["names"])) == (
+            FILES,
+            0,
+            FILES + report["log_files"],
+        )
+        assert report["bytes_freed"] > 0
+        assert parquet_files(lake, report["table"]) == 1
+        assert rows(lake, report["table"]) == FILES
+    assert json.loads(json.dumps(answer)) == answer
+
+
+def test_a_dry_run_deletes_nothing(lake: alluvia.Lake) -> None:
+    answer = handler(payload("vacuum_dry_run"), None)
+    [report] = answer["tables"]
+    assert (answer["dry_run"], report["table"], report["data_files"]) == (True, "access_log", FILES)
+    assert parquet_files(lake, "access_log") == FILES + 1
+
+
+@pytest.mark.parametrize("hours", ["168", ""])
+def test_the_retention_keeps_what_is_young(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch, hours: str) -> None:
+    monkeypatch.setenv("ALLUVIA_RETENTION_HOURS", hours)
+    assert [report["data_files"] for report in handler({}, None)["tables"]] == [0, 0]
+    assert parquet_files(lake, "access_log") == FILES + 1
+
+
+def test_a_retention_of_the_table_comes_first(lake: alluvia.Lake) -> None:
+    lake.table("access_log").evolve(properties={"delta.deletedFileRetentionDuration": "interval 30 days"})
+    freed = {report["table"]: report["data_files"] for report in handler({}, None)["tables"]}
+    assert freed == {"access_log": 0, "access_log/_rejects": FILES}
+
+
+def test_it_stops_between_tables_when_time_runs_out(lake: alluvia.Lake) -> None:
+    answer = handler({"tables": ["access_log", "access_log/_rejects"]}, Context(MARGIN_MS))
+    assert ([report["table"] for report in answer["tables"]], answer["left"]) == (
+        ["access_log"],
+        ["access_log/_rejects"],
+    )
+
+
+def test_one_failing_table_stops_no_other_and_is_raised_at_the_end(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = alluvia.Table.vacuum
+
+    def fail(self: alluvia.Table, *given: Any, **options: Any) -> Any:
+        if self.name == "access_log":
+            raise Unavailable("the store went away")
+        return real(self, *given, **options)
+
+    monkeypatch.setattr(alluvia.Table, "vacuum", fail)
+    with pytest.raises(AlluviaError, match="1 of 2 tables failed: access_log: Unavailable: the store"):
+        handler({}, None)
+    assert (parquet_files(lake, "access_log"), parquet_files(lake, "access_log/_rejects")) == (FILES + 1, 1)
+
+
+def test_long_lists_of_names_are_cut(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vacuum, "NAMES_MAX", 2)
+    [report] = handler(payload("vacuum_dry_run"), None)["tables"]
+    assert (report["data_files"], len(report["names"])) == (FILES, 2)
+
+
+@pytest.mark.parametrize("hours", ["-1", "soon", "1.5", "9999999"])
+def test_a_bad_retention_is_named(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch, hours: str) -> None:
+    monkeypatch.setenv("ALLUVIA_RETENTION_HOURS", hours)
+    with pytest.raises(Invalid, match="ALLUVIA_RETENTION_HOURS"):
+        handler({}, None)
+
+
+@pytest.mark.parametrize(("event", "named"), [({"dry_run": "yes"}, "dry_run"), ({"tables": "all"}, "tables")])
+def test_bad_events(lake: alluvia.Lake, event: dict[str, Any], named: str) -> None:
+    with pytest.raises(Invalid, match=named):
+        handler(event, None)
+
+
+def test_no_lake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ALLUVIA_LAKE", raising=False)
+    with pytest.raises(Invalid, match="ALLUVIA_LAKE is not set"):
+        handler({}, None)

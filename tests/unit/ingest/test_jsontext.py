@@ -1,0 +1,142 @@
+"""JSON in and out: what orjson would change without a word is kept or refused."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alluvia.errors import Invalid
+from alluvia.ingest.jsontext import ExactNumber, decode, decode_all, encode, split_array
+
+NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70).map(str),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**30), max_value=10**30).map(lambda d: f"{d:f}"),
+    st.builds("{}e{}".format, st.integers(-999, 999), st.integers(-500, 500)),
+)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
+
+
+def same(value: Any) -> Any:
+    """Return the value with every number as an exact Decimal."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return [(key, same(item)) for key, item in value.items()]
+    if isinstance(value, list):
+        return [same(item) for item in value]
+    return Decimal(value.text if isinstance(value, ExactNumber) else repr(value))
+
+
+def exactly(text: str) -> Any:
+    """Parse JSON with every number as an exact Decimal, by the standard library alone."""
+    return json.loads(text, parse_int=Decimal, parse_float=Decimal, object_pairs_hook=list)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=5), st.booleans())
+def test_every_number_keeps_its_value_in_and_out(numbers: list[str], spaced: bool) -> None:
+    text = (", " if spaced else ",").join(numbers)
+    [value] = decode_all([f'{{"n":[{text}]}}'.encode()])
+    assert same(value) == [("n", [Decimal(number) for number in numbers])]
+    assert dict(exactly(encode(value).decode()))["n"] == [Decimal(number) for number in numbers]
+
+
+VALUES = st.recursive(
+    st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | TEXT | st.none() | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=2),
+    max_leaves=5,
+)
+SEPARATORS = st.sampled_from([(",", ":"), (", ", ": ")])
+
+
+@given(st.lists(st.dictionaries(TEXT, VALUES, max_size=3), min_size=1, max_size=4), SEPARATORS, st.booleans())
+def test_any_object_survives(objects: list[dict[str, object]], separators: tuple[str, str], ascii_only: bool) -> None:
+    texts = [json.dumps(item, separators=separators, ensure_ascii=ascii_only) for item in objects]
+    values = decode_all([text.encode() for text in texts])
+    assert [same(value) for value in values] == [same(json.loads(text)) for text in texts]
+
+
+def test_a_big_integer_keeps_its_digits() -> None:
+    value = decode(b'{"n": 1180591620717411303424, "small": 9007199254740993}')
+    assert value == {"n": ExactNumber("1180591620717411303424"), "small": 9007199254740993}
+    assert encode(value) == b'{"n":1180591620717411303424,"small":9007199254740993}'
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "1e-400", "0.1000000000000000055511151231257827", "9" * 5000,
+                                    "1e99999999999999999999", "1e-99999999999999999999"])  # fmt: skip
+def test_numbers_beyond_a_double_stay_as_text(number: str) -> None:
+    assert decode(f"[{number}]".encode()) == [ExactNumber(number)]
+
+
+def test_long_digits_in_a_string_are_left_alone() -> None:
+    assert decode(b'{"card": "4111111111111111111111", "n": 1}') == {"card": "4111111111111111111111", "n": 1}
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b'{"a":1,"a":2}', "the key 'a' stands twice"),
+        (b'{"x":{"b":[{"a":1,"b":2,"a":1}]}}', "the key 'a' stands twice"),
+        (b'{"a\\u003a":1,"a:":2}', "the key 'a:' stands twice"),
+        (b'{"a": NaN}', "NaN is no JSON number"),
+        (b'{"a": -Infinity}', "-Infinity is no JSON number"),
+        (b'{"a": "\\ud800"}', "surrogate"),
+        (b'{"a": "\\udc00\\ud800"}', "surrogate"),
+        (b'{"a": "\xed\xa0\x80"}', "not valid UTF-8: byte 7"),
+        (b'{"a": "\xff"}', "not valid UTF-8: byte 7"),
+        (b'{"a": "\x00"}', "not valid JSON"),
+        (b'{"a": 1', "not valid JSON"),
+        (b"{'a': 1}", "not valid JSON"),
+        (b'{"a": 01}', "not valid JSON"),
+        (b'{"a": 1} {"b": 2}', "not valid JSON"),
+        (b"", "not valid JSON"),
+        (b'{"a":' * 254 + b"1" + b"}" * 254, "nested too deeply"),
+        (b"[" * 5000 + b"]" * 5000, "nested too deeply"),
+        (b"[" * 200_000, "nested too deeply"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(raw: bytes, reason: str) -> None:
+    with pytest.raises(Invalid, match=reason):
+        decode(raw)
+
+
+def test_a_nul_and_a_pair_of_surrogates_are_text() -> None:
+    assert decode(b'{"a": "x\\u0000y", "b": "\\ud83d\\ude00"}') == {"a": "x\0y", "b": "😀"}
+
+
+def test_the_deepest_object_that_is_taken_can_be_written_again() -> None:
+    raw = b'{"a":' * 252 + b"{}" + b"}" * 252
+    assert encode(decode(raw)) == raw
+
+
+def test_one_bad_text_does_not_spoil_the_others() -> None:
+    values = decode_all([b'{"a":1}', b"{", b'{"a":18446744073709551616}', b'{"a":1,"a":1}'])
+    assert values[0] == {"a": 1}
+    assert isinstance(values[1], Invalid)
+    assert values[2] == {"a": ExactNumber("18446744073709551616")}
+    assert isinstance(values[3], Invalid)
+
+
+@pytest.mark.parametrize(
+    ("raw", "pieces"),
+    [
+        (b"[]", []),
+        (b" [ ] ", []),
+        (b'[ {"a": NaN} , "\xff" ,\n[1,2] ]', [b'{"a": NaN}', b'"\xff"', b"[1,2]"]),
+        (b'["\\ud800"]', [b'"\\ud800"']),
+        (b"[" + b"9" * 5000 + b"]", [b"9" * 5000]),
+        (b"[1,]", None),
+        (b"[1 2]", None),
+        (b"[1", None),
+        (b"[1] 2", None),
+        (b"{}", None),
+        (b"[,1]", None),
+    ],
+)
+def test_an_array_is_cut_into_its_elements(raw: bytes, pieces: list[bytes] | None) -> None:
+    assert split_array(raw) == pieces

@@ -1,0 +1,139 @@
+"""Events through a queue: what comes out makes the rows that would have been made at once."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alluvia.errors import Invalid
+from alluvia.ingest.envelope import split
+from alluvia.ingest.jsontext import ExactNumber
+from alluvia.ingest.messages import LIMIT_BYTES, batches, pack, unpack
+from alluvia.ingest.rows import to_rows
+from alluvia.ingest.values import Limits, Origin, RawEvent
+
+SCHEMA = pa.schema(
+    [
+        ("event_id", pa.string()),
+        ("ts", pa.timestamp("us", "UTC")),
+        ("event", pa.string()),
+        ("properties", pa.string()),
+        ("received_at", pa.timestamp("us", "UTC")),
+    ]
+)
+
+
+def numbered() -> Any:
+    numbers = count()
+    return lambda: f"new-{next(numbers)}"
+
+
+def events_of(body: str) -> list[RawEvent]:
+    return split(body.encode(), content_type=None, content_encoding=None, limits=Limits()).events
+
+
+def rows(events: list[RawEvent], key: str | None, arrival_us: int) -> list[dict[str, Any]]:
+    found = to_rows(events, SCHEMA, arrival_us=arrival_us, idempotency_key=key, new_id=numbered())
+    assert found.rejects == []
+    return [dict(row) for row in found.table.to_pylist()]
+
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=6)
+VALUE = st.recursive(
+    TEXT | st.integers(-(2**70), 2**70) | st.none(), lambda inner: st.lists(inner, max_size=2), max_leaves=3
+)
+EVENT = st.dictionaries(TEXT | st.sampled_from(["id", "x"]), VALUE, max_size=3).filter(
+    lambda event: not isinstance(event.get("id"), list)
+)
+
+
+@given(st.lists(EVENT, min_size=1, max_size=5), st.sampled_from([None, "key \ufffe/1"]), st.integers(300, 700))
+def test_the_same_rows_come_out_however_often(sent: list[dict[str, Any]], key: str | None, limit_bytes: int) -> None:
+    events = events_of(json.dumps(sent, ensure_ascii=False))
+    packed = pack("clicks", events, Origin(7, key), numbered(), limit_bytes)
+    assert packed.rejects == []
+    assert all(len(message) <= limit_bytes for message in packed.messages)
+    for _ in range(2):
+        received = [unpack(message.decode()) for message in packed.messages]
+        assert {message.table for message in received} == {"clicks"}
+        after = [event for message in received for event in message.events]
+        assert rows(after, "another", 9) == rows(events, key, 7)
+
+
+def test_what_xml_cannot_hold_is_escaped() -> None:
+    events = events_of('{"id": "a\uffff", "x": "\ufffe\u007f\\t"}')
+    [message] = pack("t", events, Origin(1, "\uffff"), numbered()).messages
+    text = message.decode()
+    assert not set(text) & {"\ufffe", "\uffff"}
+    [event] = unpack(text).events
+    assert event.value == {"id": "a\uffff", "x": "\ufffe\u007f\t"}
+
+
+def test_an_event_on_many_lines_becomes_one_line() -> None:
+    [message] = pack("t", events_of('{\n "id": "a",\r\n "n": 18446744073709551616\n}'), Origin(1), numbered()).messages
+    assert message.split(b"\n")[1:] == [b'{"id":"a","n":18446744073709551616}']
+    assert unpack(message.decode()).events[0].value["n"] == ExactNumber("18446744073709551616")
+
+
+def test_the_deepest_event_comes_through() -> None:
+    deep = '{"a":' * 252 + "{}" + "}" * 252
+    [message] = pack("t", events_of(deep), Origin(1), numbered()).messages
+    assert len(unpack(message.decode()).events) == 1
+
+
+def test_an_event_that_no_message_holds_is_a_reject() -> None:
+    body = '[{"id": "big", "x": "' + "y" * 400 + '"}, {"id": "small"}]'
+    packed = pack("t", events_of(body), Origin(1), numbered(), 400)
+    assert [event.value["id"] for event in unpack(packed.messages[0].decode()).events] == ["small"]
+    [reject] = packed.rejects
+    assert (reject.position, reject.event_id, len(packed.messages)) == (0, "big", 1)
+    assert json.loads(reject.raw)["x"] == "y" * 400
+
+
+@given(st.lists(st.integers(1, 60), max_size=40))
+def test_batches_fit_a_call(sizes: list[int]) -> None:
+    messages = [b"x" * size for size in sizes]
+    groups = list(batches(messages, 100))
+    assert [message for group in groups for message in group] == messages
+    assert all(1 <= len(group) <= 10 and sum(map(len, group)) <= 100 for group in groups)
+
+
+def test_the_limit_leaves_room_below_what_sqs_takes() -> None:
+    assert LIMIT_BYTES < 1024 * 1024 - 1024
+
+
+HEAD = {"format": 1, "table": "t", "arrival_us": 1, "idempotency_key": None, "positions": [0], "ids": [None]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "hello",
+        "[]",
+        "{}",
+        "\ud800",
+        json.dumps(HEAD | {"format": 2}) + '\n{"a":1}',
+        json.dumps(HEAD),
+        json.dumps(HEAD) + '\n{"a":1}\n{"a":2}',
+        json.dumps(HEAD) + '\n{"a":',
+        json.dumps(HEAD) + "\n5",
+        json.dumps(HEAD | {"ids": []}) + '\n{"a":1}',
+        json.dumps(HEAD | {"positions": 5}) + '\n{"a":1}',
+        json.dumps(HEAD | {"positions": ["x"]}) + '\n{"a":1}',
+        json.dumps(HEAD | {"ids": [5]}) + '\n{"a":1}',
+        json.dumps(HEAD | {"table": 5}) + '\n{"a":1}',
+        json.dumps(HEAD | {"arrival_us": "now"}) + '\n{"a":1}',
+        json.dumps(HEAD | {"arrival_us": 2**63}) + '\n{"a":1}',
+        json.dumps(HEAD | {"idempotency_key": 5}) + '\n{"a":1}',
+    ],
+)
+def test_a_message_of_another_kind_is_refused(body: str) -> None:
+    with pytest.raises(Invalid, match="the message"):
+        unpack(body)

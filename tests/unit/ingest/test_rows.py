@@ -1,0 +1,306 @@
+"""Events to rows of a table: what every column gets, and that nothing of an event is lost."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alluvia.errors import Invalid
+from alluvia.ingest.envelope import split
+from alluvia.ingest.rows import to_rows
+from alluvia.ingest.timestamps import instant
+from alluvia.ingest.values import Limits, Origin, RawEvent, Rows
+
+DATA = Path(__file__).parents[3] / "events" / "data"
+MOMENT = pa.timestamp("us", "UTC")
+HEAD = [pa.field("event_id", pa.string(), nullable=False), pa.field("ts", MOMENT, nullable=False)]
+NAMES = [pa.field("event", pa.string()), pa.field("source", pa.string())]
+TAIL = [pa.field("properties", pa.string()), pa.field("received_at", MOMENT, nullable=False)]
+DEFAULT = pa.schema([*HEAD, *NAMES, *TAIL])
+TYPED = pa.schema([
+    *HEAD, *NAMES, pa.field("status", pa.int64()), pa.field("score", pa.float64()),
+    pa.field("tags", pa.list_(pa.string())), pa.field("id", pa.string()), *TAIL,
+])  # fmt: skip
+ARRIVAL_US = 1_700_000_000_000_000
+
+
+def rows_of(
+    *values: dict[str, object], schema: pa.Schema = DEFAULT, key: str | None = None, raws: list[bytes] | None = None
+) -> Rows:
+    events = [RawEvent(at, value, raws[at] if raws else None) for at, value in enumerate(values)]
+    ids = (f"new-{at}" for at in count())
+    rows = to_rows(events, schema, arrival_us=ARRIVAL_US, idempotency_key=key, new_id=lambda: next(ids))
+    assert rows.table.schema.equals(schema)
+    rows.table.validate(full=True)
+    return rows
+
+
+def row(value: dict[str, object], schema: pa.Schema = DEFAULT) -> dict[str, Any]:
+    rows = rows_of(value, schema=schema)
+    assert rows.rejects == []
+    [found] = rows.table.cast(
+        pa.schema([(f.name, pa.int64() if f.type == MOMENT else f.type) for f in schema])
+    ).to_pylist()
+    return dict(found)
+
+
+def reason(value: dict[str, object], schema: pa.Schema = DEFAULT) -> str:
+    rows = rows_of(value, schema=schema)
+    assert len(rows.table) == 0
+    [reject] = rows.rejects
+    return reject.reason
+
+
+def test_every_default_column() -> None:
+    assert row({"id": 7, "ts": 1_600_000_000, "event": "click", "source": "web", "x": [1, {"y": None}], "a": "ü"}) == {
+        "event_id": "7",
+        "ts": 1_600_000_000_000_000,
+        "event": "click",
+        "source": "web",
+        "properties": '{"x":[1,{"y":null}],"a":"ü"}',
+        "received_at": ARRIVAL_US,
+    }
+    assert row({}) == {
+        "event_id": "new-0", "ts": ARRIVAL_US, "event": None, "source": None, "properties": None,
+        "received_at": ARRIVAL_US,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "event_id", "properties"),
+    [
+        ({"event_id": "a", "id": "b", "messageId": "c"}, "a", '{"id":"b","messageId":"c"}'),
+        ({"event_id": None, "id": "b", "messageId": "c"}, "b", '{"messageId":"c"}'),
+        ({"event_id": "", "id": None, "messageId": "c"}, "c", '{"event_id":"","id":null}'),
+        ({"id": 12345678901234567890}, "12345678901234567890", None),
+        ({"messageId": 1.5}, "1.5", None),
+        ({"id": "", "event_id": None}, "new-0", '{"id":""}'),
+        ({"id": "x" * 1024}, "x" * 1024, None),
+    ],
+)
+def test_the_id_of_an_event(value: dict[str, object], event_id: str, properties: str | None) -> None:
+    found = row(value)
+    assert (found["event_id"], found["properties"]) == (event_id, properties)
+    beside = rows_of({"event_id": 1}, value, {}).table["event_id"].to_pylist()
+    assert beside == ["1", event_id, "new-1" if event_id == "new-0" else "new-0"]
+
+
+@pytest.mark.parametrize("bad", [True, {"a": 1}, ["x"], "x" * 1025])
+def test_an_id_that_identifies_nothing_is_a_reject(bad: object) -> None:
+    assert reason({"id": bad}).startswith("id: ")
+
+
+def test_ids_from_the_idempotency_key() -> None:
+    rows = rows_of({"id": "own"}, {}, {"x": 1}, key="req")
+    assert rows.table["event_id"].to_pylist() == ["own", "req/1", "req/2"]
+
+
+def test_what_the_queue_fixed_is_kept() -> None:
+    origin = Origin(5, "earlier")
+    events = [
+        RawEvent(3, {}, origin=origin),
+        RawEvent(4, {}, origin=Origin(6), fallback_id="fixed"),
+        RawEvent(5, {"id": "own"}, origin=Origin(7), fallback_id="fixed"),
+        RawEvent(6, {}),
+    ]
+    rows = to_rows(events, DEFAULT, arrival_us=9, idempotency_key="now", new_id=lambda: "never")
+    assert rows.table["event_id"].to_pylist() == ["earlier/3", "fixed", "own", "now/6"]
+    assert rows.table["received_at"].cast(pa.int64()).to_pylist() == [5, 6, 7, 9]
+    assert rows.table["ts"].equals(rows.table["received_at"])
+
+
+@pytest.mark.parametrize(
+    ("ts", "expected", "kept"),
+    [
+        ("2020-01-01T12:00:00Z", 1_577_880_000_000_000, None),
+        ("2020-01-01T12:00:00", 1_577_880_000_000_000, None),
+        (None, ARRIVAL_US, None),
+        ("next week", ARRIVAL_US, '{"ts":"next week"}'),
+        ({"at": 1}, ARRIVAL_US, '{"ts":{"at":1}}'),
+        (True, ARRIVAL_US, '{"ts":true}'),
+        (10**18, ARRIVAL_US, '{"ts":1000000000000000000}'),
+        ("2020-01-01T12:00:00.000000001Z", 1_577_880_000_000_000, '{"ts":"2020-01-01T12:00:00.000000001Z"}'),
+    ],
+)
+def test_the_time_of_an_event(ts: object, expected: int, kept: str | None) -> None:
+    found = row({"ts": ts})
+    assert (found["ts"], found["properties"]) == (expected, kept)
+
+
+@pytest.mark.parametrize(
+    ("value", "properties"),
+    [
+        ({"properties": {"b": 1, "a": 2}, "c": 3}, '{"b":1,"a":2,"c":3}'),
+        ({"c": 3, "properties": {}}, '{"c":3}'),
+        ({"properties": {}}, "{}"),
+        ({"properties": None}, None),
+        ({"properties": "text", "c": 3}, '{"properties":"text","c":3}'),
+        ({"properties": [1]}, '{"properties":[1]}'),
+        ({"properties": {"properties": 1}}, '{"properties":1}'),
+        ({"properties": {"a": 1}, "a": 2, "c": 3}, '{"a":1,"c":3,"_event":{"a":2}}'),
+        (
+            {"properties": {"a": 1, "_event": 5}, "a": 2, "__event": 6},
+            '{"a":1,"_event":5,"__event":6,"___event":{"a":2}}',
+        ),
+        ({"properties": {"ts": "sent"}, "ts": "never"}, '{"ts":"sent","_event":{"ts":"never"}}'),
+        ({"received_at": "mine", "properties": {"event": 5}}, '{"event":5,"received_at":"mine"}'),
+    ],
+)
+def test_properties_lose_nothing(value: dict[str, object], properties: str | None) -> None:
+    assert row(value)["properties"] == properties
+
+
+def test_declared_columns_beside_the_rest() -> None:
+    found = row({"id": "e1", "status": 200, "score": 1, "tags": ["a"], "other": 1}, TYPED)
+    assert (found["event_id"], found["id"]) == ("e1", "e1")
+    assert (found["status"], found["score"], found["tags"], found["properties"]) == (200, 1.0, ["a"], '{"other":1}')
+
+
+def test_a_reject_names_every_field_and_keeps_the_bytes() -> None:
+    sent = b'{ "id": "e1", "event": 5, "status": "abc", "score": 1 }'
+    rows = rows_of(json.loads(sent), schema=TYPED, raws=[sent])
+    [reject] = rows.rejects
+    assert reject.reason == "event: expected a string, got a number; status: expected a number (long), got a string"
+    assert (reject.position, reject.raw, reject.event_id) == (0, sent, "e1")
+
+
+def test_the_others_stay_in_order() -> None:
+    rows = rows_of({"id": "a"}, {"id": "b", "event": 1}, {"id": "c"}, {"id": {}}, {"id": "d"})
+    assert rows.table["event_id"].to_pylist() == ["a", "c", "d"]
+    assert [reject.position for reject in rows.rejects] == [1, 3]
+    assert rows.rejects[0].raw == b'{"id":"b","event":1}'
+
+
+def test_the_identity_of_a_reject_without_an_id_is_the_same_on_a_retry() -> None:
+    first, second, third = (
+        [reject.event_id for reject in rows_of({"event": 1}, {"event": 2}, {"event": 1}, key=key).rejects]
+        for key in (None, None, "k")
+    )
+    assert first == second
+    assert len({*first, *third}) == 6
+
+
+def test_tables_without_properties_refuse_unknown_fields() -> None:
+    schema = pa.schema([*HEAD, *NAMES])
+    assert row({"id": "a", "event_id": None, "event": "x"}, schema)["event_id"] == "a"
+    assert reason({"id": "a", "surprise": 1}, schema).startswith("surprise: the table has no such column")
+    assert reason({"id": "a", "ts": "never"}, schema).startswith("ts: no moment")
+    assert reason({"id": "a", "properties": {}}, schema).startswith("properties: the table has no such column")
+
+
+def test_columns_of_other_types_than_the_default() -> None:
+    kinds = {
+        "event_id": pa.string(),
+        "ts": pa.string(),
+        "received_at": pa.int64(),
+        "properties": pa.map_(pa.string(), pa.int64()),
+    }
+    schema = pa.schema(list(kinds.items()))
+    found = row({"id": "a", "ts": "whenever", "received_at": 3, "properties": {"x": 1}}, schema)
+    assert found == {"event_id": "a", "ts": "whenever", "received_at": 3, "properties": [("x", 1)]}
+    naive = pa.schema([("event_id", pa.string()), ("ts", pa.timestamp("us"))])
+    for sent in ("2020-01-01T12:00:00Z", 1_577_880_000):
+        moments = rows_of({"id": "a", "ts": sent}, schema=naive).table["ts"].cast(pa.int64())
+        assert moments.to_pylist() == [1_577_880_000_000_000]
+
+
+def test_required_columns() -> None:
+    schema = pa.schema([*HEAD, pa.field("user", pa.string(), nullable=False),
+                        pa.field("properties", pa.string(), nullable=False)])  # fmt: skip
+    assert row({"id": "a", "user": "u", "x": 1}, schema)["user"] == "u"
+    assert reason({"id": "a", "x": 1}, schema) == "user: required, but missing or null"
+    assert reason({"id": "a", "user": "u"}, schema) == "properties: required, but missing or null"
+
+
+@pytest.mark.parametrize("fields", [[("ts", MOMENT)], [("event_id", pa.int64())]])
+def test_a_table_without_an_event_id(fields: list[tuple[str, pa.DataType]]) -> None:
+    with pytest.raises(Invalid, match="no column event_id of type string"):
+        rows_of({}, schema=pa.schema(fields))
+
+
+def test_no_events() -> None:
+    assert len(rows_of().table) == 0
+
+
+KEYS = st.sampled_from(["a", "b", "_event", "ts", "id", "event_id", "messageId", "event", "source", "properties",
+                        "received_at", "status", "score", "tags"])  # fmt: skip
+NUMBERS = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+SIMPLE = st.none() | st.booleans() | NUMBERS | st.text(st.characters(codec="utf-8"), max_size=4)
+VALUES = SIMPLE | st.sampled_from(["2020-01-01T00:00:00Z", 1_577_880_000.5, "e1"]) | st.lists(SIMPLE, max_size=2)
+EVENTS = st.dictionaries(KEYS, VALUES | st.dictionaries(KEYS, VALUES, max_size=3), max_size=6)
+
+
+def exact(value: object) -> object:
+    """Make 1, 1.0 and true three different values, however deep."""
+    return json.dumps(value)
+
+
+def assert_recoverable(sent: dict[str, Any], found: dict[str, Any], schema: pa.Schema) -> None:
+    """Every field of the event stands in the row: in its column, in properties, or under properties' own `_event`."""
+    kept = json.loads(found["properties"] or "{}")
+    inner = sent.get("properties")
+    inner = inner if isinstance(inner, dict) else {}
+    own: dict[str, Any] = next(
+        (kept[key] for key in ("____event", "___event", "__event", "_event") if isinstance(kept.get(key), dict)), {}
+    )
+    id_field = next((name for name in ("event_id", "id", "messageId") if sent.get(name) not in (None, "")), None)
+    for name, value in sent.items():
+        in_rest = exact(own.get(name)) if name in inner else exact(kept.get(name))
+        if value is None or in_rest == exact(value):
+            continue
+        if name == id_field:
+            assert found["event_id"] == (value if isinstance(value, str) else json.dumps(value))
+        elif name == "ts":
+            assert (found["ts"], True) == instant(value)
+        elif name == "properties":
+            assert {key: exact(item) for key, item in inner.items()}.items() <= {
+                k: exact(v) for k, v in kept.items()
+            }.items()
+        else:
+            assert name in schema.names
+            assert name != "received_at"
+            assert found[name] == value
+
+
+@given(st.lists(EVENTS, max_size=4), st.sampled_from([DEFAULT, TYPED]), st.sampled_from(["array", "lines"]))
+def test_every_event_is_recoverable_from_its_row_or_its_reject(
+    sent: list[dict[str, Any]], schema: pa.Schema, shape: str
+) -> None:
+    texts = [json.dumps(event) for event in sent]
+    body = f"[{','.join(texts)}]" if shape == "array" else "\n".join(texts)
+    found = split(body.encode(), content_type="application/x-ndjson", content_encoding=None, limits=Limits())
+    ids = (f"new-{at}" for at in count())
+    rows = to_rows(found.events, schema, arrival_us=ARRIVAL_US, idempotency_key=None, new_id=lambda: next(ids))
+    rejects = {reject.position: reject for reject in (*found.rejects, *rows.rejects)}
+    assert len(rows.table) + len(rejects) == len(sent)
+    plain = pa.schema([(f.name, pa.int64() if f.type == MOMENT else f.type) for f in schema])
+    table = iter(rows.table.cast(plain).to_pylist())
+    for position, event in enumerate(sent):
+        if position in rejects:
+            assert exact(json.loads(rejects[position].raw)) == exact(event)
+        else:
+            assert_recoverable(event, next(table), schema)
+
+
+@pytest.mark.parametrize(("name", "events"), [("access_log", 9_999), ("github_webhooks", 255)])
+def test_real_events(name: str, events: int) -> None:
+    body = (DATA / f"{name}.ndjson.gz").read_bytes()
+    found = split(body, content_type="application/x-ndjson", content_encoding="gzip", limits=Limits())
+    assert (len(found.events), found.rejects) == (events, [])
+    rows = to_rows(found.events, DEFAULT, arrival_us=ARRIVAL_US, idempotency_key=name, new_id=lambda: "never")
+    assert rows.rejects == []
+    for line, kept in zip(gzip.decompress(body).splitlines(), rows.table.to_pylist(), strict=True):
+        event = json.loads(line)
+        rest = {field: value for field, value in event.items() if field not in ("id", "ts", "event", "source")}
+        assert json.loads(kept["properties"]) == rest
+        assert kept["event"] == event["event"]
+        if "ts" in event:
+            assert (kept["event_id"], kept["ts"].isoformat()) == (event["id"], event["ts"].replace("Z", "+00:00"))
