@@ -125,7 +125,7 @@ class Lake:
         """Run one SELECT over the lake's tables, by DuckDB. Raises `Invalid` with DuckDB's message, `TableNotFound`."""
         from alluvia.sql import run
 
-        return run(self.snapshots, self.store, query).read_all()
+        return run(self, query).read_all()
 
     def _handle(self, name: str) -> TableHandle:
         if not isinstance(name, str) or not _NAME.fullmatch(name):

@@ -5,7 +5,7 @@ Both writes are by `event_id` within the table's window, so a retry after a cras
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from alluvia.ingest.identity import reject_id
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.values import RawEvent, Reject, Rows
 from alluvia.table.handle import TableHandle
+from alluvia.table.properties import DEDUP_WINDOW
 
 REJECTS_SCHEMA = pa.schema(
     [
@@ -55,7 +56,14 @@ class EventLake(Protocol):
     def table(self, name: str) -> EventTable: ...  # noqa: D102
     def create_events(self, name: str, *, exist_ok: bool) -> EventTable: ...  # noqa: D102
     def create_table(  # noqa: D102
-        self, name: str, schema: pa.Schema, partition_by: Sequence[str], sort_by: Sequence[str], *, exist_ok: bool
+        self,
+        name: str,
+        schema: pa.Schema,
+        partition_by: Sequence[str],
+        sort_by: Sequence[str],
+        properties: Mapping[str, str],
+        *,
+        exist_ok: bool,
     ) -> EventTable: ...
 
 
@@ -129,7 +137,7 @@ def ingest_batch(
 def keep_rejects(
     lake: EventLake, name: str, rejects: Sequence[Reject], *, arrival_us: int, idempotency_key: str | None
 ) -> None:
-    """Write rejects to the table's rejects, once each however often they come."""
+    """Write rejects to the table's rejects, once each however often they come within the table's window."""
     if not rejects:
         return
     rows = _reject_rows(rejects, arrival_us, idempotency_key)
@@ -138,7 +146,11 @@ def keep_rejects(
     try:
         table.handle.at_hand()
     except TableNotFound:
-        table = lake.create_table(place, REJECTS_SCHEMA, ("day(received_at)",), ("received_at",), exist_ok=True)
+        window = lake.table(name).handle.at_hand().properties.get(DEDUP_WINDOW)
+        properties = {} if window is None else {DEDUP_WINDOW: window}
+        table = lake.create_table(
+            place, REJECTS_SCHEMA, ("day(received_at)",), ("received_at",), properties, exist_ok=True
+        )
     _commit(table, (), lambda _schema, _events: Rows(rows, [], []))
 
 

@@ -9,6 +9,9 @@ Keys are text, relative to the store's root, with `/` between parts and none in 
 * **Ordered listing.** `list` gives keys in the order of their UTF-8 bytes.
 * **Durability.** What a returned put wrote survives the death of the process and of the machine (save in the memory
   store).
+* **Confinement.** A key or prefix that could lead out of the root (`..`, a leading `/`) is refused with `Invalid`.
+
+No key may be the folder of another (`a` and `a/b`): a directory cannot hold both.
 
 An I/O failure is an exception; a lost race is a value (`PutResult.EXISTS`).
 """
@@ -50,7 +53,7 @@ class Store(ABC):
 
     @abstractmethod
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes [start, end) of an object; a negative `start` counts from the end.
+        """Return the bytes [start, end) of an object; a negative `start` counts from the end, and goes without `end`.
 
         Raises `ObjectNotFound` when there is none, `Unavailable` when the store does not answer.
         """
@@ -73,7 +76,7 @@ class Store(ABC):
 
     @abstractmethod
     def list_folders(self, prefix: str) -> Iterator[str]:
-        """Names of the folders directly below `prefix` (empty, or ending in `/`), in order."""
+        """Names of the folders directly below `prefix` (empty, or ending in `/`), in the order of their keys."""
 
     @abstractmethod
     def delete(self, keys: Iterable[str]) -> None:
@@ -86,6 +89,16 @@ class Store(ABC):
     @abstractmethod
     def url(self, key: str) -> str | None:
         """Where DuckDB can open the object: a file's absolute path or an s3:// URL; None if it cannot."""
+
+    def local_path(self, key: str) -> Path | None:  # noqa: ARG002
+        """Where an object lies as a file that may be read in place; None if it is not on this machine.
+
+        Raises `ObjectNotFound`. It stands for a get of the whole object.
+        """
+        return None
+
+    def sweep(self, prefix: str, before_ms: int) -> None:  # noqa: B027 - most stores have nothing to sweep
+        """Delete what writers that died before a moment left behind below `prefix`, where a store leaves anything."""
 
     def get_file(self, key: str, path: Path) -> None:
         """Copy an object into a local file."""
@@ -101,7 +114,20 @@ _DOTS = re.compile(r"(^|/)\.{1,2}(/|$)")
 
 def check_key(key: str) -> str:
     """Return the key if it is safe below a root; raise `Invalid` if it could escape it."""
-    if not key or key.startswith("/") or "\0" in key or "//" in key or _DOTS.search(key):
+    if not key or key.startswith("/") or key.endswith("/") or "\0" in key or "//" in key or _DOTS.search(key):
         msg = f"the object key {key!r} is not a relative path without '..'"
         raise Invalid(msg)
     return key
+
+
+def check_prefix(prefix: str) -> str:
+    """Return the prefix of keys if it stays below the root; raise `Invalid` if not."""
+    check_key(f"{prefix}x")
+    return prefix
+
+
+def check_range(start: int, end: int | None) -> None:
+    """Raise `Invalid` for a range that not every store can serve."""
+    if start < 0 and end is not None:
+        msg = f"a range that counts from the end ({start}) takes no end ({end})"
+        raise Invalid(msg)

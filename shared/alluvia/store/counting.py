@@ -87,6 +87,17 @@ class CountingStore(Store):
         """As the inner store has it."""
         return self.inner.url(key)
 
+    def local_path(self, key: str) -> Path | None:
+        """Count a GET where the file is read in place."""
+        path = self.inner.local_path(key)
+        if path is not None:
+            self._count("get", key, read=path.stat().st_size)
+        return path
+
+    def sweep(self, prefix: str, before_ms: int) -> None:
+        """As the inner store does it; not a request that S3 bills."""
+        self.inner.sweep(prefix, before_ms)
+
     def get_file(self, key: str, path: Path) -> None:
         """Count a GET."""
         self._count("get", key)

@@ -7,18 +7,23 @@ The folder is flushed after that, so that the name survives a power cut as well 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
+import stat
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
-from alluvia.errors import Invalid, ObjectNotFound, Unavailable
-from alluvia.store.base import ObjectInfo, PutResult, Store, check_key
+from alluvia.errors import AlluviaError, AnswerLost, Invalid, ObjectNotFound, Unavailable
+from alluvia.store.base import ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp$")
+_ABSENT = (errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
+_OURS_TO_MEND = (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTSUP)
 
 
 class DirectoryStore(Store):
@@ -37,66 +42,74 @@ class DirectoryStore(Store):
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes [start, end) of an object."""
+        check_range(start, end)
         try:
             with self._path(key).open("rb") as file:
                 if start < 0:
                     start = max(0, os.fstat(file.fileno()).st_size + start)
                 file.seek(start)
                 return file.read(-1 if end is None else max(0, end - start))
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-            raise ObjectNotFound(key) from error
+        except OSError as error:
+            raise _unread(key, error) from error
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object: temporary file, flush, rename, flush of the folder."""
-        path = self._path(key)
-        temporary = self._write_temporary(path, data)
-        temporary.replace(path)
-        _sync_folder(path.parent)
+        self._replace(key, lambda file: file.write(data))
 
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
         """Write an object unless the key is taken: temporary file, flush, hard link, flush of the folder."""
         path = self._path(key)
-        if path.exists():
+        if _stat(path) is not None:
             return PutResult.EXISTS
-        temporary = self._write_temporary(path, data)
+        with _temporary(path, lambda file: file.write(data)) as temporary:
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                if path.is_dir():
+                    raise
+                return PutResult.EXISTS
         try:
-            os.link(temporary, path)
-        except FileExistsError:
-            return PutResult.EXISTS
-        finally:
-            temporary.unlink()
-        _sync_folder(path.parent)
+            _sync_folder(path.parent)
+        except OSError as error:
+            msg = f"{key} was written, but its folder could not be flushed to the disk: {error.strerror}"
+            raise AnswerLost(msg) from error
         return PutResult.CREATED
+
+    def local_path(self, key: str) -> Path | None:
+        """Return the object's own file."""
+        path = self._path(key)
+        if not path.is_file():
+            raise ObjectNotFound(key)
+        return path
 
     def get_file(self, key: str, path: Path) -> None:
         """Copy an object into a local file."""
         try:
-            shutil.copyfile(self._path(key), path)
-        except FileNotFoundError as error:
-            raise ObjectNotFound(key) from error
+            source = self._path(key).open("rb")
+        except OSError as error:
+            raise _unread(key, error) from error
+        with source, path.open("wb") as file:
+            shutil.copyfileobj(source, file, 1 << 20)
 
     def put_file(self, key: str, path: Path) -> None:
         """Write a local file as an object, without reading it whole."""
-        target = self._path(key)
-        temporary = _temporary_beside(target)
-        try:
-            with path.open("rb") as source, temporary.open("xb") as file:
-                shutil.copyfileobj(source, file, 1 << 20)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise _unavailable(target, error) from error
-        temporary.replace(target)
-        _sync_folder(target.parent)
+        with path.open("rb") as source:
+            self._replace(key, lambda file: shutil.copyfileobj(source, file, 1 << 20))
+
+    def _replace(self, key: str, fill: Callable[[BinaryIO], object]) -> None:
+        path = self._path(key)
+        with _temporary(path, fill) as temporary:
+            temporary.replace(path)
+            _sync_folder(path.parent)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Objects below a prefix, in key order."""
-        folder, _, _ = prefix.rpartition("/")
+        folder, _, _ = check_prefix(prefix).rpartition("/")
         for key, path in self._walk(self.root / folder, f"{folder}/" if folder else ""):
             if key.startswith(prefix) and (start_after is None or key > start_after):
                 with suppress(FileNotFoundError):  # deleted since the folder was read: as if listed later
-                    stat = path.stat()
-                    yield ObjectInfo(key, stat.st_size, stat.st_mtime_ns // 1_000_000)
+                    found = path.stat()
+                    yield ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000)
 
     def _walk(self, folder: Path, prefix: str) -> Iterator[tuple[str, Path]]:
         try:
@@ -113,51 +126,66 @@ class DirectoryStore(Store):
 
     def list_folders(self, prefix: str) -> Iterator[str]:
         """Names of the folders directly below a prefix that hold an object somewhere."""
-        folder = self.root / prefix
+        folder = self.root / check_prefix(prefix)
         if not folder.is_dir():
             return
-        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name + "/"):
             if entry.is_dir() and next(self._walk(Path(entry.path), ""), None) is not None:
                 yield entry.name
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects. Folders stay, since removing one would race with a put into it."""
         for key in keys:
-            with suppress(NotADirectoryError):
-                self._path(key).unlink(missing_ok=True)
+            try:
+                self._path(key).unlink()
+            except OSError as error:
+                if error.errno not in _ABSENT:
+                    msg = f"cannot delete {key}: {error.strerror or error}"
+                    raise Unavailable(msg) from error
+
+    def sweep(self, prefix: str, before_ms: int) -> None:
+        """Delete the temporary files of writers that died before a moment."""
+        for folder, _, names in os.walk(self.root / check_prefix(prefix)):
+            for name in filter(_TEMPORARY.search, names):
+                path = Path(folder, name)
+                with suppress(FileNotFoundError):
+                    if path.stat().st_mtime_ns // 1_000_000 < before_ms:
+                        path.unlink()
 
     def head(self, key: str) -> ObjectInfo | None:
         """Size and time of an object."""
-        try:
-            stat = self._path(key).stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return ObjectInfo(key, stat.st_size, stat.st_mtime_ns // 1_000_000)
+        found = _stat(self._path(key))
+        return None if found is None else ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000)
 
     def url(self, key: str) -> str | None:
         """Return the file's absolute path."""
         return str(self._path(key))
 
-    def _write_temporary(self, path: Path, data: bytes) -> Path:
-        temporary = _temporary_beside(path)
-        try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
+
+@contextmanager
+def _temporary(path: Path, fill: Callable[[BinaryIO], object]) -> Iterator[Path]:
+    """A flushed file beside an object's, to be given its name; no trace of it stays. Raises ours for an `OSError`."""
+    temporary = path.parent / f"{path.name[:50]}.{uuid.uuid4().hex}.tmp"
+    try:
+        _make_folder(path)
+        with temporary.open("xb") as file:
+            fill(file)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    except OSError as error:
+        raise _unwritten(path, error) from error
+    finally:
+        with suppress(OSError):
             temporary.unlink(missing_ok=True)
-            raise _unavailable(path, error) from error
-        return temporary
 
 
-def _temporary_beside(path: Path) -> Path:
-    """Name a temporary file in the object's folder, which is made (and its name flushed) if it is missing."""
+def _make_folder(path: Path) -> None:
+    """Make an object's folder, and flush the names of those that were missing."""
     missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     for folder in missing:
         _sync_folder(folder.parent)
-    return path.parent / f"{path.name[:200]}.{uuid.uuid4().hex}.tmp"
 
 
 def _sync_folder(folder: Path) -> None:
@@ -168,5 +196,23 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _unavailable(path: Path, error: OSError) -> Unavailable:
-    return Unavailable(f"cannot write {path.name}: {error.strerror or error}")
+def _unwritten(path: Path, error: OSError) -> AlluviaError:
+    kind = Invalid if error.errno in _OURS_TO_MEND or isinstance(error, FileExistsError) else Unavailable
+    return kind(f"cannot write {path.name}: {error.strerror or error}")
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    """Return what a file's inode says; None where there is no file."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise _unread(path.name, error) from error
+    return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _unread(key: str, error: OSError) -> AlluviaError:
+    if error.errno in _ABSENT:
+        return ObjectNotFound(key)
+    return Unavailable(f"cannot read {key}: {error.strerror or error}")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from alluvia.clock import Clock, SystemClock
 from alluvia.errors import ObjectNotFound
-from alluvia.store.base import ObjectInfo, PutResult, Store, check_key
+from alluvia.store.base import ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
 
 
 class MemoryStore(Store):
@@ -23,8 +23,9 @@ class MemoryStore(Store):
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes [start, end) of an object."""
+        check_range(start, end)
         with self._lock:
-            found = self._objects.get(key)
+            found = self._objects.get(check_key(key))
         if found is None:
             raise ObjectNotFound(key)
         return found[0][start:end]
@@ -51,6 +52,7 @@ class MemoryStore(Store):
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Objects below a prefix, in key order (code point order is UTF-8 order)."""
+        check_prefix(prefix)
         with self._lock:
             at = bisect_left(self._keys, prefix)
             found = []
@@ -64,21 +66,23 @@ class MemoryStore(Store):
 
     def list_folders(self, prefix: str) -> Iterator[str]:
         """Names of the folders directly below a prefix."""
+        check_prefix(prefix)
         with self._lock:
             rests = [key[len(prefix) :] for key in self._keys if key.startswith(prefix)]
-        return iter(sorted({rest.split("/", 1)[0] for rest in rests if "/" in rest}))
+        folders = {rest.partition("/")[0] + "/" for rest in rests if "/" in rest}
+        return iter([folder[:-1] for folder in sorted(folders)])
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects."""
         with self._lock:
-            for key in keys:
+            for key in map(check_key, keys):
                 if self._objects.pop(key, None) is not None:
                     del self._keys[bisect_left(self._keys, key)]
 
     def head(self, key: str) -> ObjectInfo | None:
         """Size and time of an object."""
         with self._lock:
-            found = self._objects.get(key)
+            found = self._objects.get(check_key(key))
         return ObjectInfo(key, len(found[0]), found[1]) if found else None
 
     def url(self, key: str) -> str | None:  # noqa: ARG002

@@ -20,7 +20,7 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from alluvia.clock import Clock
 from alluvia.errors import AnswerLost, Invalid, ObjectNotFound, Unavailable
-from alluvia.store.base import ObjectInfo, PutResult, Store, check_key
+from alluvia.store.base import ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -80,15 +80,15 @@ class S3Store(Store):
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes [start, end) of an object."""
-        if end is not None and end <= start and start >= 0:
-            return b""
+        check_range(start, end)
         request: dict[str, Any] = {"Bucket": self.bucket, "Key": self._key(key)}
         if start < 0:
             request["Range"] = f"bytes={start}"
         elif start or end is not None:
-            request["Range"] = f"bytes={start}-{'' if end is None else end - 1}"
+            request["Range"] = f"bytes={start}-{'' if end is None else max(start, end - 1)}"
         try:
-            return self._client.get_object(**request)["Body"].read()
+            data = self._client.get_object(**request)["Body"].read()
+            return b"" if end is not None and end <= start else data
         except ClientError as error:
             if _code(error) in ("416", "InvalidRange"):
                 return b""
@@ -99,13 +99,13 @@ class S3Store(Store):
     def put(self, key: str, data: bytes) -> None:
         """Write an object; boto3 retries."""
         try:
-            self._client.put_object(Bucket=self.bucket, Key=self._key(check_key(key)), Body=data)
+            self._client.put_object(Bucket=self.bucket, Key=self._key(key), Body=data)
         except (ClientError, BotoCoreError, HTTPClientError) as error:
             _fail(error, key)
 
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
         """Write an object with `If-None-Match: *`, sent once; a 409 is sent again, a little later each time."""
-        name = self._key(check_key(key))
+        name = self._key(key)
         for attempt in range(CONFLICT_TRIES):
             try:
                 self._once.put_object(Bucket=self.bucket, Key=name, Body=data, IfNoneMatch="*")
@@ -116,7 +116,7 @@ class S3Store(Store):
                 if status == 409 and code == "ConditionalRequestConflict":
                     self._clock.sleep(CONFLICT_WAIT_SECONDS * (attempt + self._clock.uniform()))
                     continue
-                if code in _OURS_TO_MEND or (400 <= status < 500 and status not in (408, 409, 429)):
+                if _refused(code, status):
                     _fail(error, key)
                 msg = f"the conditional write of {key} got no clear answer ({code})"
                 raise AnswerLost(msg) from error
@@ -131,7 +131,7 @@ class S3Store(Store):
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Objects below a prefix, 1,000 keys a request."""
-        request: dict[str, Any] = {"Bucket": self.bucket, "Prefix": self._prefix + prefix}
+        request: dict[str, Any] = {"Bucket": self.bucket, "Prefix": self._prefix + check_prefix(prefix)}
         if start_after is not None:
             request["StartAfter"] = self._prefix + start_after
         try:
@@ -144,7 +144,7 @@ class S3Store(Store):
 
     def list_folders(self, prefix: str) -> Iterator[str]:
         """Names of the folders directly below a prefix."""
-        whole = self._prefix + prefix
+        whole = self._prefix + check_prefix(prefix)
         try:
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self.bucket, Prefix=whole, Delimiter="/"
@@ -197,7 +197,7 @@ class S3Store(Store):
         """Stream a local file into an object, in one request (S3 takes up to 5 GiB so)."""
         try:
             with path.open("rb") as file:
-                self._client.put_object(Bucket=self.bucket, Key=self._key(check_key(key)), Body=file)
+                self._client.put_object(Bucket=self.bucket, Key=self._key(key), Body=file)
         except (ClientError, BotoCoreError, HTTPClientError) as error:
             _fail(error, key)
 
@@ -220,11 +220,17 @@ class S3Store(Store):
         return secret
 
     def _key(self, key: str) -> str:
-        return self._prefix + key
+        return self._prefix + check_key(key)
 
 
 def _code(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _refused(code: str, status: int) -> bool:
+    """Whether S3 would answer the same again. (A slow upload is a 400 as well, `RequestTimeout`, but passes.)"""
+    passing = status in (408, 409, 429) or code == "RequestTimeout"
+    return code in _OURS_TO_MEND or (400 <= status < 500 and not passing)
 
 
 def _fail(error: Exception, key: str) -> NoReturn:
@@ -234,7 +240,7 @@ def _fail(error: Exception, key: str) -> NoReturn:
         if code in _MISSING:
             raise ObjectNotFound(key) from error
         status = error.response["ResponseMetadata"].get("HTTPStatusCode", 500)
-        if code in _OURS_TO_MEND or (400 <= status < 500 and status not in (408, 409, 429)):
+        if _refused(code, status):
             msg = f"S3 refuses {key or 'the bucket'} ({code}): check the lake's URI, endpoint, credentials and policy"
             raise Invalid(msg) from error
         msg = f"S3 did not serve {key} ({code}): try again"

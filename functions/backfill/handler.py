@@ -1,0 +1,184 @@
+"""Backfill: starts the PySpark job on EMR Serverless, and says how a run of it stands."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from alluvia.errors import AlluviaError, Invalid, Unavailable
+
+if TYPE_CHECKING:
+    from mypy_boto3_emr_serverless import EMRServerlessClient
+
+ATTEMPTS_MAX = 3
+RUN_MINUTES_MAX = 12 * 60  # the job itself refuses to commit after that
+ARCHIVE = "environment.tar.gz#environment"  # `#` names the folder that Spark unpacks it in; see infra/backfill.py
+_TABLE = re.compile(r"[a-z][a-z0-9_]{0,127}")
+_JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_SOURCE = re.compile(r"s3a?://[a-z0-9][a-z0-9.-]+/[^\x00-\x1f]+")
+_CODE_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._/-]*)?")
+_RUN_ID = re.compile(r"[0-9a-z]{1,64}")
+_TRANSIENT = ("ThrottlingException", "TooManyRequestsException", "InternalServerException", "ServiceUnavailable")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the function reads from its environment."""
+
+    lake: str
+    application_id: str
+    role_arn: str
+    code_uri: str
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> Settings:
+        """Read the settings; raise `Invalid`, naming the variable, if one is missing or unusable."""
+        names = ("ALLUVIA_LAKE", "ALLUVIA_EMR_APPLICATION_ID", "ALLUVIA_EMR_ROLE_ARN", "ALLUVIA_CODE_URI")
+        for name in names:
+            if not environment.get(name):
+                msg = f"the environment variable {name} is not set"
+                raise Invalid(msg)
+        settings = cls(*(environment[name] for name in names))
+        if not settings.lake.startswith("s3://"):
+            msg = "ALLUVIA_LAKE must read s3://bucket/prefix: EMR Serverless reaches no other lake"
+            raise Invalid(msg)
+        if not _CODE_URI.fullmatch(settings.code_uri):
+            msg = "ALLUVIA_CODE_URI must read s3://bucket/prefix, of letters, digits and . _ - / alone"
+            raise Invalid(msg)
+        return settings
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A job to start. `attempt` tells one deliberate start of a job from another, after a run that failed."""
+
+    table: str
+    source: str
+    job_id: str
+    attempt: int = 1
+
+    @classmethod
+    def read(cls, event: Mapping[str, Any]) -> Request:
+        """Check an event; raise `Invalid`, naming the field."""
+        _only(event, ("action", "table", "source", "job_id", "attempt"))
+        table = _text(event, "table", _TABLE, "a table's name: a lower-case letter, then letters, digits and _")
+        source = _text(event, "source", _SOURCE, "s3://bucket/path of NDJSON files: a key, a prefix or a pattern")
+        if event.get("job_id") is None:
+            job_id = default_job_id(table, source)
+        else:
+            job_id = _text(event, "job_id", _JOB_ID, "up to 128 letters, digits and . _ -, the first no sign")
+        attempt = event.get("attempt", 1)
+        if not isinstance(attempt, int) or isinstance(attempt, bool) or attempt < 1:
+            msg = f"attempt must be a whole number from 1, not {attempt!r}"
+            raise Invalid(msg)
+        return cls(table, source, job_id, attempt)
+
+    @property
+    def client_token(self) -> str:
+        """The same for the same request, so that EMR Serverless starts it once however often it is sent."""
+        return hashlib.sha256(json.dumps([self.table, self.job_id, self.attempt]).encode()).hexdigest()
+
+
+def default_job_id(table: str, source: str) -> str:
+    """Return the id of a job that was given none: the same source goes into the same table once."""
+    return hashlib.sha256(json.dumps([table, source]).encode()).hexdigest()[:32]
+
+
+def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:  # noqa: ARG001
+    """Start a job, or with `{"action": "status", "job_run_id": …}` report on a run of one.
+
+    Raises `Invalid` for what the caller or the set-up must mend, `Unavailable` for what a later try may get.
+    """
+    settings = Settings.read(os.environ)
+    action = event.get("action", "start")
+    try:
+        if action == "start":
+            return _start(settings, Request.read(event))
+        if action == "status":
+            return _status(settings, event)
+    except (ClientError, BotoCoreError) as error:
+        raise _ours(error) from error
+    msg = f"action must be 'start' or 'status', not {action!r}"
+    raise Invalid(msg)
+
+
+def _start(settings: Settings, request: Request) -> dict[str, Any]:
+    code = settings.code_uri.rstrip("/")
+    answer = _emr().start_job_run(
+        applicationId=settings.application_id,
+        clientToken=request.client_token,
+        executionRoleArn=settings.role_arn,
+        name=f"alluvia-backfill-{request.table}"[:256],
+        jobDriver={
+            "sparkSubmit": {
+                "entryPoint": f"{code}/job.py",
+                "entryPointArguments": _arguments(settings, request),
+                "sparkSubmitParameters": f"--conf spark.archives={code}/{ARCHIVE}",
+            }
+        },
+        executionTimeoutMinutes=RUN_MINUTES_MAX,
+        retryPolicy={"maxAttempts": ATTEMPTS_MAX},
+    )
+    return {
+        "job_id": request.job_id,
+        "job_run_id": answer["jobRunId"],
+        "application_id": answer["applicationId"],
+    }
+
+
+def _arguments(settings: Settings, request: Request) -> list[str]:
+    pairs = {"--lake": settings.lake, "--table": request.table, "--source": request.source, "--job-id": request.job_id}
+    return [text for pair in pairs.items() for text in pair]
+
+
+def _status(settings: Settings, event: Mapping[str, Any]) -> dict[str, Any]:
+    _only(event, ("action", "job_run_id"))
+    run_id = _text(event, "job_run_id", _RUN_ID, "the job_run_id of an earlier answer")
+    run = _emr().get_job_run(applicationId=settings.application_id, jobRunId=run_id)["jobRun"]
+    return {
+        "job_run_id": run_id,
+        "application_id": settings.application_id,
+        "state": run["state"],
+        "details": run.get("stateDetails", ""),
+        "created_at": run["createdAt"].isoformat(),
+        "updated_at": run["updatedAt"].isoformat(),
+    }
+
+
+@cache
+def _emr() -> EMRServerlessClient:
+    return boto3.client("emr-serverless")
+
+
+def _only(event: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for name in event:
+        if name not in known:
+            msg = f"{name} is not a field of this request: use {', '.join(known)}"
+            raise Invalid(msg)
+
+
+def _text(event: Mapping[str, Any], name: str, form: re.Pattern[str], wanted: str) -> str:
+    value = event.get(name)
+    if not isinstance(value, str) or not form.fullmatch(value):
+        msg = f"{name} must be {wanted}; got {'nothing' if value is None else repr(value)}"
+        raise Invalid(msg)
+    return value
+
+
+def _ours(error: ClientError | BotoCoreError) -> AlluviaError:
+    """Return our error for theirs: of the message only the code and the reason that AWS gives, which hold no secret."""
+    if not isinstance(error, ClientError):
+        return Unavailable(f"EMR Serverless cannot be reached ({type(error).__name__}): try again")
+    code, message = error.response["Error"].get("Code", ""), error.response["Error"].get("Message", "")
+    if code in _TRANSIENT:
+        return Unavailable(f"EMR Serverless did not take the request ({code}): try again")
+    return Invalid(f"EMR Serverless refuses the request ({code}): {message}")

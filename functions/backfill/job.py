@@ -1,0 +1,42 @@
+"""The backfill job's entry point for spark-submit: on EMR Serverless, or on any cluster that holds the archive."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from alluvia.errors import AlluviaError
+from alluvia_spark.backfill import run
+
+STORE_OPTIONS = ("endpoint_url", "region")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one job; print its report as one line of JSON, or one line of what went wrong. Returns the exit status."""
+    given = _parser().parse_args(arguments)
+    options = {name: value for name in STORE_OPTIONS if (value := getattr(given, name)) is not None}
+    try:
+        report = run(given.lake, given.table, given.source, given.job_id, options=options)
+    except AlluviaError as error:
+        sys.stderr.write(f"backfill: {error}\n")
+        return 1
+    sys.stdout.write(json.dumps(asdict(report)) + "\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="job.py", description="Read NDJSON files into a table, in one commit.")
+    parser.add_argument("--lake", required=True, help="the lake's URI: s3://bucket/prefix, or a path")
+    parser.add_argument("--table", required=True, help="a table that exists")
+    parser.add_argument("--source", required=True, help="a file, a directory or a glob: s3://, s3a://, or a path")
+    parser.add_argument("--job-id", help="what makes two runs one job; by default table and source do")
+    parser.add_argument("--endpoint-url", help="of another S3 than Amazon's")
+    parser.add_argument("--region", help="of the lake's bucket")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

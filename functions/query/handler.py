@@ -1,0 +1,140 @@
+"""Query: SQL over HTTP. `POST /q` with `{"query": "SELECT …"}` answers rows in the form that `Accept` asks for.
+
+One handler for API Gateway (payload 2.0), Lambda function URLs and direct invocation with `{"query": …}`. The result is
+complete before the status is chosen: a query that fails is never a 200.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from typing import Any
+
+import orjson
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
+
+from alluvia import Lake, runtime
+from alluvia.errors import (
+    AlluviaError,
+    Corrupt,
+    Invalid,
+    TableNotFound,
+    Unavailable,
+    Unsupported,
+    VersionExpired,
+    VersionNotFound,
+)
+from alluvia.sql import QueryTooCostly, TableScan, run
+from alluvia.sql.formats import Format, NotAcceptable, choose_format, render
+from functions.query.settings import Settings
+
+PATH = "/q"
+RETRY_AFTER_SECONDS = 2
+# An answer's text is escaped once more on its way out of Lambda, which may double it; base64 adds a third.
+TEXT_LIMIT_BYTES = 1_000_000
+_STATUSES: list[tuple[type[AlluviaError], int]] = [
+    (NotAcceptable, 406),
+    (QueryTooCostly, 422),
+    (TableNotFound, 404),
+    (VersionNotFound, 404),
+    (VersionExpired, 410),
+    (Unsupported, 422),
+    (Invalid, 400),
+    (Unavailable, 503),
+    (Corrupt, 500),
+]
+
+logger = Logger(service="query")
+
+Response = dict[str, Any]
+
+
+def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001 - Lambda's signature
+    """Answer an HTTP request, or a direct invocation as if it were one."""
+    settings = Settings.read(os.environ)
+    lake = runtime.lake()
+    if "requestContext" not in event:
+        return respond(event, event.get("accept"), settings, lake)
+    request = APIGatewayProxyEventV2(event)
+    if request.path != PATH:
+        return answer(404, {"error": f"there is nothing at {request.path}: send queries to POST {PATH}"})
+    if request.http_method != "POST":
+        return answer(405, {"error": f"{PATH} takes POST, not {request.http_method}"}, Allow="POST")
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    return respond(request, headers.get("accept"), settings, lake)
+
+
+def respond(source: object, accept: object, settings: Settings, lake: Lake) -> Response:
+    """Run the query of a request, or of an invocation's event, and turn errors into statuses."""
+    try:
+        form = choose_format(accept if isinstance(accept, str) else None)
+        query = query_of(json_of(source) if isinstance(source, APIGatewayProxyEventV2) else source)
+        with run(lake, query, settings.limits) as result:
+            body = render(result.schema, result, form, settings.result_limit_bytes)
+    except AlluviaError as error:
+        return failure(error)
+    logger.info("answered", extra={"bytes": len(body), "tables": [_numbers(table) for table in result.tables]})
+    return success(body, form)
+
+
+def failure(error: AlluviaError) -> Response:
+    """Return the answer to a query that failed."""
+    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+    if status < 500:
+        logger.info("refused", extra={"status": status, "reason": type(error).__name__})
+        return answer(status, {"error": str(error)})
+    logger.error("failed", exc_info=error)
+    if status == 503:
+        return answer(status, {"error": str(error)}, **{"Retry-After": str(RETRY_AFTER_SECONDS)})
+    return answer(status, {"error": str(error)})
+
+
+def json_of(request: APIGatewayProxyEventV2) -> Any:
+    """Return the request's body, parsed."""
+    text = request.body or ""
+    try:
+        data = base64.b64decode(text, validate=True) if request.is_base64_encoded else text.encode()
+    except (binascii.Error, ValueError):
+        msg = "the body is not what it is marked as: send JSON in UTF-8"
+        raise Invalid(msg) from None
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        msg = f'the body is not JSON ({error}): send {{"query": "SELECT …"}}'
+        raise Invalid(msg) from None
+
+
+def query_of(body: object) -> str:
+    """Return the query of a body."""
+    query = body.get("query") if isinstance(body, dict) else None
+    if not isinstance(query, str):
+        msg = 'query: send {"query": "SELECT …"}, with the text of one SELECT'
+        raise Invalid(msg)
+    return query
+
+
+def success(body: bytes, form: Format) -> Response:
+    """Return the answer to a query that succeeded."""
+    encoded = not form.is_text or len(body) > TEXT_LIMIT_BYTES
+    return {
+        "statusCode": 200,
+        "headers": {"Content-Type": form.content_type, "Cache-Control": "no-store", "Vary": "Accept"},
+        "body": base64.b64encode(body).decode() if encoded else body.decode(),
+        "isBase64Encoded": encoded,
+    }
+
+
+def answer(status: int, body: dict[str, str], **headers: str) -> Response:
+    """Return a JSON answer."""
+    return {
+        "statusCode": status,
+        "headers": {"Content-Type": "application/json", **headers},
+        "body": orjson.dumps(body).decode(),
+        "isBase64Encoded": False,
+    }
+
+
+def _numbers(table: TableScan) -> dict[str, Any]:
+    return {"table": table.table, "version": table.version, "files": table.files_read, "bytes": table.bytes_read}

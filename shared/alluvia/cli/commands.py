@@ -1,0 +1,15 @@
+"""The commands, by what they are about."""
+
+from __future__ import annotations
+
+import click
+
+from alluvia.cli import inspecting, maintaining, running, writing
+
+cli = click.Group(
+    "alluvia",
+    help="A serverless lakehouse for event data: Delta tables, committed with nothing but conditional writes.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for part in (running, writing, inspecting, maintaining):
+    part.register(cli)

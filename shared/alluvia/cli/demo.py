@@ -1,0 +1,227 @@
+"""The demo: real events in by HTTP, some of them broken; then merge, three questions, and vacuum, with their cost."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from alluvia.cli import demo_posts
+from alluvia.cli.client import Client, Reply
+from alluvia.cli.options import Common
+from alluvia.cli.output import size, text_table
+from alluvia.cli.serve import in_background
+from alluvia.errors import Invalid
+from alluvia.lake import Lake
+from alluvia.store import CountingStore
+from alluvia.table.handle import oldest_readable
+
+DATA = Path(__file__).parents[3] / "events" / "data"
+WINDOW = {"alluvia.dedup_window": "30 days"}
+COLUMNS = pa.schema(
+    {
+        "ip": pa.string(),
+        "user": pa.string(),
+        "method": pa.string(),
+        "path": pa.string(),
+        "status": pa.int64(),
+        "bytes": pa.int64(),
+        "referrer": pa.string(),
+        "agent": pa.string(),
+    }
+)
+QUESTIONS = (
+    (
+        "Requests by day and status",
+        """SELECT ts::DATE AS day, count(*) FILTER (status < 300) AS ok, count(*) FILTER (status BETWEEN 300 AND 399)
+AS redirected, count(*) FILTER (status BETWEEN 400 AND 499) AS refused, count(*) FILTER (status >= 500) AS failed
+FROM requests GROUP BY day ORDER BY day""",
+    ),
+    (
+        "Repositories that their webhooks tell most of, and when each was last pushed to",
+        """SELECT properties->>'$.payload.repository.full_name' AS repository, count(*) AS webhooks,
+count(DISTINCT event) AS kinds, max(properties->>'$.payload.repository.pushed_at') AS last_push
+FROM webhooks GROUP BY repository HAVING repository IS NOT NULL ORDER BY webhooks DESC, repository LIMIT 5""",
+    ),
+    (
+        "What came in since version {version}: now, minus then",
+        """SELECT status, count(*) AS requests FROM (SELECT * FROM requests EXCEPT ALL
+SELECT * FROM requests(version => {version})) GROUP BY status ORDER BY requests DESC, status""",
+    ),
+)
+
+
+def run(common: Common) -> None:
+    """Run the demo on a lake. Exits 1 if an answer is not what was sent."""
+    for name in demo_posts.FILES:
+        if not (DATA / name).exists():
+            msg = f"events/data/{name} is missing: the demo runs from a checkout of the project"
+            raise Invalid(msg)
+    plain = common.lake()
+    store = CountingStore(plain.store)
+    lake = Lake(store, plain.clock)
+    started = time.monotonic()
+    for table, columns in (("requests", COLUMNS), ("webhooks", None)):
+        lake.create_events(table, columns, properties=WINDOW, exist_ok=True)
+    click.echo(f"A lake at {common.uri}, behind HTTP on this machine.")
+    with in_background(lake) as port:
+        tally = _post(Client(port), store)
+        requests = lake.table("requests").snapshot()
+        version = max(requests.version // 2, oldest_readable(requests.state))
+        _merge(lake, store)
+        _ask(Client(port), store, version)
+        _check(lake, tally)
+        _vacuum(lake, store)
+    click.echo(f"\nDone in {time.monotonic() - started:.0f} s. The lake stays. Next:\n{_NEXT.format(uri=common.uri)}")
+
+
+_NEXT = """  .venv/bin/alluvia query --lake {uri} "SELECT event, count(*) AS n FROM webhooks GROUP BY ALL ORDER BY n"
+  .venv/bin/alluvia query --lake {uri} "SELECT reason, count(*) FROM requests._rejects GROUP BY reason"
+  .venv/bin/alluvia history --lake {uri} requests
+  .venv/bin/alluvia serve --lake {uri}
+  curl -d '{{"event": "signup", "plan": "pro"}}' localhost:8080/v1/events/app"""
+
+
+class Tally:
+    """What was sent and what the answers said, by table."""
+
+    def __init__(self) -> None:
+        self.good = {"requests": 0, "webhooks": 0}
+        self.broken = 0
+        self.rejected = 0
+        self.repeated = 0
+
+    def take(self, post: demo_posts.Post, reply: Reply) -> None:
+        """Count an answer. Raises `Invalid` where it does not account for every event of the post."""
+        told = reply.json()
+        rejected, accepted = told.get("rejected", 0), told.get("accepted", 0)
+        if (accepted, rejected) != (post.good, post.broken) or reply.status != post.status:
+            msg = f"{post.what}: sent {post.good} good and {post.broken} broken events, answered {reply.status} {told}"
+            raise Invalid(msg)
+        self.rejected += rejected
+        self.broken += post.broken
+        if post.again:
+            self.repeated += accepted
+        else:
+            self.good[post.table] += accepted
+
+
+def _post(client: Client, store: CountingStore) -> Tally:
+    tally = Tally()
+    posts = list(demo_posts.posts(DATA))
+    shown: dict[str, tuple[int, dict[str, Any]]] = {}
+    with _cost(store) as cost:
+        for number, post in enumerate(posts, 1):
+            reply = client.post(f"/v1/events/{post.table}", post.body, post.headers)
+            tally.take(post, reply)
+            if post.what != "events" and post.what not in shown:
+                shown[post.what] = (reply.status, reply.json())
+            if sys.stderr.isatty() and (number % 10 == 0 or number == len(posts)):
+                click.echo(f"\r{number} of {len(posts)} posts", nl=number == len(posts), err=True)
+    events = sum(tally.good.values())
+    click.echo(f"\n{len(posts)} posts: {events:,} events, and between them")
+    rows = []
+    for what, (status, told) in shown.items():
+        errors: list[dict[str, Any]] = told.get("errors") or [{}]
+        rows.append(
+            [what, status, told.get("accepted"), told.get("duplicates"), told.get("rejected"), errors[0].get("reason")]
+        )
+    click.echo(text_table(["post", "status", "accepted", "duplicates", "rejected", "first reason"], rows))
+    click.echo(f"Cost: {cost} = {cost.total / len(posts):.1f} requests a post.")
+    return tally
+
+
+def _merge(lake: Lake, store: CountingStore) -> None:
+    click.echo("\nMerge")
+    rows = []
+    for name in lake.tables(rejects=True):
+        with _cost(store) as cost:
+            report = lake.table(name).merge()
+        files = lake.table(name).snapshot().files
+        rows.append(
+            [name, report.files_before, report.files_after, size(report.bytes_read), size(report.bytes_written),
+             ", ".join(sorted({file.tags.get("alluvia.partition", "")[-12:-2] for file in files})), str(cost)]
+        )  # fmt: skip
+    names = ["table", "files before", "after", "bytes read", "written", "one file for each of", "S3 requests"]
+    click.echo(text_table(names, rows))
+
+
+def _ask(client: Client, store: CountingStore, version: int) -> None:
+    for title, sql in QUESTIONS:
+        query = sql.format(version=version)
+        with _cost(store) as cost:
+            reply = client.post("/q", {"query": query}, {"accept": "application/json"})
+            plan = client.post("/q", {"query": f"EXPLAIN {query}"}, {"accept": "application/json"})
+        if reply.status != 200 or plan.status != 200:
+            msg = f"{title}: {reply.status} {reply.body.decode()}"
+            raise Invalid(msg)
+        rows = reply.json()
+        click.echo(f"\n{title.format(version=version)}\n")
+        click.echo("\n".join(f"    {line}" for line in query.splitlines()) + "\n")
+        click.echo(text_table(list(rows[0]), [list(row.values()) for row in rows]) if rows else "    no rows")
+        click.echo(f"Cost: {cost} for the log; {_reads(plan.json())}.")
+
+
+def _reads(plan: list[dict[str, Any]]) -> str:
+    return ", ".join(
+        f"{row['files_read']} of {row['files_total']} files of {row['table']} at version {row['version']}"
+        for row in plan
+        if row["table"] is not None
+    )
+
+
+def _check(lake: Lake, tally: Tally) -> None:
+    """Hold the lake against what was sent."""
+    sent = {**tally.good, "requests/_rejects and webhooks/_rejects": tally.broken}
+    click.echo("\nSent, and there")
+    rows = []
+    for names, number in sent.items():
+        scans = [lake.table(name).scan(columns=["event_id"]).read_all() for name in names.split(" and ")]
+        ids = [each for found in scans for each in found["event_id"].to_pylist()]
+        rows.append([names, number, len(ids), len(set(ids))])
+    click.echo(text_table(["table", "sent", "there", "distinct"], rows))
+    wrong = [row[0] for row in rows if not row[1] == row[2] == row[3]]
+    if wrong:
+        msg = f"{', '.join(map(str, wrong))}: the lake does not hold what was sent"
+        raise Invalid(msg)
+
+
+def _vacuum(lake: Lake, store: CountingStore) -> None:
+    click.echo("\nVacuum, with no retention for the demo (a week is the default)")
+    rows = []
+    for name in lake.tables(rejects=True):
+        with _cost(store) as cost:
+            report = lake.table(name).vacuum(timedelta(0))
+        rows.append([name, len(report.data_files), size(report.bytes_freed), report.oldest_version, str(cost)])
+    click.echo(text_table(["table", "files deleted", "freed", "oldest version left", "S3 requests"], rows))
+
+
+class Cost:
+    """Requests of one step."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, int] = {}
+
+    @property
+    def total(self) -> int:
+        """Return all of them."""
+        return sum(self.requests.values())
+
+    def __str__(self) -> str:
+        parts = [f"{number:,} {kind.upper()}" for kind, number in sorted(self.requests.items(), reverse=True)]
+        return " + ".join(parts) or "none"
+
+
+@contextmanager
+def _cost(store: CountingStore) -> Iterator[Cost]:
+    cost = Cost()
+    store.reset()
+    yield cost
+    cost.requests = dict(store.requests)

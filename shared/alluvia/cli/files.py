@@ -1,0 +1,111 @@
+"""Ingesting a file of events: in batches of lines, so that memory does not grow with the file."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import blake2b
+from typing import IO, Any
+
+import orjson
+
+from alluvia.errors import Invalid
+from alluvia.ingest.envelope import split
+from alluvia.ingest.pipeline import ingest_batch
+from alluvia.ingest.values import Limits
+from alluvia.lake import Lake
+
+BATCH_BYTES = 4 << 20
+_GZIP = b"\x1f\x8b"
+_UNLIMITED = Limits(body_bytes=1 << 62, inflated_bytes=1 << 62, event_bytes=1 << 62)
+
+
+def ingest_file(lake: Lake, table: str, name: str, stream: IO[bytes], *, create: bool) -> dict[str, Any]:
+    """Ingest NDJSON, a JSON object or an array, gzip or not, and return counts for the whole file.
+
+    An event without an id gets one from the content of its batch, so that the same file again adds nothing within the
+    table's window. Positions in rejects count from the file's start.
+    """
+    totals: dict[str, Any] = {"file": name, "accepted": 0, "duplicates": 0, "rejected": 0, "version": None}
+    position = 0
+    for body in _bodies(_inflated(stream, name), name):
+        parts = split(body, content_type="application/x-ndjson", content_encoding=None, limits=_UNLIMITED)
+        moved = [event._replace(position=event.position + position) for event in parts.events]
+        rejects = [replace(reject, position=reject.position + position) for reject in parts.rejects]
+        position += len(moved) + len(rejects)
+        answer = ingest_batch(
+            lake,
+            table,
+            moved,
+            rejects,
+            arrival_us=lake.clock.now_us(),
+            idempotency_key=blake2b(body, digest_size=16).hexdigest(),
+            create=create,
+        )
+        totals["accepted"] += answer.accepted
+        totals["duplicates"] += answer.duplicates
+        totals["rejected"] += answer.rejected
+        totals["version"] = answer.version if answer.version is not None else totals["version"]
+    return totals
+
+
+def _inflated(stream: IO[bytes], name: str) -> Iterator[bytes]:
+    """Yield lines."""
+    start = stream.read(2)
+    if start != _GZIP:
+        first = stream.readline() if not start.endswith(b"\n") else b""
+        yield from itertools.chain([start + first], stream)
+        return
+    try:
+        with gzip.GzipFile(fileobj=_Prefixed(start, stream)) as inflated:  # type: ignore[call-overload]
+            yield from inflated
+    except (EOFError, gzip.BadGzipFile) as error:
+        msg = f"{name}: the gzip data is damaged ({error}); what came before is ingested"
+        raise Invalid(msg) from error
+
+
+class _Prefixed:
+    """A stream with bytes in front that were read from it already."""
+
+    def __init__(self, start: bytes, stream: IO[bytes]) -> None:
+        self._start = start
+        self._stream = stream
+
+    def read(self, size: int = -1) -> bytes:
+        """Read as the stream does."""
+        if not self._start:
+            return self._stream.read(size)
+        start, self._start = self._start, b""
+        return start + self._stream.read(size if size < 0 else max(0, size - len(start)))
+
+
+def _bodies(lines: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Yield batches of whole lines, or everything at once where the file is one JSON value over several lines."""
+    first = next((line for line in lines if line.strip()), None)
+    if first is None:
+        msg = f"{name} holds no event"
+        raise Invalid(msg)
+    everything = itertools.chain([first], lines)
+    if first.lstrip(b"\xef\xbb\xbf").lstrip().startswith((b"[", b"{")) and not _whole(first):
+        yield b"".join(everything)
+        return
+    batch: list[bytes] = []
+    size = 0
+    for line in everything:
+        batch.append(line)
+        size += len(line)
+        if size >= BATCH_BYTES:
+            yield b"".join(batch)
+            batch, size = [], 0
+    if batch:
+        yield b"".join(batch)
+
+
+def _whole(line: bytes) -> bool:
+    try:
+        orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
+    except orjson.JSONDecodeError:
+        return False
+    return True

@@ -1,0 +1,178 @@
+"""What a condition compares: a column of a table, or the day, month or other unit that a column's time is in. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from alluvia.sql.moments import UNITS
+from alluvia.sql.references import Reference
+from alluvia.sql.scopes import Derived, Item, Scope
+from alluvia.sql.tree import Node, text_literal
+from alluvia.table.predicate import Column
+from alluvia.table.relation import duckdb_type
+
+_WHOLE_DAYS = ("day", "week", "month", "quarter", "year")
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A column, by its path and type, or its time cut down to `unit`; `is_year` when only the year's number is left.
+
+    `literal_type` is the DuckDB type that a text literal takes when it is compared with this.
+    """
+
+    column: Column
+    kind: pa.DataType
+    literal_type: str | None
+    unit: str | None = None
+    is_year: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Finds one table's columns among the names of a scope; `schemas` has those of every table of the query."""
+
+    target: Reference
+    scope: Scope
+    schemas: dict[Reference, pa.Schema]
+
+    def operand(self, node: Node) -> Operand | None:
+        """Return what an expression is of the table's, or None if it is anything else."""
+        kind = node["class"]
+        if kind == "COLUMN_REF":
+            return self._column(node["column_names"])
+        if node["type"] == "ARRAY_EXTRACT":
+            return self._field(node["children"])
+        if kind == "CAST":
+            return _cast(self.operand(node["child"]), node["cast_type"]["id"])
+        if kind == "FUNCTION":
+            return self._function(node["function_name"].lower(), node["children"])
+        return None
+
+    def _function(self, name: str, children: list[Node]) -> Operand | None:
+        if name == "year" and len(children) == 1:
+            return _year(self.operand(children[0]))
+        if len(children) != 2:
+            return None
+        if name == "struct_extract":
+            return self._field(children)
+        unit = (text_literal(children[0]) or "").lower()
+        if name in ("date_part", "datepart") and unit == "year":
+            return _year(self.operand(children[1]))
+        if name in ("date_trunc", "datetrunc"):
+            return _truncated(self.operand(children[1]), unit)
+        return None
+
+    def _field(self, children: list[Node]) -> Operand | None:
+        parent, name = self.operand(children[0]), text_literal(children[1])
+        if parent is None or parent.unit or parent.is_year or name is None:
+            return None
+        return _descend(parent, [name])
+
+    def _column(self, names: list[str]) -> Operand | None:
+        first = names[0].lower()
+        named = [item for item in self.scope.items if item.alias == first]
+        if len(names) > 1 and named:
+            return self._of_item(named[0], names[1:]) if len(named) == 1 else None
+        if self.scope.merged is None or first in self.scope.merged:
+            return None
+        owners = [item for item in self.scope.items if self.has(item, first)]
+        return self._of_item(owners[0], names) if len(owners) == 1 else None
+
+    def has(self, item: Item, name: str) -> bool:
+        """Whether an entry of the scope is known to have a column of a name in lower case."""
+        if item.reference is not None:
+            return name in visible_names(item.reference, self.schemas[item.reference])
+        return item.derived is not None and self._in_derived(item.derived, name) is not None
+
+    def _of_item(self, item: Item, names: list[str]) -> Operand | None:
+        if item.derived is not None:
+            found = self._in_derived(item.derived, names[0].lower())
+            operand = None if found is None else self._inside(item.derived).operand(found)
+            return operand if operand is None or len(names) == 1 else _descend(operand, names[1:])
+        if item.reference is not self.target:
+            return None
+        schema = self.schemas[self.target]
+        name = visible_names(self.target, schema).get(names[0].lower())
+        if name is None:
+            return None
+        return _descend(plain_operand((name,), schema.field(name).type), names[1:])
+
+    def _in_derived(self, derived: Derived, name: str) -> Node | None:
+        """Return what stands behind a subquery's column, as an expression within it; None if that is not clear."""
+        found = [expression for label, expression in derived.outputs.named if label == name]
+        for star in derived.outputs.stars:
+            inside = self._inside(derived)
+            items = [item for item in derived.scope.items if star in ("", item.alias)]
+            if any(inside.has(item, name) for item in items):
+                found.append(
+                    {"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": [star, name] if star else [name]}
+                )
+        return found[0] if len(found) == 1 else None
+
+    def _inside(self, derived: Derived) -> Columns:
+        return Columns(self.target, derived.scope, self.schemas)
+
+
+def visible_names(reference: Reference, schema: pa.Schema) -> dict[str, str]:
+    """Return a table's columns by the names, in lower case, that the query knows them by."""
+    renamed = reference.node.get("column_name_alias") or []
+    shown = [*renamed, *schema.names[len(renamed) :]]
+    return {alias.lower(): name for alias, name in zip(shown, schema.names, strict=False)}
+
+
+def _descend(operand: Operand, names: list[str]) -> Operand | None:
+    column, kind = operand.column, operand.kind
+    if names and operand.unit is not None:
+        return None
+    for name in names:
+        if not pa.types.is_struct(kind):
+            return None
+        field = next((one for one in kind if one.name.lower() == name.lower()), None)
+        if field is None:
+            return None
+        column, kind = (*column, field.name), field.type
+    return plain_operand(column, kind)
+
+
+def plain_operand(column: Column, kind: pa.DataType) -> Operand:
+    """Return a column as it is."""
+    nested = pa.types.is_nested(kind) or pa.types.is_null(kind)
+    return Operand(column, kind, None if nested else duckdb_type(kind))
+
+
+def _is_time(operand: Operand | None) -> bool:
+    return (
+        operand is not None
+        and not operand.is_year
+        and operand.unit is None
+        and (pa.types.is_timestamp(operand.kind) or pa.types.is_date32(operand.kind))
+    )
+
+
+def _cast(operand: Operand | None, target: str) -> Operand | None:
+    """A cast of a time to DATE cuts it to the day; one between the timestamps, in UTC, changes nothing."""
+    if operand is None or operand.is_year:
+        return None
+    if target == "DATE" and operand.unit in _WHOLE_DAYS:
+        return replace(operand, literal_type="DATE")
+    if not _is_time(operand):
+        return None
+    if target == "DATE":
+        return replace(operand, literal_type="DATE", unit="day")
+    return replace(operand, literal_type=target) if target in ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE") else None
+
+
+def _truncated(operand: Operand | None, unit: str) -> Operand | None:
+    if operand is None or not _is_time(operand) or unit not in UNITS:
+        return None
+    if pa.types.is_date32(operand.kind) and unit not in _WHOLE_DAYS:
+        return None  # DuckDB's optimizer gets a date cut to the hour wrong; with its rows left out, the error would vary
+    zoned = pa.types.is_timestamp(operand.kind) and operand.kind.tz is not None
+    return replace(operand, literal_type="TIMESTAMPTZ" if zoned else "TIMESTAMP", unit=unit)
+
+
+def _year(operand: Operand | None) -> Operand | None:
+    return replace(operand, unit="year", is_year=True) if operand is not None and _is_time(operand) else None

@@ -1,0 +1,57 @@
+"""DuckDB's syntax tree, as `json_serialize_sql` gives it: nested dicts and lists. Pure.
+
+An expression has a `class` and a `type`; a query node, a table reference and a modifier have a `type` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Node = dict[str, Any]
+
+LOCATION = "query_location"
+
+
+def walk(value: Any) -> Iterator[Node]:
+    """Every dict at or below a value, parents first, however deep."""
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            yield value
+            pending.extend(reversed(list(value.values())))
+        elif isinstance(value, list):
+            pending.extend(reversed(value))
+
+
+def without_locations(value: Any, replacements: Mapping[int, Node] | None = None) -> Any:
+    """Copy a tree without positions in the text, and with other nodes in place of some, given by `id`."""
+    if isinstance(value, dict):
+        value = (replacements or {}).get(id(value), value)
+        return {key: without_locations(child, replacements) for key, child in value.items() if key != LOCATION}
+    if isinstance(value, list):
+        return [without_locations(child, replacements) for child in value]
+    return value
+
+
+def is_constant(node: Node) -> bool:
+    """Whether an expression is one literal."""
+    return node.get("class") == "CONSTANT"
+
+
+def text_literal(node: Node | None) -> str | None:
+    """Return the text of a text literal; None for anything else."""
+    if node is None or not is_constant(node):
+        return None
+    value = node["value"]
+    if value["is_null"] or value["type"]["id"] != "VARCHAR" or not isinstance(value["value"], str):
+        return None
+    return value["value"]
+
+
+def integer_literal(node: Node) -> int | None:
+    """Return the number of an integer literal; None for anything else."""
+    if not is_constant(node) or node["value"]["is_null"] or node["value"]["type"]["id"] not in ("INTEGER", "BIGINT"):
+        return None
+    return int(node["value"]["value"])

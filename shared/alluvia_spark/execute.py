@@ -1,0 +1,129 @@
+"""A job's steps on Spark. Rows pass between them as chunks of Arrow bytes; the driver sees sizes and file names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark import Broadcast, SparkContext, StorageLevel
+from pyspark.core.rdd import RDD
+from pyspark.errors import PySparkException
+
+from alluvia.errors import Invalid, Unavailable
+from alluvia_spark import tasks
+from alluvia_spark.chunks import Chunk
+from alluvia_spark.job import REJECTS, ROWS, Job, Outcome, Written
+from alluvia_spark.plan import WAVES, Group, bucket_bytes, plan_shares, spread_tables
+from alluvia_spark.source import SourceFile, Split, plan_splits
+
+SPLIT_BYTES_MAX = 64 << 20
+SPLIT_BYTES_MIN = 1 << 20
+IDS_A_TASK = 1 << 20
+Size = tuple[int, int]  # rows, and bytes as Arrow
+
+
+def execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> Outcome:
+    """Read the files, and write the data files of the job's tables. Commits nothing.
+
+    Raises `Invalid` for an input that cannot be read, `Unavailable` if Spark gives up.
+    """
+    try:
+        return _execute(context, job, files)
+    except (Py4JError, PySparkException) as error:
+        msg = f"the Spark job failed: {_reason(error)}"
+        raise Unavailable(msg) from error
+
+
+def _execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> Outcome:
+    parallelism = context.defaultParallelism
+    fair_bytes = sum(file.size for file in files) // (parallelism * WAVES)
+    splits = plan_splits(files, min(SPLIT_BYTES_MAX, max(SPLIT_BYTES_MIN, fair_bytes)))
+    shared = context.broadcast(splits)
+    numbers = context.parallelize(range(len(splits)), len(splits))
+    chunks = numbers.flatMap(partial(_read, job, shared)).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        sizes = dict(chunks.map(_size).reduceByKey(_sum, parallelism).collect())
+        _check(sizes)
+        winners = context.broadcast(_winners(chunks, job, sizes))
+        written = _write(context, chunks, job, sizes, winners)
+    finally:
+        chunks.unpersist()
+    return _outcome(sizes, written)
+
+
+def _read(job: Job, splits: Broadcast[list[tuple[Split, ...]]], task: int) -> Iterator[Chunk]:
+    return tasks.read_task(job, task, splits.value[task])
+
+
+def _size(chunk: Chunk) -> tuple[Group, Size]:
+    return chunk.group, (chunk.rows, chunk.size)
+
+
+def _sum(one: Size, other: Size) -> Size:
+    return one[0] + other[0], one[1] + other[1]
+
+
+def _check(sizes: dict[Group, Size]) -> None:
+    problems = sorted(group.folder for group in sizes if group.table == tasks.PROBLEM)
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise Invalid(problems[0] + more)
+
+
+def _winners(chunks: RDD[Chunk], job: Job, sizes: dict[Group, Size]) -> dict[int, dict[str, str]]:
+    tables = spread_tables(sizes)
+    found: dict[int, dict[str, str]] = {}
+    if tables:
+        count = -(-sum(rows for rows, _ in sizes.values()) // IDS_A_TASK)
+        ids = chunks.flatMap(partial(tasks.event_ids, job, tables, count))
+        for group, event_id in _to_tasks(ids, count).mapPartitions(tasks.find_winners).collect():
+            found.setdefault(group.table, {})[event_id] = group.folder
+    return found
+
+
+def _write(
+    context: SparkContext,
+    chunks: RDD[Chunk],
+    job: Job,
+    sizes: dict[Group, Size],
+    winners: Broadcast[dict[int, dict[str, str]]],
+) -> list[Written]:
+    bytes_of = {group: size for group, (_, size) in sizes.items()}
+    if not bytes_of:
+        return []
+    plan = plan_shares(bytes_of, bucket_bytes(sum(bytes_of.values()), context.defaultParallelism))
+    shares = context.broadcast(plan.shares)
+
+    def routed(chunk: Chunk) -> Iterator[tuple[int, Chunk]]:
+        return tasks.route(shares.value, chunk)
+
+    def write(ours: Iterable[Chunk]) -> Iterator[Written]:
+        return tasks.write_task(job, winners.value, ours)
+
+    written: list[Written] = _to_tasks(chunks.flatMap(routed), plan.tasks).mapPartitions(write).collect()
+    return written
+
+
+def _to_tasks(pairs: RDD[tuple[int, Any]], count: int) -> RDD[Any]:
+    """Give each task the values that are paired with its number."""
+    return pairs.partitionBy(count, int).values()
+
+
+def _outcome(sizes: dict[Group, Size], written: Sequence[Written]) -> Outcome:
+    lines = [sum(rows for group, (rows, _) in sizes.items() if group.table == table) for table in (ROWS, REJECTS)]
+    rows = sum(part.rows for part in written if part.table == ROWS)
+    files = tuple(
+        tuple(file for part in written if part.table == table for file in part.files) for table in (ROWS, REJECTS)
+    )
+    return Outcome(rows, lines[ROWS] - rows, lines[REJECTS], files[ROWS], files[REJECTS])
+
+
+def _reason(error: Exception) -> str:
+    """Return the line of a failure that tells most: of a Python error in an executor, its last."""
+    text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else str(error)
+    lines = [line for line in text.splitlines() if line and not line[0].isspace()]
+    traces = [at for at, line in enumerate(lines) if "Traceback (most recent call last)" in line]
+    after = lines[traces[-1] + 1 :] if traces else []
+    return (after or lines or ["no reason given"])[0]

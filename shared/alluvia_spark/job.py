@@ -1,0 +1,84 @@
+"""A backfill job as values: all that its tasks need to know, and what they report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from alluvia.ingest.values import Limits
+from alluvia.log.actions import AddFile
+from alluvia.store import Store, open_store
+from alluvia.table.partition import PartitionSpec
+from alluvia.table.properties import Properties
+from alluvia.table.snapshot import Snapshot
+
+ROWS, REJECTS = 0, 1  # the numbers of a job's two tables
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table to write to, as it was when the job began. `root` is its key prefix in the lake's store."""
+
+    root: str
+    schema: pa.Schema
+    spec: PartitionSpec
+    settings: Properties
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Target:
+        """Return a snapshot's table."""
+        return cls(snapshot.root, snapshot.schema, snapshot.partition_spec, snapshot.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What every task knows. `arrival_us` is the same for all attempts; `options` are the stores', secrets included."""
+
+    lake_uri: str
+    arrival_us: int
+    targets: tuple[Target, Target]
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    limits: Limits = field(default_factory=Limits)
+    stores: Callable[..., Store] = open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one task has written for one of the job's tables."""
+
+    table: int
+    rows: int
+    files: tuple[AddFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a job's tasks have written, before it is committed. `rejects` counts lines of the input."""
+
+    rows: int
+    duplicates: int
+    rejects: int
+    row_files: tuple[AddFile, ...]
+    reject_files: tuple[AddFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of a job.
+
+    `version` is one of the table that holds the job's rows, the very one that added them unless `already_applied`: then
+    an earlier or a simultaneous run of the job has committed. Counts are None where that run left nothing to do here.
+    `duplicates` are events whose id stands earlier in the input; `rejects` are lines that could not become rows.
+    """
+
+    job_id: str
+    table: str
+    version: int
+    already_applied: bool
+    rows: int | None = None
+    duplicates: int | None = None
+    rejects: int | None = None
+    files: int | None = None
+    bytes: int | None = None

@@ -1,0 +1,87 @@
+"""From a file's lines to rows and rejects, by the code that ingestion uses. Pure.
+
+The identity of an event without an id of its own is its file and its place there, as in a request it is the
+Idempotency-Key and the position: so two equal lines are two events, and a task that is tried again, or a job that is
+run again, finds the same ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from itertools import accumulate
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid
+from alluvia.ingest.identity import own_id_or_none, reject_id
+from alluvia.ingest.jsontext import decode_all, describe
+from alluvia.ingest.rows import to_rows
+from alluvia.ingest.values import TOO_MANY_BYTES, Limits, RawEvent, Reject
+from alluvia_spark.lines import Block
+
+_BOM = b"\xef\xbb\xbf"
+_SPACE = b" \t\r\n"
+
+
+def file_id(name: str) -> str:
+    """Return what stands for a file in the ids of its events: of one length, and the same for the same URI."""
+    return f"file-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+
+
+def normalise(
+    block: Block, schema: pa.Schema, *, arrival_us: int, key: str, limits: Limits
+) -> tuple[pa.Table, list[Reject]]:
+    """Return the events of a block as rows, and its other lines as rejects with their identities."""
+    events, broken = read_events(block, limits)
+    rows = to_rows(events, schema, arrival_us=arrival_us, idempotency_key=key, new_id=_no_id)
+    rejects = [*(_identified(reject, key) for reject in broken), *rows.rejects]
+    return rows.table, sorted(rejects, key=lambda reject: reject.position)
+
+
+def read_events(block: Block, limits: Limits) -> tuple[list[RawEvent], list[Reject]]:
+    """Parse the lines of a block; the position of each is its place in the file, in bytes. Blank lines are nothing."""
+    if block.cut_bytes:
+        return [], [_too_long(block.offset, len(block.data) + block.cut_bytes, block.data, None, limits)]
+    places, lines = _lines(block)
+    values = decode_all(lines)
+    if set(map(type, values)) <= {dict} and max(map(len, lines), default=0) <= limits.event_bytes:
+        return list(map(RawEvent, places, values, lines)), []  # type: ignore[arg-type]
+    events: list[RawEvent] = []
+    rejects: list[Reject] = []
+    for place, line, value in zip(places, lines, values, strict=True):
+        if isinstance(value, Invalid):
+            rejects.append(Reject(place, str(value), line))
+        elif not isinstance(value, dict):
+            rejects.append(Reject(place, f"expected a JSON object, got {describe(value)}", line))
+        elif len(line) > limits.event_bytes:
+            rejects.append(_too_long(place, len(line), line, own_id_or_none(value), limits))
+        else:
+            events.append(RawEvent(place, value, line))
+    return events, rejects
+
+
+def _lines(block: Block) -> tuple[list[int], list[bytes]]:
+    text = block.data.removeprefix(_BOM) if block.offset == 0 else block.data
+    start = block.offset + len(block.data) - len(text)
+    whole = text.split(b"\n")
+    places = list(accumulate((len(line) + 1 for line in whole), initial=start))[:-1]
+    lines = [line.strip(_SPACE) for line in whole]
+    if all(lines):
+        return places, lines
+    found = [(place, line) for place, line in zip(places, lines, strict=True) if line]
+    return [place for place, _ in found], [line for _, line in found]
+
+
+def _too_long(place: int, size_bytes: int, raw: bytes, event_id: str | None, limits: Limits) -> Reject:
+    reason = TOO_MANY_BYTES.format(what="event", size=size_bytes, limit=limits.event_bytes)
+    return Reject(place, reason, raw, event_id)
+
+
+def _identified(reject: Reject, key: str) -> Reject:
+    return replace(reject, event_id=reject.event_id or reject_id(key, reject.position, reject.raw))
+
+
+def _no_id() -> str:
+    msg = "an event without an id has its file and place for one"
+    raise AssertionError(msg)

@@ -1,0 +1,97 @@
+"""A job's record in the lake: the first run of a job id writes it, and every later run of that id does the same work.
+
+It fixes when the job began, which bytes it reads and which columns the table has. So rows are the same whichever run
+writes them, a file that appears later in the source's folder belongs to no run of the job, and a line is a row in every
+run or a reject in every run: rejects and rows are two tables and so two commits, which may come from different runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from alluvia.errors import AnswerLost, Corrupt, Invalid, ObjectNotFound
+from alluvia.store import Store
+from alluvia_spark.source import SourceFile
+
+_JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """When a job began, in µs since the Unix epoch; the table's `schemaString` and the source's files as of then."""
+
+    source: str
+    started_us: int
+    schema: str
+    files: tuple[SourceFile, ...]
+
+    def to_json(self) -> bytes:
+        """Return the record as it is kept."""
+        files = [[file.root, file.key, file.size] for file in self.files]
+        body = {"source": self.source, "started_us": self.started_us, "schema": self.schema, "files": files}
+        return orjson.dumps(body)
+
+    @classmethod
+    def from_json(cls, data: bytes, key: str) -> Record:
+        """Read a record; raise `Corrupt`, naming its key."""
+        try:
+            body = orjson.loads(data)
+            files = tuple(SourceFile(str(root), str(name), int(size)) for root, name, size in body["files"])
+            return cls(str(body["source"]), int(body["started_us"]), str(body["schema"]), files)
+        except (ValueError, KeyError, TypeError) as error:
+            msg = f"{key} is no record of a backfill job: {error}"
+            raise Corrupt(msg) from error
+
+
+def check_job_id(job_id: str) -> str:
+    """Return a job id that can be part of a key; raise `Invalid` for another."""
+    if not _JOB_ID.fullmatch(job_id):
+        msg = f"job_id {job_id!r} must be up to 128 letters, digits and . _ -, the first of them no sign"
+        raise Invalid(msg)
+    return job_id
+
+
+def obtain(
+    store: Store,
+    root: str,
+    job_id: str,
+    *,
+    source: str,
+    started_us: int,
+    schema: str,
+    expand: Callable[[], Sequence[SourceFile]],
+) -> Record:
+    """Return the record of a job for the table at `root`, writing it if this is the job's first run.
+
+    Of two first runs at once, one writes it and both go by it. Raises `Invalid` if the job has another source.
+    """
+    key = f"{root}_alluvia/backfill/{job_id}.json"
+    record = _read(store, key)
+    if record is None:
+        ours = Record(source, started_us, schema, tuple(expand()))
+        record = _write(store, key, ours)
+    if record.source != source:
+        msg = f"job_id {job_id!r} belongs to the source {record.source!r}: give this source a job id of its own"
+        raise Invalid(msg)
+    return record
+
+
+def _read(store: Store, key: str) -> Record | None:
+    try:
+        return Record.from_json(store.get(key), key)
+    except ObjectNotFound:
+        return None
+
+
+def _write(store: Store, key: str, ours: Record) -> Record:
+    try:
+        store.put_if_absent(key, ours.to_json())
+    except AnswerLost:  # whether it took effect shows in what is there now
+        if (found := _read(store, key)) is None:
+            raise
+        return found
+    return _read(store, key) or ours

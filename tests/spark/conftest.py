@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from alluvia_spark.session import session
+from tests.spark import faults
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One local Spark for each test process."""
+    cloudpickle.register_pickle_by_value(faults)  # type: ignore[no-untyped-call]  # the executors need not find the tests
+    with session("alluvia tests", cores=2) as started:
+        yield started

@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+import alluvia
+from alluvia.clock import ManualClock
+from alluvia.errors import Invalid, TableNotFound, Unavailable
+from alluvia.ingest.envelope import split
+from alluvia.ingest.pipeline import ingest_batch
+from alluvia.ingest.values import Limits
+from alluvia.lake import Lake, Table
+from alluvia_spark import backfill, execute, plan
+from alluvia_spark.job import Report
+from tests.spark import faults
+
+pytestmark = pytest.mark.slow
+
+ACCESS_LOG = Path(__file__).parents[2] / "events" / "data" / "access_log.ndjson.gz"
+COLUMNS = pa.schema([("ip", pa.string()), ("status", pa.int64()), ("bytes", pa.int64())])
+NDJSON = "application/x-ndjson"
+BROKEN = [b"{broken", b'{"id":"r1","ts":"2015-05-17T10:00:00Z","status":"abc"}', b"[1]", b'{"id":"r2","event":5}']
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return alluvia.connect(str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def events(lake: Lake) -> Table:
+    return lake.create_events("requests", COLUMNS)
+
+
+@pytest.fixture
+def fill(spark: SparkSession, lake: Lake) -> Callable[..., Report]:
+    """Run a backfill into the lake's table `requests`."""
+
+    def run(source: Path | str, job_id: str = "job", **options: Any) -> Report:
+        return backfill.run(lake.uri, "requests", str(source), job_id, spark=spark, **options)
+
+    return run
+
+
+def _write(path: Path, lines: Sequence[bytes]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = b"".join(line + b"\n" for line in lines)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def _event(number: int, *, day: int = 1, event_id: str | None = None, **fields: object) -> bytes:
+    body = {"id": event_id or f"e{number}", "ts": f"2026-01-{day:02}T00:00:00Z", "event": "e", "n": number, **fields}
+    return orjson.dumps(body)
+
+
+def _rows(table: Table, *without: str) -> list[dict[str, Any]]:
+    rows = table.scan().read_all()
+    return sorted(rows.drop_columns(list(without)).to_pylist(), key=lambda row: str(row["event_id"]))
+
+
+def _numbers(table: Table) -> list[int]:
+    return sorted(orjson.loads(text)["n"] for text in table.scan(["properties"]).read_all()["properties"].to_pylist())
+
+
+def _rejects(lake: Lake) -> list[tuple[str, bytes]]:
+    rows = lake.table("requests/_rejects").scan(["reason", "raw"]).read_all().to_pylist()
+    return sorted((row["reason"], row["raw"]) for row in rows)
+
+
+def _keys(lake: Lake) -> set[str]:
+    return {info.key for info in lake.store.list("")}
+
+
+def test_the_access_log_becomes_the_table_that_ingestion_makes_of_it(
+    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path
+) -> None:
+    lines = gzip.decompress(ACCESS_LOG.read_bytes()).splitlines()
+    lines[100:100] = BROKEN
+    lines += lines[:50]
+    source = _write(tmp_path / "access_log.ndjson.gz", lines)
+    other = alluvia.connect(str(tmp_path / "other"))
+    posted = other.create_events("requests", COLUMNS)
+    body = split(b"\n".join(lines), content_type=NDJSON, content_encoding=None, limits=Limits())
+    answer = ingest_batch(other, "requests", body.events, body.rejects, arrival_us=1)
+
+    report = fill(source)
+
+    assert (report.rows, report.duplicates, report.rejects) == (9999, 50, 4)
+    assert (answer.accepted, answer.duplicates, answer.rejected) == (10049, 50, 4)
+    assert _rows(events, "received_at") == _rows(posted, "received_at")
+    assert _rejects(lake) == _rejects(other)
+    assert report.version == events.snapshot().version == 1
+
+
+def test_every_file_holds_one_day_sorted_with_statistics(
+    lake: Lake, events: Table, fill: Callable[..., Report]
+) -> None:
+    report = fill(ACCESS_LOG)
+    files = list(events.snapshot().files)
+    assert report.files == len(files)
+    assert report.bytes == sum(file.size for file in files)
+    assert sorted({file.tags["alluvia.partition"] for file in files}) == [
+        f'{{"day(ts)":"2015-05-{day}"}}' for day in (17, 18, 19, 20)
+    ]
+    for file in files:
+        stats = orjson.loads(file.stats or "{}")
+        assert stats["minValues"]["ts"][:10] == stats["maxValues"]["ts"][:10]
+        stamps = pa.parquet.read_table(lake.store.url(events.snapshot().key(file)))["ts"].to_pylist()
+        assert stamps == sorted(stamps)
+        assert len(stamps) == stats["numRecords"]
+
+
+def test_another_reader_sees_the_same_rows(lake: Lake, events: Table, fill: Callable[..., Report]) -> None:
+    fill(ACCESS_LOG)
+    theirs = DeltaTable(f"{lake.uri}/requests").to_pyarrow_table()
+    key = [("event_id", "ascending")]
+    ours = events.scan().read_all().sort_by(key)
+    assert theirs.sort_by(key).select(ours.schema.names).cast(ours.schema).equals(ours)
+
+
+def test_a_second_run_of_a_job_changes_nothing(
+    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path
+) -> None:
+    source = _write(tmp_path / "in.ndjson", [_event(1), _event(2), *BROKEN])
+    first = fill(source)
+    keys = _keys(lake)
+    again = fill(source)
+    assert (first.already_applied, again.already_applied) == (False, True)
+    assert again.version == first.version
+    assert _keys(lake) == keys
+
+
+def test_two_runs_of_a_job_at_once_give_one_copy(
+    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = _write(tmp_path / "in.ndjson", [*(_event(number) for number in range(100)), *BROKEN])
+    both_written = threading.Barrier(2, timeout=120)
+
+    def execute_and_wait(*args: Any) -> Any:
+        outcome = execute.execute(*args)
+        both_written.wait()
+        return outcome
+
+    monkeypatch.setattr(backfill, "execute", execute_and_wait)
+    with ThreadPoolExecutor(2) as pool:
+        reports = list(pool.map(fill, [source, source]))
+    assert sorted(report.already_applied for report in reports) == [False, True]
+    assert [report.rows for report in reports] == [100, 100]
+    assert _numbers(events) == list(range(100))
+    assert len(_rejects(lake)) == len(BROKEN)
+    assert events.snapshot().version == 1
+
+
+def test_a_crash_before_the_commit_loses_and_repeats_nothing(
+    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "in"
+    _write(folder / "a.ndjson", [_event(1), _event(2), *BROKEN, b'{"id":"e3","ts":"2026-01-01T00:00:00Z","n":"x"}'])
+    commit = Table.commit_files
+
+    def crash(table: Table, *args: Any) -> Any:
+        if table.name == "requests":
+            raise KeyboardInterrupt
+        return commit(table, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Table, "commit_files", crash)
+        with pytest.raises(KeyboardInterrupt):
+            fill(folder)
+    assert events.snapshot().version == 0
+    written = {key for key in _keys(lake) if key.endswith(".parquet") and "_rejects" not in key}
+    _write(folder / "b.ndjson", [_event(3), b"{late"])  # came after the job had begun: no part of it
+    events.evolve(add={"n": "long"})  # by which e3 would be a reject, when the job's rejects are committed already
+
+    report = fill(folder)
+
+    assert (report.rows, report.rejects, report.already_applied) == (3, 4, False)
+    assert [(row["event_id"], row["properties"], row["n"]) for row in _rows(events)] == [
+        ("e1", '{"n":1}', None),
+        ("e2", '{"n":2}', None),
+        ("e3", '{"n":"x"}', None),
+    ]
+    assert len(_rejects(lake)) == len(BROKEN)
+    orphans = events.vacuum(timedelta(days=2), dry_run=True).orphans
+    assert len(written) == 1
+    assert not written & {f"requests/{file.path}" for file in events.snapshot().files}
+    assert not orphans  # young files might still be committed
+
+    clock = ManualClock(start_us=events.snapshot().timestamp_ms * 1000 + 3 * 86_400_000_000)
+    later = alluvia.connect(lake.uri, clock=clock).table("requests")
+    assert {f"requests/{key}" for key in later.vacuum(timedelta(days=2), dry_run=True).orphans} == written
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["error", "death"])
+def test_a_task_that_fails_after_its_files_are_written_is_tried_again(
+    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path, dies: bool
+) -> None:
+    source = _write(tmp_path / "in.ndjson", [*(_event(number, day=1 + number % 3) for number in range(90)), *BROKEN])
+    marker = tmp_path / "failed"
+    report = fill(source, stores=partial(faults.open_failing, marker, dies))
+    assert marker.exists()
+    assert (report.rows, report.rejects) == (90, 4)
+    assert _numbers(events) == list(range(90))
+    assert len(_rejects(lake)) == len(BROKEN)
+
+
+def test_spark_giving_up_is_reported_in_one_line_and_commits_nothing(
+    events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = _write(tmp_path / "in.ndjson", [_event(1)])
+    (tmp_path / "is_a_file").touch()
+    marker = tmp_path / "is_a_file" / "marker"
+    with pytest.raises(Unavailable, match=r"^the Spark job failed: NotADirectoryError: .*$"):
+        fill(source, stores=partial(faults.open_failing, marker, False))
+    assert events.snapshot().version == 0
+
+
+def test_files_directories_and_globs_plain_and_gzip(events: Table, fill: Callable[..., Report], tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    _write(folder / "a.ndjson", [_event(1)])
+    _write(folder / "b.ndjson.gz", [_event(2)])
+    _write(folder / "deep" / "c.ndjson.gz", [_event(3)])
+    _write(folder / "_SUCCESS", [])
+    assert fill(folder / "*.gz", "glob").rows == 1
+    assert _numbers(events) == [2]
+    assert fill(folder, "directory").rows == 3
+    assert _numbers(events) == [1, 2, 2, 3]
+    assert fill((folder / "a.ndjson").as_uri(), "file").rows == 1
+
+
+def test_a_big_file_is_read_and_written_by_many_tasks(
+    events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 6000
+    lines = [_event(number, day=1 + (number > 5500), text="x" * 50) for number in range(count)]
+    source = _write(tmp_path / "in.ndjson", [*lines, *lines[::2]])
+    monkeypatch.setattr(execute, "SPLIT_BYTES_MIN", 50_000)
+    monkeypatch.setattr(plan, "BUCKET_BYTES_MIN", 100_000)
+    monkeypatch.setattr(plan, "BUCKET_BYTES_MAX", 200_000)
+    report = fill(source)
+    by_day: dict[str, int] = {}
+    for file in events.snapshot().files:
+        day = file.tags["alluvia.partition"]
+        by_day[day] = by_day.get(day, 0) + 1
+    assert sorted(by_day.values())[0] == 1
+    assert sorted(by_day.values())[1] > 3
+    assert (report.rows, report.duplicates) == (count, count // 2)
+    assert _numbers(events) == list(range(count))
+
+
+def test_one_id_in_two_partitions_is_one_row_the_first(
+    events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        _event(0, day=2, event_id="same"),
+        *(_event(number, day=1 + number % 4) for number in range(1, 400)),
+        _event(400, day=1, event_id="same"),
+        _event(401, day=2, event_id="same"),
+    ]
+    monkeypatch.setattr(execute, "SPLIT_BYTES_MIN", 3000)
+    monkeypatch.setattr(execute, "IDS_A_TASK", 100)
+    report = fill(_write(tmp_path / "in.ndjson", lines))
+    assert (report.rows, report.duplicates) == (400, 2)
+    assert _numbers(events) == list(range(400))
+
+
+def test_equal_lines_without_an_id_are_two_events_with_ids_that_never_change(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source = _write(tmp_path / "in.ndjson.gz", [b'{"event":"x"}', b'{"event":"x"}'])
+    found = []
+    for name in ("one", "two"):
+        lake = alluvia.connect(str(tmp_path / name))
+        table = lake.create_events("requests")
+        backfill.run(lake.uri, "requests", str(source), spark=spark)
+        found.append(table.scan(["event_id"]).read_all()["event_id"].to_pylist())
+    assert sorted(found[0]) == sorted(found[1])
+    assert [event_id.partition("/")[2] for event_id in sorted(found[0])] == ["0", "14"]
+
+
+def test_rows_without_a_time_have_the_jobs_start(
+    events: Table, spark: SparkSession, lake: Lake, tmp_path: Path
+) -> None:
+    source = _write(tmp_path / "in.ndjson", [b'{"id":"a"}'])
+    backfill.run(lake.uri, "requests", str(source), "job", spark=spark, clock=ManualClock(start_us=1_234_567))
+    (row,) = _rows(events)
+    assert row["ts"] == row["received_at"]
+    assert row["ts"].timestamp() == 1.234567
+
+
+def test_typed_columns_and_partition_columns(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    columns = {
+        "event_id": "string",
+        "country": "string",
+        "day": "date",
+        "at": "timestamp_ntz",
+        "price": "decimal(10,2)",
+        "raw": "binary",
+        "ok": "boolean",
+    }
+    schema = pa.schema(
+        [*lake.create_table("types", columns).snapshot().schema, ("tags", pa.list_(pa.struct([("k", pa.string())])))]
+    )
+    table = lake.create_table("requests", schema, partition_by=["country", "month(day)"], sort_by=["price"])
+    lines = [
+        b'{"id":"a","country":"de","day":"2026-01-31","at":"2026-01-01T01:02:03","price":1.10,"raw":"AAE=","ok":true}',
+        b'{"id":"b","country":null,"day":"2026-02-01","price":"0.01","tags":[{"k":"x"},{}]}',
+        b'{"id":"c","country":"d/e f","price":1.101}',
+    ]
+    report = backfill.run(lake.uri, "requests", str(_write(tmp_path / "in.ndjson", lines)), spark=spark)
+    rows = _rows(table)
+    assert (report.rows, report.rejects, report.files) == (2, 1, 2)
+    assert (rows[0]["country"], rows[0]["day"], rows[0]["raw"]) == ("de", date(2026, 1, 31), b"\x00\x01")
+    assert (rows[1]["country"], rows[1]["tags"], rows[1]["ok"]) == (None, [{"k": "x"}, {"k": None}], None)
+    assert [str(row["price"]) for row in rows] == ["1.10", "0.01"]
+
+
+def test_nothing_but_blank_lines_is_a_job_that_is_done(
+    events: Table, fill: Callable[..., Report], tmp_path: Path
+) -> None:
+    source = _write(tmp_path / "in.ndjson", [b"", b"  "])
+    report = fill(source)
+    assert (report.rows, report.rejects, report.files, report.already_applied) == (0, 0, 0, False)
+    assert fill(source).already_applied
+
+
+def test_damaged_input_is_named_and_commits_nothing(
+    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    _write(folder / "good.ndjson", [_event(1), b"{broken"])
+    (folder / "bad.ndjson.gz").write_bytes(gzip.compress(b"{}\n" * 1000)[:-9])
+    with pytest.raises(Invalid, match=r"bad\.ndjson\.gz is cut short"):
+        fill(folder)
+    assert events.snapshot().version == 0
+    assert not _rejects(lake)
+
+
+def test_a_job_id_stands_for_one_source(events: Table, fill: Callable[..., Report], tmp_path: Path) -> None:
+    source = _write(tmp_path / "a.ndjson", [b"{broken"])
+    other = _write(tmp_path / "b.ndjson", [_event(1)])
+    fill(source, "one")
+    assert fill(other, "two").rows == 1
+    with pytest.raises(Invalid, match="belongs to the source"):
+        fill(tmp_path / "c.ndjson", "one")
+
+
+def test_a_job_that_took_so_long_that_vacuum_may_have_its_files_does_not_commit(
+    events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+
+    def slowly(*args: Any) -> Any:
+        clock.advance(13 * 3600)
+        return execute.execute(*args)
+
+    monkeypatch.setattr(backfill, "execute", slowly)
+    with pytest.raises(Unavailable, match="over 12 hours"):
+        fill(_write(tmp_path / "in.ndjson", [_event(1)]), clock=clock)
+    assert events.snapshot().version == 0
+
+
+def test_what_cannot_be_backfilled(lake: Lake, fill: Callable[..., Report], tmp_path: Path) -> None:
+    with pytest.raises(TableNotFound):
+        fill(tmp_path)
+    with pytest.raises(Invalid, match="lives in this process alone"):
+        backfill.run("memory://a", "requests", str(tmp_path))
+    lake.create_table("requests", {"n": "long"})
+    with pytest.raises(Invalid, match="event_id"):
+        fill(_write(tmp_path / "in.ndjson", [b"{}"]))

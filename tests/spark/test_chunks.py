@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pyarrow as pa
+
+from alluvia.table.partition import parse_spec
+from alluvia_spark.chunks import by_event_id, by_partition, decode, encode, first_of_each
+
+ROWS = pa.table(
+    {
+        "event_id": ["a", "b", "c", "d"],
+        "country": ["de", None, "de", "fr"],
+        "ts": pa.array([0, 0, 86_400_000_000, 1], pa.timestamp("us", "UTC")),
+        "price": pa.array([Decimal("1.10"), None, Decimal("2.00"), Decimal("0.01")], pa.decimal128(10, 2)),
+        "tags": pa.array([["x"], [], None, ["y", None]], pa.list_(pa.string())),
+        "day": [dt.date(2026, 1, day) for day in range(1, 5)],
+    }
+)
+
+
+def test_a_chunk_keeps_every_type() -> None:
+    assert decode(encode(ROWS)).equals(ROWS)
+
+
+def test_a_chunk_can_be_read_in_part() -> None:
+    assert decode(encode(ROWS), (0, 3)).equals(ROWS.select(["event_id", "price"]))
+
+
+def test_partitions_keep_all_columns() -> None:
+    spec = parse_spec(["country", "day(ts)"], ROWS.schema)
+    parts = dict(by_partition(ROWS, spec))
+    assert all(rows.schema.names[: len(ROWS.schema)] == ROWS.schema.names for rows in parts.values())
+    assert sorted(rows["event_id"].to_pylist() for rows in parts.values()) == [["a"], ["b"], ["c"], ["d"]]
+    assert len(parts) == 4
+
+
+def test_a_table_without_partitions_is_one() -> None:
+    assert [(folder, len(rows)) for folder, rows in by_partition(ROWS, parse_spec([], ROWS.schema))] == [("", 4)]
+
+
+def test_equal_ids_meet_and_order_is_kept() -> None:
+    ids = [str(number % 50) for number in range(200)]
+    rows = pa.table({"event_id": ids, "at": range(200)})
+    parts = list(by_event_id(rows, 4))
+    seen = [set(part["event_id"].to_pylist()) for _, part in parts]
+    assert len(parts) == 4
+    assert sum(map(len, seen)) == 50
+    assert all(part["at"].to_pylist() == sorted(part["at"].to_pylist()) for _, part in parts)
+
+
+def test_the_first_of_equal_ids_stays() -> None:
+    rows = pa.table({"event_id": ["a", "b", "a", "c", "b"], "at": [0, 1, 2, 3, 4]})
+    assert first_of_each(rows)["at"].to_pylist() == [0, 1, 3]

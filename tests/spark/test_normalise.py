@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alluvia.ingest.envelope import split
+from alluvia.ingest.values import Limits
+from alluvia_spark.lines import Block
+from alluvia_spark.normalise import file_id, normalise, read_events
+
+NDJSON = "application/x-ndjson"
+SCHEMA = pa.schema(
+    [
+        pa.field("event_id", pa.string(), nullable=False),
+        pa.field("ts", pa.timestamp("us", "UTC"), nullable=False),
+        ("event", pa.string()),
+        ("status", pa.int64()),
+        ("properties", pa.string()),
+        pa.field("received_at", pa.timestamp("us", "UTC"), nullable=False),
+    ]
+)
+LINES = [
+    b'{"id":"a","status":1}',
+    b'  {"id":"b","n":12345678901234567890123}\r',
+    b'{"id":"c","n":1.00}',
+    b'{"status":"abc"}',
+    b'{"id":"d","id":"e"}',
+    b"{broken",
+    b'["no object"]',
+    b"7",
+    b"",
+    b"   ",
+    b'{"id":"long","text":"' + b"x" * 60 + b'"}',
+    b'{"id":"bad\xff"}',
+]
+LIMITS = Limits(event_bytes=60)
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=12))
+def test_lines_are_read_as_ingestion_reads_a_body_of_them(lines: list[bytes]) -> None:
+    # the first two lines keep the body from being one JSON value, which a request may be and a block of lines is not
+    body = b"\n".join([b'{"id":"first"}', b'{"id":"second"}', *lines])
+    expected = split(body, content_type=NDJSON, content_encoding=None, limits=LIMITS)
+    events, rejects = read_events(Block(1000, body), LIMITS)
+    assert [event.value for event in events] == [event.value for event in expected.events]
+    assert [(reject.reason, reject.raw, reject.event_id) for reject in rejects] == [
+        (reject.reason, reject.raw, reject.event_id) for reject in expected.rejects
+    ]
+    assert all(body[event.position - 1000 :].lstrip().startswith(event.raw or b"?") for event in events)
+
+
+def test_a_line_that_is_an_array_is_no_batch_of_events() -> None:
+    events, rejects = read_events(Block(0, b'[{"id":"a"},{"id":"b"}]\n'), LIMITS)
+    assert (events, [reject.reason for reject in rejects]) == ([], ["expected a JSON object, got an array"])
+
+
+def test_a_line_that_was_cut_says_how_long_it_was() -> None:
+    _, rejects = read_events(Block(5, b"x" * 100, cut_bytes=900), LIMITS)
+    assert [(reject.position, reject.reason, len(reject.raw)) for reject in rejects] == [
+        (5, "the event has 1000 bytes, more than the limit of 60", 100)
+    ]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
+    events, rejects = read_events(Block(0, b'\xef\xbb\xbf{"id":"a"}\n'), LIMITS)
+    assert [(event.position, event.value) for event in events] == [(3, {"id": "a"})]
+    assert not rejects
+
+
+def test_ids_come_from_the_file_and_the_place() -> None:
+    block = Block(100, b'{"event":"x"}\n{"event":"x"}\n{"id":"own"}\n{bad\n')
+    rows, rejects = normalise(block, SCHEMA, arrival_us=5, key="file-1", limits=LIMITS)
+    again = normalise(block, SCHEMA, arrival_us=5, key="file-1", limits=LIMITS)
+    assert rows["event_id"].to_pylist() == ["file-1/100", "file-1/114", "own"]
+    assert (rows, rejects) == again
+    assert [reject.position for reject in rejects] == [141]
+    assert rejects[0].event_id is not None
+
+
+def test_files_are_told_apart() -> None:
+    assert file_id("s3://bucket/a") == file_id("s3://bucket/a") != file_id("s3://bucket/b")

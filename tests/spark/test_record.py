@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+
+from alluvia.errors import AnswerLost, Corrupt, Invalid
+from alluvia.store import MemoryStore, PutResult
+from alluvia_spark.record import Record, check_job_id, obtain
+from alluvia_spark.source import SourceFile
+
+FILES = (SourceFile("s3://bucket", "a.gz", 5), SourceFile("s3://bucket", "b", 7))
+KEY = "events/_alluvia/backfill/job.json"
+
+
+def _obtain(store: MemoryStore, source: str = "s3://bucket/", started_us: int = 1) -> Record:
+    return obtain(store, "events/", "job", source=source, started_us=started_us, schema="s", expand=lambda: FILES)
+
+
+def test_a_later_run_gets_the_first_runs_record() -> None:
+    store = MemoryStore()
+    first = _obtain(store)
+    again = obtain(store, "events/", "job", source="s3://bucket/", started_us=2, schema="t", expand=list)
+    assert first == again == Record("s3://bucket/", 1, "s", FILES)
+
+
+def test_the_loser_of_a_race_goes_by_the_winners_record() -> None:
+    class Late(MemoryStore):
+        def put_if_absent(self, key: str, data: bytes) -> PutResult:
+            super().put_if_absent(key, Record("s3://bucket/", 9, "u", FILES[:1]).to_json())
+            return super().put_if_absent(key, data)
+
+    assert _obtain(Late()) == Record("s3://bucket/", 9, "u", FILES[:1])
+
+
+def test_a_lost_answer_is_settled_by_reading_back() -> None:
+    class Lossy(MemoryStore):
+        def put_if_absent(self, key: str, data: bytes) -> PutResult:
+            super().put_if_absent(key, data)
+            raise AnswerLost("lost")
+
+    assert _obtain(Lossy()) == Record("s3://bucket/", 1, "s", FILES)
+
+
+def test_a_write_that_did_not_happen_is_reported() -> None:
+    class Down(MemoryStore):
+        def put_if_absent(self, key: str, data: bytes) -> PutResult:
+            raise AnswerLost("lost")
+
+    with pytest.raises(AnswerLost):
+        _obtain(Down())
+
+
+def test_a_job_id_belongs_to_one_source() -> None:
+    store = MemoryStore()
+    _obtain(store)
+    with pytest.raises(Invalid, match="belongs to the source 's3://bucket/'"):
+        _obtain(store, "s3://other/")
+
+
+def test_a_damaged_record_is_named() -> None:
+    store = MemoryStore()
+    store.put(KEY, b"{}")
+    with pytest.raises(Corrupt, match=KEY):
+        _obtain(store)
+
+
+@pytest.mark.parametrize("job_id", ["", "a/b", "..", ".a", "a b", "x" * 129])
+def test_job_ids_that_cannot_be_part_of_a_key(job_id: str) -> None:
+    with pytest.raises(Invalid, match="job_id"):
+        check_job_id(job_id)
