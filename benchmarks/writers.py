@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -83,7 +84,7 @@ def _run(kind: str, uri: str, server: S3Server) -> dict[str, float]:
     return {"failed": failed, "per_second": done / seconds, "requests": server.requests().total()}
 
 
-def _write(kind: str, uri: str, options: dict[str, str], endpoint_url: str, number: int) -> None:
+def _write(kind: str, uri: str, options: dict[str, Any], endpoint_url: str, number: int) -> None:
     """Append in one process; print how many appends failed for good."""
     if kind == "alluvia":
         table = alluvia.connect(uri, **options).table("shared")

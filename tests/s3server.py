@@ -27,7 +27,7 @@ import boto3
 from botocore.client import Config
 
 REGION = "us-east-1"
-CREDENTIALS = {"aws_access_key_id": "test-key", "aws_secret_access_key": "test-secret"}
+CREDENTIALS: dict[str, Any] = {"aws_access_key_id": "test-key", "aws_secret_access_key": "test-secret"}
 
 
 class S3Server:
@@ -44,7 +44,7 @@ class S3Server:
         )
 
     @property
-    def options(self) -> dict[str, str]:
+    def options(self) -> dict[str, Any]:
         """Return what `alluvia.connect` needs beside the URI."""
         return {
             "endpoint_url": self.endpoint_url,
@@ -169,7 +169,7 @@ def _break(environ: dict[str, Any]) -> None:
 def main() -> None:
     import logging
 
-    from moto.server import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Handler(WSGIRequestHandler):

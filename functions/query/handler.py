@@ -1,7 +1,8 @@
 """Query: SQL over HTTP. `POST /q` with `{"query": "SELECT …"}` answers rows in the form that `Accept` asks for.
 
 One handler for API Gateway (payload 2.0), Lambda function URLs and direct invocation with `{"query": …}`. The result is
-complete before the status is chosen: a query that fails is never a 200.
+complete before the status is chosen: a query that fails is never a 200. Events are read as they are: a cold start is
+felt here, and Powertools' classes for them would lengthen it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 
 import orjson
 from aws_lambda_powertools import Logger
-from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 
 from alluvia import Lake, runtime
 from alluvia.errors import (
@@ -57,20 +57,29 @@ def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001
     lake = runtime.lake()
     if "requestContext" not in event:
         return respond(event, event.get("accept"), settings, lake)
-    request = APIGatewayProxyEventV2(event)
-    if request.path != PATH:
-        return answer(404, {"error": f"there is nothing at {request.path}: send queries to POST {PATH}"})
-    if request.http_method != "POST":
-        return answer(405, {"error": f"{PATH} takes POST, not {request.http_method}"}, Allow="POST")
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    return respond(request, headers.get("accept"), settings, lake)
+    method, path = method_and_path(event)
+    if path != PATH:
+        return answer(404, {"error": f"there is nothing at {path}: send queries to POST {PATH}"})
+    if method != "POST":
+        return answer(405, {"error": f"{PATH} takes POST, not {method}"}, Allow="POST")
+    headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
+    return respond(event, headers.get("accept"), settings, lake)
 
 
-def respond(source: object, accept: object, settings: Settings, lake: Lake) -> Response:
-    """Run the query of a request, or of an invocation's event, and turn errors into statuses."""
+def method_and_path(event: dict[str, Any]) -> tuple[str, str]:
+    """Return the method and path of an HTTP event, without the name of a stage in front."""
+    context = event["requestContext"]
+    path, stage = str(event.get("rawPath", "")), context.get("stage", "$default")
+    if stage != "$default":
+        path = path.removeprefix(f"/{stage}")
+    return str(context["http"]["method"]), path
+
+
+def respond(event: dict[str, Any], accept: object, settings: Settings, lake: Lake) -> Response:
+    """Run the query of an event, and turn errors into statuses."""
     try:
         form = choose_format(accept if isinstance(accept, str) else None)
-        query = query_of(json_of(source) if isinstance(source, APIGatewayProxyEventV2) else source)
+        query = query_of(json_of(event) if "requestContext" in event else event)
         with run(lake, query, settings.limits) as result:
             body = render(result.schema, result, form, settings.result_limit_bytes)
     except AlluviaError as error:
@@ -91,11 +100,11 @@ def failure(error: AlluviaError) -> Response:
     return answer(status, {"error": str(error)})
 
 
-def json_of(request: APIGatewayProxyEventV2) -> Any:
-    """Return the request's body, parsed."""
-    text = request.body or ""
+def json_of(event: dict[str, Any]) -> Any:
+    """Return the body of an HTTP event, parsed."""
+    text = event.get("body") or ""
     try:
-        data = base64.b64decode(text, validate=True) if request.is_base64_encoded else text.encode()
+        data = base64.b64decode(text, validate=True) if event.get("isBase64Encoded") else text.encode()
     except (binascii.Error, ValueError):
         msg = "the body is not what it is marked as: send JSON in UTF-8"
         raise Invalid(msg) from None

@@ -33,10 +33,10 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         raise Invalid("dry_run: expected true or false")
 
     def work(table: Table) -> dict[str, Any]:
-        own = FILE_RETENTION in table.handle.at_hand().properties
+        own = FILE_RETENTION in table.handle.newest(dropped=True).properties
         return summary(table.vacuum(None if own else keep, dry_run=dry_run))
 
-    return {"dry_run": dry_run, **every_table(runtime.lake(), event, context, work, logger)}
+    return {"dry_run": dry_run, **every_table(runtime.lake(), event, context, work, logger, dropped=True)}
 
 
 def summary(report: VacuumReport) -> dict[str, Any]:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from alluvia.lake import Lake, Table, connect
+from alluvia.lake import Lake, Table, connect, open_table
 
-__all__ = ["Lake", "Table", "connect"]
+__all__ = ["Lake", "Table", "connect", "open_table"]

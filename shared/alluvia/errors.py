@@ -67,6 +67,10 @@ class ConcurrentDeleteDelete(Conflict):
     """A winner removed a file that this transaction removes too."""
 
 
+class FilesCompacted(ConcurrentDeleteDelete):
+    """A winner moved the rows of a file that this transaction changes into another file: the rows are still there."""
+
+
 class MetadataChanged(Conflict):
     """A winner changed the table's metadata."""
 
@@ -85,3 +89,7 @@ class ConcurrentDomain(Conflict):
 
 class TransactionExpired(Conflict):
     """The transaction is older than its maximum age: start it again."""
+
+
+class TableDropped(Conflict, TableNotFound):
+    """A winner dropped the table."""

@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from threading import Lock
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
 from alluvia.clock import Clock, SystemClock
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
-from alluvia.log.paths import LOG_FOLDER
-from alluvia.operations import append, create, evolve, history, scan, vacuum
+from alluvia.operations import (
+    append,
+    append_evolving,
+    changes,
+    convert,
+    create,
+    delete,
+    drop,
+    evolve,
+    history,
+    restore,
+    scan,
+    update,
+    upsert,
+    vacuum,
+)
 from alluvia.operations import checkpoint as checkpoints
 from alluvia.operations import ingest as ingestion
 from alluvia.operations import merge as merging
-from alluvia.store import Store, open_store
-from alluvia.table.handle import TableHandle
+from alluvia.operations.replanning import RowChanges
+from alluvia.store import Store, open_store, open_wide_store
+from alluvia.table.handle import RowCheck, TableHandle
 from alluvia.table.schema import parse_type
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Commit
 
 REJECTS = "_rejects"
+HANDLES_MAX = 1000
+"""Handles kept, before those go that found no table: callers may name any number of tables that do not exist."""
 _NAME = re.compile(rf"[a-z][a-z0-9_]{{0,127}}(/{REJECTS})?")
 _TIME = pa.timestamp("us", tz="UTC")
 _EVENT_START = [
@@ -43,6 +63,30 @@ def connect(uri: str, *, clock: Clock | None = None, **options: str) -> Lake:
     """
     clock = clock or SystemClock()
     return Lake(open_store(str(uri), clock, **options), clock)
+
+
+def open_table(uri: str, *, clock: Clock | None = None, **options: str) -> Table:
+    """Open a Delta table where it lies, whoever made it: a path or URI as `connect` takes it. Makes no request.
+
+    Files that its log names by absolute paths are read wherever they lie in its file system or bucket, as those of a
+    shallow clone do (a lake reads only what lies below its own root). `TableNotFound` comes on first use.
+    """
+    clock = clock or SystemClock()
+    parent, name = _split_uri(str(uri))
+    lake = Lake(open_wide_store(parent, clock, **options), clock)
+    return Table(lake, lake.handle_at(f"{name}/" if name else "", name or parent))
+
+
+def _split_uri(uri: str) -> tuple[str, str]:
+    """Return the place that a table lies in, and its folder there (empty where the place is a bucket's root)."""
+    if "://" not in uri:
+        path = Path(os.path.abspath(Path(uri).expanduser()))  # noqa: PTH100 - resolve() would follow links
+        return str(path.parent), path.name
+    scheme, _, rest = uri.partition("://")
+    parent, _, name = rest.rstrip("/").rpartition("/")
+    if scheme == "file":
+        return f"{scheme}://{parent or '/'}", unquote(name)
+    return (f"{scheme}://{parent}", name) if parent else (f"{scheme}://{name}", "")
 
 
 class Lake:
@@ -66,13 +110,17 @@ class Lake:
         """
         return Table(self, self._handle(name))
 
-    def tables(self, *, rejects: bool = False) -> list[str]:
-        """Return the names of the tables, in order; those of rejected events too if asked for."""
+    def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
+        """Return the names of the tables, in order; those of rejected events, and of dropped tables, if asked for."""
         found = []
         for name in self.store.list_folders(""):
             candidates = [name, f"{name}/{REJECTS}"] if rejects else [name]
-            found += [each for each in candidates if _NAME.fullmatch(each) and self._has_log(each)]
+            found += [each for each in candidates if _NAME.fullmatch(each) and self._holds(each, dropped=dropped)]
         return found
+
+    def dropped(self) -> list[drop.Dropped]:
+        """Return the dropped tables that `undrop` can bring back."""
+        return [table for name in self.tables(dropped=True) for table in drop.dropped_here(self._handle(name))]
 
     def create_table(
         self,
@@ -100,8 +148,45 @@ class Lake:
             table_id=self.clock.new_id(),
             now_ms=self.clock.now_ms(),
         )
-        create.create(handle, metadata, exist_ok=exist_ok)
+        create.check_constraints(handle, metadata)
+        create.create(handle, metadata, exist_ok=exist_ok, rejects=self._rejects(name))
         return Table(self, handle)
+
+    def convert(
+        self,
+        path: str,
+        name: str,
+        *,
+        partition_types: Mapping[str, str | pa.DataType] | None = None,
+        sort_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> Table:
+        """Make a table of a directory of Parquet files, Hive partitions included, by naming the files in its log.
+
+        The directory becomes the table, so it must lie where the table of that name does: `path` is `name`, from the
+        lake's root, or the whole path or URI of that place. From then on the directory is the table's alone: files
+        that come into it otherwise are no part of the table, and vacuum deletes them after a day. Types of partition
+        columns are those of `partition_types`, else inferred (`long`, `date`, `timestamp`, `string`). Raises
+        `TableExists`, and `Invalid`, naming the file and the column, for what cannot be a table.
+        """
+        handle = self._handle(name)
+        convert.check_place(self.store, path, handle)
+        convert.convert(handle, partition_types=partition_types, sort_by=sort_by, properties=properties)
+        return Table(self, handle)
+
+    def drop_table(self, name: str) -> Commit:
+        """Drop a table and its rejected events, in one commit each, deleting nothing. Raises `TableNotFound`.
+
+        `undrop` brings it back until vacuum has taken its files; a new table of the name may be created at once.
+        """
+        return drop.drop_table(self._handle(name), self._rejects(name))
+
+    def undrop(self, name: str, version: int | None = None) -> drop.UndropReport:
+        """Bring back the table of a name that was dropped last, or in the commit of a version, with its rejects.
+
+        Raises `TableExists` while there is a table of that name, `VersionExpired` once vacuum has taken its files.
+        """
+        return drop.undrop_table(self._handle(name), self._rejects(name), version)
 
     def create_events(
         self,
@@ -133,11 +218,32 @@ class Lake:
             raise Invalid(msg)
         with self._lock:
             if name not in self._handles:
+                if len(self._handles) >= HANDLES_MAX:
+                    self._handles = {each: h for each, h in self._handles.items() if h.log.state is not None}
                 self._handles[name] = TableHandle(self.store, f"{name}/", name, self.clock)
+                self._handles[name].constraints = _row_check
             return self._handles[name]
 
-    def _has_log(self, name: str) -> bool:
-        return next(self.store.list(f"{name}/{LOG_FOLDER}"), None) is not None
+    def handle_at(self, root: str, name: str) -> TableHandle:
+        """Return the handle of a table at a key prefix, whatever it is called there."""
+        with self._lock:
+            handle = self._handles.setdefault(name, TableHandle(self.store, root, name, self.clock))
+            handle.constraints = _row_check
+            return handle
+
+    def _rejects(self, name: str) -> TableHandle | None:
+        return None if name.endswith(f"/{REJECTS}") else self._handle(f"{name}/{REJECTS}")
+
+    def _holds(self, name: str, *, dropped: bool) -> bool:
+        there, may_be_dropped = drop.find_log(self.store, f"{name}/")
+        return there and (dropped or not may_be_dropped or not drop.dropped_now(self._handle(name)))
+
+
+def _row_check(constraints: Mapping[str, str], schema: pa.Schema) -> RowCheck:
+    """Return what raises for rows that break a CHECK constraint; loads DuckDB only for a table that has one."""
+    from alluvia.sql import row_check
+
+    return row_check(constraints, schema)
 
 
 class Table:
@@ -159,8 +265,13 @@ class Table:
         """
         return self.handle.snapshot(version, timestamp)
 
-    def append(self, rows: Any, txn: tuple[str, int] | None = None) -> Commit:
-        """Append a pyarrow Table or RecordBatchReader, or a list of dicts, in one commit; once for each `txn`."""
+    def append(self, rows: Any, txn: tuple[str, int] | None = None, *, evolve: bool = False) -> Commit:
+        """Append a pyarrow Table or RecordBatchReader, or a list of dicts, in one commit; once for each `txn`.
+
+        With `evolve`, columns that the table does not have are added to it, nullable, in the same commit.
+        """
+        if evolve:
+            return append_evolving.append_evolving(self.handle, rows, txn)
         return append.append(self.handle, rows, txn)
 
     def commit_files(
@@ -188,10 +299,55 @@ class Table:
         snapshot = self.snapshot(version, timestamp)
         if where is None:
             return scan.scan(snapshot, self.lake.store, columns)
-        from alluvia.sql import condition
+        from alluvia.sql.condition import condition
 
         parsed = condition(where, snapshot.schema)
         return scan.scan(snapshot, self.lake.store, columns, parsed.predicate, parsed.filter, parsed.columns)
+
+    def delete(self, where: str) -> RowChanges:
+        """Delete the rows for which an SQL condition holds; `"true"` deletes all."""
+        from alluvia.sql.condition import condition
+
+        return delete.delete(self.handle, where, condition)
+
+    def update(self, values: Mapping[str, str], where: str | None = None) -> RowChanges:
+        """Set columns to SQL expressions in the rows for which a condition holds; in all rows without one."""
+        from alluvia.sql import assignments, condition
+
+        return update.update(self.handle, values, where, condition, assignments)
+
+    def upsert(
+        self,
+        rows: Any,
+        on: Sequence[str],
+        *,
+        matched: str = "update",
+        columns: Sequence[str] | None = None,
+        when: str | None = None,
+        delete_when: str | None = None,
+        unmatched: str | None = None,
+        insert_when: str | None = None,
+    ) -> RowChanges:
+        """Put rows into the table by the key columns `on`, one row for each key.
+
+        A row with the key of a new one is updated, `matched="update"` (in `columns`, by default all that the new rows
+        have), deleted, `"delete"`, or left, `"ignore"`; with `when`, only where that SQL condition holds. Where
+        `delete_when` holds it is deleted, whatever `matched` says. New rows whose key no row has are inserted,
+        `unmatched="insert"` (the default unless `matched="delete"`), or not, `"ignore"`; with `insert_when`, where that
+        holds. Conditions name the new row's columns `new.<column>`, also such as the table does not have.
+        """
+        from alluvia.sql import pair_condition
+
+        rules = upsert.Rules(matched, columns, when, delete_when, unmatched, insert_when)
+        return upsert.upsert(self.handle, rows, on, rules, pair_condition)
+
+    def restore(self, version: int | None = None, timestamp: datetime | str | None = None) -> restore.RestoreReport:
+        """Make the table what it was at a version or at a moment, without rewriting data."""
+        return restore.restore(self.handle, version, timestamp)
+
+    def changes(self, from_version: int, to_version: int | None = None) -> pa.RecordBatchReader:
+        """Read the rows that versions inserted and deleted, both ends included, with `_change_type`, and when."""
+        return changes.changes(self.handle, from_version, to_version)
 
     def history(self, limit: int | None = None) -> list[history.HistoryEntry]:
         """Return the commits that the log holds, newest first."""

@@ -20,15 +20,17 @@ def every_table(
     context: object,
     work: Callable[[Table], Mapping[str, Any]],
     logger: Logger,
+    *,
+    dropped: bool = False,
 ) -> dict[str, Any]:
-    """Work on the tables that `{"tables": [...]}` names, or on all tables and their rejects.
+    """Work on the tables that `{"tables": [...]}` names, or on all tables and their rejects, `dropped` ones too.
 
     Returns `{"tables": [report of each], "left": [those that there was no time for]}`. One table's failure stops no
     other; an `AlluviaError` at the end names those that failed, so that an alarm sees it.
     """
     reports: list[dict[str, Any]] = []
     failed: dict[str, str] = {}
-    waiting = wanted_tables(lake, event)
+    waiting = wanted_tables(lake, event, dropped=dropped)
     while waiting and (not reports or remaining_ms(context) > MARGIN_MS):
         name = waiting.pop(0)
         try:
@@ -47,11 +49,11 @@ def every_table(
     return {"tables": reports, "left": waiting}
 
 
-def wanted_tables(lake: Lake, event: Mapping[str, Any]) -> list[str]:
+def wanted_tables(lake: Lake, event: Mapping[str, Any], *, dropped: bool = False) -> list[str]:
     """Return the tables to work on, in an order that starts elsewhere each time, so that none always comes last."""
     wanted = event.get("tables")
     if wanted is None:
-        tables = lake.tables(rejects=True)
+        tables = lake.tables(rejects=True, dropped=dropped)
         start = int(lake.clock.uniform() * len(tables))
         return tables[start:] + tables[:start]
     if not isinstance(wanted, list) or not all(isinstance(name, str) for name in wanted):

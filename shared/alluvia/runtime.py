@@ -13,6 +13,8 @@ from alluvia.lake import Lake, connect
 LAKE = "ALLUVIA_LAKE"
 ENDPOINT_URL = "ALLUVIA_ENDPOINT_URL"
 
+_LOCAL = {"ALLUVIA_MODE": "direct", "ALLUVIA_CREATE_TABLES": "true", "POWERTOOLS_LOG_LEVEL": "WARNING"}
+
 _lock = Lock()
 _lakes: dict[tuple[str, str], Lake] = {}
 _replacement: list[Lake] = []
@@ -28,16 +30,22 @@ def lake() -> Lake:
         raise Invalid(msg)
     with _lock:
         if (uri, endpoint_url) not in _lakes:
-            options = {"endpoint_url": endpoint_url} if endpoint_url else {}
-            _lakes[uri, endpoint_url] = connect(uri, **options)
+            _lakes[uri, endpoint_url] = connect(uri, endpoint_url=endpoint_url) if endpoint_url else connect(uri)
         return _lakes[uri, endpoint_url]
 
 
 @contextmanager
 def using(replacement: Lake) -> Iterator[Lake]:
-    """Have every handler of this process use a lake, whatever the environment says."""
+    """Have every handler of this process use a lake, with the settings of a local one where none are set.
+
+    Locally, events are committed at once, a post may create its table, and only warnings are logged.
+    """
+    missing = {name: value for name, value in _LOCAL.items() if name not in os.environ}
+    os.environ.update(missing)
     _replacement.append(replacement)
     try:
         yield replacement
     finally:
         _replacement.remove(replacement)
+        for name in missing:
+            os.environ.pop(name, None)

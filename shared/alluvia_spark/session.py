@@ -14,7 +14,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -61,12 +61,17 @@ logger.task.level = off
 
 @contextmanager
 def session(
-    app_name: str = "alluvia", *, cores: int | None = None, driver_memory_mb: int = DRIVER_MEMORY_MB
+    app_name: str = "alluvia",
+    *,
+    cores: int | None = None,
+    driver_memory_mb: int = DRIVER_MEMORY_MB,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """Give a Spark session, and stop it afterwards if it was started here.
 
     Under `spark-submit` (EMR Serverless) that is the cluster's session; in a process that has one already, that one;
-    else a new local session on `cores` threads (all cores by default), each task tried `TASK_TRIES` times.
+    else a new local session on `cores` threads (all cores by default), each task tried `TASK_TRIES` times, with Spark's
+    own `settings` in place of ours where they are given.
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         yield SparkSession.builder.appName(app_name).getOrCreate()
@@ -75,7 +80,8 @@ def session(
     if active is not None:
         yield active
         return
-    spark = _start_local(app_name, cores, driver_memory_mb, _scratch())
+    scratch = _scratch()
+    spark = _start_local(app_name, cores, {**_settings(scratch, driver_memory_mb), **(settings or {})}, scratch)
     try:
         yield spark
     finally:
@@ -90,9 +96,9 @@ def _scratch() -> Path:
     return path
 
 
-def _start_local(app_name: str, cores: int | None, driver_memory_mb: int, scratch: Path) -> SparkSession:
+def _start_local(app_name: str, cores: int | None, settings: Mapping[str, str], scratch: Path) -> SparkSession:
     builder = SparkSession.builder.appName(app_name).master(f"local[{cores or '*'},{TASK_TRIES}]")
-    for name, value in _settings(scratch, driver_memory_mb).items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
     with _environment(_java_home(scratch)):
         return builder.getOrCreate()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
 from typing import IO, Any
 
+import click
 import orjson
 
 from alluvia.errors import Invalid
@@ -48,6 +50,10 @@ def ingest_file(lake: Lake, table: str, name: str, stream: IO[bytes], *, create:
         totals["duplicates"] += answer.duplicates
         totals["rejected"] += answer.rejected
         totals["version"] = answer.version if answer.version is not None else totals["version"]
+        if sys.stderr.isatty():
+            click.echo(f"\r{name}: {position:,} events", nl=False, err=True)
+    if sys.stderr.isatty():
+        click.echo(err=True)
     return totals
 
 

@@ -95,7 +95,7 @@ def register(cli: click.Group) -> None:
             (
                 {
                     "path": file.path,
-                    "rows": file.num_records,
+                    "rows": file.live_records,
                     "bytes": file.size,
                     "partition": dict(file.partition_values) or file.tags.get("alluvia.partition", ""),
                 }
@@ -106,7 +106,7 @@ def register(cli: click.Group) -> None:
 
 
 def _summary(snapshot: Snapshot) -> dict[str, Any]:
-    counts = [(file.num_records, file.size) for file in snapshot.files]
+    counts = [(file.live_records, file.size) for file in snapshot.files]
     rows = [number for number, _ in counts if number is not None]
     return {
         "table": snapshot.name,

@@ -62,7 +62,7 @@ def register(cli: click.Group) -> None:
         """Delete what no retained version needs (of all tables by default)."""
         lake = common.lake()
         rows = []
-        for name in _names(lake, tables):
+        for name in tables or lake.tables(rejects=True, dropped=True):
             report = lake.table(name).vacuum(retention, dry_run=dry_run)
             if common.as_json:
                 rows.append({"table": name, **dataclasses.asdict(report)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -45,9 +44,6 @@ def register(cli: click.Group) -> None:
         except orjson.JSONDecodeError as error:
             msg = f"{event} is not JSON: {error}"
             raise Invalid(msg) from error
-        os.environ.setdefault("ALLUVIA_MODE", "direct")
-        os.environ.setdefault("ALLUVIA_CREATE_TABLES", "true")
-        os.environ.setdefault("POWERTOOLS_LOG_LEVEL", "WARNING")
         lake = common.lake()
         with using(lake):
             answer = load_handler(function)(payload, LocalContext(function, lake.clock))

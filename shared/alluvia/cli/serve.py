@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -77,12 +76,8 @@ def running(
 ) -> Iterator[waitress.server.BaseWSGIServer]:
     """Serve a lake on a port (any free one for 0) until the block ends; `effective_port` of what it yields says which.
 
-    The block must call `run()` of it, here or in a thread. Handlers find their settings in the environment; those that
-    are not set get the defaults of a local lake, where tables may be created by posting to them.
+    The block must call `run()` of it, here or in a thread.
     """
-    os.environ.setdefault("ALLUVIA_MODE", "direct")
-    os.environ.setdefault("ALLUVIA_CREATE_TABLES", "true")
-    os.environ.setdefault("POWERTOOLS_LOG_LEVEL", "WARNING")
     with using(lake):
         schedule = Schedule(lake, merge_seconds, vacuum_seconds)
         server = create_server(

@@ -88,7 +88,7 @@ def register(cli: click.Group) -> None:
     @command(cli)
     @click.argument("table")
     @click.argument("source")
-    @click.option("--job-id", help="Names the job, whose rows are there once however often it runs; else the source does.")
+    @click.option("--job-id", help="Names the job; its rows are there once however often it runs.")
     @click.option("--create/--no-create", default=True, show_default=True, help="Make the table if there is none.")
     def backfill(common: Common, table: str, source: str, job_id: str | None, *, create: bool) -> None:
         """Load NDJSON (a path, a folder, a glob or s3a://) by Spark on this machine, in one commit."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
 
 from alluvia.clock import Clock
-from alluvia.errors import Invalid, MetadataChanged, TableNotFound
+from alluvia.errors import Invalid, MetadataChanged, TableDropped, TableNotFound
 from alluvia.ingest.identity import reject_id
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.values import RawEvent, Reject, Rows
@@ -113,8 +114,29 @@ def ingest_batch(
     """Commit events to a table in one commit, after keeping what is rejected under `<name>/_rejects`.
 
     rejects: those of the same request that were found before. create: whether a missing table is made.
-    Raises Invalid, TableNotFound, Unavailable, CommitUnknown, Conflict: then send the same events again.
+    Raises Invalid, TableNotFound, Unavailable, CommitUnknown, Conflict: then send the same events again. Where the
+    table is dropped meanwhile, they go to the next one of its name, if there is one by now or `create` makes it.
     """
+    once = partial(
+        _ingest_once, lake, name, events, rejects,
+        arrival_us=arrival_us, idempotency_key=idempotency_key, create=create,
+    )  # fmt: skip
+    try:
+        return once()
+    except TableDropped:
+        return once()
+
+
+def _ingest_once(
+    lake: EventLake,
+    name: str,
+    events: Sequence[RawEvent],
+    rejects: Sequence[Reject],
+    *,
+    arrival_us: int,
+    idempotency_key: str | None,
+    create: bool,
+) -> Answer:
     table = open_events(lake, name, create=create)
     kept = list(rejects)
     keep_rejects(lake, name, rejects, arrival_us=arrival_us, idempotency_key=idempotency_key)
@@ -146,7 +168,7 @@ def keep_rejects(
     try:
         table.handle.at_hand()
     except TableNotFound:
-        window = lake.table(name).handle.at_hand().properties.get(DEDUP_WINDOW)
+        window = lake.table(name).handle.newest().properties.get(DEDUP_WINDOW)  # not while the table is dropped
         properties = {} if window is None else {DEDUP_WINDOW: window}
         table = lake.create_table(
             place, REJECTS_SCHEMA, ("day(received_at)",), ("received_at",), properties, exist_ok=True
@@ -167,15 +189,17 @@ def _commit(
         rows = rows_for(schema, events)
         if not len(rows.table):
             return 0, None
-        try:
-            return len(rows.table), table.ingest(rows.table)
-        except (MetadataChanged, Invalid) as error:
-            newest = handle.newest().schema
-            if not tries_left or (isinstance(error, Invalid) and newest.equals(schema)):
-                raise
-            schema = newest
-            refused = set(rows.refused)
-            events = [event for index, event in enumerate(events) if index not in refused]
+        newest = handle.at_hand().schema  # where rejects were kept, a newer one may have been seen
+        if newest.equals(schema) or not tries_left:
+            try:
+                return len(rows.table), table.ingest(rows.table)
+            except (MetadataChanged, Invalid) as error:
+                newest = handle.newest().schema
+                if not tries_left or (isinstance(error, Invalid) and newest.equals(schema)):
+                    raise
+        schema = newest
+        refused = set(rows.refused)
+        events = [event for index, event in enumerate(events) if index not in refused]
     raise AssertionError("the last try returns or raises")
 
 

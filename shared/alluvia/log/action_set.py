@@ -1,112 +1,170 @@
-"""A set of file actions, cheap at 100,000 files: columns from a checkpoint, and a few changes on top. Pure."""
+"""A set of file actions, cheap at 100,000 files: rows of a checkpoint, and layers of changes on top. Pure.
+
+A change makes a small new layer; layers of like size become one, so that a set has few of them and a commit costs what
+it changes, however many files the table has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.log.actions import Json, decode_path, file_key
+from alluvia.log.rows import ActionRows, Parse, Rows, T
+from alluvia.log.sidecar_rows import open_rows
 
 
-class FileAction(Protocol):
-    """What an add and a remove have in common."""
+class Layer(Generic[T]):
+    """Changes by key, in order: an action, or None where the file went.
 
-    @property
-    def key(self) -> str:
-        """Identity of the logical file."""
+    `dropped` are the keys of files that went and had not come by a layer: they are the checkpoint's.
+    """
 
+    def __init__(self, changes: Mapping[str, T | None], dropped: Sequence[str] = ()) -> None:
+        self.changes = changes
+        self.dropped = dropped
 
-T = TypeVar("T", bound=FileAction)
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    @cached_property
+    def keys(self) -> pa.Array:
+        """Return the keys that it changes."""
+        return pa.array(self.changes.keys(), pa.string())
+
+    @cached_property
+    def rows(self) -> ActionRows[T]:
+        """Return its actions."""
+        return ActionRows([action for action in self.changes.values() if action is not None])
 
 
 class ActionSet(Generic[T]):
     """An immutable set of file actions by key, in order: first the checkpoint's, then those of later commits.
 
-    `base` holds a checkpoint's rows with the action's field names as columns; `parse` makes an action of a row.
+    `parts` are the checkpoint's rows; `layers` change them, the oldest first. `parse` makes an action of a row.
     """
 
     def __init__(
-        self,
-        parse: Callable[[Json], T],
-        base: pa.Table | None = None,
-        added: Mapping[str, T] | None = None,
-        gone: frozenset[str] = frozenset(),
+        self, parse: Parse[T], parts: Iterable[Rows[T]] = (), layers: tuple[Layer[T], ...] = (), live: int = 0
     ) -> None:
         self._parse = parse
-        self._base = base
-        self._added = dict(added or {})
-        self._gone = gone
+        self.parts = tuple(parts)
+        self.layers = layers
+        self._live = live
 
     def changed(self, changes: Iterable[tuple[str, T | None]]) -> ActionSet[T]:
         """Return this set after changes in order: a key with its new action, or with None where it went."""
-        added, gone = dict(self._added), set(self._gone)
+        new: dict[str, T | None] = {}
+        dropped: list[str] = []
+        live = self._live
         for key, action in changes:
-            added.pop(key, None)
-            if action is not None:
-                added[key] = action
-            if self._base is not None:
-                gone.add(key)
-        successor = ActionSet(self._parse, self._base, added, frozenset(gone))
-        if "_base_keys" in self.__dict__:
-            successor.__dict__["_base_keys"] = self._base_keys
-        return successor
+            known = key in new or any(key in layer.changes for layer in self.layers)
+            before = new.pop(key) if key in new else self.above(key)
+            live += (action is not None) - (before is not None)
+            if action is None and not known:
+                dropped.append(key)
+            new[key] = action
+        if not new:
+            return self
+        layers = list(self.layers)
+        while layers and len(layers[-1]) <= 2 * len(new):
+            older = layers.pop()
+            new = {**{key: action for key, action in older.changes.items() if key not in new}, **new}
+            dropped = [*older.dropped, *dropped]
+        if not layers and not self.parts:
+            new = {key: action for key, action in new.items() if action is not None}
+        return ActionSet(self._parse, self.parts, (*layers, Layer(new, dropped)), live)
 
     def __len__(self) -> int:
-        base = self.base
-        return (0 if base is None else len(base)) + len(self._added)
+        hidden = (self.shown(part) for part in self.parts)
+        return self._live + sum(
+            len(part) if shown is None else pc.sum(shown).as_py() or 0
+            for part, shown in zip(self.parts, hidden, strict=True)
+        )
+
+    @property
+    def expected_len(self) -> int:
+        """Return the number of actions without opening a sidecar: right unless a commit added a file that was there."""
+        return self._live + sum(map(len, self.parts)) - sum(len(layer.dropped) for layer in self.layers)
 
     def __iter__(self) -> Iterator[T]:
-        if self._base is not None:
-            yield from self.parse_rows(self.base)
-        yield from self._added.values()
+        open_rows(self.parts)
+        for part in self.parts:
+            yield from self.pick(part)
+        yield from self.added
 
     def get(self, key: str) -> T | None:
         """Return the action of a key, or None."""
-        found = self._added.get(key)
-        if found is None and self._base is not None and key not in self._gone:
-            at = pc.index(self._base_keys, pa.scalar(key)).as_py()
-            return None if at < 0 else self._parse(_row(self._base.slice(at, 1)))
-        return found
+        for layer in reversed(self.layers):
+            if key in layer.changes:
+                return layer.changes[key]
+        wanted = pa.array([key], pa.string())
+        for part in self.parts:
+            if part.may_hold(wanted) and (at := pc.index(part.keys, wanted[0]).as_py()) >= 0:
+                return next(part.actions([at]))
+        return None
 
     @property
     def added(self) -> list[T]:
         """Return the actions that stand on top of the checkpoint's."""
-        return list(self._added.values())
+        return [action for layer in self.layers for action in self.pick(layer.rows)]
+
+    @property
+    def sections(self) -> tuple[Rows[T], ...]:
+        """Return all rows, the checkpoint's and the layers'; which of them still hold is for `pick` to say."""
+        return (*self.parts, *(layer.rows for layer in self.layers))
+
+    def pick(self, section: Rows[T], kept: pa.BooleanArray | None = None) -> Iterator[T]:
+        """Yield a section's actions that still hold, of those that are `kept` (all by default)."""
+        if kept is not None and not pc.any(kept).as_py():
+            return
+        shown = self.shown(section)
+        if shown is not None:
+            kept = shown if kept is None else pc.and_(kept, shown)
+        yield from section.actions(None if kept is None else pc.indices_nonzero(kept).to_pylist())
+
+    def total(self, name: str) -> int:
+        """Return the sum of a number over all actions, such as `size`."""
+        open_rows(self.parts)
+        found = 0
+        for section in self.sections:
+            column, shown = section.column((name,)), self.shown(section)
+            if column is not None:
+                found += pc.sum(column if shown is None else column.filter(shown)).as_py() or 0
+        return found
+
+    def shown(self, section: Rows[T]) -> pa.BooleanArray | None:
+        """Return which rows of a section still hold; None for all of them."""
+        if section not in self._masks:
+            newer = self._keys_above(section)
+            mask = None
+            if len(newer) and section.may_hold(newer):
+                hidden = pc.is_in(section.keys, value_set=newer)
+                mask = pc.invert(hidden) if pc.any(hidden).as_py() else None
+            self._masks[section] = mask
+        return self._masks[section]
+
+    def touches(self, section: Rows[T]) -> bool:
+        """Whether later commits may have changed a row of a section, as far as is known without opening it."""
+        newer = self._keys_above(section)
+        return bool(len(newer)) and section.may_hold(newer)
+
+    def above(self, key: str) -> T | None:
+        """Return the action that the layers have for a key; None for none."""
+        return next((layer.changes[key] for layer in reversed(self.layers) if key in layer.changes), None)
+
+    def _keys_above(self, section: Rows[T]) -> pa.Array:
+        """Return the keys that later commits than a section's changed."""
+        above = [layer.keys for layer in self.layers]
+        for at, layer in enumerate(self.layers):
+            if layer.rows is section:
+                above = above[at + 1 :]
+                break
+        return pa.concat_arrays(above or [pa.array([], pa.string())])
 
     @cached_property
-    def base(self) -> pa.Table | None:
-        """Return the checkpoint's rows that still hold, as columns."""
-        if self._base is None or not self._gone:
-            return self._base
-        hidden = pc.is_in(self._base_keys, value_set=pa.array(sorted(self._gone), pa.string()))
-        return self._base.filter(pc.invert(hidden))
-
-    def parse_rows(self, rows: pa.Table) -> Iterator[T]:
-        """Make actions of rows of `base`."""
-        for batch in rows.to_batches(max_chunksize=4096):
-            for row in batch.to_pylist(maps_as_pydicts="strict"):
-                yield self._parse(row)
-
-    @cached_property
-    def _base_keys(self) -> pa.Array:
-        """Return the keys of all rows of the checkpoint."""
-        if self._base is None:
-            return pa.array([], pa.string())
-        paths = self._base["path"].combine_chunks()
-        if pc.any(pc.match_substring(paths, "%")).as_py():
-            paths = pa.array([decode_path(path) for path in paths.to_pylist()], pa.string())
-        if "deletionVector" in self._base.column_names:
-            vectors = self._base["deletionVector"].to_pylist()
-            if any(vectors):
-                pairs = zip(paths.to_pylist(), vectors, strict=True)
-                return pa.array([file_key(path, vector) for path, vector in pairs], pa.string())
-        return paths
-
-
-def _row(rows: pa.Table) -> dict[str, Any]:
-    row: dict[str, Any] = rows.to_pylist(maps_as_pydicts="strict")[0]
-    return row
+    def _masks(self) -> dict[Rows[T], pa.BooleanArray | None]:
+        return {}

@@ -1,29 +1,29 @@
 """The actions of a Delta log as values. Pure. Source: Delta protocol, "Actions".
 
-A path is held decoded: in the log it is a URI, percent-decoded exactly once on reading and encoded once on writing.
+A path is held decoded: in the log it is a URI, percent-decoded exactly once on reading and encoded once on writing. A
+file of another writer keeps the URI that it came with, since some readers match a remove to its add by that text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import quote, unquote
 
 import orjson
 
-Json = dict[str, Any]
-_SAFE = "/=!$&'()*+,;@~-._"
-
-
-def decode_path(uri: str) -> str:
-    """Path of a data file from the form it has in the log."""
-    return unquote(uri) if "%" in uri else uri
-
-
-def encode_path(path: str) -> str:
-    """Return the form that a data file's path has in the log."""
-    return quote(path, safe=_SAFE + ":" if "://" in path else _SAFE)
+from alluvia.log.fields import (
+    Json,
+    flag,
+    optional_text,
+    optional_whole,
+    part,
+    text,
+    text_list,
+    text_map,
+    text_or_null_map,
+    whole,
+)
+from alluvia.log.paths import canonical_path, decode_path, encode_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,20 @@ class Protocol:
     @classmethod
     def from_json(cls, body: Json) -> Protocol:
         """Read the action's body."""
-        reader, writer = body.get("readerFeatures"), body.get("writerFeatures")
         return cls(
-            int(body["minReaderVersion"]),
-            int(body["minWriterVersion"]),
-            None if reader is None else tuple(reader),
-            None if writer is None else tuple(writer),
+            whole(body, "minReaderVersion"),
+            whole(body, "minWriterVersion"),
+            text_list(body, "readerFeatures"),
+            text_list(body, "writerFeatures"),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The table's identity, schema (JSON text), partition columns and properties. `created_time` in ms."""
+    """The table's identity, schema (JSON text), partition columns and properties. `created_time` in ms.
+
+    A log may lack the schema (the first writers left it out): then it is empty text, and rows cannot be read.
+    """
 
     id: str
     schema_string: str
@@ -85,20 +87,23 @@ class Metadata:
     def from_json(cls, body: Json) -> Metadata:
         """Read the action's body."""
         return cls(
-            id=body["id"],
-            schema_string=body["schemaString"],
-            partition_columns=tuple(body.get("partitionColumns") or ()),
-            configuration=dict(body.get("configuration") or {}),
-            created_time=body.get("createdTime"),
-            name=body.get("name"),
-            description=body.get("description"),
-            format_provider=(body.get("format") or {}).get("provider", "parquet"),
+            id=text(body, "id"),
+            schema_string=optional_text(body, "schemaString") or "",
+            partition_columns=text_list(body, "partitionColumns") or (),
+            configuration=text_map(body, "configuration"),
+            created_time=optional_whole(body, "createdTime"),
+            name=optional_text(body, "name"),
+            description=optional_text(body, "description"),
+            format_provider=optional_text(part(body, "format"), "provider") or "parquet",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class AddFile:
-    """A data file of the table. `size` in bytes, `modification_time` in ms, `stats` Delta's JSON text."""
+    """A data file of the table. `size` in bytes, `modification_time` in ms, `stats` Delta's JSON text.
+
+    `uri` is the path as the log has it.
+    """
 
     path: str
     partition_values: Mapping[str, str | None]
@@ -108,6 +113,7 @@ class AddFile:
     stats: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     deletion_vector: Json | None = None
+    uri: str | None = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -117,15 +123,25 @@ class AddFile:
     @property
     def num_records(self) -> int | None:
         """Rows by the statistics; None where they do not say."""
-        if self.stats is None:
+        try:
+            number = orjson.loads(self.stats or "{}").get("numRecords")
+        except (ValueError, AttributeError):
             return None
-        number = orjson.loads(self.stats).get("numRecords")
-        return None if number is None else int(number)
+        return number if isinstance(number, int) else None
+
+    @property
+    def live_records(self) -> int | None:
+        """Rows that no deletion vector deletes, by the statistics and the vector; None where they do not say."""
+        number = self.num_records
+        if number is None or self.deletion_vector is None:
+            return number
+        deleted = self.deletion_vector.get("cardinality")
+        return number - deleted if type(deleted) is int and 0 <= deleted <= number else None
 
     def to_json(self) -> Json:
         """Return the action's body."""
         body: Json = {
-            "path": encode_path(self.path),
+            "path": self.uri or encode_path(self.path),
             "partitionValues": dict(self.partition_values),
             "size": self.size,
             "modificationTime": self.modification_time,
@@ -143,26 +159,27 @@ class AddFile:
     def from_json(cls, body: Json) -> AddFile:
         """Read the action's body."""
         return cls(
-            path=decode_path(body["path"]),
-            partition_values=body.get("partitionValues") or {},
-            size=int(body["size"]),
-            modification_time=int(body["modificationTime"]),
-            data_change=bool(body["dataChange"]),
-            stats=body.get("stats"),
-            tags=body.get("tags") or {},
-            deletion_vector=_present(body.get("deletionVector")),
+            path=decode_path(text(body, "path")),
+            partition_values=text_or_null_map(body, "partitionValues"),
+            size=whole(body, "size"),
+            modification_time=whole(body, "modificationTime"),
+            data_change=flag(body, "dataChange"),
+            stats=optional_text(body, "stats"),
+            tags=text_map(body, "tags"),
+            deletion_vector=_present(part(body, "deletionVector")),
+            uri=text(body, "path"),
         )
 
     def removed(self, deletion_timestamp: int, *, data_change: bool) -> RemoveFile:
         """Return the tombstone of this file."""
         return RemoveFile(
-            self.path, deletion_timestamp, data_change, self.partition_values, self.size, self.deletion_vector
+            self.path, deletion_timestamp, data_change, self.partition_values, self.size, self.deletion_vector, self.uri
         )
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFile:
-    """The tombstone of a data file. `deletion_timestamp` in ms."""
+    """The tombstone of a data file. `deletion_timestamp` in ms, `uri` the path as the log has it."""
 
     path: str
     deletion_timestamp: int
@@ -170,6 +187,7 @@ class RemoveFile:
     partition_values: Mapping[str, str | None] | None = None
     size: int | None = None
     deletion_vector: Json | None = None
+    uri: str | None = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -179,7 +197,7 @@ class RemoveFile:
     def to_json(self) -> Json:
         """Return the action's body."""
         body: Json = {
-            "path": encode_path(self.path),
+            "path": self.uri or encode_path(self.path),
             "deletionTimestamp": self.deletion_timestamp,
             "dataChange": self.data_change,
         }
@@ -196,15 +214,39 @@ class RemoveFile:
     @classmethod
     def from_json(cls, body: Json) -> RemoveFile:
         """Read the action's body."""
-        size = body.get("size")
+        known = body.get("partitionValues") is not None
         return cls(
-            path=decode_path(body["path"]),
-            deletion_timestamp=int(body.get("deletionTimestamp") or 0),
-            data_change=bool(body.get("dataChange", True)),
-            partition_values=body.get("partitionValues"),
-            size=None if size is None else int(size),
-            deletion_vector=_present(body.get("deletionVector")),
+            path=decode_path(text(body, "path")),
+            deletion_timestamp=optional_whole(body, "deletionTimestamp") or 0,
+            data_change=flag(body, "dataChange", default=True),
+            partition_values=text_or_null_map(body, "partitionValues") if known else None,
+            size=optional_whole(body, "size"),
+            deletion_vector=_present(part(body, "deletionVector")),
+            uri=text(body, "path"),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CdcFile:
+    """A file with the rows that a commit changed, for readers of changes. `size` in bytes."""
+
+    path: str
+    partition_values: Mapping[str, str | None]
+    size: int
+
+    def to_json(self) -> Json:
+        """Return the action's body."""
+        return {
+            "path": encode_path(self.path),
+            "partitionValues": dict(self.partition_values),
+            "size": self.size,
+            "dataChange": False,
+        }
+
+    @classmethod
+    def from_json(cls, body: Json) -> CdcFile:
+        """Read the action's body."""
+        return cls(decode_path(text(body, "path")), text_or_null_map(body, "partitionValues"), whole(body, "size"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +265,7 @@ class Txn:
     @classmethod
     def from_json(cls, body: Json) -> Txn:
         """Read the action's body."""
-        return cls(body["appId"], int(body["version"]), body.get("lastUpdated"))
+        return cls(text(body, "appId"), whole(body, "version"), optional_whole(body, "lastUpdated"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,16 +283,21 @@ class DomainMetadata:
     @classmethod
     def from_json(cls, body: Json) -> DomainMetadata:
         """Read the action's body."""
-        return cls(body["domain"], body.get("configuration") or "", bool(body.get("removed", False)))
+        configuration = optional_text(body, "configuration") or ""
+        return cls(text(body, "domain"), configuration, flag(body, "removed", default=False))
 
 
-def _present(deletion_vector: Json | None) -> Json | None:
-    """Return None for the struct of nulls that some checkpoints hold where there is no deletion vector."""
-    return deletion_vector if deletion_vector and deletion_vector.get("storageType") is not None else None
+def _present(deletion_vector: Json) -> Json | None:
+    """Return a deletion vector without the nulls that checkpoints hold; None for a struct of nothing but nulls."""
+    if not deletion_vector:
+        return None
+    present = {name: value for name, value in deletion_vector.items() if value is not None}
+    return present if "storageType" in present else None
 
 
 def file_key(path: str, deletion_vector: Json | None) -> str:
     """Identity of a logical file. Source: Delta protocol, "Deletion Vectors" (unique id)."""
+    path = canonical_path(path)
     if not deletion_vector or deletion_vector.get("storageType") is None:
         return path
     offset = deletion_vector.get("offset")

@@ -9,12 +9,13 @@ from typing import Any
 import orjson
 
 from alluvia.errors import Corrupt
-from alluvia.log.actions import AddFile, DomainMetadata, Json, Metadata, Protocol, RemoveFile, Txn
+from alluvia.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
+from alluvia.log.fields import Json
 from alluvia.log.paths import commit_name
 
 EVENT_IDS = "alluviaEventIds"
 
-Action = Protocol | Metadata | Txn | DomainMetadata | AddFile | RemoveFile
+Action = Protocol | Metadata | Txn | DomainMetadata | AddFile | RemoveFile | CdcFile
 _TAGS: dict[type, str] = {
     Protocol: "protocol",
     Metadata: "metaData",
@@ -22,6 +23,7 @@ _TAGS: dict[type, str] = {
     DomainMetadata: "domainMetadata",
     AddFile: "add",
     RemoveFile: "remove",
+    CdcFile: "cdc",
 }
 _PARSERS: dict[str, Any] = {tag: kind.from_json for kind, tag in _TAGS.items()}  # type: ignore[attr-defined]
 
@@ -38,11 +40,13 @@ class CommitActions:
     domains: Sequence[DomainMetadata] = ()
     adds: Sequence[AddFile] = ()
     removes: Sequence[RemoveFile] = ()
+    cdc: Sequence[CdcFile] = ()
 
     @property
     def timestamp_ms(self) -> int:
         """The in-commit timestamp, else the commit's own word for its time, else 0."""
-        return int(self.info.get("inCommitTimestamp") or self.info.get("timestamp") or 0)
+        times = (self.info.get("inCommitTimestamp"), self.info.get("timestamp"))
+        return next((time for time in times if type(time) is int and time.bit_length() < 64), 0)
 
     @property
     def data_change(self) -> bool:
@@ -61,14 +65,18 @@ def parse_commit(version: int, data: bytes) -> CommitActions:
     """Read a commit file. Raises `Corrupt`, naming the file and the line."""
     info: Json = {}
     found: dict[str, list[Any]] = {tag: [] for tag in _PARSERS}
-    number = 0
+    empty = True
     for number, line in enumerate(data.splitlines(), 1):
         if not line or line.isspace():
             continue
+        empty = False
         try:
             for tag, body in orjson.loads(line).items():
                 if body is None:
                     continue
+                if type(body) is not dict:
+                    msg = f"{tag} is {repr(body)[:100]}, which is no object"
+                    raise ValueError(msg)
                 if tag == "commitInfo":
                     info = body
                 elif (parser := _PARSERS.get(tag)) is not None:
@@ -76,7 +84,7 @@ def parse_commit(version: int, data: bytes) -> CommitActions:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             msg = f"{commit_name(version)}, line {number}: {type(error).__name__}: {error}"
             raise Corrupt(msg) from error
-    if not number:
+    if empty:
         msg = f"{commit_name(version)} is empty"
         raise Corrupt(msg)
     for tag in ("protocol", "metaData"):
@@ -92,4 +100,5 @@ def parse_commit(version: int, data: bytes) -> CommitActions:
         found["domainMetadata"],
         found["add"],
         found["remove"],
+        found["cdc"],
     )

@@ -12,24 +12,28 @@ from alluvia.errors import (
     AnswerLost,
     CommitUnknown,
     Corrupt,
+    Invalid,
     ObjectNotFound,
     TableNotFound,
+    TransactionExpired,
     Unavailable,
     VersionExpired,
     VersionNotFound,
 )
-from alluvia.log.checkpoint import last_checkpoint, parse_last_checkpoint, read_checkpoint, write_checkpoint
+from alluvia.log.checkpoint_reader import parse_last_checkpoint, read_checkpoint
+from alluvia.log.checkpoint_writer import Form
+from alluvia.log.checkpointing import put_checkpoint, put_v2_checkpoint
 from alluvia.log.commit import CommitActions, parse_commit
 from alluvia.log.paths import (
     LAST_CHECKPOINT,
     LOG_FOLDER,
-    checkpoint_name,
     commit_name,
     version_prefix,
 )
 from alluvia.log.readback import Readback, classify
 from alluvia.log.replay import State, replay
 from alluvia.log.segment import Listing, Segment, find_segment, oldest_version, read_listing
+from alluvia.log.sidecar_rows import Fetch
 from alluvia.store import PutResult, Store
 
 FOLLOW_AGE_MS_MAX = 60 * 60 * 1000
@@ -59,12 +63,13 @@ class Log:
 
         Raises `TableNotFound`, `Corrupt`, `Unsupported`, `Unavailable`.
         """
+        began_ms = self.clock.now_ms()
         segment = find_segment(self._listing_from_hint())
         state, commits = self._load(segment)
         self._recent.clear()
         self._recent.extend(commits)
         self.checkpoint_version = segment.checkpoint[0].version if segment.checkpoint else None
-        return self._keep(state)
+        return self._keep(state, began_ms)
 
     def refresh(self) -> State:
         """Return the newest version: follow the log from the one at hand, or open it if that is old or none.
@@ -74,20 +79,30 @@ class Log:
         """
         if self.state is None or self.stale:
             return self.open()
+        began_ms = self.clock.now_ms()
+        commits = self.following(self.state.version)
+        state = self.advance(commits, began_ms)
+        return self.open() if self.stale else state
+
+    def following(self, version: int) -> list[CommitActions]:
+        """Read the commits after a version, one by one, until there is none."""
         commits: list[CommitActions] = []
-        while (commit := self.read_commit(self.state.version + len(commits) + 1)) is not None:
+        while (commit := self.read_commit(version + len(commits) + 1)) is not None:
             commits.append(commit)
-        return self.advance(commits)
+        return commits
 
     @property
     def stale(self) -> bool:
-        """Whether the state at hand is too old to follow from."""
+        """Whether the state at hand is too old to follow from, or to write the version after it."""
         return self.clock.now_ms() - self._seen_ms > FOLLOW_AGE_MS_MAX
 
-    def advance(self, commits: Sequence[CommitActions]) -> State:
-        """Take commits that follow the state at hand."""
+    def advance(self, commits: Sequence[CommitActions], began_ms: int) -> State:
+        """Take commits that follow the state at hand; `began_ms` is when it began to be looked for them.
+
+        A process may sleep between any two requests: what it has seen is as old as the first of them.
+        """
         self._recent.extend(commits)
-        return self._keep(replay(self.state, commits))
+        return self._keep(replay(self.state, commits), began_ms)
 
     def since(self, version: int) -> list[CommitActions] | None:
         """Return the commits after a version up to the state at hand, from memory; None if they are not all there."""
@@ -142,13 +157,13 @@ class Log:
                     return None
             except AnswerLost:
                 sent_unclear = True
-            except Unavailable as error:
+            except (Unavailable, Invalid) as error:
                 if sent_unclear:
                     raise _unknown(version) from error
                 raise
             try:
                 found = self.read_commit(version)
-            except Unavailable as error:
+            except (Unavailable, Invalid) as error:
                 raise _unknown(version) from error
             verdict = classify(found, txn_id)
             if verdict is Readback.OURS:
@@ -157,24 +172,49 @@ class Log:
                 return found
         raise _unknown(version)
 
-    def checkpoint(self, state: State, tombstones_after_ms: int) -> int:
-        """Write a state's checkpoint and the hint to it. Returns its size in bytes."""
-        data, rows = write_checkpoint(state, tombstones_after_ms)
-        self.store.put(self.root + checkpoint_name(state.version), data)
-        hint = last_checkpoint(state.version, rows, len(data), len(state.files))
-        self.store.put(self.root + LAST_CHECKPOINT, hint)
-        self.checkpoint_version = state.version
-        return len(data)
+    def confirm(self, version: int) -> None:
+        """Make sure that a commit of ours which took very long is part of the log.
 
-    def version_at(self, timestamp_ms: int) -> int:
+        A writer that slept between its last look and its PUT may have written a version that had come and gone: then
+        commits that follow it are older. Raises `TransactionExpired` in that case, which changes nothing, and
+        `CommitUnknown` where the log no longer tells.
+        """
+        folder = self.root + LOG_FOLDER
+        infos = self.store.list(folder, self.root + version_prefix(version))
+        times = {info.key[len(folder) :]: info.modified_ms for info in infos}
+        commits = read_listing(times).commits
+        if version not in commits:
+            raise _unknown(version)
+        ours_ms = times[commits[version].name]
+        if any(times[file.name] < ours_ms for file in commits.values()):
+            msg = f"this process slept until version {version} had come and gone: its commit counts for nothing"
+            raise TransactionExpired(msg)
+
+    def checkpoint(self, state: State, tombstones_after_ms: int, form: Form | None = None, *, v2: bool = False) -> int:
+        """Write a state's checkpoint and the hint to it. Returns how many bytes were written.
+
+        If the state is the one at hand, it stands on the checkpoint from now on.
+        """
+        form = form or Form()
+        if v2:
+            written = put_v2_checkpoint(self.store, self.root, state, tombstones_after_ms, form, self.clock)
+        else:
+            written = put_checkpoint(self.store, self.root, state, tombstones_after_ms, form)
+        self.checkpoint_version = state.version
+        if self.state is not None and self.state.version == state.version:
+            self.state = written.state
+        return sum(written.sizes.values())
+
+    def version_at(self, timestamp_ms: int, oldest_readable: int = 0) -> int:
         """Return the newest version whose timestamp is at or before a moment.
 
         In-commit timestamps increase with the version, so a binary search reads few commits. Where a log has none, the
         files' times are used, each at least one millisecond after the one before, as the protocol's clients do.
-        Raises `VersionNotFound` before the first version, `VersionExpired` before the oldest that is left.
+        Raises `VersionNotFound` before the first version, `VersionExpired` before the oldest that is left: in the log,
+        or by the table's own record, `oldest_readable`.
         """
         listing = self.listing()
-        oldest = oldest_version(listing) or 0
+        oldest = max(oldest_version(listing) or 0, oldest_readable)
         versions = [version for version in sorted(listing.commits) if version >= oldest]
         state = self.state or self.open()
         if state.metadata.configuration.get("delta.enableInCommitTimestamps") == "true":
@@ -207,9 +247,9 @@ class Log:
             found = version
         return found
 
-    def _keep(self, state: State) -> State:
+    def _keep(self, state: State, began_ms: int) -> State:
         self.state = state
-        self._seen_ms = self.clock.now_ms()
+        self._seen_ms = began_ms
         return state
 
     def _listing_from_hint(self) -> Listing:
@@ -219,7 +259,7 @@ class Log:
         except ObjectNotFound:
             hint = None
         if hint is not None:
-            listing = self._list(version_prefix(hint), allow_empty=True)
+            listing = self._list(version_prefix(hint.version), allow_empty=True)
             if listing.checkpoints:
                 return listing
         return self._list(LOG_FOLDER)
@@ -237,12 +277,29 @@ class Log:
         data = self._get_all([*parts, *(commit_name(version) for version in segment.commits)])
         state = None
         if parts:
-            state = read_checkpoint(segment.checkpoint[0].version, list(zip(parts, data, strict=False)))
+            state = read_checkpoint(
+                segment.checkpoint[0].version, list(zip(parts, data, strict=False)), self._sidecars_of(parts)
+            )
         commits = [parse_commit(v, body) for v, body in zip(segment.commits, data[len(parts) :], strict=True)]
         whole = replay(state, commits)
         if not commits:
             whole = replace(whole, timestamp_ms=self._checkpoint_time(whole))
         return whole, commits
+
+    def _sidecars_of(self, manifest: Sequence[str]) -> Fetch:
+        """Return what fetches a checkpoint's sidecars. Once clean-up has taken it, the log must be opened again."""
+
+        def fetch(names: Sequence[str]) -> list[bytes]:
+            try:
+                return self._get_all(names)
+            except Unavailable as error:
+                if isinstance(error.__cause__, ObjectNotFound) and self.store.head(self.root + manifest[0]) is not None:
+                    msg = f"{error.__cause__} is missing, though checkpoint {manifest[0]} names it"
+                    raise Corrupt(msg) from error
+                self.state = None
+                raise
+
+        return fetch
 
     def _checkpoint_time(self, state: State) -> int:
         """Return the timestamp of a version that was loaded from its checkpoint alone: its commit still says it."""

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from alluvia.errors import Unsupported
+from alluvia.store.uris import canonical_path as canonical_path  # noqa: PLC0414
 
 LOG_FOLDER = "_delta_log/"
 LAST_CHECKPOINT = LOG_FOLDER + "_last_checkpoint"
@@ -14,6 +18,8 @@ LAST_CHECKPOINT = LOG_FOLDER + "_last_checkpoint"
 _COMMIT = re.compile(r"^(\d{20})\.json$")
 _SINGLE = re.compile(r"^(\d{20})\.checkpoint\.parquet$")
 _MULTI = re.compile(r"^(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet$")
+_ABSOLUTE = re.compile(r"^(/|[A-Za-z][A-Za-z0-9+.-]*:/)")
+_SAFE = "/=!$&'()*+,;@~-._"
 _V2 = re.compile(r"^(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(json|parquet)$")
 
 
@@ -36,6 +42,29 @@ class CheckpointFile:
     v2: bool = False
 
 
+def decode_path(uri: str) -> str:
+    """Path of a data file from the form it has in the log."""
+    return unquote(uri) if "%" in uri else uri
+
+
+def encode_path(path: str) -> str:
+    """Return the form that a data file's path has in the log."""
+    return quote(path, safe=_SAFE + ":" if _ABSOLUTE.match(path) else _SAFE)
+
+
+def is_absolute(path: str) -> bool:
+    """Whether a decoded path stands for itself, and not for a place below the table."""
+    return _ABSOLUTE.match(path) is not None
+
+
+def check_relative(path: str) -> str:
+    """Return a data file's path if it lies below the table's root; raise `Unsupported` for one elsewhere."""
+    if is_absolute(path):
+        msg = f"data file {path} is named by an absolute path, which this version cannot follow"
+        raise Unsupported(msg)
+    return path
+
+
 def commit_name(version: int) -> str:
     """Path of a commit, below the table's root."""
     return f"{LOG_FOLDER}{version:020d}.json"
@@ -44,6 +73,11 @@ def commit_name(version: int) -> str:
 def checkpoint_name(version: int) -> str:
     """Path of a single-file checkpoint, below the table's root."""
     return f"{LOG_FOLDER}{version:020d}.checkpoint.parquet"
+
+
+def v2_checkpoint_name(version: int, unique: str) -> str:
+    """Path of a v2 checkpoint, below the table's root; `unique` is a UUID."""
+    return f"{LOG_FOLDER}{version:020d}.checkpoint.{unique}.parquet"
 
 
 def version_prefix(version: int) -> str:

@@ -59,6 +59,22 @@ def replay(start: State | None, commits: Sequence[CommitActions]) -> State:
     )
 
 
+def totals(state: State) -> tuple[int, int]:
+    """Return how many data files a state has, and their bytes together, without opening a sidecar for it.
+
+    They are right unless a commit after the checkpoint added a file again that the checkpoint has.
+    """
+    files = state.files
+    if all(each.is_open for each in files.parts):
+        return len(files), files.total("size")
+    size = sum(part.size("size") for part in files.parts) + sum(file.size for file in files.added)
+    for layer in files.layers:
+        for key in layer.dropped:
+            gone = state.tombstones.above(key) or files.above(key)
+            size -= (gone.size or 0) if gone is not None else 0
+    return files.expected_len, size
+
+
 def _first(commits: Sequence[CommitActions]) -> State:
     protocol = _latest([commit.protocol for commit in commits])
     metadata = _latest([commit.metadata for commit in commits])

@@ -36,19 +36,22 @@ class Listing:
 
 
 def read_listing(names: Iterable[str]) -> Listing:
-    """Sort out the names of a log folder; incomplete multi-part checkpoints are left out."""
+    """Sort out the names of a log folder; incomplete multi-part checkpoints are left out.
+
+    Of several checkpoints of a version it takes the plainest: single file, then multi-part, then v2.
+    """
     commits: dict[int, CommitFile] = {}
-    candidates: dict[tuple[int, int, str], list[CheckpointFile]] = {}
+    candidates: dict[tuple[int, str, int], list[CheckpointFile]] = {}
     for name in names:
         file = parse_name(name)
         if isinstance(file, CommitFile):
             commits[file.version] = file
         elif file is not None:
-            candidates.setdefault((file.version, file.parts, name if file.v2 else ""), []).append(file)
+            candidates.setdefault((file.version, name if file.v2 else "", file.parts), []).append(file)
     checkpoints: dict[int, tuple[CheckpointFile, ...]] = {}
-    for (version, parts, _), files in sorted(candidates.items()):
-        whole = len({file.part for file in files}) == parts
-        if whole and (version not in checkpoints or parts == 1):
+    for (version, _, parts), files in sorted(candidates.items()):
+        whole = {file.part for file in files} == set(range(1, parts + 1))
+        if whole and version not in checkpoints:
             checkpoints[version] = tuple(sorted(files, key=lambda file: file.part))
     return Listing(commits, checkpoints)
 

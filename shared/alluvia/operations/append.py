@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from alluvia.errors import ConcurrentTransaction, Invalid
+from alluvia.errors import ConcurrentTransaction, Invalid, MetadataChanged, TransactionExpired, Unsupported
 from alluvia.log.actions import AddFile, Txn
+from alluvia.table.conflicts import harmless_change
 from alluvia.table.handle import TableHandle
-from alluvia.table.rows import conformed
+from alluvia.table.rows import columns_of_rows, conformed
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes, Commit
+from alluvia.table.transaction import Changes, Commit, Transaction
 
 CHUNK_ROWS = 1 << 20
+FILE_AGE_MS_MAX = 12 * 60 * 60 * 1000
+"""Files older than this are not committed by a transaction that starts again: vacuum may come for them in a day."""
 
 
 def append(handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None) -> Commit:
@@ -23,58 +26,99 @@ def append(handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None) -
     one are not appended again; the commit that is returned is then the table's newest. Raises `Invalid` for rows that
     do not fit.
     """
-    snapshot = handle.at_hand()
-    if txn is not None and (done := _applied(handle.newest(), txn)) is not None:
+    snapshot = _base(handle, txn) or handle.fitting(columns_of_rows(rows))
+    if txn is not None and (done := applied(snapshot, txn)) is not None:
         return done
+    transaction = handle.transaction(snapshot)
     writer = handle.writer(snapshot)
     adds = [add for chunk in conformed(rows, snapshot.schema, CHUNK_ROWS) for add in writer.write(chunk)]
-    return commit_files(handle, adds, txn, snapshot)
+    return _commit(handle, transaction, snapshot, adds, txn)
 
 
 def commit_files(
     handle: TableHandle,
     adds: Sequence[AddFile],
     txn: tuple[str, int] | None = None,
-    base: Snapshot | None = None,
     age_ms_max: int | None = None,
 ) -> Commit:
     """Commit data files that were written for this table, once for each `txn`.
 
-    Without files nothing is committed unless there is a `txn` to record. `base` is the snapshot that they were written
-    for, the handle's by default.
+    Without files nothing is committed unless there is a `txn` to record. Raises `Unsupported` for a table with CHECK
+    constraints: nobody has seen whether the files' rows keep them.
     """
-    snapshot = base or handle.at_hand()
-    if txn is not None:
-        _check_txn(txn)
-        if (done := _applied(handle.newest(), txn)) is not None:
-            return done
-    elif not adds:
-        return Commit(snapshot.version, snapshot.timestamp_ms, 0, 0)
+    snapshot = _base(handle, txn) or handle.at_hand()
+    constraints = snapshot.settings.constraints
+    if adds and constraints:
+        msg = f"table {handle.name} has the CHECK constraint {min(constraints)!r}: append rows, which are checked"
+        raise Unsupported(msg)
+    if txn is not None and (done := applied(snapshot, txn)) is not None:
+        return done
     transaction = handle.transaction(snapshot) if age_ms_max is None else handle.transaction(snapshot, age_ms_max)
+    return _commit(handle, transaction, snapshot, adds, txn)
+
+
+def _base(handle: TableHandle, txn: tuple[str, int] | None) -> Snapshot | None:
+    """Return the newest version if there is a `txn`, which must be looked up there; None if the one at hand will do."""
+    if txn is None:
+        return None
+    check_txn(txn)
+    return handle.newest()
+
+
+def _commit(
+    handle: TableHandle,
+    transaction: Transaction,
+    snapshot: Snapshot,
+    adds: Sequence[AddFile],
+    txn: tuple[str, int] | None,
+) -> Commit:
+    if not adds and txn is None:
+        return Commit(snapshot.version, snapshot.timestamp_ms, 0, 0)
     changes = Changes(
         "WRITE",
         {"mode": "Append"},
         adds=adds,
         txns=() if txn is None else [Txn(txn[0], txn[1], handle.clock.now_ms())],
     )
-    try:
-        commit = transaction.commit(changes)
-    except ConcurrentTransaction:
-        if txn is None or (done := _applied(handle.newest(), txn)) is None:
-            raise
-        return done
-    assert commit is not None  # noqa: S101 - only an on_lost callback gives up
-    return commit
+    while True:
+        try:
+            commit = transaction.commit(changes)
+        except ConcurrentTransaction:
+            if txn is None or (done := applied(handle.newest(), txn)) is None:
+                raise
+            return done
+        except TransactionExpired:
+            newest = handle.newest()
+            if txn is not None and (done := applied(newest, txn)) is not None:
+                return done
+            _check_still_fitting(handle, snapshot, newest, adds)
+            transaction = handle.transaction(newest)
+            continue
+        assert commit is not None  # noqa: S101 - only an on_lost callback gives up
+        return commit
 
 
-def _check_txn(txn: tuple[str, int]) -> None:
-    app_id, version = txn
-    if not app_id or not isinstance(version, int) or isinstance(version, bool) or version < 0:
+def _check_still_fitting(handle: TableHandle, before: Snapshot, after: Snapshot, adds: Sequence[AddFile]) -> None:
+    """Raise unless files that were written for one version may be committed by a transaction that starts on another."""
+    if not harmless_change(before.state.metadata, after.state.metadata):
+        msg = f"the schema or properties of {handle.name} changed since version {before.version}: append again"
+        raise MetadataChanged(msg)
+    now_ms = handle.clock.now_ms()
+    if any(add.modification_time < now_ms - FILE_AGE_MS_MAX for add in adds):
+        msg = f"the files to append to {handle.name} are too old to be committed: append again"
+        raise TransactionExpired(msg)
+
+
+def check_txn(txn: tuple[str, int]) -> None:
+    """Raise `Invalid` for what is no application's id and number."""
+    app_id, version = txn if isinstance(txn, tuple) and len(txn) == 2 else (None, None)
+    number = isinstance(version, int) and not isinstance(version, bool) and version >= 0
+    if not isinstance(app_id, str) or not app_id or not number:
         msg = f"txn: expected a text and a number from 0, got {txn!r}"
         raise Invalid(msg)
 
 
-def _applied(snapshot: Snapshot, txn: tuple[str, int]) -> Commit | None:
+def applied(snapshot: Snapshot, txn: tuple[str, int]) -> Commit | None:
     """Return a commit for a transaction that the table holds already."""
     recorded = snapshot.state.txns.get(txn[0])
     if recorded is None or recorded.version < txn[1]:

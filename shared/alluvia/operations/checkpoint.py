@@ -1,8 +1,10 @@
-"""Writing a checkpoint: the state in one file, and beside it the window of event ids, so that opening stays cheap."""
+"""Writing a checkpoint of a table, and beside it the window of event ids, so that opening stays cheap."""
 
 from __future__ import annotations
 
-from alluvia.operations.ingest import open_window
+from alluvia.log.checkpoint_writer import Form
+from alluvia.operations.ingest import EVENT_ID, open_window
+from alluvia.table.checkpoint_form import CheckpointForm
 from alluvia.table.handle import TableHandle
 from alluvia.table.protocols import check_writable
 from alluvia.table.snapshot import Snapshot
@@ -20,10 +22,27 @@ def checkpoint(handle: TableHandle) -> int:
         if handle.log.checkpoint_version == snapshot.version:
             return snapshot.version
         window = open_window(handle.log)
-        if len(window):
+        if len(window) or EVENT_ID in snapshot.schema.names:
             handle.store.put(handle.root + index_name(snapshot.version), write_index(window))
-        handle.log.checkpoint(snapshot.state, handle.clock.now_ms() - snapshot.settings.file_retention_ms)
+        after_ms = handle.clock.now_ms() - snapshot.settings.file_retention_ms
+        handle.log.checkpoint(snapshot.state, after_ms, form_of(snapshot), v2=has_v2_checkpoints(snapshot))
         return snapshot.version
+
+
+def form_of(snapshot: Snapshot) -> Form:
+    """Return what the checkpoints of a table hold of statistics, by its properties."""
+    settings = snapshot.settings
+    if not settings.statistics_as_struct:
+        return Form(settings.statistics_as_json)
+    columns = [snapshot.physical_name(name) for name in snapshot.partition_columns]
+    structs = CheckpointForm(snapshot.physical_schema, columns, settings.indexed_columns)
+    return Form(settings.statistics_as_json, structs)
+
+
+def has_v2_checkpoints(snapshot: Snapshot) -> bool:
+    """Whether a table's checkpoints are of the second kind: by property, where its protocol has the feature."""
+    feature = "v2Checkpoint" in (snapshot.protocol.writer_features or ())
+    return feature and snapshot.settings.checkpoint_policy == "v2"
 
 
 def checkpoint_due(handle: TableHandle, snapshot: Snapshot) -> bool:

@@ -57,10 +57,18 @@ def _put(target: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def _bounds(found: Mapping[str, str], kind: pa.DataType) -> tuple[Any, Any] | None:
-    if "min" not in found or "max" not in found:
+    if "min" not in found or "max" not in found or found.get("has_nan") == "true":
         return None
     low, high = _value(found["min"], kind), _value(found["max"], kind)
     return None if low is None or high is None else json_bounds(low, high)
+
+
+def _number(text: str, kind: pa.DataType) -> float | None:
+    """Return a finite number: DuckDB writes a FLOAT in as few digits as tell it from other FLOATs, not from DOUBLEs."""
+    if text.lstrip("-") in ("inf", "nan", "infinity"):
+        return None
+    number = pa.scalar(float(text), pa.float32() if pa.types.is_float32(kind) else pa.float64())
+    return float(number.as_py())
 
 
 def _value(text: str, kind: pa.DataType) -> Any:
@@ -71,7 +79,7 @@ def _value(text: str, kind: pa.DataType) -> Any:
         if pa.types.is_decimal(kind):
             return Decimal(text)
         if pa.types.is_floating(kind):
-            return None if text.lstrip("-") in ("inf", "nan", "infinity") else float(text)
+            return _number(text, kind)
         if pa.types.is_timestamp(kind):
             return datetime.fromisoformat(text)
         if pa.types.is_date(kind):

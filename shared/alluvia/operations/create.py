@@ -7,14 +7,32 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from alluvia.errors import Invalid, TableExists
-from alluvia.log.actions import Metadata
+from alluvia.log.actions import AddFile, Metadata
 from alluvia.log.commit import CommitActions, encode_commit
+from alluvia.log.log import FOLLOW_AGE_MS_MAX
+from alluvia.operations.drop import find_log, recreate
 from alluvia.table.handle import TableHandle
 from alluvia.table.partition import parse_spec
-from alluvia.table.properties import PARTITION_BY, SORT_BY, WRITERS, check_properties, names_text, read_properties
+from alluvia.table.properties import (
+    IN_COMMIT_TIMESTAMPS,
+    OLDEST_READABLE,
+    PARTITION_BY,
+    SORT_BY,
+    WRITERS,
+    check_properties,
+    names_text,
+    read_properties,
+)
 from alluvia.table.protocols import default_properties, new_protocol
-from alluvia.table.schema import normal_schema, schema_string
+from alluvia.table.schema import arrow_schema, normal_schema, schema_string
 from alluvia.table.transaction import ENGINE
+
+_BY_ARGUMENT = {
+    PARTITION_BY: "use the argument partition_by",
+    SORT_BY: "use the argument sort_by",
+    OLDEST_READABLE: "vacuum sets it",
+    IN_COMMIT_TIMESTAMPS: f"it follows from {WRITERS}",
+}
 
 
 def plan_create(
@@ -28,11 +46,12 @@ def plan_create(
     """Return the metadata of a new table. Raises `Invalid`, naming what is wrong."""
     text = schema_string(schema)
     spec = parse_spec(partition_by, normal_schema(schema))
-    for name in sort_by:
-        if name not in schema.names:
-            msg = f"sort_by: {name!r} names no column of the schema"
-            raise Invalid(msg)
+    check_sort(sort_by, normal_schema(schema))
     given = check_properties(properties)
+    for name, instead in _BY_ARGUMENT.items():
+        if name in given:
+            msg = f"property {name} cannot be given: {instead}"
+            raise Invalid(msg)
     configuration = {**default_properties(given.get(WRITERS, "alluvia")), **given}
     if partition_by:
         configuration[PARTITION_BY] = names_text([str(field) for field in spec.fields])
@@ -41,18 +60,45 @@ def plan_create(
     return Metadata(table_id, text, spec.identity_columns, configuration, now_ms)
 
 
-def create(handle: TableHandle, metadata: Metadata, *, exist_ok: bool) -> bool:
-    """Commit version 0, in one request. Returns whether this call created the table.
+def check_constraints(handle: TableHandle, metadata: Metadata) -> None:
+    """Raise `Unsupported`, naming it, for a CHECK constraint that no row could be checked against."""
+    constraints = read_properties(metadata.configuration).constraints
+    if constraints and handle.constraints is not None:
+        handle.constraints(constraints, arrow_schema(metadata.schema_string))
 
-    Raises `TableExists` unless `exist_ok`.
+
+def check_sort(names: Sequence[str], schema: pa.Schema) -> None:
+    """Raise `Invalid` for a sort order that rows of a schema cannot have."""
+    for name in names:
+        if name not in schema.names:
+            msg = f"sort_by: {name!r} names no column of the schema"
+            raise Invalid(msg)
+        if pa.types.is_nested(schema.field(name).type):
+            msg = f"sort_by: {name!r} is {schema.field(name).type}, which has no order"
+            raise Invalid(msg)
+
+
+def create(
+    handle: TableHandle,
+    metadata: Metadata,
+    *,
+    exist_ok: bool,
+    rejects: TableHandle | None = None,
+    adds: Sequence[AddFile] = (),
+) -> bool:
+    """Commit version 0, in one LIST and one PUT. Returns whether this call created the table.
+
+    The listing keeps a table whose first versions have expired from being started again. Where a table of that name was
+    dropped the new one goes on with its log, and `rejects` of the old one that are still there are dropped first.
+    With `adds`, files that were there before, the log must be new. Raises `TableExists` unless `exist_ok`.
     """
     now_ms = handle.clock.now_ms()
     settings = read_properties(metadata.configuration)
-    protocol = new_protocol(settings.writers, metadata.schema_string)
+    protocol = new_protocol(settings.writers, metadata.schema_string, metadata.configuration)
     txn_id = handle.clock.new_id()
     info = {
         "timestamp": now_ms,
-        "operation": "CREATE TABLE",
+        "operation": "CONVERT" if adds else "CREATE TABLE",
         "operationParameters": {"partitionBy": names_text(metadata.partition_columns)},
         "isBlindAppend": True,
         "engineInfo": ENGINE,
@@ -60,11 +106,15 @@ def create(handle: TableHandle, metadata: Metadata, *, exist_ok: bool) -> bool:
     }
     if settings.in_commit_timestamps:
         info = {"inCommitTimestamp": now_ms, **info}
-    commit = CommitActions(0, info, protocol, metadata)
+    commit = CommitActions(0, info, protocol, metadata, adds=adds)
     with handle.lock:
-        winner = handle.log.write(0, encode_commit(info, [protocol, metadata]), txn_id)
-        if winner is None:
-            handle.log.advance([commit])
+        there, may_be_dropped = find_log(handle.store, handle.root)
+        if not there and handle.log.write(0, encode_commit(info, [protocol, metadata, *adds]), txn_id) is None:
+            if handle.clock.now_ms() - now_ms > FOLLOW_AGE_MS_MAX:
+                handle.log.confirm(0)
+            handle.log.advance([commit], now_ms)
+            return True
+        if may_be_dropped and not adds and recreate(handle, rejects, metadata, protocol):
             return True
     if not exist_ok:
         msg = f"table {handle.name!r} exists already: choose another name, or pass exist_ok=True"

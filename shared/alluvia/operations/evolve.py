@@ -8,13 +8,23 @@ from dataclasses import replace
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.log.actions import Metadata
+from alluvia.log.actions import Metadata, Protocol
+from alluvia.operations.create import check_sort
 from alluvia.table.handle import TableHandle
-from alluvia.table.properties import IN_COMMIT_TIMESTAMPS, PARTITION_BY, SORT_BY, WRITERS, check_properties
-from alluvia.table.schema import add_fields, parse_type
+from alluvia.table.properties import (
+    CONSTRAINT,
+    IN_COMMIT_TIMESTAMPS,
+    OLDEST_READABLE,
+    PARTITION_BY,
+    WRITERS,
+    check_properties,
+    read_properties,
+)
+from alluvia.table.protocols import features_needed, with_features
+from alluvia.table.schema import add_fields, arrow_schema, parse_type
 from alluvia.table.transaction import Changes, Commit
 
-_FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS)
+_FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE)
 
 
 def plan_evolve(
@@ -24,18 +34,31 @@ def plan_evolve(
     text = metadata.schema_string
     if add:
         fields = add if isinstance(add, pa.Schema) else pa.schema([(k, _kind(k, v)) for k, v in add.items()])
+        _check_new(fields, arrow_schema(text))
         text = add_fields(text, fields)
-        if '"timestamp_ntz"' in text and '"timestamp_ntz"' not in metadata.schema_string:
-            msg = "a column of the type timestamp_ntz can only be there from the table's start: use timestamp"
-            raise Invalid(msg)
     given = check_properties(properties or {})
     for name in _FIXED:
         if name in given and given[name] != metadata.configuration.get(name):
-            msg = f"property {name} is fixed when a table is created"
+            msg = f"property {name} cannot be changed"
             raise Invalid(msg)
-    if SORT_BY in given:
-        check_properties({SORT_BY: given[SORT_BY]})
-    return replace(metadata, schema_string=text, configuration={**metadata.configuration, **given})
+    for name in given:
+        if name.startswith(CONSTRAINT) and given[name] != metadata.configuration.get(name):
+            msg = f"property {name}: a CHECK constraint can be given when a table is created, not later"
+            raise Invalid(msg)
+    changed = replace(metadata, schema_string=text, configuration={**metadata.configuration, **given})
+    check_sort(read_properties(changed.configuration).sort_by, arrow_schema(text))
+    return changed
+
+
+def _check_new(fields: pa.Schema, present: pa.Schema) -> None:
+    known = {field.name.lower(): field for field in present}
+    for field in fields:
+        if (there := known.get(field.name.lower())) is not None:
+            msg = (
+                f"column {there.name} exists already, as {there.type}; no column can change its type, be renamed or "
+                f"go: add one of another name, or write the rows into a new table"
+            )
+            raise Invalid(msg)
 
 
 def _kind(name: str, kind: object) -> pa.DataType:
@@ -47,17 +70,24 @@ def _kind(name: str, kind: object) -> pa.DataType:
     raise Invalid(msg)
 
 
+def protocol_for(protocol: Protocol, metadata: Metadata) -> Protocol | None:
+    """Return a protocol with what a table's columns and properties need beside its own; None if that is nothing."""
+    needed = with_features(protocol, features_needed(metadata.schema_string, metadata.configuration))
+    return None if needed == protocol else needed
+
+
 def evolve(
     handle: TableHandle,
     add: pa.Schema | Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> Commit:
-    """Add nullable columns, set properties, or both, in one commit."""
+    """Add nullable columns, set properties, or both, in one commit, with the protocol's features that they need."""
     snapshot = handle.newest()
     metadata = plan_evolve(snapshot.state.metadata, add, properties)
     if metadata == snapshot.state.metadata:
         return Commit(snapshot.version, snapshot.timestamp_ms)
     operation = "ADD COLUMNS" if add else "SET TBLPROPERTIES"
-    commit = handle.transaction(snapshot).commit(Changes(operation, metadata=metadata))
+    changes = Changes(operation, metadata=metadata, protocol=protocol_for(snapshot.protocol, metadata))
+    commit = handle.transaction(snapshot).commit(changes)
     assert commit is not None  # noqa: S101 - only an on_lost callback gives up
     return Commit(commit.version, commit.timestamp_ms)

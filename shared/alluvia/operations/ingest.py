@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from alluvia.errors import Invalid, ObjectNotFound
+from alluvia.errors import Invalid, ObjectNotFound, TableDropped
 from alluvia.log.commit import CommitActions
 from alluvia.log.log import Log
 from alluvia.table.handle import TableHandle
+from alluvia.table.lineage import Gaps, below_gap, in_gap, is_dropped, version_gaps
 from alluvia.table.properties import read_properties
 from alluvia.table.rows import conform
 from alluvia.table.snapshot import Snapshot
@@ -47,12 +48,13 @@ def ingest(handle: TableHandle, rows: pa.Table) -> Ingested:
         msg = f"{handle.name}: ingestion needs a column {EVENT_ID}, by which an event is known"
         raise Invalid(msg)
     with handle.lock:
-        snapshot = handle.at_hand()
+        snapshot = handle.fitting(rows.column_names)
         window = follow_window(handle)
         rows = conform(rows, snapshot.schema)
         prints = fingerprints(_ids(rows, handle.name))
         new = _new_rows(prints, window)
     if not new:
+        _check_still_there(handle, snapshot)
         return Ingested(snapshot.version, 0, len(rows))
     batch = _Batch(handle, snapshot, rows, prints, new)
     commit = handle.transaction(snapshot).commit(batch.changes(), batch.after_loss)
@@ -60,6 +62,15 @@ def ingest(handle: TableHandle, rows: pa.Table) -> Ingested:
         follow_window(handle)
         version = handle.at_hand().version if commit is None else commit.version
     return Ingested(version, len(batch.new), len(rows) - len(batch.new))
+
+
+def _check_still_there(handle: TableHandle, snapshot: Snapshot) -> None:
+    """Raise `TableDropped` if the table that is known to hold the events is gone: only a commit would notice that."""
+    with handle.lock:
+        newest = handle.newest(dropped=True).properties
+    if is_dropped(newest) or version_gaps(newest) != version_gaps(snapshot.properties):
+        msg = f"{handle.name} was dropped, and with it what it knew of the events: send them again"
+        raise TableDropped(msg)
 
 
 class _Batch:
@@ -109,7 +120,9 @@ def _new_rows(prints: Sequence[bytes], window: DedupWindow) -> list[int]:
 def follow_window(handle: TableHandle) -> DedupWindow:
     """Bring a handle's window up to the version that it knows; the commits that it followed hold all that is new."""
     state = handle.log.state or handle.at_hand().state
-    if handle.window is not None:
+    window_ms = read_properties(state.metadata.configuration).dedup_window_ms
+    gaps = version_gaps(state.metadata.configuration)
+    if handle.window is not None and (handle.window.window_ms, handle.window.gaps) == (window_ms, gaps):
         commits = handle.log.since(handle.window.version)
         if commits is not None:
             handle.window.follow(commits)
@@ -123,30 +136,35 @@ def open_window(log: Log) -> DedupWindow:
     """Build the window at the version that a log knows: the checkpoint's index in one GET, and the commits after it.
 
     Where there is no index, for example beside another writer's checkpoint, the window's commits are read one by one.
+    A checkpoint that was written when another table had the name has the index of that one.
     """
     state = log.state or log.open()
     window_ms = read_properties(state.metadata.configuration).dedup_window_ms
+    gaps = version_gaps(state.metadata.configuration)
     start = log.checkpoint_version
     commits = log.since(-1 if start is None else start)
     if commits is None:
-        return _from_commits(log, state.version, state.timestamp_ms - window_ms, window_ms)
+        return _from_commits(log, state.version, state.timestamp_ms - window_ms, window_ms, gaps)
     if start is None:
-        window = DedupWindow(window_ms)
+        window = DedupWindow(window_ms, gaps=gaps)
+    elif in_gap(gaps, start):
+        window = _from_commits(log, start, state.timestamp_ms - window_ms, window_ms, gaps)
     else:
         name = index_name(start)
         try:
-            window = read_index(log.store.get(log.root + name), name, window_ms, start)
+            window = read_index(log.store.get(log.root + name), name, window_ms, start, gaps)
         except ObjectNotFound:
-            window = _from_commits(log, start, state.timestamp_ms - window_ms, window_ms)
+            window = _from_commits(log, start, state.timestamp_ms - window_ms, window_ms, gaps)
     window.follow(commits)
     return window
 
 
-def _from_commits(log: Log, version: int, after_ms: int, window_ms: int) -> DedupWindow:
+def _from_commits(log: Log, version: int, after_ms: int, window_ms: int, gaps: Gaps) -> DedupWindow:
     found: list[CommitActions] = []
+    version = below_gap(gaps, version)
     while version >= 0 and (commit := log.read_commit(version)) is not None and commit.timestamp_ms >= after_ms:
         found.append(commit)
-        version -= 1
-    window = DedupWindow(window_ms)
+        version = below_gap(gaps, version - 1)
+    window = DedupWindow(window_ms, gaps=gaps)
     window.follow(reversed(found))
     return window

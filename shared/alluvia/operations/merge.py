@@ -11,19 +11,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound
+from alluvia.errors import AlluviaError, Conflict, Corrupt, Invalid, ObjectNotFound, Unavailable
 from alluvia.log.actions import AddFile
 from alluvia.operations.checkpoint import checkpoint, checkpoint_due
 from alluvia.operations.copied_statistics import copied_statistics
 from alluvia.operations.merge_plan import MergeGroup, plan_merge
+from alluvia.store import Store
 from alluvia.table.handle import TableHandle
 from alluvia.table.partition import Partition
-from alluvia.table.relation import quote_name, quote_text, relation_sql
+from alluvia.table.relation import quote_name, quote_text
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
+from alluvia.table.views import Views
 from alluvia.table.writer import new_file
 
 PLANS_MAX = 5
+_SCHEMA = "alluvia"
 PARALLEL = 16
 _COPY_CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "lz4": "lz4_raw", "none": "uncompressed"}
 
@@ -96,7 +99,7 @@ def _merge_group(
     changes = Changes(
         "OPTIMIZE",
         {"targetSize": str(planned.settings.target_file_size)},
-        adds=[merged],
+        adds=[] if merged is None else [merged],
         removes=[file.removed(now_ms, data_change=False) for file in group.files],
     )
     try:
@@ -105,25 +108,33 @@ def _merge_group(
         return False
     assert commit is not None  # noqa: S101 - only an on_lost callback gives up
     report.files_merged += len(group.files)
-    report.files_written += 1
     report.bytes_read += group.size
-    report.bytes_written += merged.size
+    if merged is not None:
+        report.files_written += 1
+        report.bytes_written += merged.size
     report.versions.append(commit.version)
     return True
 
 
-def _rewrite(handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFile], memory_mb: int | None) -> AddFile:
-    """Write the rows of some files of one partition, sorted, into one file: a GET each and one PUT."""
+def _rewrite(
+    handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFile], memory_mb: int | None
+) -> AddFile | None:
+    """Write the live rows of some files of one partition, sorted, into one file: a GET each and one PUT.
+
+    None, and no file, where deletion vectors have deleted them all.
+    """
     with tempfile.TemporaryDirectory(prefix="alluvia-merge-") as name:
         folder = Path(name)
         urls = _local_copies(handle, snapshot, files, folder)
         target = folder / "merged.parquet"
-        rows, columns = _copy(snapshot, files, urls, target, memory_mb)
-        expected = [file.num_records for file in files]
+        rows, columns = _copy(handle.store, snapshot, files, urls, target, memory_mb)
+        expected = [file.live_records for file in files]
         promised = sum(number or 0 for number in expected)
         if None not in expected and rows != promised:
             msg = f"the statistics of {len(files)} files promise {promised} rows, but they hold {rows}"
             raise Corrupt(msg)
+        if not rows:
+            return None
         stored = pa.schema([field for field in snapshot.schema if field.name not in snapshot.partition_columns])
         stats = copied_statistics(rows, columns, stored, snapshot.settings.indexed_columns)
         folder_of = "" if "://" in files[0].path else files[0].path[: files[0].path.rfind("/") + 1]
@@ -136,12 +147,9 @@ def _rewrite(handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFile], 
 
 def _local_copies(handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFile], folder: Path) -> list[str]:
     """Return paths at which DuckDB finds the files: where they lie, or copies of them."""
-    urls = [handle.store.url(snapshot.key(file)) for file in files]
-    if all(url is not None and "://" not in url for url in urls):
-        for url, file in zip(urls, files, strict=True):
-            if not Path(str(url)).exists():
-                raise ObjectNotFound(file.path)
-        return [str(url) for url in urls]
+    in_place = [handle.store.local_path(snapshot.key(file)) for file in files]
+    if None not in in_place:
+        return [str(path) for path in in_place]
     paths = [folder / f"{at}.parquet" for at in range(len(files))]
 
     def fetch(file: AddFile, path: Path) -> None:
@@ -152,8 +160,25 @@ def _local_copies(handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFi
     return [str(path) for path in paths]
 
 
+def _unreadable(reason: str, files: Sequence[AddFile], urls: Sequence[str]) -> AlluviaError:
+    """Tell a file that vacuum took meanwhile from one that is damaged, and name it by its path in the table."""
+    for file, url in zip(files, urls, strict=True):
+        if not Path(url).exists():
+            return ObjectNotFound(file.path)
+    named = files[0].path
+    for file, url in zip(files, urls, strict=True):
+        if url in reason:
+            named, reason = file.path, reason.replace(url, file.path)
+    return Corrupt(f"data file {named} cannot be merged: {reason.splitlines()[0]}")
+
+
 def _copy(
-    snapshot: Snapshot, files: Sequence[AddFile], urls: Sequence[str], target: Path, memory_mb: int | None
+    store: Store,
+    snapshot: Snapshot,
+    files: Sequence[AddFile],
+    urls: Sequence[str],
+    target: Path,
+    memory_mb: int | None,
 ) -> tuple[int, dict[str, dict[str, str]]]:
     """Have DuckDB write the rows in the table's order, without the columns whose values stand in the log."""
     import duckdb
@@ -161,10 +186,7 @@ def _copy(
     settings = snapshot.settings
     stored = [field.name for field in snapshot.schema if field.name not in snapshot.partition_columns]
     order = [quote_name(name) for name in settings.sort_by if name in stored]
-    select = (
-        f"SELECT {', '.join(map(quote_name, stored))} "
-        f"FROM ({relation_sql(snapshot.schema, snapshot.partition_columns, files, urls)})"
-    )
+    select = f"SELECT {', '.join(map(quote_name, stored))} FROM {_SCHEMA}.files"
     if order:
         select += f" ORDER BY {', '.join(order)}"
     config: dict[str, Any] = {"temp_directory": str(target.parent / "spill"), "autoinstall_known_extensions": "false"}
@@ -172,9 +194,17 @@ def _copy(
         config["memory_limit"] = f"{memory_mb}MB"
     with duckdb.connect(config=config) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        found = connection.execute(
-            f"COPY ({select}) TO {quote_text(str(target))} (FORMAT parquet, RETURN_STATS, "
-            f"COMPRESSION {_COPY_CODECS[settings.codec]}, ROW_GROUP_SIZE {settings.row_group_rows})"
-        ).fetchall()
+        connection.execute(f"CREATE SCHEMA {_SCHEMA}")
+        try:
+            Views(connection, _SCHEMA, store, target.parent).create("files", snapshot, files, urls)
+            found = connection.execute(
+                f"COPY ({select}) TO {quote_text(str(target))} (FORMAT parquet, RETURN_STATS, "
+                f"COMPRESSION {_COPY_CODECS[settings.codec]}, ROW_GROUP_SIZE {settings.row_group_rows})"
+            ).fetchall()
+        except duckdb.OutOfMemoryException as error:
+            msg = f"the merge of {len(files)} files ran out of memory: give it more, or a smaller target_size"
+            raise Unavailable(msg) from error
+        except duckdb.Error as error:
+            raise _unreadable(str(error), files, urls) from error
     columns = {name: dict(values) for row in found for name, values in dict(row[4]).items()}
     return sum(int(row[1]) for row in found), columns

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from alluvia.errors import Corrupt, Invalid, ObjectNotFound
+from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
 from alluvia.store import Store
-from alluvia.table.partition import parse_partition_text
 from alluvia.table.predicate import Predicate, Unknown
+from alluvia.table.reader import read_file
 from alluvia.table.snapshot import Snapshot
 
 RowFilter = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -51,33 +49,5 @@ def scan(
     return pa.RecordBatchReader.from_batches(pa.schema([snapshot.schema.field(name) for name in wanted]), batches())
 
 
-def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield a data file's rows with the columns of `schema`: stored, from the log, or null where the file has none."""
-    if file.deletion_vector is not None:
-        msg = f"{file.path} has a deletion vector, though the table's protocol does not allow one"
-        raise Corrupt(msg)
-    try:
-        parquet = pq.ParquetFile(io.BytesIO(store.get(snapshot.key(file))))
-        stored = set(parquet.schema_arrow.names) - set(snapshot.partition_columns)
-        present = [name for name in schema.names if name in stored]
-        for batch in parquet.iter_batches(columns=present):
-            yield _complete(batch, snapshot, file, schema)
-    except ObjectNotFound as error:
-        msg = f"data file {file.path} of version {snapshot.version} is missing"
-        raise Corrupt(msg) from error
-    except (pa.ArrowInvalid, OSError) as error:
-        msg = f"data file {file.path} cannot be read: {error}"
-        raise Corrupt(msg) from error
-
-
 def _complete(batch: pa.RecordBatch, snapshot: Snapshot, file: AddFile, schema: pa.Schema) -> pa.RecordBatch:
-    arrays = []
-    for field in schema:
-        if field.name in snapshot.partition_columns:
-            value = parse_partition_text(file.partition_values.get(field.name), field.type)
-            arrays.append(pa.repeat(pa.scalar(value, field.type), len(batch)))
-        elif field.name in batch.schema.names:
-            arrays.append(batch.column(field.name).cast(field.type))
-        else:
-            arrays.append(pa.nulls(len(batch), field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return snapshot.read_plan(schema).fit(batch, file)

@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from alluvia.errors import Invalid
+from alluvia.sql.complements import complement
 from alluvia.sql.constants import Constants
 from alluvia.sql.duck import confine, connect
 from alluvia.sql.failures import Context, translate
@@ -30,18 +31,35 @@ _MASK_END = "\n) AS BOOLEAN) AS mask FROM rows"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`predicate` is what pruning understands of it, `columns` the columns that `filter` needs in a batch."""
+    """`predicate` is what pruning understands of it, `columns` the columns that `mask` and `filter` need in a batch.
+
+    `complement` holds for every row that the condition does not hold for, and may hold for more.
+    """
 
     predicate: Predicate
+    complement: Predicate
     columns: tuple[str, ...]
     _text: str
     _connection: duckdb.DuckDBPyConnection
+    _expression: Node
+
+    def fields_of(self, struct: str, schema: pa.Schema) -> tuple[str, ...]:
+        """Return the fields of a struct column that the condition looks at, given all of them; all where it is bare."""
+        references = [node["column_names"] for node in walk(self._expression) if node.get("class") == "COLUMN_REF"]
+        named = [names[1:2] for names in references if names[0].lower() == struct]
+        if any(not names for names in named):
+            return tuple(schema.names)
+        used = {names[0].lower() for names in named}
+        return tuple(name for name in schema.names if name.lower() in used)
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows for which the condition holds. Raises `Invalid` where it fails on a value."""
+        return batch.filter(self.mask(batch))
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Return for each row whether the condition holds; null where it is null. Raises `Invalid`, as `filter`."""
         shown = batch.select(list(self.columns) or batch.schema.names[:1])
-        mask = _mask(self._connection, self._text, pa.Table.from_batches([shown]))
-        return batch.filter(mask.combine_chunks())
+        return _mask(self._connection, self._text, pa.Table.from_batches([shown])).combine_chunks()
 
 
 def condition(text: str, schema: pa.Schema) -> Condition:
@@ -50,16 +68,18 @@ def condition(text: str, schema: pa.Schema) -> Condition:
     Raises `Invalid`, with DuckDB's message, unless it is one expression over them, without subqueries.
     """
     expression = _expression(text)
-    used = {node["column_names"][0].lower() for node in walk(expression) if node.get("class") == "COLUMN_REF"}
-    columns = tuple(name for name in schema.names if name.lower() in used)
+    columns = columns_used(expression, schema)
     connection = connect({"threads": "1", "temp_directory": ""})
     row = connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
     confine(connection)
-    _mask(connection, text, schema.empty_table())
+    # Two rows show whether the condition gives one value a row.
+    _mask(connection, text, pa.table([pa.nulls(2, field.type) for field in schema], schema.names))
     taken = names_in_use(expression) | {name.lower() for name in schema.names}
     constants = Constants(int(row[0]) if row else 0, taken)
-    predicate = column_predicate(expression, _columns(schema), constants)
-    return Condition(predicate, columns, text, connection)
+    known = _columns(schema)
+    predicate = column_predicate(expression, known, constants)
+    excluded = complement(expression, known, constants)
+    return Condition(predicate, excluded, columns, text, connection, expression)
 
 
 def _expression(text: str) -> Node:
@@ -76,10 +96,26 @@ def _expression(text: str) -> Node:
         msg = "where: give one condition, without an alias"
         raise Invalid(msg)
     find_references(root)
-    if any(node.get("class") in ("SUBQUERY", "WINDOW") for node in walk(expression)):
+    if looks_beyond_its_row(expression):
         msg = "where: a condition looks at one row, without subqueries and window functions: use Lake.sql for those"
         raise Invalid(msg)
     return expression
+
+
+def looks_beyond_its_row(expression: Node) -> bool:
+    """Whether an expression needs more than one row, or gives more or less than one value for it."""
+    return any(
+        node.get("class") in ("SUBQUERY", "WINDOW", "STAR")
+        or (node.get("class") == "FUNCTION" and node["function_name"].lower() in ("unnest", "unlist"))
+        for node in walk(expression)
+    )
+
+
+def columns_used(expression: Node, schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns that an expression on the relation `rows` names, in the schema's order."""
+    references = [node["column_names"] for node in walk(expression) if node.get("class") == "COLUMN_REF"]
+    used = {name.lower() for names in references for name in names[:2]}
+    return tuple(name for name in schema.names if name.lower() in used)
 
 
 def _columns(schema: pa.Schema) -> Columns:

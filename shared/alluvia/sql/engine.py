@@ -13,6 +13,7 @@ from typing import Self
 import pyarrow as pa
 
 from alluvia.sql.constants import Constants
+from alluvia.sql.failures import UnreadableFile
 from alluvia.sql.parse import Statement, parse
 from alluvia.sql.references import References, find_references, names_in_use, shows_tables
 from alluvia.sql.rewrite import rewrite
@@ -72,13 +73,25 @@ def run(lake: Lake, query: str, limits: Limits | None = None) -> Result:
     if shows_tables(statement.root) and not statement.explain:
         return _of_table(pa.table({"name": pa.array(lake.tables(), pa.string())}))
     references = find_references(statement.root)
-    session = Session(lake.store, limits or Limits())
-    try:
-        result = _run(lake, statement, references, session)
-    except BaseException:
-        session.close()
-        raise
-    return result
+    unreadable: set[str | None] = set()
+    while True:
+        session = Session(lake.store, limits or Limits(), _copied(unreadable))
+        try:
+            return _run(lake, statement, references, session)
+        except UnreadableFile as error:
+            session.close()
+            if None in unreadable:
+                raise
+            # Our own reader knows more kinds of Parquet, or what is wrong and with which file.
+            unreadable.add(None if unreadable else error.path)
+        except BaseException:
+            session.close()
+            raise
+
+
+def _copied(unreadable: set[str | None]) -> Callable[[str], bool]:
+    """Return whether DuckDB cannot read a file: one is named, or (None) any may be one."""
+    return lambda path: None in unreadable or path in unreadable
 
 
 def _run(lake: Lake, statement: Statement, references: References, session: Session) -> Result:

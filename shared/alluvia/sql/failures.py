@@ -9,10 +9,21 @@ from dataclasses import dataclass, field
 from alluvia.errors import AlluviaError, Corrupt, Invalid, Unavailable
 
 LINE_LENGTH_MAX = 100
+_CUT_OFF = "Could not read enough bytes"
+_BROKEN_METADATA = "Invalid"
+"""The kind of error under which DuckDB passes on those of Thrift, in which Parquet's metadata stands."""
 
 
 class QueryTooCostly(Invalid):
     """The query is sound, but takes more time or memory, or gives a bigger result, than is allowed."""
+
+
+class UnreadableFile(Corrupt):
+    """DuckDB cannot read a data file; `path` is its name in the table, None where DuckDB does not say which it is."""
+
+    def __init__(self, path: str | None) -> None:
+        super().__init__(f"the data file {path} cannot be read as Parquet" if path else "a data file is damaged")
+        self.path = path
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +70,10 @@ def translate(error: Exception, context: Context) -> AlluviaError:
     if kind == "Out of Memory":
         return QueryTooCostly(_out_of_memory(context))
     file = next((shown for url, shown in context.files.items() if url in message), None)
-    if kind in ("HTTP", "IO") or file is not None:
-        what = f"the data file {file}" if file else "a data file"
-        if kind in ("HTTP", "IO"):
-            return Unavailable(f"the store did not serve {what}: try again")
-        return Corrupt(f"{what} cannot be read as Parquet")
+    if kind in ("HTTP", "IO") and _CUT_OFF not in message:
+        return Unavailable(f"the store did not serve {f'the data file {file}' if file else 'a data file'}: try again")
+    if file is not None or _CUT_OFF in message or kind == _BROKEN_METADATA:
+        return UnreadableFile(file)
     if kind in ("INTERNAL", "FATAL"):
         return Invalid("DuckDB cannot run this query (an internal error of the engine): write it another way")
     for hidden in context.hidden:

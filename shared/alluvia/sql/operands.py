@@ -169,7 +169,9 @@ def _truncated(operand: Operand | None, unit: str) -> Operand | None:
     if operand is None or not _is_time(operand) or unit not in UNITS:
         return None
     if pa.types.is_date32(operand.kind) and unit not in _WHOLE_DAYS:
-        return None  # DuckDB's optimizer gets a date cut to the hour wrong; with its rows left out, the error would vary
+        return (
+            None  # DuckDB's optimizer gets a date cut to the hour wrong; with its rows left out, the error would vary
+        )
     zoned = pa.types.is_timestamp(operand.kind) and operand.kind.tz is not None
     return replace(operand, literal_type="TIMESTAMPTZ" if zoned else "TIMESTAMP", unit=unit)
 

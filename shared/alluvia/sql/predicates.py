@@ -55,9 +55,9 @@ def table_predicate(
     return all_of(found)
 
 
-def column_predicate(condition: Node, columns: Columns, constants: Constants) -> Predicate:
-    """Return what a condition needs of a table's rows."""
-    return _Translator(columns, constants).condition(condition, negated=False)
+def column_predicate(condition: Node, columns: Columns, constants: Constants, *, negated: bool = False) -> Predicate:
+    """Return what a condition, or its negation, needs of a table's rows."""
+    return _Translator(columns, constants).condition(condition, negated=negated)
 
 
 def all_of(predicates: Iterable[Predicate]) -> Predicate:

@@ -69,14 +69,14 @@ class Scan:
 
     def report(self) -> TableScan:
         """Return the numbers of it."""
-        every = self.snapshot.files
+        files_total, bytes_total = self.snapshot.totals
         return TableScan(
             table=self.reference.shown,
             version=self.snapshot.version,
-            files_total=len(every),
-            files_pruned=len(every) - len(self.files),
+            files_total=files_total,
+            files_pruned=files_total - len(self.files),
             files_read=len(self.files),
-            bytes_total=sum(file.size for file in every),
+            bytes_total=bytes_total,
             bytes_read=sum(file.size for file in self.files),
         )
 

@@ -7,21 +7,25 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
-from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound
+from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
 from alluvia.sql.duck import S3_OPTIONS, confine, connect, use_s3
 from alluvia.sql.failures import Context, QueryTooCostly, translate
 from alluvia.sql.rewrite import VIEW_SCHEMA
 from alluvia.sql.scans import Scan
 from alluvia.store import Store
-from alluvia.table.relation import relation_sql
+from alluvia.table.relation import escape_glob
+from alluvia.table.views import Views
 
 BATCH_ROWS = 16_384
 _INTERRUPT_SECONDS = 0.05
+HEADS_MAX = 64
+"""So many files are looked for when DuckDB could not open one and does not say which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +39,27 @@ class Limits:
 
 
 class Session:
-    """Runs one query, and must be closed after it. The time limit runs from the start."""
+    """Runs one query, and must be closed after it. The time limit runs from the start.
 
-    def __init__(self, store: Store, limits: Limits) -> None:
+    `copied` says of which data files, by name, DuckDB is given a copy that this library made.
+    """
+
+    def __init__(self, store: Store, limits: Limits, copied: Callable[[str], bool] = lambda _: False) -> None:
         self._store = store
         self._limits = limits
+        self._copied = copied
         self._folder = Path(tempfile.mkdtemp(prefix="alluvia-query-"))
         self._closed = threading.Event()
         self._expired = False
         self._files: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
         self._hidden: set[str] = {str(self._folder)}
-        secret = _secret(store)
-        self._connection = connect(self._options() | ({} if secret is None else S3_OPTIONS))
-        if secret is not None:
-            use_s3(self._connection, secret)
+        try:
+            self._connection = self._connect()
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        self._views = Views(self._connection, VIEW_SCHEMA, store, self._folder, self._check_time)
         self._watcher = threading.Thread(target=self._interrupt_late, daemon=True)
         self._watcher.start()
 
@@ -59,27 +70,24 @@ class Session:
 
     def open(self, scans: Sequence[Scan], names: Sequence[str]) -> None:
         """Make a view for each scan, by these names, and shut the database."""
-        paths: set[str] = set()
         self._connection.execute(f"CREATE SCHEMA {VIEW_SCHEMA}")
         for scan, name in zip(scans, names, strict=True):
-            urls = self._urls(scan)
-            paths.update(urls)
-            snapshot = scan.snapshot
-            relation = relation_sql(snapshot.schema, snapshot.partition_columns, scan.files, urls)
             self._check_time()
             try:
-                self._connection.execute(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {relation}")
+                self._views.create(name, scan.snapshot, scan.files, self._urls(scan), self._copied)
             except duckdb.Error as error:
                 found = self._failure(error, Context(""))
                 if not isinstance(found, Invalid) or isinstance(found, QueryTooCostly):
                     raise found from None
                 msg = f"the data files of {scan.reference.shown} do not fit the table's schema"
                 raise Corrupt(msg) from None
-        confine(self._connection, sorted(paths))
+        self._files |= self._views.copies
+        confine(self._connection, sorted({form for path in self._files for form in (path, escape_glob(path))}))
 
     def run(self, text: str, source: str, position: Callable[[int], int]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Run a text; return the columns and, as they come, the rows. Raises our errors for DuckDB's.
 
+        The first rows are awaited: what is wrong with the files shows by then, most of the time.
         `source` is what the user wrote, and `position` maps a byte offset in `text` to one in it.
         """
         context = Context(source, position)
@@ -88,7 +96,9 @@ class Session:
             reader = self._connection.execute(text).to_arrow_reader(BATCH_ROWS)
         except duckdb.Error as error:
             raise self._failure(error, context) from None
-        return reader.schema, self._batches(reader, context)
+        batches = self._batches(reader, context)
+        first = next(batches, None)
+        return reader.schema, batches if first is None else chain([first], batches)
 
     def close(self) -> None:
         """Stop what runs, and remove every trace."""
@@ -107,6 +117,13 @@ class Session:
             except (OSError, pa.ArrowException, duckdb.Error) as error:
                 raise self._failure(error, context) from None
             yield batch
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        secret = self._store.duckdb_secret()
+        connection = connect(self._options() | ({} if secret is None else S3_OPTIONS))
+        if secret is not None:
+            use_s3(connection, secret)
+        return connection
 
     def _options(self) -> dict[str, str]:
         options = {"temp_directory": str(self._folder / "spill")}
@@ -128,6 +145,7 @@ class Session:
                 url = self._copy(key, scan)
             else:
                 self._hidden.add(url.removesuffix(key))
+                self._keys[url] = key
             self._files[url] = file.path
             urls.append(url)
         return urls
@@ -170,14 +188,12 @@ class Session:
             hidden=tuple(sorted(self._hidden, key=len, reverse=True)),
             memory_limit_bytes=self._limits.memory_bytes,
         )
-        return translate(error, known)
+        found = translate(error, known)
+        if isinstance(found, Unavailable) and (path := self._missing(str(error))) is not None:
+            return Corrupt(f"data file {path} is missing")
+        return found
 
-
-def _secret(store: Store) -> dict[str, str | bool] | None:
-    """Return the parameters of DuckDB's S3 secret, if the store is one on S3 or wraps one."""
-    inner: object = store
-    while inner is not None:
-        if (method := getattr(inner, "duckdb_secret", None)) is not None:
-            return dict(method())
-        inner = getattr(inner, "inner", None)
-    return None
+    def _missing(self, message: str) -> str | None:
+        """Return the name of a file that is not in the store, of those that a message of DuckDB's may be about."""
+        named = [url for url in self._keys if url in message] or list(self._keys)[:HEADS_MAX]
+        return next((self._files[url] for url in named if self._store.head(self._keys[url]) is None), None)

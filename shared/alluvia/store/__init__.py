@@ -11,8 +11,19 @@ from alluvia.store.base import ObjectInfo, PutResult, Store
 from alluvia.store.counting import CountingStore
 from alluvia.store.directory import DirectoryStore
 from alluvia.store.memory import MemoryStore
+from alluvia.store.wide import WideStore
 
-__all__ = ["CountingStore", "DirectoryStore", "MemoryStore", "ObjectInfo", "PutResult", "Store", "open_store"]
+__all__ = [
+    "CountingStore",
+    "DirectoryStore",
+    "MemoryStore",
+    "ObjectInfo",
+    "PutResult",
+    "Store",
+    "WideStore",
+    "open_store",
+    "open_wide_store",
+]
 
 _memory: dict[str, MemoryStore] = {}
 
@@ -48,3 +59,13 @@ def open_store(uri: str, clock: Clock, **options: str) -> Store:
         msg = f"the lake URI {uri!r} is none of s3://bucket/prefix, file:///path, memory://name, or a path"
         raise Invalid(msg)
     return DirectoryStore(Path(uri).expanduser())
+
+
+def open_wide_store(uri: str, clock: Clock, **options: str) -> Store:
+    """Open the store that a URI names, for a table that may name files beside it: in its bucket or file system."""
+    store = open_store(uri, clock, **options)
+    if isinstance(store, DirectoryStore):
+        return WideStore(store, DirectoryStore(Path("/")))
+    if uri.startswith("s3://"):
+        return WideStore(store, open_store(f"s3://{urlsplit(uri).netloc}", clock, **options))
+    return store

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from alluvia.errors import Invalid
+from alluvia.store.uris import key_below
 
 
 class PutResult(enum.Enum):
@@ -89,6 +90,14 @@ class Store(ABC):
     @abstractmethod
     def url(self, key: str) -> str | None:
         """Where DuckDB can open the object: a file's absolute path or an s3:// URL; None if it cannot."""
+
+    def locate(self, path: str) -> str | None:
+        """Key of the object at an absolute path or URI (decoded), if that lies below the root; None if elsewhere."""
+        return key_below(path, self.uri)
+
+    def duckdb_secret(self) -> dict[str, str | bool] | None:
+        """Parameters of DuckDB's `CREATE SECRET (TYPE s3, …)` for this store, None if it needs none. Never log them."""
+        return None
 
     def local_path(self, key: str) -> Path | None:  # noqa: ARG002
         """Where an object lies as a file that may be read in place; None if it is not on this machine.

@@ -87,6 +87,14 @@ class CountingStore(Store):
         """As the inner store has it."""
         return self.inner.url(key)
 
+    def locate(self, path: str) -> str | None:
+        """As the inner store has it."""
+        return self.inner.locate(path)
+
+    def duckdb_secret(self) -> dict[str, str | bool] | None:
+        """As the inner store has it."""
+        return self.inner.duckdb_secret()
+
     def local_path(self, key: str) -> Path | None:
         """Count a GET where the file is read in place."""
         path = self.inner.local_path(key)

@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from alluvia.errors import AlluviaError, AnswerLost, Invalid, ObjectNotFound, Unavailable
 from alluvia.store.base import ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
+from alluvia.store.uris import canonical_path, key_below
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp$")
 _ABSENT = (errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
@@ -74,6 +75,12 @@ class DirectoryStore(Store):
             msg = f"{key} was written, but its folder could not be flushed to the disk: {error.strerror}"
             raise AnswerLost(msg) from error
         return PutResult.CREATED
+
+    def locate(self, path: str) -> str | None:
+        """Key of the file at an absolute path, if that lies below the root, by its own name or by its real one."""
+        plain = os.path.normpath(canonical_path(path))
+        roots = (self.root, self.root.resolve())
+        return next((key for root in roots if (key := key_below(plain, root.as_uri())) is not None), None)
 
     def local_path(self, key: str) -> Path | None:
         """Return the object's own file."""

@@ -10,6 +10,7 @@ Source: S3 user guide, "How to prevent object overwrites with conditional writes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -66,7 +67,11 @@ class S3Store(Store):
         )
         self._region = self._session.region_name or "us-east-1"
         self._client = self._new_client(attempts=5)
-        self._once = self._new_client(attempts=1)
+
+    @cached_property
+    def _once(self) -> S3Client:
+        """Return the client of conditional writes, made by the first of them: who only reads does without."""
+        return self._new_client(attempts=1)
 
     def _new_client(self, attempts: int) -> S3Client:
         config = Config(
@@ -202,10 +207,10 @@ class S3Store(Store):
             _fail(error, key)
 
     def url(self, key: str) -> str | None:
-        """Return the object's s3:// URL."""
-        return f"s3://{self.bucket}/{self._key(key)}"
+        """Return the object's s3:// URL; None where DuckDB would take a part of it for parameters."""
+        return None if "?" in self._key(key) else f"s3://{self.bucket}/{self._key(key)}"
 
-    def duckdb_secret(self) -> dict[str, str | bool]:
+    def duckdb_secret(self) -> dict[str, str | bool] | None:
         """Parameters of DuckDB's `CREATE SECRET (TYPE s3, …)` for this store. Never log them."""
         secret: dict[str, str | bool] = {"region": self._region, "scope": f"s3://{self.bucket}/{self._prefix}"}
         credentials = self._session.get_credentials()

@@ -16,11 +16,15 @@ from alluvia.errors import (
     ConcurrentDomain,
     ConcurrentTransaction,
     Conflict,
+    FilesCompacted,
     MetadataChanged,
     ProtocolChanged,
+    TableDropped,
 )
 from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile
 from alluvia.log.commit import CommitActions
+from alluvia.table.lineage import is_dropped
+from alluvia.table.properties import CONSTRAINT
 from alluvia.table.schema import only_adds_nullable
 
 
@@ -29,7 +33,8 @@ class Attempt:
     """What a transaction has read and wants to write.
 
     `can_match` says whether an added file could hold rows that the transaction has read; None if it has read none.
-    `files_read` holds keys of files. `app_ids` are those whose last version the transaction relies on.
+    `files_read` holds keys of files. `app_ids` are those whose last version the transaction relies on, `domains_read`
+    the metadata domains that it has looked at.
     """
 
     metadata_read: Metadata
@@ -41,15 +46,29 @@ class Attempt:
     can_match: Callable[[AddFile], bool] | None = None
     files_read: frozenset[str] = field(default_factory=frozenset)
     app_ids: frozenset[str] = field(default_factory=frozenset)
+    domains_read: frozenset[str] = field(default_factory=frozenset)
 
     @property
     def keeps_rows(self) -> bool:
         """Whether the attempt leaves the rows that exist as they are: a blind append, or a compaction."""
-        changes = any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
-        return self.metadata is None and (not self.removes or not changes) and self.can_match is None
+        return self.metadata is None and (not self.removes or not self.changes_rows) and self.can_match is None
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether any of the attempt's files changes rows, so that it is no compaction."""
+        return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
 
 
 Check = Callable[[Attempt, CommitActions], Conflict | None]
+
+
+def table_dropped(attempt: Attempt, winner: CommitActions) -> Conflict | None:
+    """Nothing can be done with a table that a winner dropped."""
+    if winner.metadata is None or not is_dropped(winner.metadata.configuration):
+        return None
+    if is_dropped(attempt.metadata_read.configuration):
+        return None
+    return TableDropped(f"version {winner.version} dropped the table")
 
 
 def protocol_changed(attempt: Attempt, winner: CommitActions) -> Conflict | None:
@@ -78,7 +97,14 @@ def harmless_change(before: Metadata, after: Metadata) -> bool:
         and before.configuration.get("delta.appendOnly") == after.configuration.get("delta.appendOnly")
         and before.configuration.get("delta.enableInCommitTimestamps")
         == after.configuration.get("delta.enableInCommitTimestamps")
+        and _constraints(before) == _constraints(after)
+        and is_dropped(before.configuration) == is_dropped(after.configuration)
     )
+
+
+def _constraints(metadata: Metadata) -> dict[str, str]:
+    """Return the CHECK constraints, which rows written before one was added may break."""
+    return {name: text for name, text in metadata.configuration.items() if name.startswith(CONSTRAINT)}
 
 
 def transaction_recorded(attempt: Attempt, winner: CommitActions) -> Conflict | None:
@@ -90,8 +116,8 @@ def transaction_recorded(attempt: Attempt, winner: CommitActions) -> Conflict | 
 
 
 def domain_changed(attempt: Attempt, winner: CommitActions) -> Conflict | None:
-    """Two changes of one metadata domain cannot both hold."""
-    ours = {domain.domain for domain in attempt.domains}
+    """Two changes of one metadata domain cannot both hold, nor one beside what was concluded from the old."""
+    ours = {domain.domain for domain in attempt.domains} | attempt.domains_read
     for domain in winner.domains:
         if domain.domain in ours:
             return ConcurrentDomain(f"version {winner.version} changed the domain {domain.domain!r}: start again")
@@ -117,15 +143,28 @@ def read_file_removed(attempt: Attempt, winner: CommitActions) -> Conflict | Non
 
 
 def file_removed_twice(attempt: Attempt, winner: CommitActions) -> Conflict | None:
-    """One file cannot be removed twice: the attempt must be planned again on the new files."""
+    """A file that a winner took rows from, or that two compactions share, cannot be removed once more."""
     ours = {remove.key for remove in attempt.removes}
     for remove in winner.removes:
-        if remove.key in ours:
+        if remove.key in ours and (remove.data_change or not attempt.changes_rows):
             return ConcurrentDeleteDelete(f"version {winner.version} removed {remove.path} as well")
     return None
 
 
+def file_compacted(attempt: Attempt, winner: CommitActions) -> Conflict | None:
+    """Rows that the attempt changes lie in another file since a compaction: it must be planned again on the new files.
+
+    Whoever has only read them still holds, since the rows are the same.
+    """
+    ours = {remove.key for remove in attempt.removes} if attempt.changes_rows else set()
+    for remove in winner.removes:
+        if not remove.data_change and remove.key in ours:
+            return FilesCompacted(f"version {winner.version} moved the rows of {remove.path}: plan again")
+    return None
+
+
 CHECKS: tuple[Check, ...] = (
+    table_dropped,
     protocol_changed,
     metadata_changed,
     transaction_recorded,
@@ -133,6 +172,7 @@ CHECKS: tuple[Check, ...] = (
     rows_added,
     read_file_removed,
     file_removed_twice,
+    file_compacted,
 )
 
 

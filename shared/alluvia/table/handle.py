@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from threading import RLock
 
+import pyarrow as pa
+
 from alluvia.clock import Clock
-from alluvia.errors import Invalid, VersionExpired
+from alluvia.errors import Invalid, TableNotFound, Unsupported, VersionExpired, VersionNotFound
 from alluvia.log.log import Log
 from alluvia.log.replay import State
 from alluvia.store import Store
+from alluvia.table.lineage import first_version, in_gap, is_dropped, version_gaps
 from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import check_writable
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Transaction
 from alluvia.table.window import DedupWindow
 from alluvia.table.writer import FileWriter
+
+RowCheck = Callable[[pa.Table], None]
+Constraints = Callable[[Mapping[str, str], pa.Schema], RowCheck]
+
+
+def _check_nothing(rows: pa.Table) -> None:
+    """Let all rows pass."""
 
 
 class TableHandle:
@@ -29,18 +40,30 @@ class TableHandle:
         self.log = Log(store, root, clock)
         self.lock = RLock()
         self.window: DedupWindow | None = None
+        self.constraints: Constraints | None = None
 
-    def newest(self) -> Snapshot:
-        """Return the newest version, looking for new commits. Raises `TableNotFound`."""
+    def newest(self, *, dropped: bool = False) -> Snapshot:
+        """Return the newest version, looking for new commits. Raises `TableNotFound`.
+
+        With `dropped` also that of a table that was dropped: no files, but all that vacuum needs.
+        """
         with self.lock:
-            return self._snapshot(self.log.refresh())
+            state = self.log.refresh()
+            return Snapshot(state, self.root, self.name) if dropped else self._snapshot(state)
 
     def at_hand(self) -> Snapshot:
         """Return the newest version that this handle knows, without a request if it knows one."""
         with self.lock:
             if self.log.state is None or self.log.stale:
                 return self._snapshot(self.log.open())
+            if is_dropped(self.log.state.metadata.configuration):
+                self.log.refresh()
             return self._snapshot(self.log.state)
+
+    def fitting(self, columns: Iterable[str]) -> Snapshot:
+        """Return the version at hand, or the newest if that one lacks a column: another writer may have added it."""
+        snapshot = self.at_hand()
+        return snapshot if set(columns) <= set(snapshot.schema.names) else self.newest()
 
     def snapshot(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
         """Return the newest version, the one with a number, or the newest at a moment (naive times are UTC).
@@ -50,14 +73,20 @@ class TableHandle:
         if version is not None and timestamp is not None:
             msg = "version, timestamp: give one of them, not both"
             raise Invalid(msg)
+        if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
+            msg = f"version: expected a whole number, got {version!r}"
+            raise Invalid(msg)
         newest = self.newest()
         if version is None and timestamp is None:
             return newest
         with self.lock:
-            wanted = version if version is not None else self.log.version_at(_milliseconds(timestamp))
+            oldest = oldest_readable(newest.state)
+            wanted = version if version is not None else self._version_at(newest, _milliseconds(timestamp), oldest)
             if wanted == newest.version:
                 return newest
-            oldest = int(oldest_readable(newest.state))
+            if in_gap(version_gaps(newest.properties), wanted):
+                msg = f"version {wanted} is not one of {self.name}: a table of that name was dropped since"
+                raise VersionNotFound(msg)
             if 0 <= wanted < oldest:
                 raise VersionExpired(expired_message(self.name, wanted, oldest))
             return self._snapshot(self.log.at(wanted))
@@ -68,11 +97,40 @@ class TableHandle:
         return Transaction(self.log, base.state, self.lock, age_ms_max)
 
     def writer(self, snapshot: Snapshot) -> FileWriter:
-        """Return a writer of data files for a snapshot's table."""
-        return FileWriter.of(snapshot, self.store, self.clock)
+        """Return a writer of data files for a snapshot's table, which keeps its CHECK constraints."""
+        return FileWriter.of(snapshot, self.store, self.clock, self.row_check(snapshot))
+
+    def row_check(self, snapshot: Snapshot) -> RowCheck:
+        """Return what raises `Invalid` for rows that break a CHECK constraint of a snapshot's table.
+
+        Raises `Unsupported` for a constraint that cannot be checked here.
+        """
+        constraints = snapshot.settings.constraints
+        if not constraints:
+            return _check_nothing
+        if self.constraints is None:
+            msg = f"table {self.name} has the CHECK constraint {min(constraints)!r}, which cannot be checked here"
+            raise Unsupported(msg)
+        return self.constraints(constraints, snapshot.schema)
+
+    def _version_at(self, newest: Snapshot, moment_ms: int, oldest: int) -> int:
+        gaps = version_gaps(newest.properties)
+        first = first_version(gaps)
+        try:
+            found = self.log.version_at(moment_ms, max(oldest, first))
+        except VersionExpired:
+            if first < max(oldest, self.log.oldest()):
+                raise
+            found = 0
+        if in_gap(gaps, found):
+            msg = f"there was no table {self.name} at that time"
+            raise VersionNotFound(msg)
+        return found
 
     def _snapshot(self, state: State) -> Snapshot:
-        return Snapshot(state, self.root, self.name)
+        if is_dropped(state.metadata.configuration):
+            raise TableNotFound(dropped_message(self.name))
+        return Snapshot(state, self.root, self.name, self.store.locate)
 
 
 def oldest_readable(state: State) -> int:
@@ -85,6 +143,11 @@ def oldest_readable(state: State) -> int:
 def expired_message(name: str, version: int, oldest: int) -> str:
     """Say that a version can no longer be read."""
     return f"version {version} of {name} has expired; the oldest version that can be read is {oldest}"
+
+
+def dropped_message(name: str) -> str:
+    """Say that a table was dropped, and how it comes back."""
+    return f"there is no table {name!r}: it was dropped; undrop({name!r}) brings it back until vacuum takes its files"
 
 
 def _milliseconds(moment: datetime | str | None) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
@@ -22,9 +22,11 @@ import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
+from alluvia.table.partition_values import parse_partition_text as parse_partition_text  # noqa: PLC0414
 
 PARTITION_TAG = "alluvia.partition"
 TRANSFORMS = ("year", "month", "day", "hour")
+PARTITIONS_MAX = 100
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _FORMATS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
 _CALL = re.compile(r"^\s*(\w+)\s*\(\s*(.+?)\s*\)\s*$")
@@ -102,7 +104,11 @@ def parse_spec(fields: Sequence[str], schema: pa.Schema) -> PartitionSpec:
 
 
 def split(table: pa.Table, spec: PartitionSpec) -> Iterator[tuple[Partition, pa.Table]]:
-    """Yield each partition with its rows, in their order; the identity columns are dropped from the rows."""
+    """Yield each partition with its rows, in their order; the identity columns are dropped from the rows.
+
+    Where the rows fall into more than `PARTITIONS_MAX` partitions, transforms are given up for them, so that events
+    with scattered times do not each cost a file: the statistics still say what a file holds.
+    """
     if not spec.fields or not len(table):
         if len(table):
             yield Partition({}, {}, ""), table
@@ -114,11 +120,25 @@ def split(table: pa.Table, spec: PartitionSpec) -> Iterator[tuple[Partition, pa.
         .group_by(names, use_threads=False)
         .aggregate([("row", "list")])
     )
+    plain = PartitionSpec(tuple(field for field in spec.fields if field.transform is None))
+    if len(grouped) > PARTITIONS_MAX and plain != spec:
+        yield from split(table, plain)
+        return
     rows_of = grouped["row_list"].combine_chunks()
     data = table.drop_columns(list(spec.identity_columns)) if spec.identity_columns else table
-    for at, row in enumerate(grouped.select(names).to_pylist()):
+    for at, row in enumerate(_key_values(grouped.select(names), spec)):
         partition = _partition(spec, [row[name] for name in names])
         yield partition, data if len(grouped) == 1 else data.take(rows_of[at].values)
+
+
+def _key_values(keys: pa.Table, spec: PartitionSpec) -> list[dict[str, Any]]:
+    try:
+        rows: list[dict[str, Any]] = keys.to_pylist()
+    except (OverflowError, ValueError) as error:
+        columns = ", ".join(field.column for field in spec.fields)
+        msg = f"column {columns}: a time outside the years 1 to 9999 has no partition"
+        raise Invalid(msg) from error
+    return rows
 
 
 def _key_column(column: pa.ChunkedArray, field: PartitionField) -> pa.ChunkedArray:
@@ -154,33 +174,13 @@ def partition_text(value: Any, column: str) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S") + (f".{value.microsecond:06d}" if value.microsecond else "")
+        return value.replace(tzinfo=None).isoformat(sep=" ")
+    if isinstance(value, Decimal):
+        return format(value, "f")
     if value == "":
         msg = f"column {column}: the empty string cannot be a partition value; use null"
         raise Invalid(msg)
     return value.isoformat() if isinstance(value, date) else str(value)
-
-
-def parse_partition_text(text: str | None, kind: pa.DataType) -> Any:
-    """Return the value that a partition value's text stands for, None for null and for the empty string."""
-    if text is None or text == "":
-        return None
-    if pa.types.is_boolean(kind):
-        return text.lower() == "true"
-    if pa.types.is_integer(kind):
-        return int(text)
-    if pa.types.is_floating(kind):
-        return float(text)
-    if pa.types.is_decimal(kind):
-        return Decimal(text)
-    if pa.types.is_date(kind):
-        return date.fromisoformat(text)
-    if pa.types.is_timestamp(kind):
-        moment = datetime.fromisoformat(text)
-        if kind.tz is None:
-            return moment.replace(tzinfo=None)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    return text.encode() if pa.types.is_binary(kind) else text
 
 
 def layout_of(file: AddFile) -> tuple[tuple[tuple[str, str | None], ...], str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -20,11 +20,39 @@ ROW_GROUP_ROWS = "alluvia.row_group_rows"
 CODEC = "alluvia.codec"
 OLDEST_READABLE = "alluvia.oldest_readable_version"
 IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
+ENABLED_VERSION = "delta.inCommitTimestampEnablementVersion"
+ENABLED_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
 APPEND_ONLY = "delta.appendOnly"
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 LOG_RETENTION = "delta.logRetentionDuration"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
 INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
+CHECKPOINT_POLICY = "delta.checkpointPolicy"
+STATISTICS_AS_JSON = "delta.checkpoint.writeStatsAsJson"
+STATISTICS_AS_STRUCT = "delta.checkpoint.writeStatsAsStruct"
+DELETION_VECTORS = "delta.enableDeletionVectors"
+CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
+CONSTRAINT = "delta.constraints."
+"""The start of a CHECK constraint's name."""
+
+_KNOWN = frozenset(
+    {
+        *(PARTITION_BY, SORT_BY, WRITERS, DEDUP_WINDOW, TARGET_FILE_SIZE, ROW_GROUP_ROWS, CODEC, OLDEST_READABLE),
+        *(IN_COMMIT_TIMESTAMPS, APPEND_ONLY, CHECKPOINT_INTERVAL, LOG_RETENTION, FILE_RETENTION, INDEXED_COLUMNS),
+        *(DELETION_VECTORS, CHANGE_DATA_FEED),
+        *(CHECKPOINT_POLICY, STATISTICS_AS_JSON, STATISTICS_AS_STRUCT),
+    }
+)
+
+_NOT_WRITTEN = {
+    "delta.columnMapping.mode": "columnMapping",
+    "delta.enableRowTracking": "rowTracking",
+    "delta.enableTypeWidening": "typeWidening",
+    "delta.enableIcebergCompatV1": "icebergCompatV1",
+    "delta.enableIcebergCompatV2": "icebergCompatV2",
+}
+"""Delta's properties that switch on features which this library reads at most."""
+_PROTOCOL = ("delta.feature.", "delta.minReaderVersion", "delta.minWriterVersion")
 
 _UNITS_MS = {
     "millisecond": 1,
@@ -57,6 +85,12 @@ class Properties:
     log_retention_ms: int
     file_retention_ms: int
     indexed_columns: int
+    deletion_vectors: bool = False
+    change_data_feed: bool = False
+    constraints: Mapping[str, str] = field(default_factory=dict)
+    checkpoint_policy: str = "classic"
+    statistics_as_json: bool = True
+    statistics_as_struct: bool = True
 
 
 def read_properties(configuration: Mapping[str, str]) -> Properties:
@@ -70,15 +104,19 @@ def read_properties(configuration: Mapping[str, str]) -> Properties:
 def check_properties(configuration: Mapping[str, object]) -> dict[str, str]:
     """Return a caller's properties. Raises `Invalid`, naming the property, for an unknown one or a broken value."""
     checked: dict[str, str] = {}
-    known = {
-        *(PARTITION_BY, SORT_BY, WRITERS, DEDUP_WINDOW, TARGET_FILE_SIZE, ROW_GROUP_ROWS, CODEC, OLDEST_READABLE),
-    }
     for name, value in configuration.items():
         if not isinstance(value, str):
             msg = f"property {name}: expected text, got {type(value).__name__}"
             raise Invalid(msg)
-        if name.startswith("alluvia.") and name not in known:
-            msg = f"property {name} is unknown; there are {', '.join(sorted(known))}"
+        constraint = name.startswith(CONSTRAINT) and name != CONSTRAINT
+        if name in _NOT_WRITTEN:
+            msg = f"property {name} needs the feature {_NOT_WRITTEN[name]}, which this library does not write"
+            raise Invalid(msg)
+        if name.startswith(_PROTOCOL):
+            msg = f"property {name} cannot be given: the protocol follows from the other properties and the columns"
+            raise Invalid(msg)
+        if name.startswith(("alluvia.", "delta.")) and name not in _KNOWN and not constraint:
+            msg = f"property {name} is unknown; there are {', '.join(sorted(_KNOWN))}"
             raise Invalid(msg)
         checked[name] = value
     _read(checked)
@@ -102,12 +140,18 @@ def _read(given: Mapping[str, str]) -> Properties:
         target_file_size=_size(given, TARGET_FILE_SIZE, "128 MB"),
         row_group_rows=_positive(given, ROW_GROUP_ROWS, 122_880),
         codec=codec,
-        in_commit_timestamps=given.get(IN_COMMIT_TIMESTAMPS) == "true",
-        append_only=given.get(APPEND_ONLY) == "true",
+        in_commit_timestamps=_flag(given, IN_COMMIT_TIMESTAMPS),
+        append_only=_flag(given, APPEND_ONLY),
         checkpoint_interval=_positive(given, CHECKPOINT_INTERVAL, 10),
         log_retention_ms=_duration(given, LOG_RETENTION, "30 days"),
         file_retention_ms=_duration(given, FILE_RETENTION, "1 week"),
         indexed_columns=_indexed(given),
+        deletion_vectors=_flag(given, DELETION_VECTORS),
+        change_data_feed=_flag(given, CHANGE_DATA_FEED),
+        constraints={name.removeprefix(CONSTRAINT): given[name] for name in given if name.startswith(CONSTRAINT)},
+        checkpoint_policy=_policy(given),
+        statistics_as_json=_flag(given, STATISTICS_AS_JSON, "true"),
+        statistics_as_struct=_flag(given, STATISTICS_AS_STRUCT, "true"),
     )
 
 
@@ -142,6 +186,22 @@ def _size(given: Mapping[str, str], name: str, default: str) -> int:
         msg = f"property {name}: {given.get(name)!r} is no size; write for example '128 MB'"
         raise Invalid(msg)
     return int(match[1]) * _SIZES[(match[2] or "").lower()]
+
+
+def _policy(given: Mapping[str, str]) -> str:
+    text = given.get(CHECKPOINT_POLICY, "classic").lower()
+    if text not in ("classic", "v2"):
+        msg = f"property {CHECKPOINT_POLICY}: {given[CHECKPOINT_POLICY]!r} is neither 'classic' nor 'v2'"
+        raise Invalid(msg)
+    return text
+
+
+def _flag(given: Mapping[str, str], name: str, default: str = "false") -> bool:
+    text = given.get(name, default).lower()
+    if text not in ("true", "false"):
+        msg = f"property {name}: {given[name]!r} is neither 'true' nor 'false'"
+        raise Invalid(msg)
+    return text == "true"
 
 
 def _positive(given: Mapping[str, str], name: str, default: int) -> int:

@@ -5,30 +5,77 @@ Source: Delta protocol, "Table Features" and "Valid Feature Names in Table Featu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
 
-from alluvia.errors import Unsupported
+from alluvia.errors import Corrupt, Unsupported
 from alluvia.log.actions import Metadata, Protocol
+from alluvia.table import type_changes
+from alluvia.table.column_mapping import mapping_of
+from alluvia.table.properties import APPEND_ONLY, CHANGE_DATA_FEED, CHECKPOINT_POLICY, CONSTRAINT, DELETION_VECTORS
+from alluvia.table.schema import uses_type
 
 GUARD = "alluvia"
-READER_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck"})
-WRITER_FEATURES = frozenset(
-    {"appendOnly", "invariants", "inCommitTimestamp", "domainMetadata", "timestampNtz", "vacuumProtocolCheck", GUARD}
+READER_FEATURES = frozenset(
+    {
+        *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"),
+        *type_changes.FEATURES,
+    }
 )
+WRITER_FEATURES = frozenset(
+    {
+        *("appendOnly", "changeDataFeed", "checkConstraints", "deletionVectors", "domainMetadata", "inCommitTimestamp"),
+        *("invariants", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", GUARD),
+    }
+)
+_BY_PROPERTY = {
+    APPEND_ONLY: "appendOnly", DELETION_VECTORS: "deletionVectors", CHANGE_DATA_FEED: "changeDataFeed",
+}  # fmt: skip
+_READER_WRITER_FEATURES = frozenset({"deletionVectors", "timestampNtz", "v2Checkpoint"})
+_LEGACY_FEATURES = ("appendOnly", "invariants")
 _DEFAULT_FEATURES = ("appendOnly", "invariants", "inCommitTimestamp", "domainMetadata", GUARD)
 
 
-def new_protocol(writers: str, schema_string: str) -> Protocol:
-    """Return the protocol of a new table: guarded by a writer feature of ours, or open to any writer."""
-    without_zone = '"timestamp_ntz"' in schema_string
-    if writers == "any" and not without_zone:
-        return Protocol(1, 2)
-    features = ("appendOnly", "invariants") if writers == "any" else _DEFAULT_FEATURES
-    if without_zone:
-        return Protocol(3, 7, ("timestampNtz",), (*features, "timestampNtz"))
-    return Protocol(1, 7, None, features)
+def new_protocol(writers: str, schema_string: str, configuration: Mapping[str, str] | None = None) -> Protocol:
+    """Return the protocol of a new table: guarded by a writer feature of ours, or open to any writer.
+
+    `configuration` holds the table's properties, some of which need a feature.
+    """
+    needed = features_needed(schema_string, configuration or {})
+    if writers == "any":
+        return with_features(Protocol(1, 2), needed)
+    return with_features(Protocol(1, 7, None, _DEFAULT_FEATURES), needed)
+
+
+def features_needed(schema_string: str, configuration: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the features without which a table of a schema and of properties cannot be."""
+    needed = ["timestampNtz"] if uses_type(schema_string, "timestamp_ntz") else []
+    needed += [feature for name, feature in _BY_PROPERTY.items() if configuration.get(name, "").lower() == "true"]
+    needed += ["v2Checkpoint"] if configuration.get(CHECKPOINT_POLICY, "").lower() == "v2" else []
+    needed += ["checkConstraints"] if any(name.startswith(CONSTRAINT) for name in configuration) else []
+    return tuple(needed)
+
+
+def with_features(protocol: Protocol, features: Sequence[str]) -> Protocol:
+    """Return a protocol that has some features beside its own; itself if it has them."""
+    version = protocol.min_writer_version
+    if version < 7:
+        legacy = _LEGACY_FEATURES if version > 1 else ()
+        features = [feature for feature in features if feature not in legacy]
+        if not features:
+            return protocol
+        if version > 2:
+            msg = f"the feature {features[0]} cannot be added to a table of writer version {version}"
+            raise Unsupported(msg)
+        protocol = Protocol(1, 7, None, legacy)
+    present, readers = protocol.writer_features or (), protocol.reader_features or ()
+    writer = (*present, *(feature for feature in features if feature not in present))
+    needed = [feature for feature in features if feature in _READER_WRITER_FEATURES and feature not in readers]
+    if not needed:
+        return Protocol(protocol.min_reader_version, 7, protocol.reader_features, writer)
+    return Protocol(3, 7, (*readers, *needed), writer)
 
 
 def check_readable(protocol: Protocol, metadata: Metadata) -> None:
@@ -37,13 +84,16 @@ def check_readable(protocol: Protocol, metadata: Metadata) -> None:
     if version > 3:
         msg = f"the table needs reader version {version}; this library reads up to 3"
         raise Unsupported(msg)
+    if version == 3 and protocol.reader_features is None:
+        msg = "the table's protocol needs reader version 3, but does not list readerFeatures"
+        raise Corrupt(msg)
     unknown = sorted(set(protocol.reader_features or ()) - READER_FEATURES)
     if version == 3 and unknown:
         msg = f"the table needs the reader feature {', '.join(unknown)}, which this version does not have"
         raise Unsupported(msg)
-    if metadata.configuration.get("delta.columnMapping.mode", "none") != "none":
-        msg = "the table uses column mapping, which this version does not have"
-        raise Unsupported(msg)
+    mapping_of(protocol, metadata)
+    if set(protocol.reader_features or ()) & set(type_changes.FEATURES):
+        type_changes.check_type_changes(metadata.schema_string)
     if metadata.format_provider != "parquet":
         msg = f"the table's files are {metadata.format_provider}; this library reads Parquet"
         raise Unsupported(msg)
@@ -79,5 +129,17 @@ def default_properties(writers: str) -> Mapping[str, str]:
 
 
 def _fields_with_invariants(schema_string: str) -> list[str]:
-    fields = orjson.loads(schema_string)["fields"]
-    return [field["name"] for field in fields if "delta.invariants" in (field.get("metadata") or {})]
+    found: list[str] = []
+
+    def visit(kind: Any, path: str) -> None:
+        if not isinstance(kind, dict):
+            return
+        for field in kind.get("fields", ()):
+            if "delta.invariants" in (field.get("metadata") or {}):
+                found.append(path + field["name"])
+            visit(field["type"], f"{path}{field['name']}.")
+        for part in ("elementType", "keyType", "valueType"):
+            visit(kind.get(part), path)
+
+    visit(orjson.loads(schema_string), "")
+    return found

@@ -1,13 +1,21 @@
-"""A table's files as a DuckDB relation: the text of the SELECT that reads them. Pure."""
+"""A table's files as a DuckDB relation: the text of the SELECT that reads them. Pure.
+
+Columns that a file lacks are null, fields of structs as well; columns are found under their physical names; the values
+of partition columns come from the log; rows that a deletion vector deletes are left out by their number in the file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
 
 import orjson
 import pyarrow as pa
 
 from alluvia.log.actions import AddFile
+from alluvia.table.partition_values import partition_value
 
 _DUCKDB = {
     "string": "VARCHAR",
@@ -23,7 +31,10 @@ _DUCKDB = {
     "timestamp[us, tz=UTC]": "TIMESTAMPTZ",
     "timestamp[us]": "TIMESTAMP",
 }
-_FILENAME = "alluvia_filename"
+Pairs = Sequence[tuple[AddFile, str]]
+FILENAME = "alluvia_filename"
+ROW_NUMBER = "file_row_number"
+"""The name that DuckDB gives the number of a row in its file: a table may have no column of that name beside it."""
 
 
 def quote_name(name: str) -> str:
@@ -50,49 +61,106 @@ def duckdb_type(kind: pa.DataType) -> str:
     return _DUCKDB[str(kind)]
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of a relation's files: `source` reads them, `frame` and `columns` make the table's columns of that."""
+
+    files: tuple[AddFile, ...]
+    source: str
+    frame: str
+    columns: str
+
+    def sql(self, source: str | None = None) -> str:
+        """Return the SELECT, from its own source or from a view of it."""
+        return f"SELECT {self.columns} FROM {self.frame.format(source or self.source)}"
+
+
 def relation_sql(
-    schema: pa.Schema, partition_columns: Sequence[str], files: Sequence[AddFile], urls: Sequence[str]
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    files: Sequence[AddFile],
+    urls: Sequence[str],
+    physical: pa.Schema | None = None,
+    deleted: str | None = None,
 ) -> str:
     """Return a SELECT that gives exactly the columns of `schema`, in order and with its types, from some files.
 
-    `urls` are the files' paths or s3:// URLs, one each. A column that a file lacks is null there; the values of
-    partition columns come from the log. Without files it is an empty relation of the same columns.
+    `urls` are the files' paths or s3:// URLs, one each. `physical` is the schema, field by field, with the names that
+    columns have in files (its own by default). `deleted` is the SQL name of a relation of deleted rows (`file`, a URL,
+    and `position`), needed where a file has a deletion vector. Without files it is an empty relation of the columns.
+    Raises `Corrupt` for a partition value that is none of its type.
     """
-    if not files:
-        return _empty(schema)
-    stored = [field for field in schema if field.name not in partition_columns]
-    source = _source(stored, files, urls)
-    values = {_partition_row(file, schema, partition_columns) for file in files}
-    if len(values) == 1:
-        constants = dict(zip(partition_columns, values.pop(), strict=True))
-        columns = ", ".join(_column(field, constants.get(field.name)) for field in schema)
-        return f"SELECT {columns} FROM {source}"
-    names = ", ".join(quote_name(name) for name in partition_columns)
-    rows = ", ".join(
-        f"({quote_text(url)}, {', '.join(_partition_row(file, schema, partition_columns))})"
-        for file, url in zip(files, urls, strict=True)
-    )
-    columns = ", ".join(
-        f"p.{quote_name(field.name)}" if field.name in partition_columns else _stored_column(field, "f.")
-        for field in schema
-    )
-    return f"SELECT {columns} FROM {source} f JOIN (VALUES {rows}) p(path, {names}) ON f.{_FILENAME} = p.path"
+    parts = relation_parts(schema, partition_columns, files, urls, physical, deleted)
+    return union_sql(schema, [part.sql() for part in parts])
 
 
-def _source(stored: Sequence[pa.Field], files: Sequence[AddFile], urls: Sequence[str]) -> str:
-    """Return the FROM clause: the files' rows with every stored column, whichever of them lack some."""
+def union_sql(schema: pa.Schema, selects: Sequence[str]) -> str:
+    """Return the rows of all SELECTs; an empty relation of the columns if there are none."""
+    return " UNION ALL ".join(selects) or empty_sql(schema)
+
+
+def relation_parts(
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    files: Sequence[AddFile],
+    urls: Sequence[str],
+    physical: pa.Schema | None = None,
+    deleted: str | None = None,
+) -> list[Part]:
+    """Return the parts of a relation: files without deletion vectors, and files with them (see `relation_sql`)."""
+    names = schema if physical is None else physical
+    pairs = list(zip(files, urls, strict=True))
+    whole = [pair for pair in pairs if pair[0].deletion_vector is None]
+    partial = [pair for pair in pairs if pair[0].deletion_vector is not None]
+    if partial and deleted is None:
+        msg = "files with deletion vectors need the relation of the deleted rows"
+        raise ValueError(msg)
+    parts = [_part(schema, names, partition_columns, whole, None)] if whole else []
+    return [*parts, *([_part(schema, names, partition_columns, partial, deleted)] if partial else [])]
+
+
+def _part(
+    schema: pa.Schema, physical: pa.Schema, partition_columns: Sequence[str], pairs: Pairs, deleted: str | None
+) -> Part:
+    stored = [field for field, ours in zip(physical, schema, strict=True) if ours.name not in partition_columns]
+    whole = not stored or all(_complete(file, stored) for file, _ in pairs)
+    frame = "{0} f" if whole else f"(SELECT * FROM {{0}} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f"
+    if deleted is not None:
+        frame += f" ANTI JOIN {deleted} d ON f.{FILENAME} = d.file AND f.{ROW_NUMBER} = d.position"
+    rows = [_partition_row(file, schema, physical, partition_columns) for file, _ in pairs]
+    if len(set(rows)) == 1:
+        constants = dict(zip(partition_columns, rows[0], strict=True))
+    else:
+        names = ", ".join(quote_name(name) for name in partition_columns)
+        values = ", ".join(f"({quote_text(url)}, {', '.join(row)})" for (_, url), row in zip(pairs, rows, strict=True))
+        joined = f"(VALUES {values}) p({FILENAME}, {names})"
+        frame += f" JOIN {_escaped(joined)} ON f.{FILENAME} = p.{FILENAME}"
+        constants = {name: f"p.{quote_name(name)}" for name in partition_columns}
+    columns = [
+        constants[ours.name] if ours.name in partition_columns else _stored_column(ours.type, theirs)
+        for ours, theirs in zip(schema, physical, strict=True)
+    ]
+    shown = ", ".join(f"{column} AS {quote_name(field.name)}" for column, field in zip(columns, schema, strict=True))
+    source = _source([url for _, url in pairs], union=not whole, numbered=deleted is not None)
+    return Part(tuple(file for file, _ in pairs), source, frame, shown)
+
+
+def _escaped(text: str) -> str:
+    """Return a text as part of a format string."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _source(urls: Sequence[str], *, union: bool, numbered: bool) -> str:
+    """Return what reads some files; with `union` each with the columns of all, else with those of the first."""
     paths = ", ".join(quote_text(escape_glob(url)) for url in urls)
-    if all(_complete(file, stored) for file in files):
-        return f"read_parquet([{paths}], hive_partitioning=false, filename={quote_text(_FILENAME)})"
-    return (
-        f"(SELECT * FROM read_parquet([{paths}], hive_partitioning=false, union_by_name=true, "
-        f"filename={quote_text(_FILENAME)}) UNION ALL BY NAME {_empty(stored)})"
-    )
+    options = ", union_by_name=true" * union + ", file_row_number=true" * numbered
+    return f"read_parquet([{paths}], hive_partitioning=false, filename={quote_text(FILENAME)}{options})"
 
 
-def _empty(fields: Iterable[pa.Field]) -> str:
-    columns = ", ".join(f"CAST(NULL AS {duckdb_type(field.type)}) AS {quote_name(field.name)}" for field in fields)
-    return f"SELECT {columns} WHERE false"
+def empty_sql(fields: Iterable[pa.Field]) -> str:
+    """Return an empty relation of some columns."""
+    shown = ", ".join(f"CAST(NULL AS {duckdb_type(field.type)}) AS {quote_name(field.name)}" for field in fields)
+    return f"SELECT {shown} WHERE false"
 
 
 def escape_glob(url: str) -> str:
@@ -101,26 +169,85 @@ def escape_glob(url: str) -> str:
 
 
 def _complete(file: AddFile, stored: Sequence[pa.Field]) -> bool:
-    """Whether the statistics show that a file has every column, so that DuckDB need not compare the files' schemas."""
+    """Whether the statistics show that a file has every column, so that DuckDB need not compare the files' schemas.
+
+    Without that, DuckDB takes the first file's columns, and within structs its fields, for those of all.
+    """
     if file.stats is None:
         return False
-    counts = orjson.loads(file.stats).get("nullCount") or {}
-    return all(field.name in counts for field in stored)
+    try:
+        counts = orjson.loads(file.stats).get("nullCount")
+    except (ValueError, AttributeError):
+        return False
+    return _counted(stored, counts)
 
 
-def _stored_column(field: pa.Field, qualifier: str = "") -> str:
-    name = quote_name(field.name)
-    return f"CAST({qualifier}{name} AS {duckdb_type(field.type)}) AS {name}"
+def _counted(fields: Sequence[pa.Field], counts: Any) -> bool:
+    if not isinstance(counts, dict):
+        return False
+    for field in fields:
+        if field.name not in counts:
+            return False
+        if pa.types.is_struct(field.type) and not _counted(list(field.type.fields), counts[field.name]):
+            return False
+        if not pa.types.is_struct(field.type) and _holds_struct(field.type):
+            return False
+    return True
 
 
-def _column(field: pa.Field, constant: str | None) -> str:
-    return _stored_column(field) if constant is None else f"{constant} AS {quote_name(field.name)}"
+def _holds_struct(kind: pa.DataType) -> bool:
+    """Whether there are fields within lists or maps, of which statistics say nothing."""
+    if pa.types.is_map(kind):
+        return _holds_struct(kind.key_type) or _holds_struct(kind.item_type)
+    if pa.types.is_list(kind):
+        return _holds_struct(kind.value_type)
+    return bool(pa.types.is_struct(kind))
 
 
-def _partition_row(file: AddFile, schema: pa.Schema, partition_columns: Sequence[str]) -> tuple[str, ...]:
-    return tuple(_constant(file.partition_values.get(name), schema.field(name).type) for name in partition_columns)
+def _stored_column(kind: pa.DataType, physical: pa.Field) -> str:
+    stored = f"CAST(f.{quote_name(physical.name)} AS {duckdb_type(physical.type)})"
+    return _renamed(stored, kind, physical.type, 0)
 
 
-def _constant(text: str | None, kind: pa.DataType) -> str:
-    value = "NULL" if text is None or text == "" else quote_text(text)
-    return f"CAST({value} AS {duckdb_type(kind)})"
+def _renamed(value: str, kind: pa.DataType, physical: pa.DataType, depth: int) -> str:
+    """Return an expression with the fields of its structs named as the table has them."""
+    if duckdb_type(kind) == duckdb_type(physical):
+        return value
+    if pa.types.is_struct(kind):
+        fields = ", ".join(
+            f"{quote_name(ours.name)} := "
+            + _renamed(f"struct_extract({value}, {quote_text(theirs.name)})", ours.type, theirs.type, depth)
+            for ours, theirs in zip(kind.fields, physical.fields, strict=True)
+        )
+        return f"CASE WHEN {value} IS NULL THEN NULL ELSE struct_pack({fields}) END"
+    item = f"e{depth}"
+    if pa.types.is_map(kind):
+        key = _renamed(f"{item}.key", kind.key_type, physical.key_type, depth + 1)
+        entry = _renamed(f"{item}.value", kind.item_type, physical.item_type, depth + 1)
+        pair = f"lambda {item}: struct_pack(key := {key}, value := {entry})"
+        return f"map_from_entries(list_transform(map_entries({value}), {pair}))"
+    element = _renamed(item, kind.value_type, physical.value_type, depth + 1)
+    return f"list_transform({value}, lambda {item}: {element})"
+
+
+def _partition_row(
+    file: AddFile, schema: pa.Schema, physical: pa.Schema, partition_columns: Sequence[str]
+) -> tuple[str, ...]:
+    row = []
+    for name in partition_columns:
+        at = schema.get_field_index(name)
+        kind = schema.field(at).type
+        row.append(_constant(partition_value(file, physical.field(at).name, kind), kind))
+    return tuple(row)
+
+
+def _constant(value: Any, kind: pa.DataType) -> str:
+    if value is None:
+        text = "NULL"
+    elif isinstance(value, bytes):
+        text = quote_text("".join(f"\\x{byte:02X}" for byte in value))
+    elif isinstance(value, (date, datetime)):
+        text = quote_text(value.isoformat(sep=" ") if isinstance(value, datetime) else value.isoformat())
+    else:
+        text = quote_text(str(value))
+    return f"CAST({text} AS {duckdb_type(kind)})"

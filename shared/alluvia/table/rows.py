@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
+from alluvia.table.required import check_required, has_required
+from alluvia.table.values import check_value
 
 Rows = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Sequence[Mapping[str, Any]]
 
@@ -24,6 +26,15 @@ def conformed(rows: Any, schema: pa.Schema, chunk_rows: int) -> Iterator[pa.Tabl
         conformed_table = conform(table, schema)
         for start in range(0, len(conformed_table), chunk_rows):
             yield conformed_table.slice(start, chunk_rows)
+
+
+def columns_of_rows(rows: Any) -> set[str]:
+    """Return the names of the columns that some rows have; none for what is no rows."""
+    if isinstance(rows, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
+        return set(rows.schema.names)
+    if isinstance(rows, Sequence):
+        return {name for row in rows if isinstance(row, Mapping) for name in row}
+    return set()
 
 
 def _tables(rows: Any, schema: pa.Schema, chunk_rows: int) -> Iterator[pa.Table]:
@@ -55,8 +66,11 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Tabl
     _check_known({name for row in rows for name in row}, schema)
     columns = []
     for field in schema:
+        values = [row.get(field.name) for row in rows]
+        for value in values:
+            check_value(value, field.type, field.name)
         try:
-            columns.append(pa.array([row.get(field.name) for row in rows], field.type))
+            columns.append(pa.array(values, field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             msg = f"column {field.name}: a value does not fit {field.type}: {error}"
             raise Invalid(msg) from error
@@ -65,12 +79,13 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Tabl
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table with exactly the columns and types of `schema`. Raises `Invalid`, naming the column."""
-    if table.schema.equals(schema) and all(field.nullable for field in schema):
+    if table.schema.equals(schema) and all(field.nullable and not has_required(field.type) for field in schema):
         return table
     _check_known(table.column_names, schema)
     columns = []
     for field in schema:
         if field.name in table.column_names:
+            check_required(table[field.name], field.type, field.name)
             column = _cast(table[field.name], field)
         else:
             column = pa.chunked_array([pa.nulls(len(table), field.type)])
@@ -94,12 +109,21 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not _castable(column.type, field.type):
-        msg = f"column {field.name} is {field.type} in the table, but the rows have {column.type}"
+        msg = (
+            f"column {field.name} is {field.type} in the table, but the rows have {column.type}: cast them, or give "
+            f"them under another name; no column can change its type"
+        )
         raise Invalid(msg)
     try:
         if pa.types.is_timestamp(field.type) and field.type.tz and column.type.tz is None:
             return pc.assume_timezone(column.cast(pa.timestamp("us")), "UTC")
-        return column.cast(field.type)
+        if pa.types.is_decimal(field.type) and pa.types.is_integer(column.type):
+            column = column.cast(pa.decimal256(76, field.type.scale))
+        cast = column.cast(field.type)
+        if pa.types.is_float32(field.type) and not pc.is_finite(cast).equals(pc.is_finite(column)):
+            msg = f"column {field.name}: a value does not fit {field.type}"
+            raise Invalid(msg)
+        return cast
     except pa.ArrowException as error:
         msg = f"column {field.name}: a value does not fit {field.type}: {error}"
         raise Invalid(msg) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -11,7 +12,9 @@ import pyarrow as pa
 from alluvia.errors import Corrupt, Invalid, Unsupported
 
 Json = dict[str, Any]
+Identify = Callable[[Json], tuple[str, dict[bytes, bytes] | None]]
 
+_VOID = ("void", "null")
 _PRIMITIVES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "long": pa.int64(),
@@ -54,33 +57,69 @@ def parse_type(text: str) -> pa.DataType:
     raise Invalid(msg)
 
 
-def arrow_schema(schema_string: str) -> pa.Schema:
-    """Return the Arrow schema of a table from its `schemaString`. Raises `Corrupt` or `Unsupported`."""
+def arrow_schema(schema_string: str, identify: Identify | None = None) -> pa.Schema:
+    """Return the Arrow schema of a table from its `schemaString`. Raises `Corrupt` or `Unsupported`.
+
+    `identify` gives a field's name and its Arrow metadata; without it fields have the names that users see. Columns of
+    the type `void`, which hold nothing, are left out, as the reference implementation does.
+    """
+    fields = schema_fields(schema_string)
     try:
-        return pa.schema([_arrow_field(field) for field in orjson.loads(schema_string)["fields"]])
-    except (ValueError, KeyError, TypeError) as error:
-        msg = f"the table's schemaString cannot be read: {error}"
+        return pa.schema(_arrow_fields(fields, identify or _displayed))
+    except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+        msg = f"the table's schemaString cannot be read: {type(error).__name__}: {error}"
         raise Corrupt(msg) from error
 
 
-def _arrow_field(field: Json) -> pa.Field:
-    return pa.field(field["name"], _arrow_type(field["type"], field["name"]), bool(field["nullable"]))
+def schema_fields(schema_string: str) -> list[Json]:
+    """Return the fields of a `schemaString`, parsed. Raises `Corrupt`."""
+    if not schema_string:
+        msg = "the table's metaData has no schemaString, so its columns are not known"
+        raise Corrupt(msg)
+    try:
+        fields = orjson.loads(schema_string)["fields"]
+    except (ValueError, KeyError, TypeError) as error:
+        msg = f"the table's schemaString cannot be read: {type(error).__name__}: {error}"
+        raise Corrupt(msg) from error
+    if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
+        msg = "the table's schemaString cannot be read: its fields are no list of objects"
+        raise Corrupt(msg)
+    return fields
 
 
-def _arrow_type(kind: str | Json, name: str) -> pa.DataType:
+def _displayed(field: Json) -> tuple[str, None]:
+    return field["name"], None
+
+
+def _arrow_fields(fields: list[Json], identify: Identify) -> list[pa.Field]:
+    found = []
+    for field in fields:
+        if field["type"] in _VOID:
+            continue
+        name, metadata = identify(field)
+        kind = _arrow_type(field["type"], field["name"], identify)
+        found.append(pa.field(name, kind, bool(field["nullable"]), metadata))
+    names = [field.name.lower() for field in found]
+    if len(set(names)) < len(names):
+        msg = f"a column name is repeated: {', '.join(sorted({name for name in names if names.count(name) > 1}))}"
+        raise ValueError(msg)
+    return found
+
+
+def _arrow_type(kind: str | Json, name: str, identify: Identify) -> pa.DataType:
     if isinstance(kind, str):
         try:
-            return parse_type(kind)
+            return parse_type("decimal(10,0)" if kind == "decimal" else kind)
         except Invalid as error:
             msg = f"column {name} has the type {kind!r}, which this version cannot read"
             raise Unsupported(msg) from error
     if kind["type"] == "struct":
-        return pa.struct([_arrow_field(field) for field in kind["fields"]])
+        return pa.struct(_arrow_fields(kind["fields"], identify))
     if kind["type"] == "array":
-        element = _arrow_type(kind["elementType"], name)
+        element = _arrow_type(kind["elementType"], name, identify)
         return pa.list_(pa.field("element", element, bool(kind["containsNull"])))
     if kind["type"] == "map":
-        key, value = _arrow_type(kind["keyType"], name), _arrow_type(kind["valueType"], name)
+        key, value = (_arrow_type(kind[part], name, identify) for part in ("keyType", "valueType"))
         return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value, bool(kind["valueContainsNull"])))
     msg = f"column {name} has the type {kind['type']!r}, which this version cannot read"
     raise Unsupported(msg)
@@ -88,6 +127,9 @@ def _arrow_type(kind: str | Json, name: str) -> pa.DataType:
 
 def schema_string(schema: pa.Schema) -> str:
     """Return a `schemaString` for an Arrow schema. Raises `Invalid`, naming the column, for a type that Delta lacks."""
+    if not schema.names:
+        msg = "schema: a table needs at least one column"
+        raise Invalid(msg)
     check_names(schema.names)
     return orjson.dumps({"type": "struct", "fields": [delta_field(field) for field in schema]}).decode()
 
@@ -125,6 +167,10 @@ def _delta_type(kind: pa.DataType, path: str) -> str | Json:
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_struct(kind):
         fields = [kind.field(at) for at in range(kind.num_fields)]
+        if not fields:
+            msg = f"column {path}: a struct needs at least one field"
+            raise Invalid(msg)
+        check_names([field.name for field in fields])
         return {"type": "struct", "fields": [delta_field(field, f"{path}.") for field in fields]}
     if pa.types.is_map(kind):
         return {
@@ -159,6 +205,18 @@ def add_fields(text: str, new: pa.Schema) -> str:
         whole["fields"].append(delta_field(field))
     check_names([field["name"] for field in whole["fields"]])
     return orjson.dumps(whole).decode()
+
+
+def uses_type(text: str, name: str) -> bool:
+    """Whether a `schemaString` holds a primitive type anywhere."""
+
+    def holds(kind: str | Json | None) -> bool:
+        if not isinstance(kind, dict):
+            return kind == name
+        parts = [kind.get("elementType"), kind.get("keyType"), kind.get("valueType")]
+        return any(map(holds, [*parts, *(field["type"] for field in kind.get("fields", ()))]))
+
+    return holds(orjson.loads(text))
 
 
 def only_adds_nullable(before: str, after: str) -> bool:

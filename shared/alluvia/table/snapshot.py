@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import pyarrow as pa
 
+from alluvia.errors import Corrupt, Unsupported
 from alluvia.log.action_set import ActionSet
 from alluvia.log.actions import AddFile, Protocol
-from alluvia.log.replay import State
+from alluvia.log.paths import is_absolute
+from alluvia.log.replay import State, totals
+from alluvia.table.column_mapping import ColumnMapping, mapping_of, physical_predicate, physical_schema
+from alluvia.table.fitting import ReadPlan
 from alluvia.table.partition import PartitionSpec, parse_spec
 from alluvia.table.predicate import Predicate
 from alluvia.table.properties import Properties, read_properties
 from alluvia.table.protocols import check_readable
+from alluvia.table.relation import Part, relation_parts
 from alluvia.table.schema import arrow_schema
 from alluvia.table.skipping import prune
+
+_WINDING = re.compile(r"(^|/)(\.{0,2})/|/\.{1,2}$")
+"""A path with empty parts, or with `.` or `..`."""
 
 
 class Snapshot:
     """One version of the table at `root`, a key prefix of its store.
 
-    Raises `Unsupported` on creation for a table with a feature that this library cannot read.
+    `locate` is the store's own: it gives an absolute path's key. Raises `Unsupported` on creation for a table with a
+    feature that this library cannot read.
     """
 
-    def __init__(self, state: State, root: str, name: str) -> None:
+    def __init__(
+        self, state: State, root: str, name: str, locate: Callable[[str], str | None] = lambda _: None
+    ) -> None:
         check_readable(state.protocol, state.metadata)
         self.state = state
         self.root = root
         self.name = name
+        self._locate = locate
 
     @property
     def version(self) -> int:
@@ -42,8 +56,13 @@ class Snapshot:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Return the columns, partition columns included, in the table's order."""
-        return arrow_schema(self.state.metadata.schema_string)
+        """Return the columns, partition columns included, in the table's order. Raises `Corrupt` or `Unsupported`."""
+        schema = arrow_schema(self.state.metadata.schema_string)
+        missing = [name for name in self.partition_columns if name not in schema.names]
+        if missing:
+            msg = f"the table's metaData names the partition column {missing[0]!r}, which is not in its schemaString"
+            raise Corrupt(msg)
+        return schema
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
@@ -54,6 +73,11 @@ class Snapshot:
     def files(self) -> ActionSet[AddFile]:
         """Return the data files; `len()` of them is cheap."""
         return self.state.files
+
+    @cached_property
+    def totals(self) -> tuple[int, int]:
+        """Return how many data files there are, and their bytes together; opens no sidecar for it (`replay.totals`)."""
+        return totals(self.state)
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -75,10 +99,76 @@ class Snapshot:
         """Return how rows are split into files: `alluvia.partition_by`, else the partition columns."""
         return parse_spec(self.settings.partition_by or self.partition_columns, self.schema)
 
+    @cached_property
+    def mapping(self) -> ColumnMapping:
+        """Return how columns are found in data files."""
+        return mapping_of(self.protocol, self.state.metadata)
+
+    @cached_property
+    def physical_schema(self) -> pa.Schema:
+        """Return the schema, field by field, with the names that columns have in files, statistics and the log."""
+        if self.mapping is ColumnMapping.NONE:
+            return self.schema
+        return physical_schema(self.state.metadata.schema_string, self.mapping)
+
+    def physical_name(self, column: str) -> str:
+        """Return the name that a top column has in files, statistics and the log."""
+        return str(self.physical_schema.field(self.schema.get_field_index(column)).name)
+
     def prune(self, predicate: Predicate) -> list[AddFile]:
         """Return the files that can hold rows for which a predicate holds."""
-        return prune(self.files, predicate, self.schema, self.partition_columns)
+        if self.mapping is not ColumnMapping.NONE:
+            predicate = physical_predicate(predicate, self.schema, self.physical_schema)
+        columns = [self.physical_name(name) for name in self.partition_columns]
+        found = prune(self.files, predicate, self.physical_schema, columns)
+        check_once(found)
+        return found
+
+    def read_plan(self, schema: pa.Schema) -> ReadPlan:
+        """Return how to read some of the table's columns from its files; `schema` holds them, in any order."""
+        at = [self.schema.get_field_index(name) for name in schema.names]
+        physical = pa.schema([self.physical_schema.field(each) for each in at])
+        return ReadPlan(schema, physical, frozenset(self.partition_columns), self.mapping)
+
+    def relation_parts(self, files: Sequence[AddFile], urls: Sequence[str], deleted: str | None = None) -> list[Part]:
+        """Return DuckDB SELECTs of the table's columns from some files, which lie at `urls` (see `relation_sql`).
+
+        `deleted` is the SQL name of a relation of deleted rows (`file`, a URL, and `position`); it must hold those of
+        every file that has a deletion vector.
+        """
+        return relation_parts(self.schema, self.partition_columns, files, urls, self.physical_schema, deleted)
 
     def key(self, file: AddFile) -> str:
-        """Return a data file's key in the store."""
-        return self.root + file.path
+        """Return a data file's key in the store. Raises `Unsupported` for one that the store does not hold."""
+        return self.locate(file.path)
+
+    def locate(self, path: str) -> str:
+        """Return the key of a path as the log has it (decoded): below the table's root, or absolute.
+
+        Raises `Unsupported` for a file that lies outside of the lake.
+        """
+        if not is_absolute(path):
+            key = self.root + path
+            if not _WINDING.search(path):
+                return key
+            key = posixpath.normpath(key)
+            if not key.startswith("../"):
+                return key
+        else:
+            found = self._locate(path)
+            if found is not None:
+                return found
+        msg = f"file {path} of the table lies outside of the lake, where this library does not follow"
+        raise Unsupported(msg)
+
+
+def check_once(files: Sequence[AddFile]) -> None:
+    """Raise `Corrupt` where a data file is listed with two deletion vectors, so that its rows would count twice."""
+    if not any(file.deletion_vector for file in files):
+        return
+    seen: set[str] = set()
+    for file in files:
+        if file.path in seen:
+            msg = f"data file {file.path} is in the table twice, with different deletion vectors"
+            raise Corrupt(msg)
+        seen.add(file.path)

@@ -21,7 +21,7 @@ def file_statistics(table: pa.Table, indexed_columns: int = INDEXED_COLUMNS) -> 
     """Return the JSON text of `numRecords`, `minValues`, `maxValues` and `nullCount` for a file with these rows.
 
     The first `indexed_columns` leaf columns are covered. Text is cut to 32 characters, times to the millisecond, the
-    maximum always upwards. NaN goes into no bound.
+    maximum always upwards. A column that holds a NaN or an infinity has no bounds.
     """
     minima: Json = {}
     maxima: Json = {}
@@ -37,8 +37,12 @@ def file_statistics(table: pa.Table, indexed_columns: int = INDEXED_COLUMNS) -> 
 
 def encode_statistics(rows: int, minima: Json, maxima: Json, nulls: Json) -> str:
     """Return statistics as JSON text."""
-    whole = {"numRecords": rows, "minValues": minima, "maxValues": maxima, "nullCount": nulls}
-    return orjson.dumps(whole, default=_decimal).decode()
+    return statistics_text({"numRecords": rows, "minValues": minima, "maxValues": maxima, "nullCount": nulls})
+
+
+def statistics_text(statistics: Json) -> str:
+    """Return statistics as JSON text, decimals with all their digits."""
+    return orjson.dumps(statistics, default=_decimal).decode()
 
 
 def _decimal(value: object) -> orjson.Fragment:
@@ -73,30 +77,22 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_boolean(kind):
         return None
-    if pa.types.is_floating(kind):
-        column = column.filter(pc.is_finite(column))
-        if column.null_count == len(column) or _has_infinity(column):
-            return None
+    # JSON has neither NaN nor infinity, and a bound beside a NaN would let other readers prune the NaN away.
+    if pa.types.is_floating(kind) and not pc.all(pc.is_finite(column)).as_py():
+        return None
     if column.null_count == len(column):
         return None
     both = pc.min_max(column)
     low, high = both["min"], both["max"]
-    if pa.types.is_timestamp(kind):
-        return json_bounds(_safe_time(low), _safe_time(high))
-    return json_bounds(low.as_py(), high.as_py())
+    return json_bounds(_python(low), _python(high))
 
 
-def _has_infinity(column: pa.ChunkedArray) -> bool:
-    return bool(pc.any(pc.is_inf(column)).as_py())
-
-
-def _safe_time(value: pa.Scalar) -> datetime | None:
-    """Return a timestamp as Python has it; None outside the years 1 to 9999."""
+def _python(value: pa.Scalar) -> Any:
+    """Return a value as Python has it; None for a time outside the years 1 to 9999."""
     try:
-        moment: datetime = value.as_py()
+        return value.as_py()
     except (ValueError, OverflowError):
         return None
-    return moment
 
 
 def json_bounds(low: Any, high: Any) -> tuple[Any, Any] | None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import RLock
 from typing import Any
 
 from alluvia.errors import TransactionExpired, Unavailable
-from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
+from alluvia.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
 from alluvia.log.commit import EVENT_IDS, Action, CommitActions, encode_commit
 from alluvia.log.log import Log
 from alluvia.log.replay import State
 from alluvia.table.conflicts import Attempt, find_conflict
-from alluvia.table.properties import IN_COMMIT_TIMESTAMPS
+from alluvia.table.properties import ENABLED_TIMESTAMP, ENABLED_VERSION, IN_COMMIT_TIMESTAMPS
 from alluvia.table.protocols import check_writable
 
 ENGINE = "Alluvia/0.1.0"
@@ -34,7 +34,10 @@ class Commit:
 
 @dataclass(slots=True)
 class Changes:
-    """What a transaction will commit. `reads` fields are those of `Attempt`."""
+    """What a transaction will commit. `can_match`, `files_read` and `domains_read` are those of `Attempt`.
+
+    `metrics` are numbers of the operation's own, beside those of its files.
+    """
 
     operation: str
     parameters: dict[str, str] = field(default_factory=dict)
@@ -47,6 +50,9 @@ class Changes:
     event_ids: str | None = None
     can_match: Callable[[AddFile], bool] | None = None
     files_read: frozenset[str] = frozenset()
+    cdc: Sequence[CdcFile] = ()
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    domains_read: frozenset[str] = frozenset()
 
 
 OnLost = Callable[[Sequence[CommitActions]], Changes | None]
@@ -89,16 +95,29 @@ class Transaction:
                     return None
                 changes = rebased
             self._check_age()
+            if self._log.stale and (known := self._looked_again(state.version)):
+                continue
             check_writable(state.protocol, state.metadata)
             commit = self._prepare(state, changes)
+            began_ms = self._log.clock.now_ms()
             winner = self._log.write(commit.version, _encode(commit), self._txn_id)
             if winner is None:
-                self._log.advance([commit])
+                if self._log.stale:
+                    self._log.confirm(commit.version)
+                self._log.advance([commit], began_ms)
                 rows = sum(file.num_records or 0 for file in changes.adds)
                 return Commit(commit.version, commit.timestamp_ms, rows, len(changes.adds))
-            known = self._catch_up(winner)
+            known = self._catch_up(winner, began_ms)
             tries += 1
             self._back_off(tries)
+
+    def _looked_again(self, version: int) -> list[CommitActions]:
+        """Open the log afresh, since clean-up may have deleted what comes after the version at hand.
+
+        Only within the log's shortest retention of a look may the version after it be written.
+        """
+        newest = self._log.open()
+        return self._log.read_commits(range(version + 1, newest.version + 1))
 
     def _committed_since(self, version: int) -> list[CommitActions]:
         """Return what this process already knows to have won, so that no race is lost in vain."""
@@ -119,6 +138,7 @@ class Transaction:
             can_match=changes.can_match,
             files_read=changes.files_read,
             app_ids=frozenset(txn.app_id for txn in changes.txns),
+            domains_read=changes.domains_read,
         )
         for winner in winners:
             conflict = find_conflict(attempt, winner)
@@ -130,12 +150,10 @@ class Transaction:
             raise Unavailable(msg)
         return newest
 
-    def _catch_up(self, winner: CommitActions) -> list[CommitActions]:
+    def _catch_up(self, winner: CommitActions, began_ms: int) -> list[CommitActions]:
         """Read on from the winner to the tip, so that the next attempt does not lose one race a version."""
-        found = [winner]
-        while (commit := self._log.read_commit(found[-1].version + 1)) is not None:
-            found.append(commit)
-        self._log.advance(found)
+        found = [winner, *self._log.following(winner.version)]
+        self._log.advance(found, began_ms)
         return found
 
     def _prepare(self, state: State, changes: Changes) -> CommitActions:
@@ -150,10 +168,12 @@ class Transaction:
             "txnId": self._txn_id,
             "operationMetrics": _metrics(changes),
         }
-        metadata = changes.metadata or state.metadata
-        if metadata.configuration.get(IN_COMMIT_TIMESTAMPS) == "true":
+        metadata = changes.metadata
+        if (metadata or state.metadata).configuration.get(IN_COMMIT_TIMESTAMPS) == "true":
             info = {"inCommitTimestamp": max(now_ms, state.timestamp_ms + 1), **info}
             timestamp_ms = int(info["inCommitTimestamp"])
+            if metadata is not None and state.metadata.configuration.get(IN_COMMIT_TIMESTAMPS) != "true":
+                metadata = timed_from(metadata, state.version + 1, timestamp_ms)
         if changes.event_ids:
             info[EVENT_IDS] = changes.event_ids
         removes = [replace(remove, deletion_timestamp=timestamp_ms) for remove in changes.removes]
@@ -161,11 +181,12 @@ class Transaction:
             state.version + 1,
             info,
             changes.protocol,
-            changes.metadata,
+            metadata,
             changes.txns,
             changes.domains,
             changes.adds,
             removes,
+            changes.cdc,
         )
 
     def _check_age(self) -> None:
@@ -178,6 +199,12 @@ class Transaction:
         self._log.clock.sleep(limit * self._log.clock.uniform())
 
 
+def timed_from(metadata: Metadata, version: int, timestamp_ms: int) -> Metadata:
+    """Return metadata that says from which commit on there are in-commit timestamps, where that is not the first."""
+    since = {ENABLED_VERSION: str(version), ENABLED_TIMESTAMP: str(timestamp_ms)}
+    return replace(metadata, configuration={**metadata.configuration, **since})
+
+
 def _metrics(changes: Changes) -> dict[str, str]:
     metrics = {
         "numFiles": len(changes.adds),
@@ -186,11 +213,11 @@ def _metrics(changes: Changes) -> dict[str, str]:
     }
     if changes.removes:
         metrics["numRemovedFiles"] = len(changes.removes)
-    return {name: str(value) for name, value in metrics.items()}
+    return {name: str(value) for name, value in (metrics | dict(changes.metrics)).items()}
 
 
 def _encode(commit: CommitActions) -> bytes:
     actions: list[Action] = [single for single in (commit.protocol, commit.metadata) if single is not None]
-    for several in (commit.txns, commit.domains, commit.removes, commit.adds):
+    for several in (commit.txns, commit.domains, commit.removes, commit.adds, commit.cdc):
         actions.extend(several)
     return encode_commit(commit.info, actions)

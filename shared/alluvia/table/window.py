@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from alluvia.errors import Corrupt
 from alluvia.log.commit import EVENT_IDS, CommitActions
+from alluvia.table.lineage import Gaps, in_gap
 
 FINGERPRINT_BYTES = 12
 
@@ -45,11 +46,13 @@ def fingerprints_of(commit: CommitActions) -> list[bytes]:
 class DedupWindow:
     """Fingerprints by the time of their commit; those older than the window are forgotten.
 
-    Time here is the log's own: the newest commit seen, never this machine's clock.
+    Time here is the log's own: the newest commit seen, never this machine's clock. Commits of other tables, in `gaps`
+    of the table's versions, are passed over.
     """
 
-    def __init__(self, window_ms: int, version: int = -1) -> None:
-        self._window_ms = window_ms
+    def __init__(self, window_ms: int, version: int = -1, gaps: Gaps = ()) -> None:
+        self.window_ms = window_ms
+        self.gaps = gaps
         self.version = version
         self._known: dict[bytes, int] = {}
         self._by_commit: deque[tuple[int, int, list[bytes]]] = deque()
@@ -63,10 +66,10 @@ class DedupWindow:
     def add(self, version: int, timestamp_ms: int, prints: list[bytes]) -> None:
         """Take the fingerprints of the next commit."""
         self.version = version
-        if prints:
+        if prints and not in_gap(self.gaps, version):
             self._known.update(dict.fromkeys(prints, version))
             self._by_commit.append((version, timestamp_ms, prints))
-        self._forget(timestamp_ms - self._window_ms)
+        self._forget(timestamp_ms - self.window_ms)
 
     def follow(self, commits: Iterable[CommitActions]) -> None:
         """Take the commits that the window has not seen yet."""
@@ -106,14 +109,14 @@ def write_index(window: DedupWindow) -> bytes:
     return bytes(sink.getvalue())
 
 
-def read_index(data: bytes, name: str, window_ms: int, version: int) -> DedupWindow:
+def read_index(data: bytes, name: str, window_ms: int, version: int, gaps: Gaps = ()) -> DedupWindow:
     """Read the window at a version. Raises `Corrupt`, naming the file."""
     try:
         table = pa.ipc.open_file(pa.BufferReader(data)).read_all().select(_INDEX_SCHEMA.names)
     except (pa.ArrowException, KeyError) as error:
         msg = f"{name} cannot be read: {error}"
         raise Corrupt(msg) from error
-    window = DedupWindow(window_ms)
+    window = DedupWindow(window_ms, gaps=gaps)
     for at, timestamp_ms, joined in zip(*(column.to_pylist() for column in table.columns), strict=True):
         parts = [joined[start : start + FINGERPRINT_BYTES] for start in range(0, len(joined), FINGERPRINT_BYTES)]
         window.add(at, timestamp_ms, parts)

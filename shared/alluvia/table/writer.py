@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.clock import Clock
+from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
 from alluvia.store import Store
 from alluvia.table.partition import Partition, PartitionSpec, split
@@ -22,20 +23,33 @@ PARALLEL = 8
 class FileWriter:
     """Writes data files for a table: one object per partition of the rows it is given, sorted, with statistics."""
 
-    def __init__(self, store: Store, root: str, spec: PartitionSpec, settings: Properties, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        root: str,
+        spec: PartitionSpec,
+        settings: Properties,
+        clock: Clock,
+        check: Callable[[pa.Table], None] | None = None,
+    ) -> None:
         self._store = store
         self._root = root
         self._spec = spec
         self._settings = settings
         self._clock = clock
+        self._check = check
 
     @classmethod
-    def of(cls, snapshot: Snapshot, store: Store, clock: Clock) -> FileWriter:
-        """Return a writer for a snapshot's table."""
-        return cls(store, snapshot.root, snapshot.partition_spec, snapshot.settings, clock)
+    def of(
+        cls, snapshot: Snapshot, store: Store, clock: Clock, check: Callable[[pa.Table], None] | None = None
+    ) -> FileWriter:
+        """Return a writer for a snapshot's table; `check` raises for rows that may not be written."""
+        return cls(store, snapshot.root, snapshot.partition_spec, snapshot.settings, clock, check)
 
     def write(self, table: pa.Table) -> list[AddFile]:
         """Write rows of exactly the table's columns; one PUT a partition. Returns the files, not yet committed."""
+        if self._check is not None:
+            self._check(table)
         prepared = list(self._encode(table))
         if len(prepared) > 1 and self._store.parallel:
             with ThreadPoolExecutor(min(PARALLEL, len(prepared))) as pool:
@@ -65,8 +79,39 @@ def sort_rows(rows: pa.Table, sort_by: tuple[str, ...]) -> pa.Table:
     return rows.sort_by(keys) if keys else rows
 
 
+def bounded_columns(schema: pa.Schema) -> list[str]:
+    """Return the Parquet paths of the columns for which a file may hold bounds: all but floating-point ones and lists.
+
+    Arrow's bounds leave NaN out. DuckDB, to which a NaN is above every number, takes them for bounds of all values, and
+    would miss it.
+    """
+    found: list[str] = []
+
+    def visit(path: str, kind: pa.DataType) -> None:
+        if pa.types.is_struct(kind):
+            for at in range(kind.num_fields):
+                visit(f"{path}.{kind.field(at).name}", kind.field(at).type)
+        elif not pa.types.is_nested(kind) and not pa.types.is_floating(kind):
+            found.append(path)
+
+    for field in schema:
+        visit(field.name, field.type)
+    return found
+
+
 def encode_parquet(rows: pa.Table, settings: Properties) -> bytes:
-    """Return a Parquet file's bytes."""
+    """Return a Parquet file's bytes. Raises `Invalid`, naming the field, for a null where the schema has none."""
     sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression=settings.codec, row_group_size=settings.row_group_rows, store_schema=False)
+    try:
+        pq.write_table(
+            rows,
+            sink,
+            compression=settings.codec,
+            row_group_size=settings.row_group_rows,
+            store_schema=False,
+            write_statistics=bounded_columns(rows.schema) or False,
+        )
+    except pa.ArrowInvalid as error:  # a null in a field of a struct that allows none
+        msg = f"the rows do not fit the table: {error}"
+        raise Invalid(msg) from error
     return bytes(sink.getvalue())

@@ -1,0 +1,101 @@
+"""Appending rows with columns that the table does not have yet: columns and rows in one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid
+from alluvia.log.actions import AddFile, Metadata, Txn
+from alluvia.operations.append import CHUNK_ROWS, append, applied, check_txn
+from alluvia.operations.evolve import plan_evolve, protocol_for
+from alluvia.operations.replanning import commit_planned
+from alluvia.table.handle import TableHandle
+from alluvia.table.rows import columns_of_rows, conformed
+from alluvia.table.schema import arrow_schema
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import Changes, Commit
+
+
+def append_evolving(handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None) -> Commit:
+    """Append rows as `append` does; columns that only they have become nullable columns of the table.
+
+    Their types are those of the rows. Raises `Invalid`, naming the column, for one whose type cannot be told or would
+    change.
+    """
+    if txn is not None:
+        check_txn(txn)
+    snapshot = handle.fitting(columns_of_rows(rows))
+    if not columns_of_rows(rows) - set(snapshot.schema.names):
+        return append(handle, rows, txn)
+    work = _Evolving(handle, rows, txn)
+    commit, newest, _ = commit_planned(handle, work.plan)
+    return commit or Commit(newest.version, newest.timestamp_ms, 0, 0)
+
+
+class _Evolving:
+    """The plans of one append: its files are written once, for the first."""
+
+    def __init__(self, handle: TableHandle, rows: Any, txn: tuple[str, int] | None) -> None:
+        self._handle = handle
+        self._rows = rows
+        self._txn = txn
+        self._written: tuple[Metadata, list[AddFile]] | None = None
+
+    def plan(self, snapshot: Snapshot) -> Changes | None:
+        """Return what to commit on a version; None if the transaction is in it already."""
+        if self._txn is not None and applied(snapshot, self._txn) is not None:
+            return None
+        before = snapshot.state.metadata
+        new = [field for field in _fields(self._rows) if field.name not in snapshot.schema.names]
+        metadata = plan_evolve(before, pa.schema(new), None) if new else before
+        if self._written is not None and not _fits(self._written[0], metadata):
+            if isinstance(self._rows, pa.RecordBatchReader):
+                msg = f"the columns or properties of {self._handle.name} changed meanwhile: append again"
+                raise Invalid(msg)
+            self._written = None
+        if self._written is None:
+            self._written = metadata, self._write(snapshot, metadata)
+        return Changes(
+            "WRITE",
+            {"mode": "Append"},
+            adds=self._written[1],
+            metadata=None if metadata == before else metadata,
+            protocol=protocol_for(snapshot.protocol, metadata),
+            txns=() if self._txn is None else [Txn(*self._txn, self._handle.clock.now_ms())],
+        )
+
+    def _write(self, snapshot: Snapshot, metadata: Metadata) -> list[AddFile]:
+        evolved = Snapshot(replace(snapshot.state, metadata=metadata), snapshot.root, snapshot.name)
+        writer = self._handle.writer(evolved)
+        return [add for chunk in conformed(self._rows, evolved.schema, CHUNK_ROWS) for add in writer.write(chunk)]
+
+
+def _fields(rows: Any) -> Sequence[pa.Field]:
+    """Return the columns of a caller's rows, with types that those of dicts seem to have."""
+    if isinstance(rows, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
+        return [field.with_nullable(True) for field in rows.schema]
+    found = []
+    for name in dict.fromkeys(name for row in rows for name in row):
+        try:
+            found.append(pa.field(name, pa.array([row.get(name) for row in rows]).type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            msg = f"column {name}: its values have no one type: {error}"
+            raise Invalid(msg) from error
+    return found
+
+
+def _fits(written: Metadata, planned: Metadata) -> bool:
+    """Whether files that were written for one metadata fit another."""
+    fields = {field.name: field for field in arrow_schema(planned.schema_string)}
+    columns = list(arrow_schema(written.schema_string))
+    known = {field.name for field in columns}
+    return (
+        written.partition_columns == planned.partition_columns
+        and written.configuration == planned.configuration
+        and all(fields.get(field.name) == field for field in columns)
+        and all(field.nullable for name, field in fields.items() if name not in known)
+    )

@@ -1,0 +1,70 @@
+"""Files of changed rows below `_change_data`, for tables with `delta.enableChangeDataFeed`.
+
+Source: Delta protocol, "Change Data Files".
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.log.actions import CdcFile
+from alluvia.table.handle import TableHandle
+from alluvia.table.partition import PartitionField, PartitionSpec, split
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.writer import encode_parquet
+
+CHANGE_FOLDER = "_change_data/"
+CHANGE_TYPE = "_change_type"
+INSERT, DELETE, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
+
+
+class ChangeWriter:
+    """Gathers changed rows, and writes them: one PUT for each partition."""
+
+    def __init__(self, handle: TableHandle, snapshot: Snapshot) -> None:
+        self._handle = handle
+        self._snapshot = snapshot
+        self._waiting: list[pa.Table] = []
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Return the size of what has been gathered."""
+        return sum(rows.nbytes for rows in self._waiting)
+
+    def changed(self, old: pa.Table, updated: pa.BooleanArray | None, new: pa.Table | None) -> None:
+        """Take rows that are deleted or, where `updated` says so, become the rows of `new`."""
+        if updated is None or new is None:
+            self._add(old, DELETE)
+            return
+        self._add(old.filter(pc.invert(updated)), DELETE)
+        self._add(old.filter(updated), BEFORE)
+        self._add(new, AFTER)
+
+    def inserted(self, rows: pa.Table) -> None:
+        """Take rows that are new."""
+        self._add(rows, INSERT)
+
+    def clear(self) -> None:
+        """Forget what has been gathered."""
+        self._waiting = []
+
+    def finish(self) -> list[CdcFile]:
+        """Write what has been gathered. Returns the files, not yet committed."""
+        if not self._waiting:
+            return []
+        rows = pa.concat_tables(self._waiting)
+        self._waiting = []
+        fields = [PartitionField(name) for name in self._snapshot.partition_columns]
+        files = []
+        for partition, here in split(rows, PartitionSpec(tuple(fields))):
+            data = encode_parquet(here, self._snapshot.settings)
+            path = f"{CHANGE_FOLDER}{partition.folder}cdc-{self._handle.clock.new_id()}.parquet"
+            self._handle.store.put(self._snapshot.root + path, data)
+            files.append(CdcFile(path, partition.values, len(data)))
+        return files
+
+    def _add(self, rows: pa.Table, kind: str) -> None:
+        if len(rows):
+            kinds = pa.repeat(pa.scalar(kind), len(rows))
+            self._waiting.append(rows.append_column(pa.field(CHANGE_TYPE, pa.string(), nullable=False), kinds))

@@ -1,0 +1,224 @@
+"""Making a table of a directory of Parquet files: version 0 names them, and no data is read or written.
+
+Of each file the footer is read, in one or two ranged GETs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from alluvia.errors import Invalid, ObjectNotFound, TableExists, Unavailable
+from alluvia.log.actions import AddFile
+from alluvia.log.paths import is_absolute
+from alluvia.operations.create import create, plan_create
+from alluvia.operations.drop import find_log
+from alluvia.store import ObjectInfo, Store
+from alluvia.table.footer import StoredColumns, footer_size, footer_statistics, parse_footer, stored_columns
+from alluvia.table.handle import TableHandle
+from alluvia.table.hive import infer_type, is_hidden, partition_texts
+from alluvia.table.partition import partition_text
+from alluvia.table.partition_values import parse_partition_text
+from alluvia.table.properties import CONSTRAINT, check_properties, read_properties
+from alluvia.table.schema import parse_type
+from alluvia.table.unified import UnifiedSchema
+
+TAIL_GUESS_BYTES = 64 << 10
+"""Read at first: most footers fit."""
+PARALLEL = 16
+BATCH_FILES = 256
+_FOLDER_MARKERS = ("/", "_$folder$")
+"""Ends of the names of empty objects that stand for folders in some tools."""
+
+Texts = dict[str, str | None]
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the files turned out to be, so far."""
+
+    unified: UnifiedSchema = field(default_factory=UnifiedSchema)
+    known: list[tuple[pq.FileMetaData, StoredColumns]] = field(default_factory=list)
+    adds: list[tuple[AddFile, Texts]] = field(default_factory=list)
+
+
+def convert(
+    handle: TableHandle,
+    *,
+    partition_types: Mapping[str, str | pa.DataType] | None = None,
+    sort_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Make a table of the files below a root, Hive partitions (`column=value` folders) included, in one commit.
+
+    Every file that is not hidden must be Parquet; their schemas are unified. The type of a partition column is the one
+    in `partition_types`, else inferred from its values. One LIST request per 1,000 files, one or two GETs a file, one
+    PUT. Raises `TableExists`; `Invalid`, naming the file and the column, for what cannot be a table.
+    """
+    _check_free(handle)
+    given = check_properties(properties or {})
+    if any(name.startswith(CONSTRAINT) for name in given):
+        msg = f"property {CONSTRAINT}…: a conversion reads no rows, so it cannot say that they keep it"
+        raise Invalid(msg)
+    files = list(_files(handle))
+    folders = {name for file in files for name in partition_texts(file.key)}
+    found = _read(handle.store, handle.root, files, folders, read_properties(given).indexed_columns)
+    columns = _partition_columns(files, handle.name)
+    kinds = {name: _kind(name, [texts[name] for _, texts in found.adds], partition_types or {}) for name in columns}
+    unknown = sorted(set(partition_types or {}) - set(columns))
+    if unknown:
+        msg = f"partition_types: {unknown[0]!r} is no partition column; the folders name {', '.join(columns) or 'none'}"
+        raise Invalid(msg)
+    metadata = plan_create(
+        _whole_schema(found.unified.schema, kinds),
+        partition_by=columns,
+        sort_by=sort_by,
+        properties=given,
+        table_id=handle.clock.new_id(),
+        now_ms=handle.clock.now_ms(),
+    )
+    adds = [_with_values(add, texts, kinds) for add, texts in found.adds]
+    create(handle, metadata, exist_ok=False, adds=adds)
+
+
+def check_place(store: Store, path: str, handle: TableHandle) -> None:
+    """Raise `Invalid` unless a path, from the store's root or a whole one or a URI, is that of a table's root."""
+    root = handle.root.rstrip("/")
+    whole = is_absolute(path)
+    key = store.locate(path.rstrip("/")) if whole else path.removeprefix("./").rstrip("/")
+    if key == root:
+        return
+    if whole and key is None:
+        msg = f"path: {path!r} lies outside the lake {store.uri}: open the lake at the directory above it"
+    else:
+        msg = f"path: the table {handle.name!r} lies at {root!r} in the lake, not at {path!r}: move one to the other"
+    raise Invalid(msg)
+
+
+def _check_free(handle: TableHandle) -> None:
+    there, may_be_dropped = find_log(handle.store, handle.root)
+    if there:
+        msg = f"{handle.name!r} is a table already, so its files are not converted"
+        if may_be_dropped:
+            msg = f"{handle.name!r} is a table, or was one until it was dropped, so its files are not converted"
+        raise TableExists(msg)
+
+
+def _files(handle: TableHandle) -> Iterator[ObjectInfo]:
+    """Yield the files below the root that are not hidden, their keys relative to it. Raises `Invalid` if none are."""
+    none = True
+    for info in handle.store.list(handle.root):
+        path = info.key[len(handle.root) :]
+        if "/_delta_log/" in path:
+            msg = f"{path.partition('/_delta_log/')[0]} is a table of its own, so {handle.name} cannot be one"
+            raise Invalid(msg)
+        if is_hidden(path) or path.endswith(_FOLDER_MARKERS):
+            continue
+        none = False
+        yield ObjectInfo(path, info.size, info.modified_ms)
+    if none:
+        msg = f"{handle.root.rstrip('/')!r} in the lake holds no Parquet files: there is nothing to convert"
+        raise Invalid(msg)
+
+
+def _partition_columns(files: Sequence[ObjectInfo], name: str) -> list[str]:
+    """Return the partition columns, which must be the same, in one order, for all files."""
+    columns = list(partition_texts(files[0].key))
+    for file in files:
+        others = list(partition_texts(file.key))
+        if others != columns:
+            msg = (
+                f"{file.key}: its folders name the partition columns {', '.join(others) or 'none'}, "
+                f"but those of {files[0].key} {', '.join(columns) or 'none'}: {name} needs the same for all"
+            )
+            raise Invalid(msg)
+    return columns
+
+
+def _read(store: Store, root: str, files: Sequence[ObjectInfo], partitions: Collection[str], indexed: int) -> _Found:
+    """Read all footers, some at a time, keeping only what the log will hold."""
+    found = _Found()
+    waiting = iter(files)
+    with ThreadPoolExecutor(PARALLEL if store.parallel else 1) as pool:
+        while batch := list(islice(waiting, BATCH_FILES)):
+            for info, metadata in zip(batch, pool.map(lambda info: _footer(store, root, info), batch), strict=True):
+                columns = _columns(found, info.key, metadata, partitions)
+                stats = footer_statistics(metadata, columns, indexed, partitions)
+                add = AddFile(info.key, {}, info.size, info.modified_ms, True, stats)
+                found.adds.append((add, partition_texts(info.key)))
+    return found
+
+
+def _footer(store: Store, root: str, info: ObjectInfo) -> pq.FileMetaData:
+    key = root + info.key
+    try:
+        start = max(0, info.size - TAIL_GUESS_BYTES)
+        tail = store.get(key, start, info.size) if info.size else b""
+        size = footer_size(tail)
+        if size > info.size:
+            msg = "it was cut, or is damaged: its footer would be longer than the file"
+            raise Invalid(msg)
+        if size > len(tail):
+            tail = store.get(key, info.size - size, info.size)
+        return parse_footer(tail[-size:])
+    except ObjectNotFound as error:
+        msg = f"{info.key} was listed, but is gone: convert again when nothing else changes the directory"
+        raise Unavailable(msg) from error
+    except Invalid as error:
+        msg = f"{info.key} cannot be a file of a table: {error}; a name with a leading '_' or '.' hides it"
+        raise Invalid(msg) from error
+
+
+def _columns(found: _Found, file: str, metadata: pq.FileMetaData, partitions: Collection[str]) -> StoredColumns:
+    """Return a file's columns, and take their types into the unified schema; files of one schema cost that once."""
+    for like, columns in found.known:
+        if like.schema.equals(metadata.schema) and _arrow_schema(like) == _arrow_schema(metadata):
+            return columns
+    try:
+        columns = stored_columns(metadata)
+    except Invalid as error:
+        msg = f"{file} cannot be a file of a table: {error}"
+        raise Invalid(msg) from error
+    stored = [each for each in columns.schema if each.name not in partitions]
+    if not stored:
+        msg = f"{file}: all its columns are partition columns, so none is left for the files"
+        raise Invalid(msg)
+    found.unified.add(file, pa.schema(stored))
+    found.known.append((metadata, columns))
+    return columns
+
+
+def _arrow_schema(metadata: pq.FileMetaData) -> bytes | None:
+    return (metadata.metadata or {}).get(b"ARROW:schema")
+
+
+def _kind(name: str, texts: Sequence[str | None], given: Mapping[str, str | pa.DataType]) -> pa.DataType:
+    kind: Any = given.get(name)
+    if kind is None:
+        return infer_type({text for text in texts if text is not None})
+    return parse_type(kind) if isinstance(kind, str) else kind
+
+
+def _whole_schema(stored: pa.Schema, partitions: Mapping[str, pa.DataType]) -> pa.Schema:
+    for name in stored.names:
+        if name.lower() in {each.lower() for each in partitions}:
+            msg = f"column {name} of the files and a partition column differ by case alone, which Delta does not allow"
+            raise Invalid(msg)
+    return pa.schema([*stored, *(pa.field(name, kind) for name, kind in partitions.items())])
+
+
+def _with_values(add: AddFile, texts: Texts, kinds: Mapping[str, pa.DataType]) -> AddFile:
+    values: Texts = {}
+    for name, kind in kinds.items():
+        try:
+            values[name] = partition_text(parse_partition_text(texts[name], kind), name)
+        except (ValueError, ArithmeticError) as error:
+            msg = f"{add.path}: partition column {name}: {texts[name]!r} is no {kind}; give another in partition_types"
+            raise Invalid(msg) from error
+    return AddFile(add.path, values, add.size, add.modification_time, True, add.stats)

@@ -1,0 +1,191 @@
+"""One data file at hand: read as often as needed, and written anew row group by row group, without another request."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from alluvia.errors import Corrupt, Invalid
+from alluvia.log.actions import AddFile
+from alluvia.table.deletions import NO_POSITIONS, read_deletions
+from alluvia.table.handle import TableHandle
+from alluvia.table.masks import mask_of
+from alluvia.table.merged_statistics import merged_statistics
+from alluvia.table.partition import Partition
+from alluvia.table.reader import UNREADABLE, check_positions, open_parquet, unreadable
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.statistics import file_statistics
+from alluvia.table.writer import bounded_columns, new_file
+
+BATCH_ROWS = 1 << 16
+
+
+class DataFile:
+    """A data file of a snapshot, on this machine: where it lies, or in a copy that goes with this object.
+
+    One GET where the store is not a directory. Use it in a `with` block. Raises `ObjectNotFound` where it is missing,
+    `Corrupt`, naming it, where it cannot be read.
+    """
+
+    def __init__(self, handle: TableHandle, snapshot: Snapshot, file: AddFile, rows: int | None = None) -> None:
+        self.file = file
+        self._rows = rows
+        self._store = handle.store
+        self._snapshot = snapshot
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._path: Path | None = None
+        self._parquet: pq.ParquetFile | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file, and of its copy."""
+        if self._parquet is not None:
+            self._parquet.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def fetch(self) -> None:
+        """Bring the file onto this machine. Raises `ObjectNotFound`."""
+        key = self._snapshot.key(self.file)
+        self._path = self._store.local_path(key)
+        if self._path is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="alluvia-rewrite-")
+            self._path = Path(self._folder.name, "data.parquet")
+            self._store.get_file(key, self._path)
+
+    @cached_property
+    def rows(self) -> int:
+        """Return the number of rows that the file holds, deleted ones included; known without reading if given."""
+        if self._rows is not None:
+            return self._rows
+        rows = int(self._opened().metadata.num_rows)
+        promised = self.file.num_records
+        if promised is not None and promised != rows:
+            msg = f"data file {self.file.path} holds {rows} rows, but its statistics promise {promised}"
+            raise Corrupt(msg)
+        return rows
+
+    @cached_property
+    def deleted(self) -> pa.Int64Array:
+        """Return the positions that its deletion vector deletes."""
+        if self.file.deletion_vector is None:
+            return NO_POSITIONS
+        deleted = read_deletions(self._store, self.file, self._snapshot.locate)
+        check_positions(self.file, deleted, self.rows)
+        return deleted
+
+    @cached_property
+    def live(self) -> pa.BooleanArray:
+        """Return the mask of the rows that are not deleted."""
+        return pc.invert(mask_of(self.deleted, self.rows))
+
+    def batches(self, columns: Sequence[str], beside: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, deleted ones included, in order, with some of the table's columns.
+
+        `beside` names columns of the file that are none of the table's.
+        """
+        plan = self._snapshot.read_plan(pa.schema([self._snapshot.schema.field(name) for name in columns]))
+        parquet = self._opened()
+        try:
+            stored = [*plan.stored_names(parquet.schema_arrow), *beside]
+            for batch in parquet.iter_batches(BATCH_ROWS, columns=stored):
+                fitted = plan.fit(batch, self.file)
+                for name in beside:
+                    fitted = fitted.append_column(name, batch[name])
+                yield fitted
+        except (*UNREADABLE, KeyError) as error:
+            raise unreadable(self.file, error) from error
+
+    def _opened(self) -> pq.ParquetFile:
+        if self._parquet is None:
+            if self._path is None:
+                self.fetch()
+            try:
+                self._parquet = open_parquet(self._path)
+            except UNREADABLE as error:
+                raise unreadable(self.file, error) from error
+        return self._parquet
+
+
+class FileSink:
+    """A new file of the partition that another file is of, written as its rows come, which keeps their order."""
+
+    def __init__(self, handle: TableHandle, snapshot: Snapshot, like: AddFile) -> None:
+        self._handle = handle
+        self._snapshot = snapshot
+        self._like = like
+        self._folder = tempfile.TemporaryDirectory(prefix="alluvia-rewrite-")
+        self._path = Path(self._folder.name, "data.parquet")
+        self._writer: pq.ParquetWriter | None = None
+        self._statistics: list[str] = []
+        self._waiting: list[pa.Table] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        self._folder.cleanup()
+
+    def write(self, rows: pa.Table) -> None:
+        """Take rows of the table's columns."""
+        if len(rows):
+            self._waiting.append(rows.drop_columns(list(self._snapshot.partition_columns)))
+        if sum(map(len, self._waiting)) >= self._snapshot.settings.row_group_rows:
+            self._flush()
+
+    def finish(self) -> AddFile | None:
+        """Put the file into the store, in one PUT, and return it, not yet committed; None if no rows came."""
+        self._flush()
+        if self._writer is None:
+            return None
+        self._writer.close()
+        self._writer = None
+        path = self._like.path
+        folder = "" if "://" in path or path.startswith("/") else path[: path.rfind("/") + 1]
+        partition = Partition(self._like.partition_values, {}, folder)
+        stats = merged_statistics(self._statistics)
+        plain = new_file(partition, self._path.stat().st_size, stats, self._handle.clock)
+        new = replace(plain, tags=self._like.tags)
+        self._handle.store.put_file(self._snapshot.key(new), self._path)
+        return new
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        rows = pa.concat_tables(self._waiting)
+        self._waiting = []
+        settings = self._snapshot.settings
+        self._statistics.append(file_statistics(rows, settings.indexed_columns))
+        try:
+            if self._writer is None:
+                self._writer = pq.ParquetWriter(
+                    self._path,
+                    rows.schema,
+                    compression=settings.codec,
+                    store_schema=False,
+                    write_statistics=bounded_columns(rows.schema) or False,
+                )
+            self._writer.write_table(rows, row_group_size=settings.row_group_rows)
+        except pa.ArrowInvalid as error:  # a null in a field of a struct that allows none
+            msg = f"the rows do not fit the table: {error}"
+            raise Invalid(msg) from error

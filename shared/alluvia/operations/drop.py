@@ -1,0 +1,296 @@
+"""Dropping a table, bringing it back, and starting another of its name. Each is one commit of the table's own log.
+
+A drop removes every file and marks the metadata. Nothing is deleted, so it can be undone until vacuum has taken the
+files. The commit is a change of metadata and takes the guard into the protocol, so whoever writes at the same moment,
+of whatever make, loses a race that it must notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound, VersionExpired
+from alluvia.log.actions import DomainMetadata, Metadata, Protocol, Txn
+from alluvia.log.paths import LOG_FOLDER
+from alluvia.log.replay import State
+from alluvia.operations.replanning import check_not_append_only
+from alluvia.operations.restore import check_present
+from alluvia.store import Store
+from alluvia.table.handle import TableHandle, dropped_message, expired_message, oldest_readable
+from alluvia.table.lineage import DroppedTable, dropped_tables, is_dropped, marked, version_gaps, with_gap
+from alluvia.table.properties import OLDEST_READABLE, names_text
+from alluvia.table.protocols import GUARD, has_domains, with_features
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import Changes, Commit, Transaction
+
+TRIES_MAX = 100
+_HINT = LOG_FOLDER + ".alluvia_dropped."
+"""Start of the names of empty objects, each written before a drop: without one, no table has been dropped here. They
+sort before the commits, so that the listing which finds a table also finds them. Readers of logs pass over them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A table that was dropped in a version of its name's log, and can come back."""
+
+    name: str
+    version: int
+    dropped_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class UndropReport:
+    """What came back. `rejects_version` is the version of the rejects that came back with the table, if any did."""
+
+    version: int
+    timestamp_ms: int
+    files: int
+    rejects_version: int | None = None
+
+
+def plan_drop(state: State, now_ms: int, parent_id: str | None = None) -> Changes:
+    """Return the commit that drops a table. Pure."""
+    version, before = state.version + 1, state.metadata.configuration
+    table = DroppedTable(version, state.metadata.id, now_ms, parent_id)
+    configuration = marked(before, (*_in_reach(state), table), version_gaps(before), version)
+    return Changes(
+        "DROP TABLE",
+        removes=[file.removed(now_ms, data_change=True) for file in state.files],
+        metadata=replace(state.metadata, configuration=configuration),
+        protocol=_changed(state.protocol, with_features(state.protocol, (GUARD,))),
+        can_match=lambda _: True,
+    )
+
+
+def plan_recreate(state: State, metadata: Metadata, protocol: Protocol, now_ms: int) -> Changes:
+    """Return the commit that starts a new table in a dropped one's log. Pure.
+
+    What applications recorded of the old table is set back to -1, since the log knows no way to remove it.
+    """
+    configuration = marked(metadata.configuration, _in_reach(state), ((0, state.version),))
+    return Changes(
+        "CREATE TABLE",
+        {"partitionBy": names_text(metadata.partition_columns)},
+        removes=[file.removed(now_ms, data_change=True) for file in state.files],
+        metadata=replace(metadata, configuration=_with_oldest(configuration, protocol, oldest_readable(state))),
+        protocol=protocol,
+        txns=_txns(state.txns, {}, now_ms),
+        domains=_domains(state, {}, protocol),
+        can_match=lambda _: True,
+    )
+
+
+def plan_undrop(state: State, base: State, table: DroppedTable, now_ms: int) -> Changes:
+    """Return the commit that brings back a table whose last version is `base`. Pure.
+
+    Files that the log holds now stay: rejects that were kept since the drop.
+    """
+    oldest = oldest_readable(state)
+    gaps = with_gap(version_gaps(base.metadata.configuration), table.version, state.version)
+    others = [other for other in _in_reach(state) if other != table]
+    configuration = marked(base.metadata.configuration, others, gaps)
+    return Changes(
+        "UNDROP TABLE",
+        {"version": str(table.version)},
+        adds=[replace(file, data_change=True) for file in base.files if state.files.get(file.key) is None],
+        metadata=replace(base.metadata, configuration=_with_oldest(configuration, base.protocol, oldest)),
+        protocol=_changed(state.protocol, base.protocol),
+        txns=_txns(state.txns, base.txns, now_ms),
+        domains=_domains(state, base.domains, base.protocol),
+        can_match=lambda _: True,
+        domains_read=frozenset({OLDEST_READABLE}),
+    )
+
+
+def _in_reach(state: State) -> list[DroppedTable]:
+    """Return the tables that were dropped here and whose files vacuum has left."""
+    return [t for t in dropped_tables(state.metadata.configuration) if t.version > oldest_readable(state)]
+
+
+def _changed(before: Protocol, after: Protocol) -> Protocol | None:
+    return None if before == after else after
+
+
+def _with_oldest(configuration: Mapping[str, str], protocol: Protocol, oldest: int) -> dict[str, str]:
+    """Return properties with vacuum's record, where the protocol has no other place for it."""
+    rest = {name: text for name, text in configuration.items() if name != OLDEST_READABLE}
+    return rest if has_domains(protocol) or not oldest else {**rest, OLDEST_READABLE: str(oldest)}
+
+
+def _txns(now: Mapping[str, Txn], wanted: Mapping[str, Txn], now_ms: int) -> list[Txn]:
+    """Return what makes the recorded transactions those wanted."""
+    unknown = [Txn(app_id, -1, now_ms) for app_id, txn in now.items() if app_id not in wanted and txn.version >= 0]
+    return unknown + [txn for app_id, txn in wanted.items() if now.get(app_id) != txn]
+
+
+def _domains(state: State, wanted: Mapping[str, DomainMetadata], protocol: Protocol) -> list[DomainMetadata]:
+    """Return what makes the metadata domains those wanted; vacuum's record stays, whichever table it was made of."""
+    oldest = oldest_readable(state)
+    if has_domains(protocol) and oldest:
+        wanted = {**wanted, OLDEST_READABLE: DomainMetadata(OLDEST_READABLE, str(oldest))}
+    gone = [replace(domain, removed=True) for name, domain in state.domains.items() if name not in wanted]
+    return gone + [domain for name, domain in wanted.items() if state.domains.get(name) != domain]
+
+
+def drop_table(handle: TableHandle, rejects: TableHandle | None = None) -> Commit:
+    """Drop a table, and after it the table of its rejected events. Raises `TableNotFound`.
+
+    The rejects of a table that another call has dropped without coming so far are dropped now. An append-only table
+    that holds rows is refused with `Invalid`.
+    """
+    state = handle.log.refresh()
+    before = dropped_tables(state.metadata.configuration)[-1] if is_dropped(state.metadata.configuration) else None
+    if before is None:
+        commit, table_id = _drop(handle)
+    else:
+        commit, table_id = Commit(before.version, before.dropped_ms), before.table_id
+    rejects_dropped = rejects is not None and drop_rejects(rejects, table_id)
+    if before is not None and not rejects_dropped:
+        raise TableNotFound(dropped_message(handle.name))
+    return commit
+
+
+def drop_rejects(rejects: TableHandle, parent_id: str) -> bool:
+    """Drop the rejects of a table that was dropped. Returns whether there were any."""
+    try:
+        _drop(rejects, parent_id)
+    except TableNotFound:
+        return False
+    return True
+
+
+def _drop(handle: TableHandle, parent_id: str | None = None) -> tuple[Commit, str]:
+    """Drop one table. Returns its id too; with the id of a parent it goes although it is append-only."""
+    planned: list[str] = []
+
+    def plan(state: State) -> Changes:
+        if is_dropped(state.metadata.configuration):
+            raise TableNotFound(dropped_message(handle.name))
+        if len(state.files) and parent_id is None:
+            check_not_append_only(Snapshot(state, handle.root, handle.name), "drop_table")
+        planned[:] = [state.metadata.id]
+        return plan_drop(state, handle.clock.now_ms(), parent_id)
+
+    plan(handle.log.refresh())
+    handle.store.put(f"{handle.root}{_HINT}{handle.clock.new_id()}", b"")
+    return _commit(handle, plan), planned[0]
+
+
+def recreate(handle: TableHandle, rejects: TableHandle | None, metadata: Metadata, protocol: Protocol) -> bool:
+    """Start a new table in the log of a dropped one. False if there is a table already."""
+    state = handle.log.refresh()
+    if is_dropped(state.metadata.configuration) and rejects is not None:
+        drop_rejects(rejects, dropped_tables(state.metadata.configuration)[-1].table_id)
+
+    def plan(state: State) -> Changes:
+        if not is_dropped(state.metadata.configuration):
+            raise TableExists(handle.name)
+        return plan_recreate(state, metadata, protocol, handle.clock.now_ms())
+
+    try:
+        _commit(handle, plan)
+    except TableExists:
+        return False
+    return True
+
+
+def undrop_table(handle: TableHandle, rejects: TableHandle | None = None, version: int | None = None) -> UndropReport:
+    """Bring back the table that was dropped last, or in a version, and its rejects before it.
+
+    Raises `TableNotFound` where none was dropped, `TableExists` where there is one of that name now, and
+    `VersionExpired` where vacuum has deleted its files.
+    """
+    state = handle.log.refresh()
+    if not is_dropped(state.metadata.configuration):
+        msg = f"there is a table {handle.name!r}: drop it first, then bring back the other by its version"
+        raise TableExists(msg)
+    wanted = _wanted(handle, state, version)
+    back = None if rejects is None else _undrop_rejects(rejects, wanted.table_id)
+    commit = _undrop(handle, wanted)
+    return UndropReport(commit.version, commit.timestamp_ms, commit.files, None if back is None else back.version)
+
+
+def _wanted(handle: TableHandle, state: State, version: int | None) -> DroppedTable:
+    tables = dropped_tables(state.metadata.configuration)
+    wanted = tables[-1] if version is None else next((table for table in tables if table.version == version), None)
+    if wanted is None:
+        oldest = oldest_readable(state)
+        if version is not None and 0 < version <= oldest:
+            raise VersionExpired(expired_message(handle.name, version - 1, oldest))
+        known = ", ".join(str(table.version) for table in tables)
+        msg = f"version: {handle.name!r} was not dropped in version {version}; it was in {known}"
+        raise Invalid(msg)
+    return wanted
+
+
+def _undrop_rejects(rejects: TableHandle, parent_id: str) -> Commit | None:
+    try:
+        state = rejects.log.refresh()
+        tables = dropped_tables(state.metadata.configuration)
+        wanted = next((table for table in reversed(tables) if table.parent_id == parent_id), None)
+        return None if wanted is None else _undrop(rejects, wanted)
+    except (TableNotFound, VersionExpired):
+        return None
+
+
+def _undrop(handle: TableHandle, table: DroppedTable) -> Commit:
+    """Bring back one table; rejects also where new ones have been kept since, which then join the old."""
+    base = handle.log.at(table.version - 1)
+
+    def plan(state: State) -> Changes:
+        configuration = state.metadata.configuration
+        back = table not in dropped_tables(configuration)
+        if back or (table.parent_id is None and not is_dropped(configuration)):
+            raise TableExists(f"another call has brought back or created {handle.name!r}")
+        oldest = oldest_readable(state)
+        if base.version < oldest:
+            raise VersionExpired(expired_message(handle.name, base.version, oldest))
+        changes = plan_undrop(state, base, table, handle.clock.now_ms())
+        check_present(handle, Snapshot(base, handle.root, handle.name), changes.adds)
+        return changes
+
+    return _commit(handle, plan)
+
+
+def _commit(handle: TableHandle, plan: Callable[[State], Changes]) -> Commit:
+    """Commit what a plan makes of the newest state, dropped or not; after any lost race, what it makes of the next."""
+    with handle.lock:
+        for _ in range(TRIES_MAX):
+            state = handle.log.refresh()
+            changes = plan(state)
+            try:
+                commit = Transaction(handle.log, state, handle.lock).commit(changes, lambda _: None)
+            except Conflict:
+                continue
+            if commit is not None:
+                return commit
+    msg = f"{handle.name}: lost {TRIES_MAX} races: try again when fewer write"
+    raise Conflict(msg)
+
+
+def dropped_now(handle: TableHandle) -> bool:
+    """Whether the table was dropped, by its log."""
+    return is_dropped(handle.log.refresh().metadata.configuration)
+
+
+def dropped_here(handle: TableHandle) -> list[Dropped]:
+    """Return the tables of a name that can be brought back, the last dropped last."""
+    if not find_log(handle.store, handle.root)[1]:
+        return []
+    tables = _in_reach(handle.log.refresh())
+    return [
+        Dropped(handle.name, table.version, datetime.fromtimestamp(table.dropped_ms / 1000, UTC)) for table in tables
+    ]
+
+
+def find_log(store: Store, root: str) -> tuple[bool, bool]:
+    """Return whether there is a log at a root, and whether its table may have been dropped; one LIST."""
+    for info in store.list(root + LOG_FOLDER):
+        name = info.key[len(root) :]
+        if name.startswith(_HINT):
+            return True, True
+        if not name.startswith(LOG_FOLDER + "."):
+            return True, False
+    return False, False

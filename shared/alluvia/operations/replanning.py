@@ -1,0 +1,76 @@
+"""Operations that read before they write: planned on the newest version, and again on a newer one where they lose.
+
+A plan that lost is not thrown away: whoever plans keeps what still holds, so that a try costs what the winners changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound, TransactionExpired
+from alluvia.table.handle import TableHandle
+from alluvia.table.properties import APPEND_ONLY
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import Changes, Commit
+
+TRIES_MAX = 100
+Plan = Callable[[Snapshot], Changes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """What delete, update or upsert did. `version` is the commit's, or the newest one where there was nothing to do.
+
+    `rows_deleted` is None where files went whole whose statistics do not say how many rows they held. `rows_copied`
+    were written again beside changed ones, in `files_added`. `tries` is 1, and one more for each lost race that made it
+    plan again.
+    """
+
+    version: int
+    timestamp_ms: int
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int | None = 0
+    rows_copied: int = 0
+    files_read: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    tries: int = 1
+
+
+def commit_planned(handle: TableHandle, plan: Plan) -> tuple[Commit | None, Snapshot, int]:
+    """Commit what `plan` makes of the newest version; where a winner changed what it rests on, plan again.
+
+    `plan` returns None where nothing is to be done. Returns the commit, the version that the last plan was made for,
+    and the number of plans. A transaction over its maximum age starts again. Raises the last `Conflict` after
+    `TRIES_MAX` plans.
+    """
+    snapshot = handle.newest()
+    lost: Conflict | None = None
+    for tries in range(1, TRIES_MAX + 1):
+        transaction = handle.transaction(snapshot)
+        try:
+            changes = plan(snapshot)
+            commit = None if changes is None else transaction.commit(changes)
+        except ObjectNotFound as error:
+            newest = handle.newest()
+            if newest.version == snapshot.version:
+                msg = f"data file {error} of version {snapshot.version} is missing"
+                raise Corrupt(msg) from error
+            snapshot = newest
+        except TransactionExpired as error:
+            lost, snapshot = error, handle.newest()
+        except Conflict as error:
+            lost, snapshot = error, handle.at_hand()
+        else:
+            return commit, snapshot, tries
+    msg = f"{handle.name}: planned {TRIES_MAX} times, and lost each race: try again when fewer write"
+    raise type(lost or Conflict())(msg) from lost
+
+
+def check_not_append_only(snapshot: Snapshot, what: str) -> None:
+    """Raise `Invalid` for a table from which nothing may be taken."""
+    if snapshot.settings.append_only:
+        msg = f"{what}: table {snapshot.name} is append-only; set {APPEND_ONLY} to 'false' with evolve(…) first"
+        raise Invalid(msg)

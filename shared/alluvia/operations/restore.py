@@ -1,0 +1,153 @@
+"""Restoring a table to an earlier version: by the log alone, no data file is read or written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from alluvia.errors import Invalid, VersionExpired
+from alluvia.log.actions import AddFile, Metadata, Protocol
+from alluvia.operations.replanning import check_not_append_only, commit_planned
+from alluvia.table.deletion_vectors import stored_vector
+from alluvia.table.handle import TableHandle, expired_message, oldest_readable
+from alluvia.table.lineage import LINEAGE
+from alluvia.table.properties import IN_COMMIT_TIMESTAMPS, OLDEST_READABLE
+from alluvia.table.protocols import features_needed, with_features
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import Changes
+
+HEADS_MAX = 100
+"""Up to so many files are looked for one by one; beyond, a listing of the table is cheaper."""
+PARALLEL = 16
+_KEPT = (IN_COMMIT_TIMESTAMPS, "delta.inCommitTimestampEnablementVersion",
+         "delta.inCommitTimestampEnablementTimestamp", OLDEST_READABLE, *LINEAGE)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What a restore did. `version` is the commit's, or the newest one where the table was as asked for already."""
+
+    version: int
+    timestamp_ms: int
+    restored_version: int
+    files_restored: int = 0
+    files_removed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """Files to put back and to remove, and the metadata and protocol to set, None where they stay."""
+
+    adds: tuple[AddFile, ...]
+    removes: tuple[AddFile, ...]
+    metadata: Metadata | None
+    protocol: Protocol | None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is to be done."""
+        return not self.adds and not self.removes and self.metadata is None
+
+
+def plan_restore(current: Snapshot, target: Snapshot) -> RestorePlan:
+    """Return what makes a snapshot's rows, schema and properties those of an earlier one. Pure.
+
+    The protocol is never taken back, since other files may need it. Times of commits, and what vacuum has recorded, are
+    facts and stay.
+    """
+    wanted = {file.key: file for file in target.files}
+    present = {file.key: file for file in current.files}
+    before = current.state.metadata
+    configuration = {name: text for name, text in target.properties.items() if name not in _KEPT}
+    configuration |= {name: before.configuration[name] for name in _KEPT if name in before.configuration}
+    metadata = replace(target.state.metadata, id=before.id, created_time=before.created_time,
+                       configuration=configuration)  # fmt: skip
+    protocol = with_features(current.protocol, features_needed(metadata.schema_string, configuration))
+    return RestorePlan(
+        tuple(replace(file, data_change=True) for key, file in wanted.items() if key not in present),
+        tuple(file for key, file in present.items() if key not in wanted),
+        None if metadata == before else metadata,
+        None if protocol == current.protocol else protocol,
+    )
+
+
+def restore(handle: TableHandle, version: int | None = None, timestamp: datetime | str | None = None) -> RestoreReport:
+    """Make the table what it was at a version, or at a moment, in one commit; the versions between stay readable.
+
+    Raises `VersionNotFound`, `VersionExpired` for a version that vacuum has taken files of, and `Invalid` where an
+    append-only table would lose rows.
+    """
+    if (version is None) == (timestamp is None):
+        msg = "restore: give a version or a timestamp"
+        raise Invalid(msg)
+    target = handle.snapshot(version, timestamp)
+    done: list[RestorePlan] = []
+
+    def plan(snapshot: Snapshot) -> Changes | None:
+        # Vacuum records how far back it goes before it deletes, so no file goes between this look and our commit.
+        oldest = oldest_readable(snapshot.state)
+        if target.version < oldest:
+            raise VersionExpired(expired_message(handle.name, target.version, oldest))
+        found = plan_restore(snapshot, target)
+        done[:] = [found]
+        if found.empty:
+            return None
+        if found.removes:
+            check_not_append_only(snapshot, "restore")
+        check_present(handle, target, found.adds)
+        return _changes(handle, target, found)
+
+    commit, snapshot, _ = commit_planned(handle, plan)
+    if commit is None:
+        return RestoreReport(snapshot.version, snapshot.timestamp_ms, target.version)
+    return RestoreReport(commit.version, commit.timestamp_ms, target.version, len(done[0].adds), len(done[0].removes))
+
+
+def _changes(handle: TableHandle, target: Snapshot, plan: RestorePlan) -> Changes:
+    now_ms = handle.clock.now_ms()
+    return Changes(
+        "RESTORE",
+        {"version": str(target.version)},
+        adds=plan.adds,
+        removes=[file.removed(now_ms, data_change=True) for file in plan.removes],
+        metadata=plan.metadata,
+        protocol=plan.protocol,
+        can_match=lambda _: True,
+        files_read=frozenset(file.key for file in plan.removes),
+        domains_read=frozenset({OLDEST_READABLE}),
+        metrics={
+            "numRestoredFiles": len(plan.adds),
+            "restoredFilesSize": sum(file.size for file in plan.adds),
+            "removedFilesSize": sum(file.size for file in plan.removes),
+            "tableSizeAfterRestore": sum(file.size for file in target.files),
+            "numOfFilesAfterRestore": len(target.files),
+        },
+    )
+
+
+def check_present(handle: TableHandle, target: Snapshot, files: Iterable[AddFile]) -> None:
+    """Raise `VersionExpired` unless all files that come back, and their deletion vectors, are in the store."""
+    keys = _keys(target, files)
+    if len(keys) <= HEADS_MAX:
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            found = dict(zip(keys, pool.map(handle.store.head, keys), strict=True))
+    else:
+        listed = {info.key: info for info in handle.store.list(handle.root)}
+        found = {key: listed.get(key) or handle.store.head(key) for key in keys}
+    for key, info in found.items():
+        if info is None:
+            msg = f"version {target.version} of {handle.name} cannot be restored: its data file {keys[key]} is gone"
+            raise VersionExpired(msg)
+
+
+def _keys(target: Snapshot, files: Iterable[AddFile]) -> Mapping[str, str]:
+    """Return the keys of the objects that files need, with the data file that each is for."""
+    found: dict[str, str] = {}
+    for file in files:
+        found[target.key(file)] = file.path
+        stored = None if file.deletion_vector is None else stored_vector(file.deletion_vector)
+        if stored is not None:
+            found[target.locate(stored.path)] = file.path
+    return found

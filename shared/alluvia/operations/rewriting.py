@@ -1,0 +1,297 @@
+"""Carrying out an edit file by file: each file that changes is written again, gets a deletion vector, or goes whole.
+
+Memory holds one row group of the file at hand and the new rows that wait for a file of their own, never the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.log.actions import AddFile, CdcFile
+from alluvia.operations.change_files import ChangeWriter
+from alluvia.operations.datafile import DataFile, FileSink
+from alluvia.operations.edits import Edit, Hits
+from alluvia.operations.fetching import opened
+from alluvia.table.deletion_vectors import cardinality_of
+from alluvia.table.deletions import write_deletions
+from alluvia.table.handle import TableHandle
+from alluvia.table.masks import count, interleaved, mask_of, positions_of
+from alluvia.table.merged_statistics import loose_statistics
+from alluvia.table.roaring import sorted_positions
+from alluvia.table.snapshot import Snapshot
+
+WAITING_BYTES = 64 << 20
+"""New rows of so many bytes go into files of their own before more are gathered."""
+REMEMBERED_BYTES = 64 << 20
+"""So much is kept of which rows were found in which file, for when a concurrent commit deletes others of it."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What becomes of one file. `add` stands in its place; without one it goes whole.
+
+    `rows` counts all that the file holds, the others those that it has left. `deleted` is None where the log alone said
+    that all go, and not how many they are. `vector` holds positions that wait to be written.
+    """
+
+    file: AddFile
+    changed: bool
+    add: AddFile | None = None
+    rows: int = 0
+    deleted: int | None = 0
+    updated: int = 0
+    copied: int = 0
+    sources: pa.Int64Array | None = None
+    vector: pa.Int64Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found in a file of so many rows, of which some were deleted then."""
+
+    rows: int
+    deleted: pa.Int64Array
+    hits: Hits | None
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.deleted.nbytes) + (0 if self.hits is None else self.hits.nbytes)
+
+
+@dataclass(slots=True)
+class Part:
+    """Files that were worked on together: their new rows and their changes share files, and stand or fall together."""
+
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    adds: list[AddFile] = field(default_factory=list)
+    cdc: list[CdcFile] = field(default_factory=list)
+    inserted: pa.Int64Array | None = None
+
+
+class Inserts(Protocol):
+    """New rows that an operation brings along, known by numbers: which of them depends on what the files hold."""
+
+    def numbers(self, outcomes: Sequence[Outcome]) -> pa.Int64Array:
+        """Return the numbers of the rows to insert, given the outcomes of all files."""
+
+    def rows(self, numbers: pa.Int64Array) -> pa.Table:
+        """Return rows by number, with the table's columns."""
+
+
+class Rewriter:
+    """Works on the files of a table for one edit, and keeps what it did: a second plan pays for what is new.
+
+    Good for snapshots that share the metadata of the first.
+    """
+
+    def __init__(self, handle: TableHandle, snapshot: Snapshot, edit: Edit) -> None:
+        self.edit = edit
+        self.parts: list[Part] = []
+        self._handle = handle
+        self._snapshot = snapshot
+        self._writer = handle.writer(snapshot)
+        self._check = handle.row_check(snapshot)
+        self._vectors = snapshot.settings.deletion_vectors
+        self._changes = ChangeWriter(handle, snapshot) if snapshot.settings.change_data_feed else None
+        self._open = Part()
+        self._waiting: list[pa.Table] = []
+        self._found: dict[str, _Found] = {}
+        self._found_bytes = 0
+
+    def work(self, snapshot: Snapshot, candidates: Sequence[AddFile], inserts: Inserts | None = None) -> list[Outcome]:
+        """Bring the outcomes up to a snapshot, of which `candidates` are the files that can match."""
+        self._snapshot = snapshot
+        live = {file.key for file in candidates}
+        self.parts = [part for part in self.parts if part.outcomes.keys() <= live]
+        done = {key for part in self.parts for key in part.outcomes}
+        pending = [file for file in candidates if file.key not in done]
+        whole = [file for file in pending if self.edit.goes_whole(file)]
+        for file in whole:
+            self.parts.append(Part({file.key: _whole(file)}))
+        known = {file.key for file in whole}
+        try:
+            self._read([file for file in pending if file.key not in known])
+            if self._changes is not None:
+                self._read_whole()
+            if inserts is not None:
+                self._insert(inserts)
+            self._close()
+        finally:
+            self._open, self._waiting = Part(), []
+            if self._changes is not None:
+                self._changes.clear()
+        return self._outcomes()
+
+    def _outcomes(self) -> list[Outcome]:
+        return [outcome for part in (*self.parts, self._open) for outcome in part.outcomes.values()]
+
+    def _read(self, files: Sequence[AddFile]) -> None:
+        known = {path: found.rows for path, found in self._found.items()}
+        for data in opened(self._handle, self._snapshot, files, known):
+            with data:
+                outcome = self._process(data)
+            if not outcome.changed:
+                self.parts.append(Part({outcome.file.key: outcome}))
+                continue
+            self._open.outcomes[outcome.file.key] = outcome
+            waiting = self._waiting_bytes()
+            if not waiting or waiting >= WAITING_BYTES:
+                self._close()
+
+    def _insert(self, inserts: Inserts) -> None:
+        """Add the new rows to the open part; those of an earlier plan do where they are the same."""
+        numbers = inserts.numbers(self._outcomes())
+        earlier = next((part for part in self.parts if part.inserted is not None), None)
+        feed = self._feeds()
+        if earlier is not None:
+            if numbers.equals(earlier.inserted) and bool(earlier.cdc) == feed:
+                return
+            self.parts.remove(earlier)
+            self._read([outcome.file for outcome in earlier.outcomes.values()])
+        if len(numbers):
+            rows = inserts.rows(numbers)
+            self._open.inserted = numbers
+            self._waiting.append(rows)
+            if self._changes is not None and feed:
+                self._changes.inserted(rows)
+
+    def _feeds(self) -> bool:
+        """Whether the commit holds change files, which then must hold all changes."""
+        return self._changes is not None and (self._changes.waiting_bytes > 0 or any(part.cdc for part in self.parts))
+
+    def _waiting_bytes(self) -> int:
+        """Return how much of the open part waits to share a file with what comes next; 0 if it is complete."""
+        vectors = [outcome.vector for outcome in self._open.outcomes.values() if outcome.vector is not None]
+        changes = 0 if self._changes is None else self._changes.waiting_bytes
+        return changes + sum(int(each.nbytes) for each in (*self._waiting, *vectors))
+
+    def _read_whole(self) -> None:
+        """A commit with change files must hold all its changes in them, those of files that go whole too."""
+        if not self._feeds():
+            return
+        silent = [part for part in self.parts if not part.cdc and any(each.changed for each in part.outcomes.values())]
+        self.parts = [part for part in self.parts if part not in silent]
+        self._read([each.file for part in silent for each in part.outcomes.values()])
+
+    def _process(self, data: DataFile) -> Outcome:
+        found = self._find(data)
+        if found is None:
+            return Outcome(data.file, changed=False)
+        hits = found.changing()
+        if not hits.changed:
+            return Outcome(data.file, changed=False, sources=found.sources)
+        live = count(data.live)
+        outcome = Outcome(
+            data.file,
+            changed=True,
+            rows=data.rows,
+            deleted=hits.changed - hits.rows_updated,
+            updated=hits.rows_updated,
+            sources=found.sources,
+        )
+        if hits.changed == live and not (hits.rows_updated and self.edit.in_place and not self._vectors):
+            self._take(data, hits)
+        elif self._vectors:
+            outcome.vector = sorted_positions(pa.concat_arrays([data.deleted, positions_of(hits.mask)]))
+            self._take(data, hits)
+        else:
+            outcome.copied = live - hits.changed
+            outcome.add = self._rewrite(data, hits)
+        return outcome
+
+    def _find(self, data: DataFile) -> Hits | None:
+        """Return the rows to change: remembered where only the file's deletion vector is new."""
+        known = self._found.get(data.file.path)
+        if known is not None and pc.all(pc.is_in(known.deleted, value_set=data.deleted), min_count=0).as_py():
+            return None if known.hits is None else known.hits.among(data.live)
+        hits = self.edit.find(data)
+        found = _Found(data.rows, data.deleted, hits)
+        if self._vectors and self._found_bytes + found.nbytes <= REMEMBERED_BYTES:
+            self._found[data.file.path] = found
+            self._found_bytes += found.nbytes
+        return hits
+
+    def _rewrite(self, data: DataFile, hits: Hits) -> AddFile | None:
+        """Write the rows that stay into a new file, updated ones in place where they may stay too."""
+        with FileSink(self._handle, self._snapshot, data.file) as sink:
+            start = 0
+            for batch in data.batches(self._snapshot.schema.names):
+                rows, here = pa.Table.from_batches([batch]), hits.slice(start, len(batch))
+                live = data.live.slice(start, len(batch))
+                start += len(batch)
+                new = self._renew(rows, here)
+                if new is None or not self.edit.in_place:
+                    sink.write(rows.filter(pc.and_not(live, here.mask)))
+                    continue
+                self._check(new)
+                updated = _spread(here)
+                rows = interleaved(rows, updated, new)
+                sink.write(rows.filter(pc.or_(pc.and_not(live, here.mask), updated)))
+            return sink.finish()
+
+    def _take(self, data: DataFile, hits: Hits) -> None:
+        """Read the rows that change, where anything must be known of them but their positions."""
+        if not hits.rows_updated and self._changes is None:
+            return
+        start = 0
+        for batch in data.batches(self._snapshot.schema.names):
+            here = hits.slice(start, len(batch))
+            start += len(batch)
+            if here.changed:
+                self._renew(pa.Table.from_batches([batch]), here)
+
+    def _renew(self, rows: pa.Table, hits: Hits) -> pa.Table | None:
+        """Return what the updated rows of a batch become, and leave word of all that change.
+
+        New rows that cannot stay in place wait for a file of their own.
+        """
+        if not hits.changed:
+            return None
+        old = rows.filter(hits.mask)
+        new = None
+        if hits.updated is not None and hits.rows_updated:
+            sources = None if hits.sources is None else hits.sources.filter(hits.updated)
+            new = self.edit.renew(old.filter(hits.updated), sources)
+            if not self.edit.in_place or self._vectors:
+                self._waiting.append(new)
+        if self._changes is not None:
+            self._changes.changed(old, hits.updated, new)
+        return new
+
+    def _close(self) -> None:
+        """Write what waits, and begin the next part."""
+        part = self._open
+        if not part.outcomes and not self._waiting:
+            return
+        if self._waiting:
+            part.adds = self._writer.write(pa.concat_tables(self._waiting))
+            self._waiting = []
+        vectors = [outcome for outcome in part.outcomes.values() if outcome.vector is not None]
+        positions = [outcome.vector for outcome in vectors if outcome.vector is not None]
+        found = write_deletions(self._handle.store, self._snapshot.root, self._handle.clock, positions)
+        for outcome, vector in zip(vectors, found, strict=True):
+            stats = loose_statistics(outcome.file.stats, outcome.rows)
+            outcome.vector = None
+            outcome.add = replace(outcome.file, deletion_vector=vector, stats=stats, data_change=True)
+        if self._changes is not None:
+            part.cdc = self._changes.finish()
+        self.parts.append(part)
+        self._open = Part()
+
+
+def _whole(file: AddFile) -> Outcome:
+    rows = file.num_records
+    gone = 0 if file.deletion_vector is None else cardinality_of(file.deletion_vector)
+    return Outcome(file, changed=True, deleted=None if rows is None else rows - gone)
+
+
+def _spread(hits: Hits) -> pa.BooleanArray:
+    """Return the mask of the rows that are updated."""
+    if hits.updated is None:
+        return pc.and_not(hits.mask, hits.mask)
+    return mask_of(positions_of(hits.mask).filter(hits.updated), len(hits.mask))

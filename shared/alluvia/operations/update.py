@@ -1,0 +1,145 @@
+"""Giving the rows that match a condition new values in some columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from alluvia.log.actions import AddFile
+from alluvia.operations.datafile import DataFile
+from alluvia.operations.delete import find
+from alluvia.operations.edits import Condition, Hits
+from alluvia.operations.replanning import RowChanges, check_not_append_only, commit_planned
+from alluvia.operations.rewriting import Outcome, Rewriter
+from alluvia.operations.row_changes import matcher, report, row_changes
+from alluvia.table.handle import TableHandle
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import Changes
+
+
+class Assignments(Protocol):
+    """New values of the columns `names`, computed from a row's own."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    def apply(self, rows: pa.Table) -> pa.Table:
+        """Return the new values for some rows."""
+
+
+ReadCondition = Callable[[str, pa.Schema], Condition]
+ReadAssignments = Callable[[Mapping[str, str], pa.Schema], Assignments]
+
+
+def update(
+    handle: TableHandle,
+    values: Mapping[str, str],
+    where: str | None,
+    condition: ReadCondition,
+    assignments: ReadAssignments,
+) -> RowChanges:
+    """Set columns of the rows for which an SQL condition holds (of all without one), in one commit.
+
+    `values` has an SQL expression for each column, over the row as it was. Files are read and written as `delete` does;
+    a row whose partition or place in the file's order changes goes into a new file. Raises `Invalid`, naming the
+    column, where a value does not fit, is null though it must not be, or breaks a CHECK constraint; and for an
+    append-only table.
+    """
+    work = _Update(handle, values, where or "true", condition, assignments)
+    commit, snapshot, tries = commit_planned(handle, work.plan)
+    return report(commit, snapshot, work.changes, work.outcomes, tries)
+
+
+class _Update:
+    """The plans of one update: each takes over from the one before what still holds."""
+
+    def __init__(
+        self,
+        handle: TableHandle,
+        values: Mapping[str, str],
+        where: str,
+        condition: ReadCondition,
+        assignments: ReadAssignments,
+    ) -> None:
+        self.outcomes: list[Outcome] = []
+        self.changes: Changes | None = None
+        self._handle = handle
+        self._values = values
+        self._where = where
+        self._read_condition = condition
+        self._read_assignments = assignments
+        self._planned: tuple[Snapshot, Rewriter, Condition] | None = None
+
+    def plan(self, snapshot: Snapshot) -> Changes | None:
+        """Return what to commit on a version; None where no row of it matches."""
+        check_not_append_only(snapshot, "update")
+        rewriter, condition = self._rewriter(snapshot)
+        self.outcomes = rewriter.work(snapshot, snapshot.prune(condition.predicate))
+        self.changes = None
+        if any(outcome.changed for outcome in self.outcomes):
+            self.changes = row_changes(rewriter, self.outcomes, self._handle.clock.now_ms())
+            self.changes.can_match = matcher(snapshot, condition.predicate)
+            self.changes.metrics = _metrics(self.outcomes, self.changes)
+        return self.changes
+
+    def _rewriter(self, snapshot: Snapshot) -> tuple[Rewriter, Condition]:
+        if self._planned is None or self._planned[0].state.metadata != snapshot.state.metadata:
+            assignments = self._read_assignments(self._values, snapshot.schema)
+            condition = self._read_condition(self._where, snapshot.schema)
+            edit = UpdateEdit(snapshot, condition, assignments, {"predicate": self._where})
+            self._planned = snapshot, Rewriter(self._handle, snapshot, edit), condition
+        return self._planned[1], self._planned[2]
+
+
+class UpdateEdit:
+    """Rows that match get new values."""
+
+    operation = "UPDATE"
+
+    def __init__(
+        self, snapshot: Snapshot, condition: Condition, assignments: Assignments, parameters: Mapping[str, str]
+    ) -> None:
+        self.parameters = parameters
+        self.in_place = not moves_rows(snapshot, assignments.names)
+        self._schema = snapshot.schema
+        self._condition = condition
+        self._assignments = assignments
+
+    def goes_whole(self, file: AddFile) -> bool:  # noqa: ARG002
+        """Nothing is deleted."""
+        return False
+
+    def find(self, data: DataFile) -> Hits | None:
+        """Return the rows that match."""
+        return find(data, self._condition, self._schema, updated=True)
+
+    def renew(self, rows: pa.Table, sources: pa.Int64Array | None) -> pa.Table:  # noqa: ARG002
+        """Return rows with their new values."""
+        return with_columns(rows, self._assignments.apply(rows))
+
+
+def moves_rows(snapshot: Snapshot, columns: Sequence[str]) -> bool:
+    """Whether new values of some columns can move a row to another file, or elsewhere in its file's order."""
+    placing = {field.column for field in snapshot.partition_spec.fields} | set(snapshot.settings.sort_by)
+    return not placing.isdisjoint(columns)
+
+
+def with_columns(rows: pa.Table, values: pa.Table) -> pa.Table:
+    """Return rows with some columns replaced."""
+    for name in values.column_names:
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), values[name])
+    return rows
+
+
+def _metrics(outcomes: Sequence[Outcome], changes: Changes) -> dict[str, int]:
+    changed = [outcome for outcome in outcomes if outcome.changed]
+    return {
+        "numAddedFiles": len(changes.adds),
+        "numUpdatedRows": sum(outcome.updated for outcome in changed),
+        "numCopiedRows": sum(outcome.copied for outcome in changed),
+        "numDeletionVectorsAdded": sum(add.deletion_vector is not None for add in changes.adds),
+        "numAddedChangeFiles": len(changes.cdc),
+    }

@@ -1,0 +1,294 @@
+"""Putting rows into a table by key: matching rows are updated or deleted, others are inserted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.errors import Invalid
+from alluvia.log.actions import AddFile
+from alluvia.operations.datafile import DataFile
+from alluvia.operations.edits import Hits
+from alluvia.operations.replanning import RowChanges, check_not_append_only, commit_planned
+from alluvia.operations.rewriting import Outcome, Rewriter
+from alluvia.operations.row_changes import report, row_changes
+from alluvia.operations.update import moves_rows, with_columns
+from alluvia.operations.upsert_source import Source, read_rows
+from alluvia.table.deletions import NO_POSITIONS
+from alluvia.table.handle import TableHandle
+from alluvia.table.masks import definite, mask_of, positions_of
+from alluvia.table.rows import conform
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import Changes
+
+MATCHED = ("update", "delete", "ignore")
+UNMATCHED = ("insert", "ignore")
+KEYS_AT_ONCE = 1 << 18
+
+
+class PairCondition(Protocol):
+    """A condition on a table's row and the new row beside it."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    @property
+    def new_columns(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    def mask(self, rows: pa.Table, new: pa.Table) -> pa.BooleanArray:
+        """Return for each pair of rows whether the condition holds; null where it is null."""
+
+
+ReadPairCondition = Callable[[str, pa.Schema, pa.Schema], PairCondition]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What an upsert does. `matched` is what becomes of a row that a new one has the key of, where `when` holds.
+
+    `delete_when` comes first: where it holds, the row is deleted. `columns` are those that an update sets, by default
+    all that the new rows have. `unmatched` is what becomes of a new row whose key no row has, where `insert_when`
+    holds.
+    """
+
+    matched: str = "update"
+    columns: Sequence[str] | None = None
+    when: str | None = None
+    delete_when: str | None = None
+    unmatched: str | None = None
+    insert_when: str | None = None
+
+    @property
+    def inserts(self) -> bool:
+        """Whether new rows are inserted: by default they are, except where matching rows are to be deleted."""
+        return (self.unmatched or ("ignore" if self.matched == "delete" else "insert")) == "insert"
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Return the conditions' texts."""
+        return tuple(text for text in (self.when, self.delete_when, self.insert_when) if text is not None)
+
+
+def check_rules(rules: Rules) -> None:
+    """Raise `Invalid`, naming the option, for a combination that makes no sense."""
+    for name, value, allowed in (
+        ("matched", rules.matched, MATCHED),
+        ("unmatched", rules.unmatched or "insert", UNMATCHED),
+    ):
+        if value not in allowed:
+            msg = f"{name}: {value!r} is none of {', '.join(map(repr, allowed))}"
+            raise Invalid(msg)
+    if rules.columns is not None and rules.matched != "update":
+        msg = "columns: they are set by matched='update' alone"
+        raise Invalid(msg)
+    if rules.when is not None and rules.matched == "ignore":
+        msg = "when: it says where matched='update' or 'delete' applies, so it makes no sense with matched='ignore'"
+        raise Invalid(msg)
+    if rules.insert_when is not None and not rules.inserts:
+        msg = "insert_when: it needs unmatched='insert'"
+        raise Invalid(msg)
+
+
+def upsert(
+    handle: TableHandle, rows: Any, on: Sequence[str], rules: Rules, pair_condition: ReadPairCondition
+) -> RowChanges:
+    """Update, delete and insert rows by key in one commit, so that concurrent upserts leave one row for each key.
+
+    Only files that can hold one of the keys are read, and one at a time; of the rows, all are held in memory. A row
+    with a null in its key matches none. Raises `Invalid`, naming the field, for a key that stands in two rows, for rows
+    that do not fit the table, and for an append-only table.
+    """
+    check_rules(rules)
+    work = _Upsert(handle, rows, on, rules, pair_condition)
+    commit, snapshot, tries = commit_planned(handle, work.plan)
+    return report(commit, snapshot, work.changes, work.outcomes, tries, work.inserted)
+
+
+class _Upsert:
+    """The plans of one upsert: each takes over from the one before what still holds."""
+
+    def __init__(
+        self, handle: TableHandle, rows: Any, on: Sequence[str], rules: Rules, pair_condition: ReadPairCondition
+    ) -> None:
+        self.outcomes: list[Outcome] = []
+        self.changes: Changes | None = None
+        self.inserted = 0
+        self._handle = handle
+        self._rows = rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows
+        self._on = on
+        self._rules = rules
+        self._pair_condition = pair_condition
+        self._planned: tuple[Snapshot, Rewriter, UpsertEdit] | None = None
+
+    def plan(self, snapshot: Snapshot) -> Changes | None:
+        """Return what to commit on a version; None where nothing is to be done."""
+        check_not_append_only(snapshot, "upsert")
+        rewriter, edit = self._rewriter(snapshot)
+        can_hold = edit.source.matcher(snapshot)
+        candidates = [file for file in snapshot.prune(edit.source.predicate) if can_hold(file)]
+        self.outcomes = rewriter.work(snapshot, candidates, edit)
+        self.inserted = sum(len(part.inserted) for part in rewriter.parts if part.inserted is not None)
+        self.changes = None
+        if self.inserted or any(outcome.changed for outcome in self.outcomes):
+            changes = row_changes(rewriter, self.outcomes, self._handle.clock.now_ms())
+            matched = {outcome.file.key for outcome in self.outcomes if outcome.sources is not None}
+            changes.can_match, changes.files_read = can_hold, frozenset(matched)
+            changes.metrics = self._metrics(edit, changes)
+            self.changes = changes
+        return self.changes
+
+    def _rewriter(self, snapshot: Snapshot) -> tuple[Rewriter, UpsertEdit]:
+        if self._planned is None or self._planned[0].state.metadata != snapshot.state.metadata:
+            edit = UpsertEdit(snapshot, self._rows, self._on, self._rules, self._pair_condition)
+            self._planned = snapshot, Rewriter(self._handle, snapshot, edit), edit
+        return self._planned[1], self._planned[2]
+
+    def _metrics(self, edit: UpsertEdit, changes: Changes) -> dict[str, int]:
+        changed = [outcome for outcome in self.outcomes if outcome.changed]
+        updated = sum(outcome.updated for outcome in changed)
+        copied = sum(outcome.copied for outcome in changed)
+        return {
+            "numSourceRows": len(edit.source.rows),
+            "numTargetRowsInserted": self.inserted,
+            "numTargetRowsUpdated": updated,
+            "numTargetRowsDeleted": sum(outcome.deleted or 0 for outcome in changed),
+            "numTargetRowsCopied": copied,
+            "numOutputRows": self.inserted + updated + copied,
+            "numTargetFilesAdded": len(changes.adds),
+            "numTargetFilesRemoved": len(changes.removes),
+            "numTargetDeletionVectorsAdded": sum(add.deletion_vector is not None for add in changes.adds),
+            "numTargetChangeFilesAdded": len(changes.cdc),
+        }
+
+
+class UpsertEdit:
+    """Rows that the source has the key of are updated or deleted."""
+
+    operation = "MERGE"
+
+    def __init__(
+        self, snapshot: Snapshot, rows: Any, on: Sequence[str], rules: Rules, pair_condition: ReadPairCondition
+    ) -> None:
+        schema = snapshot.schema
+        self._rules = rules
+        extra = bool(rules.conditions)
+        given = read_rows(rows, schema, on, lambda _: extra)
+        self._when = _read(rules.when, schema, given.schema, pair_condition)
+        self._delete_when = _read(rules.delete_when, schema, given.schema, pair_condition)
+        self._insert_when = _read(rules.insert_when, pa.schema([]), given.schema, pair_condition)
+        self._conditions = [one for one in (self._when, self._delete_when, self._insert_when) if one is not None]
+        self._check_extra(given, schema)
+        self.source = Source(given, on)
+        self.known = given.select([name for name in schema.names if name in given.column_names])
+        self._set = self._columns_to_set(schema)
+        self._schema = schema
+        self.in_place = not moves_rows(snapshot, self._set)
+        self.parameters = _parameters(rules, on)
+        self._columns = [name for name in schema.names if name in self._needed()]
+
+    def _needed(self) -> set[str]:
+        return {*self.source.on, *(name for one in self._conditions for name in one.columns)}
+
+    def _check_extra(self, given: pa.Table, schema: pa.Schema) -> None:
+        used = {name for one in self._conditions for name in one.new_columns}
+        for name in given.column_names:
+            if name not in schema.names and name not in used:
+                msg = f"column {name} is not in the table, and no condition looks at it: leave it out, or evolve(add=…)"
+                raise Invalid(msg)
+
+    def _columns_to_set(self, schema: pa.Schema) -> list[str]:
+        if self._rules.matched != "update":
+            return []
+        wanted = self.known.column_names if self._rules.columns is None else list(self._rules.columns)
+        for name in wanted:
+            if name not in self.known.column_names:
+                msg = f"columns: {name!r} is no column of {'the rows' if name in schema.names else 'the table'}"
+                raise Invalid(msg)
+        return [name for name in wanted if name not in self.source.on]
+
+    def goes_whole(self, file: AddFile) -> bool:  # noqa: ARG002
+        """Only its rows tell which keys a file holds."""
+        return False
+
+    def find(self, data: DataFile) -> Hits | None:
+        """Return the rows with a key of the source, and what becomes of each."""
+        found: list[Hits] = []
+        waiting: list[pa.RecordBatch] = []
+        for batch in data.batches(self._columns):
+            waiting.append(batch)
+            if sum(map(len, waiting)) >= KEYS_AT_ONCE:
+                found.append(self._match(data, waiting, sum(len(each.mask) for each in found)))
+                waiting = []
+        if waiting or not found:
+            found.append(self._match(data, waiting, sum(len(each.mask) for each in found)))
+        hits = Hits(
+            pa.concat_arrays([each.mask for each in found]),
+            pa.concat_arrays([each.updated for each in found]),
+            pa.concat_arrays([each.sources for each in found]),
+        )
+        return hits if hits.changed else None
+
+    def _match(self, data: DataFile, batches: Sequence[pa.RecordBatch], start: int) -> Hits:
+        schema = pa.schema([self._schema.field(name) for name in self._columns])
+        rows = pa.Table.from_batches(list(batches), schema)
+        positions, sources = self.source.pairs(rows.select(self.source.on))
+        alive = data.live.slice(start, len(rows)).take(positions)
+        positions, sources = positions.filter(alive), sources.filter(alive)
+        return Hits(mask_of(positions, len(rows)), self._verdicts(rows.take(positions), sources), sources)
+
+    def _verdicts(self, rows: pa.Table, sources: pa.Int64Array) -> pa.BooleanArray:
+        """Return for each matching row whether it is updated, else deleted; null where it stays as it is."""
+        new = self.source.rows
+        applies = _holds(self._when, rows, new, sources)
+        stays = pa.nulls(len(rows), pa.bool_())
+        acts = {"update": True if self._set else None, "delete": False}.get(self._rules.matched)
+        verdicts = stays if acts is None else pc.if_else(applies, pa.scalar(acts, pa.bool_()), stays)
+        if self._delete_when is None:
+            return verdicts
+        deleted = _holds(self._delete_when, rows, new, sources)
+        return pc.if_else(deleted, pa.scalar(value=False), verdicts)
+
+    def renew(self, rows: pa.Table, sources: pa.Int64Array | None) -> pa.Table:
+        """Return rows with the columns that are set taken from the source."""
+        return with_columns(rows, self.known.select(self._set).take(sources))
+
+    def rows(self, numbers: pa.Int64Array) -> pa.Table:
+        """Return rows of the source as the table has them."""
+        return conform(self.known.take(numbers), self._schema)
+
+    def numbers(self, outcomes: Sequence[Outcome]) -> pa.Int64Array:
+        """Return the numbers of the source's rows to insert: those that match no row of a file."""
+        matched = pa.concat_arrays([NO_POSITIONS, *(each.sources for each in outcomes if each.sources is not None)])
+        if not self._rules.inserts:
+            return NO_POSITIONS
+        left = positions_of(pc.invert(mask_of(matched, len(self.known))))
+        if self._insert_when is None:
+            return left
+        nothing = pa.table({"none": pa.nulls(len(left))}).select([])
+        return left.filter(_holds(self._insert_when, nothing, self.source.rows, left))
+
+
+def _read(text: str | None, schema: pa.Schema, new: pa.Schema, read: ReadPairCondition) -> PairCondition | None:
+    return None if text is None else read(text, schema, new)
+
+
+def _holds(condition: PairCondition | None, rows: pa.Table, new: pa.Table, sources: pa.Int64Array) -> pa.BooleanArray:
+    if condition is None or not len(sources):
+        return pa.repeat(pa.scalar(value=True), len(sources))
+    return definite(condition.mask(rows, new.take(sources)))
+
+
+def _parameters(rules: Rules, on: Sequence[str]) -> Mapping[str, str]:
+    found = {
+        "on": ", ".join(on),
+        "matched": rules.matched,
+        "unmatched": "insert" if rules.inserts else "ignore",
+        "when": rules.when,
+        "deleteWhen": rules.delete_when,
+        "insertWhen": rules.insert_when,
+    }
+    return {name: text for name, text in found.items() if text is not None}

@@ -1,0 +1,167 @@
+"""The rows of an upsert: their keys, which files can hold them, and which rows of a file have them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.errors import Invalid
+from alluvia.log.actions import AddFile
+from alluvia.table.masks import numbers
+from alluvia.table.predicate import And, Comparison, Predicate
+from alluvia.table.rows import columns_of_rows, conform, conformed
+from alluvia.table.skipping import FileStatistics
+from alluvia.table.snapshot import Snapshot
+
+KEYS_SORTED_MAX = 1 << 20
+"""Beyond so many keys in a column, only the least and the greatest tell which files can hold them."""
+_CHUNK_ROWS = 1 << 20
+_PAIRS = "SELECT f.position, s.number FROM file f JOIN source s ON {on} ORDER BY f.position"
+_REPEATED = "SELECT {names}, count(*) FROM source GROUP BY {names} HAVING count(*) > 1 ORDER BY {names} LIMIT 1"
+
+
+class Source:
+    """Rows to put into a table by the key columns `on`. `rows` has the table's types, and maybe columns beside them.
+
+    Raises `Invalid`, naming the field, for a key that is no column or stands in two rows. A row with a null in its key
+    matches nothing.
+    """
+
+    def __init__(self, rows: pa.Table, on: Sequence[str]) -> None:
+        self.rows = rows
+        self.on = tuple(on)
+        import duckdb  # loaded late: most functions have no layer that holds it
+
+        self._connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+        self._connection.execute("SET TimeZone = 'UTC'")
+        keys = rows.select(self.on).append_column("number", numbers(len(rows)))
+        given = self._connection.from_arrow(keys.rename_columns([*self._keys, "number"]))
+        whole = " AND ".join(f"{key} IS NOT NULL" for key in self._keys)
+        given.filter(whole).order(self._keys[0]).create("source")
+        self._check_repeated()
+
+    @property
+    def _keys(self) -> list[str]:
+        return [f"k{at}" for at in range(len(self.on))]
+
+    def _check_repeated(self) -> None:
+        found = self._connection.execute(_REPEATED.format(names=", ".join(self._keys))).fetchone()
+        if found is not None:
+            key = ", ".join(f"{name}={value!r}" for name, value in zip(self.on, found, strict=False))
+            msg = f"rows: the key {key} stands in {found[-1]} rows; give each key once"
+            raise Invalid(msg)
+
+    def pairs(self, keys: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
+        """Return the positions, ascending, of those rows of `keys` that the source has, and its rows' numbers."""
+        numbered = keys.rename_columns(self._keys).append_column("position", numbers(len(keys)))
+        self._connection.register("file", numbered)
+        on = " AND ".join(f"f.{key} = s.{key}" for key in self._keys)
+        try:
+            found = self._connection.execute(_PAIRS.format(on=on)).to_arrow_table()
+        finally:
+            self._connection.unregister("file")
+        return found["position"].combine_chunks(), found["number"].combine_chunks()
+
+    @cached_property
+    def _sorted(self) -> Mapping[str, list[Any]]:
+        """Return the values of each key column that has an order in statistics, ascending."""
+        found = {}
+        for name in self.on:
+            kind = self.rows.schema.field(name).type
+            if pa.types.is_floating(kind):
+                continue
+            values = pc.unique(self._whole_keys[name])
+            values = values.take(pc.sort_indices(values))
+            if len(values) > KEYS_SORTED_MAX:
+                values = values.take(pa.array([0, len(values) - 1]))
+            try:
+                found[name] = values.to_pylist()
+            except (ValueError, OverflowError):  # a time that Python has not
+                continue
+        return found
+
+    @cached_property
+    def _whole_keys(self) -> pa.Table:
+        keys = self.rows.select(self.on)
+        for name in self.on:
+            keys = keys.filter(pc.is_valid(keys[name]))
+        return keys
+
+    @property
+    def matches_nothing(self) -> bool:
+        """Whether no row has a key without nulls."""
+        return not len(self._whole_keys)
+
+    @property
+    def predicate(self) -> Predicate:
+        """Return what a row with one of the keys needs."""
+        parts: list[Predicate] = []
+        for name, values in self._sorted.items():
+            parts += [Comparison((name,), ">=", values[0]), Comparison((name,), "<=", values[-1])] if values else []
+        return And(tuple(parts))
+
+    def matcher(self, snapshot: Snapshot) -> Callable[[AddFile], bool]:
+        """Return whether a file of a snapshot's table can hold a row with one of the keys."""
+        schema, columns = snapshot.schema, snapshot.partition_columns
+        exact = any(pa.types.is_decimal(schema.field(name).type) for name in self.on)
+        if self.matches_nothing:
+            return lambda _: False
+        return lambda file: self._can_hold(FileStatistics(file, schema, columns, exact=exact))
+
+    def _can_hold(self, file: FileStatistics) -> bool:
+        return all(_within(values, file.bounds((name,))) for name, values in self._sorted.items()) and not any(
+            file.rows is not None and file.nulls((name,)) == file.rows for name in self.on
+        )
+
+
+def _within(values: Sequence[Any], bounds: tuple[Any, Any] | None) -> bool:
+    """Whether one of some values, which ascend, lies within bounds, where there are any."""
+    if bounds is None:
+        return True
+    try:
+        at = bisect_left(values, bounds[0])
+        return at < len(values) and bool(values[at] <= bounds[1])
+    except TypeError:
+        return True
+
+
+def read_rows(rows: Any, schema: pa.Schema, on: Sequence[str], extra: Callable[[str], bool]) -> pa.Table:
+    """Return a caller's rows as one table: the columns that the table has in its types, and others that `extra` wants.
+
+    Raises `Invalid`, naming the column.
+    """
+    if isinstance(on, str) or not on or len(set(on)) < len(on):
+        msg = f"on: expected the names of the key columns, each once, such as ['event_id'], got {on!r}"
+        raise Invalid(msg)
+    if isinstance(rows, pa.RecordBatchReader):
+        rows = rows.read_all()
+    elif isinstance(rows, (list, tuple)) and not rows:
+        rows = schema.empty_table()
+    given = columns_of_rows(rows)
+    for name in on:
+        if name not in schema.names or name not in given:
+            msg = f"on: {name!r} is no column of {'the table' if name not in schema.names else 'the rows'}"
+            raise Invalid(msg)
+        if pa.types.is_nested(schema.field(name).type):
+            msg = f"on: {name!r} is {schema.field(name).type}, which cannot be a key"
+            raise Invalid(msg)
+    known = pa.schema([field for field in schema if field.name in given])
+    beside = sorted(name for name in given if name not in schema.names and extra(name))
+    if isinstance(rows, (pa.Table, pa.RecordBatch)):
+        table = pa.table(rows) if isinstance(rows, pa.RecordBatch) else rows
+        whole = conform(table.drop_columns(beside), known)
+        return _append(whole, {name: table[name] for name in beside})
+    plain = [{name: row[name] for name in row if name not in beside} for row in rows] if given else rows
+    found = list(conformed(plain, known, _CHUNK_ROWS)) or [known.empty_table()]
+    return _append(pa.concat_tables(found), {name: pa.array([row.get(name) for row in rows]) for name in beside})
+
+
+def _append(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    for name, values in columns.items():
+        rows = rows.append_column(name, values)
+    return rows

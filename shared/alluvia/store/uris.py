@@ -1,0 +1,26 @@
+"""Paths that stand for themselves: URIs and absolute paths, and which of them lie below a store's root. Pure."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+_LOCAL = re.compile(r"^file:/+", re.IGNORECASE)
+_BUCKET = re.compile(r"^s3[an]?://", re.IGNORECASE)
+
+
+def canonical_path(path: str) -> str:
+    """Return the one form of a decoded path, however its scheme was written: `file:///a` is `/a`, `s3a://` is `s3://`.
+
+    Relative paths stay as they are: to the Delta protocol, a relative and an absolute path are never the same file.
+    """
+    if ":/" not in path:
+        return path
+    return _BUCKET.sub("s3://", _LOCAL.sub("/", path))
+
+
+def key_below(path: str, root_uri: str) -> str | None:
+    """Return the key that a decoded absolute path has in the store at a URI; None if it lies elsewhere."""
+    root = canonical_path(unquote(root_uri) if root_uri.startswith("file:") else root_uri).rstrip("/") + "/"
+    whole = canonical_path(path)
+    return whole[len(root) :] if whole.startswith(root) and len(whole) > len(root) else None

@@ -1,0 +1,91 @@
+"""A store that also reads what lies beside its root: what a table names by an absolute path, as shallow clones do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from alluvia.store.base import ObjectInfo, PutResult, Store
+from alluvia.store.uris import canonical_path
+
+
+class WideStore(Store):
+    """`inner`, and for reading all of `outer`, the file system or bucket that `inner` is a part of.
+
+    An object outside has its absolute path or URI as its key (see `locate`), which no object inside can have. Nothing
+    outside is ever written, listed or deleted.
+    """
+
+    def __init__(self, inner: Store, outer: Store) -> None:
+        self.inner = inner
+        self.outer = outer
+        self.uri = inner.uri
+        self.parallel = inner.parallel
+
+    def locate(self, path: str) -> str | None:
+        """Return the key of an object inside or outside; None if it lies in another file system or bucket."""
+        key = self.inner.locate(path)
+        if key is None and self.outer.locate(path) is not None:
+            return canonical_path(path)
+        return key
+
+    def _at(self, key: str) -> tuple[Store, str]:
+        outside = self.outer.locate(key) if key.startswith("/") or "://" in key else None
+        return (self.inner, key) if outside is None else (self.outer, outside)
+
+    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        """Return bytes of an object, wherever it lies."""
+        store, key = self._at(key)
+        return store.get(key, start, end)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Size and time of an object, wherever it lies."""
+        store, key = self._at(key)
+        return store.head(key)
+
+    def url(self, key: str) -> str | None:
+        """Where DuckDB can open an object, wherever it lies."""
+        store, key = self._at(key)
+        return store.url(key)
+
+    def duckdb_secret(self) -> dict[str, str | bool] | None:
+        """As the outer store has it, which reaches further."""
+        return self.outer.duckdb_secret()
+
+    def local_path(self, key: str) -> Path | None:
+        """Where an object lies as a file."""
+        store, key = self._at(key)
+        return store.local_path(key)
+
+    def get_file(self, key: str, path: Path) -> None:
+        """Copy an object into a local file."""
+        store, key = self._at(key)
+        store.get_file(key, path)
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object inside."""
+        self.inner.put(key, data)
+
+    def put_if_absent(self, key: str, data: bytes) -> PutResult:
+        """Write an object inside unless the key is taken."""
+        return self.inner.put_if_absent(key, data)
+
+    def put_file(self, key: str, path: Path) -> None:
+        """Write a local file as an object inside."""
+        self.inner.put_file(key, path)
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        """Objects inside, below a prefix."""
+        return self.inner.list(prefix, start_after)
+
+    def list_folders(self, prefix: str) -> Iterator[str]:
+        """Names of the folders inside, directly below a prefix."""
+        return self.inner.list_folders(prefix)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects inside."""
+        self.inner.delete(keys)
+
+    def sweep(self, prefix: str, before_ms: int) -> None:
+        """Delete what dead writers left inside."""
+        self.inner.sweep(prefix, before_ms)

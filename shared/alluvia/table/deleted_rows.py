@@ -1,0 +1,49 @@
+"""The rows that deletion vectors delete as a table in a DuckDB database, for `relation_sql` to leave them out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from alluvia.log.actions import AddFile
+from alluvia.store import Store
+from alluvia.table.deletions import read_deletions
+from alluvia.table.reader import check_positions
+from alluvia.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+PARALLEL = 16
+_POSITIONS = "alluvia_positions"
+
+
+def create_deleted(
+    connection: DuckDBPyConnection, name: str, snapshot: Snapshot, store: Store, files: Sequence[tuple[AddFile, str]]
+) -> str | None:
+    """Make a table of deleted rows, `file` and `position`, for files and their URLs, and return its name.
+
+    None, and no table, if no file has a deletion vector. Raises `Corrupt`.
+    """
+    having = [(file, url) for file, url in files if file.deletion_vector is not None]
+    if not having:
+        return None
+
+    def read(file: AddFile) -> pa.Int64Array:
+        found = read_deletions(store, file, snapshot.locate)
+        if file.num_records is not None:
+            check_positions(file, found, file.num_records)
+        return found
+
+    with ThreadPoolExecutor(min(PARALLEL, len(having)) if store.parallel else 1) as pool:
+        vectors = list(pool.map(read, [file for file, _ in having]))
+    connection.execute(f"CREATE TABLE {name} (file VARCHAR, position BIGINT)")
+    for (_, url), positions in zip(having, vectors, strict=True):
+        same = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), len(positions)), [url])
+        connection.register(_POSITIONS, pa.table({"file": same, "position": positions}))
+        connection.execute(f"INSERT INTO {name} FROM {_POSITIONS}")
+        connection.unregister(_POSITIONS)
+    return name

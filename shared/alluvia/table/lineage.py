@@ -1,0 +1,120 @@
+"""Whose versions a log holds: a table's own, and those of tables of its name that were dropped before it. Pure.
+
+A dropped table's log goes on, because it is what keeps writers apart: the drop is a commit that removes all files and
+marks the metadata, and a table that is created, or brought back, afterwards takes the next version. So versions never
+start again, and nothing that was concluded from one table can be taken for another. The marks are properties that only
+this library sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from alluvia.errors import Corrupt
+
+DROPPED = "alluvia.dropped"
+"""The version of the drop, as long as there is no table of that name."""
+DROPPED_TABLES = "alluvia.dropped_tables"
+VERSION_GAPS = "alluvia.version_gaps"
+LINEAGE = (DROPPED, DROPPED_TABLES, VERSION_GAPS)
+
+Gaps = tuple[tuple[int, int], ...]
+"""First and last version of each range, in order, in which the table was not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedTable:
+    """A table that was dropped in `version`, at `dropped_ms`: what it was is the version before.
+
+    `parent_id` is the id of the table that it went with, if it held that one's rejected events.
+    """
+
+    version: int
+    table_id: str
+    dropped_ms: int
+    parent_id: str | None = None
+
+
+def is_dropped(configuration: Mapping[str, str]) -> bool:
+    """Whether these are the properties of a log whose table was dropped."""
+    return DROPPED in configuration
+
+
+def dropped_tables(configuration: Mapping[str, str]) -> tuple[DroppedTable, ...]:
+    """Return the tables of this log that were dropped and not brought back, oldest first. Raises `Corrupt`."""
+    entries = _read(configuration, DROPPED_TABLES)
+    try:
+        return tuple(DroppedTable(int(e["version"]), e["id"], int(e["droppedMs"]), e.get("parentId")) for e in entries)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Corrupt(_broken(DROPPED_TABLES)) from error
+
+
+def version_gaps(configuration: Mapping[str, str]) -> Gaps:
+    """Return the ranges of versions that are not the table's own. Raises `Corrupt`."""
+    try:
+        return tuple((int(first), int(last)) for first, last in _read(configuration, VERSION_GAPS))
+    except (TypeError, ValueError) as error:
+        raise Corrupt(_broken(VERSION_GAPS)) from error
+
+
+def in_gap(gaps: Gaps, version: int) -> bool:
+    """Whether a version is not the table's own."""
+    return any(first <= version <= last for first, last in gaps)
+
+
+def below_gap(gaps: Gaps, version: int) -> int:
+    """Return the newest version of the table's own at or below one; -1 if there is none."""
+    for first, last in reversed(gaps):
+        if first <= version <= last:
+            version = first - 1
+    return version
+
+
+def first_version(gaps: Gaps) -> int:
+    """Return the version that the table was created in."""
+    return gaps[0][1] + 1 if gaps and gaps[0][0] == 0 else 0
+
+
+def with_gap(gaps: Gaps, first: int, last: int) -> Gaps:
+    """Return ranges with one more, above all of them."""
+    if gaps and gaps[-1][1] + 1 >= first:
+        return (*gaps[:-1], (gaps[-1][0], last))
+    return (*gaps, (first, last))
+
+
+def marked(
+    configuration: Mapping[str, str],
+    tables: Sequence[DroppedTable],
+    gaps: Gaps = (),
+    dropped_in: int | None = None,
+) -> dict[str, str]:
+    """Return properties with these marks and no others. `dropped_in` is the version of a drop that is in force."""
+    marks: dict[str, str] = {} if dropped_in is None else {DROPPED: str(dropped_in)}
+    if tables:
+        marks[DROPPED_TABLES] = orjson.dumps([_entry(table) for table in tables]).decode()
+    if gaps:
+        marks[VERSION_GAPS] = orjson.dumps(gaps).decode()
+    return {name: text for name, text in configuration.items() if name not in LINEAGE} | marks
+
+
+def _entry(table: DroppedTable) -> dict[str, Any]:
+    entry = {"version": table.version, "id": table.table_id, "droppedMs": table.dropped_ms}
+    return entry if table.parent_id is None else {**entry, "parentId": table.parent_id}
+
+
+def _read(configuration: Mapping[str, str], name: str) -> list[Any]:
+    try:
+        found = orjson.loads(configuration.get(name, "[]"))
+    except ValueError as error:
+        raise Corrupt(_broken(name)) from error
+    if not isinstance(found, list):
+        raise Corrupt(_broken(name))
+    return found
+
+
+def _broken(name: str) -> str:
+    return f"property {name} cannot be read: only this library may set it"

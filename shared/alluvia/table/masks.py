@@ -1,0 +1,40 @@
+"""Rows of a file as masks (an Arrow boolean array, one value a row) and as positions (int64, ascending). Pure."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def count(mask: pa.BooleanArray) -> int:
+    """Return the number of rows that a mask holds."""
+    return int(mask.true_count)
+
+
+def definite(mask: pa.BooleanArray) -> pa.BooleanArray:
+    """Return a mask with false in place of null."""
+    return pc.fill_null(mask, False) if mask.null_count else mask
+
+
+def numbers(length: int) -> pa.Int64Array:
+    """Return 0, 1, … up to a length."""
+    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), length)), 1)
+
+
+def positions_of(mask: pa.BooleanArray) -> pa.Int64Array:
+    """Return the positions of a mask's rows."""
+    return pc.indices_nonzero(mask).cast(pa.int64())
+
+
+def mask_of(positions: pa.Int64Array, rows: int) -> pa.BooleanArray:
+    """Return the mask of some positions in a file of so many rows."""
+    if not len(positions):
+        return pa.repeat(pa.scalar(False), rows)
+    return pc.is_in(numbers(rows), value_set=positions)
+
+
+def interleaved(rows: pa.Table, replaced: pa.BooleanArray, new: pa.Table) -> pa.Table:
+    """Return rows with those of a mask replaced, in place, by new ones, which come in their order."""
+    rank = pc.cumulative_sum(replaced.cast(pa.int64()))
+    taken = pc.if_else(replaced, pc.add(rank, len(rows) - 1), numbers(len(rows)))
+    return pa.concat_tables([rows, new.select(rows.column_names).cast(rows.schema)]).take(taken)

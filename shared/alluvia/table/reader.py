@@ -1,0 +1,73 @@
+"""Reading data files: one GET each, their rows as Arrow batches under the table's schema, deleted rows left out."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unsupported
+from alluvia.log.actions import AddFile
+from alluvia.store import Store
+from alluvia.table.deletions import read_deletions
+from alluvia.table.masks import mask_of
+from alluvia.table.snapshot import Snapshot
+
+UNREADABLE = (pa.ArrowException, OSError, OverflowError, UnicodeDecodeError)
+"""What pyarrow raises for a Parquet file that is damaged, or of a kind that it cannot read."""
+
+
+def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield a data file's live rows with the columns of `schema`: stored, from the log, or null where it has none.
+
+    Raises `Corrupt` where the file or its deletion vector is missing or damaged, or holds values that do not fit the
+    table; `Unsupported` where it is compressed or encoded in a way that this library cannot read.
+    """
+    plan = snapshot.read_plan(schema)
+    deleted = read_deletions(store, file, snapshot.locate)
+    try:
+        data = store.get(snapshot.key(file))
+    except ObjectNotFound as error:
+        msg = f"data file {file.path} of version {snapshot.version} is missing"
+        raise Corrupt(msg) from error
+    try:
+        parquet = open_parquet(io.BytesIO(data))
+        check_positions(file, deleted, parquet.metadata.num_rows)
+        start = 0
+        for batch in parquet.iter_batches(columns=plan.stored_names(parquet.schema_arrow)):
+            yield live_rows(plan.fit(batch, file), deleted, start)
+            start += len(batch)
+    except UNREADABLE as error:
+        raise unreadable(file, error) from error
+
+
+def open_parquet(source: object) -> pq.ParquetFile:
+    """Open a Parquet file; INT96 times come in microseconds, since nanoseconds end in the year 2262."""
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", memory_map=True)
+
+
+def live_rows(batch: pa.RecordBatch, deleted: pa.Int64Array, start: int) -> pa.RecordBatch:
+    """Return a batch, whose first row has the position `start` in its file, without the deleted rows."""
+    if not len(deleted):
+        return batch
+    inside = pc.and_(pc.greater_equal(deleted, start), pc.less(deleted, start + len(batch)))
+    positions = pc.subtract(deleted.filter(inside), start)
+    return batch if not len(positions) else batch.filter(pc.invert(mask_of(positions, len(batch))))
+
+
+def check_positions(file: AddFile, deleted: pa.Int64Array, rows: int) -> None:
+    """Raise `Corrupt` where a deletion vector deletes rows beyond the end of its file, and so is another file's."""
+    if len(deleted) and deleted[-1].as_py() >= rows:
+        msg = f"data file {file.path} has {rows} rows, but its deletion vector deletes row {deleted[-1]}"
+        raise Corrupt(msg)
+
+
+def unreadable(file: AddFile, error: Exception) -> AlluviaError:
+    """Return our error for one that pyarrow raised while it read a data file."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if isinstance(error, NotImplementedError):
+        return Unsupported(f"data file {file.path} cannot be read by this library: {reason}")
+    return Corrupt(f"data file {file.path} cannot be read: {reason}")

@@ -1,0 +1,203 @@
+"""Sets of row numbers as 64-bit Roaring bitmaps: bytes from sorted positions, and back. Pure.
+
+Source: RoaringFormatSpec, with its extension for 64-bit implementations (the portable format).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_PLAIN_COOKIE = 12346
+_RUN_COOKIE = 12347
+_OFFSETS_FROM = 4
+"""With runs, the offsets are left out below this number of containers."""
+_ARRAY_MAX = 4096
+_BITMAP_BYTES = 8192
+_CONTAINER = 1 << 16
+_BUCKETS_MAX = 1 << 31
+"""Delta demands that the top bit of a bucket's key is 0."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    data: memoryview
+    left: int
+    """Positions that may still come: a few bytes of runs must not grow beyond what was promised."""
+    at: int = 0
+
+    def take(self, size: int) -> memoryview:
+        if self.at + size > len(self.data):
+            msg = f"the bitmap ends after {len(self.data)} bytes, in the middle of something"
+            raise ValueError(msg)
+        found = self.data[self.at : self.at + size]
+        self.at += size
+        return found
+
+    def number(self, code: str) -> int:
+        (value,) = struct.unpack(code, self.take(struct.calcsize(code)))
+        return int(value)
+
+
+def decode_roaring(data: bytes, cardinality: int) -> pa.Int64Array:
+    """Return the positions of a bitmap, ascending. Raises `ValueError` for bytes that hold no such number of them."""
+    reader = _Reader(memoryview(data), left=cardinality)
+    parts: list[pa.Array] = []
+    for _ in range(reader.number("<Q")):
+        key = reader.number("<I")
+        if key >= _BUCKETS_MAX:
+            msg = f"the bitmap has a bucket with the key {key}"
+            raise ValueError(msg)
+        parts += _read_bucket(reader, key << 32)
+    return _joined(parts, reader, cardinality)
+
+
+def decode_native(data: bytes, cardinality: int, order: str) -> pa.Int64Array:
+    """Return the positions of a bitmap in Delta's first format: bitmaps of 32 bits, each after its size in bytes.
+
+    `order` is the byte order of the numbers around the bitmaps, `<` or `>`. Raises `ValueError`.
+    """
+    reader = _Reader(memoryview(data), left=cardinality)
+    parts: list[pa.Array] = []
+    for key in range(min(reader.number(f"{order}I"), _BUCKETS_MAX)):
+        end = reader.number(f"{order}I") + reader.at
+        parts += _read_bucket(reader, key << 32)
+        if reader.at != end:
+            msg = f"a bitmap ends at byte {reader.at} instead of {end}"
+            raise ValueError(msg)
+    return _joined(parts, reader, cardinality)
+
+
+def _joined(parts: list[pa.Array], reader: _Reader, cardinality: int) -> pa.Int64Array:
+    if reader.left:
+        msg = f"the bitmap holds {cardinality - reader.left} positions instead of {cardinality}"
+        raise ValueError(msg)
+    positions = pa.concat_arrays(parts) if parts else pa.array([], pa.int64())
+    gaps = pc.pairwise_diff(positions)
+    if pc.min(gaps).as_py() is not None and pc.min(gaps).as_py() <= 0:
+        msg = "the positions of the bitmap do not ascend"
+        raise ValueError(msg)
+    return positions
+
+
+def _read_bucket(reader: _Reader, base: int) -> list[pa.Array]:
+    cookie = reader.number("<I")
+    has_runs = cookie & 0xFFFF == _RUN_COOKIE
+    if has_runs:
+        count = (cookie >> 16) + 1
+        flags = bytes(reader.take((count + 7) // 8))
+    elif cookie == _PLAIN_COOKIE:
+        count, flags = reader.number("<I"), b""
+    else:
+        msg = f"the bitmap has the cookie {cookie}"
+        raise ValueError(msg)
+    if count > _CONTAINER:
+        msg = f"the bitmap has {count} containers in one bucket"
+        raise ValueError(msg)
+    heads = struct.unpack(f"<{2 * count}H", reader.take(4 * count))
+    if not has_runs or count >= _OFFSETS_FROM:
+        reader.take(4 * count)
+    parts = []
+    for at in range(count):
+        key, cardinality = heads[2 * at], heads[2 * at + 1] + 1
+        reader.left -= cardinality
+        if reader.left < 0:
+            msg = "the bitmap holds more positions than it should"
+            raise ValueError(msg)
+        is_run = has_runs and flags[at // 8] >> at % 8 & 1
+        lows = _read_runs(reader) if is_run else _read_container(reader, cardinality)
+        if len(lows) != cardinality:
+            msg = f"a container of the bitmap holds {len(lows)} positions, but says {cardinality}"
+            raise ValueError(msg)
+        parts.append(pc.add(lows.cast(pa.int64()), pa.scalar(base + (key << 16), pa.int64())))
+    return parts
+
+
+def _read_container(reader: _Reader, cardinality: int) -> pa.Array:
+    if cardinality <= _ARRAY_MAX:
+        buffer = pa.py_buffer(bytes(reader.take(2 * cardinality)))
+        return pa.Array.from_buffers(pa.uint16(), cardinality, [None, buffer])
+    buffer = pa.py_buffer(bytes(reader.take(_BITMAP_BYTES)))
+    return pc.indices_nonzero(pa.Array.from_buffers(pa.bool_(), _CONTAINER, [None, buffer]))
+
+
+def _read_runs(reader: _Reader) -> pa.Array:
+    count = reader.number("<H")
+    runs = struct.unpack(f"<{2 * count}H", reader.take(4 * count))
+    lows: list[int] = []
+    for start, length in zip(runs[::2], runs[1::2], strict=True):
+        if start + length >= _CONTAINER:
+            msg = "a run of the bitmap leaves its container"
+            raise ValueError(msg)
+        lows.extend(range(start, start + length + 1))
+    return pa.array(lows, pa.int64())
+
+
+def sorted_positions(positions: Iterable[int] | pa.Array | pa.ChunkedArray) -> pa.Int64Array:
+    """Return positions ascending and each once. Raises `ValueError` for one that is negative or null."""
+    found = positions if isinstance(positions, (pa.Array, pa.ChunkedArray)) else pa.array(positions, pa.int64())
+    unique = pc.unique(found.cast(pa.int64()))
+    ordered = unique.take(pc.sort_indices(unique))
+    if ordered.null_count or (len(ordered) and ordered[0].as_py() < 0):
+        msg = "a row's position must be 0 or more"
+        raise ValueError(msg)
+    return ordered
+
+
+def encode_roaring(positions: pa.Int64Array) -> bytes:
+    """Return the bitmap of positions that ascend and of which there is each one once (see `sorted_positions`)."""
+    if not len(positions):
+        return struct.pack("<Q", 0)
+    highs = pc.run_end_encode(pc.shift_right(positions, 16))
+    keys, ends = highs.values.to_pylist(), highs.run_ends.to_pylist()
+    lows = pc.bit_wise_and(positions, _CONTAINER - 1).cast(pa.uint16())
+    buckets: dict[int, list[tuple[int, pa.Array]]] = {}
+    for key, start, end in zip(keys, [0, *ends[:-1]], ends, strict=True):
+        buckets.setdefault(key >> 16, []).append((key & 0xFFFF, lows.slice(start, end - start)))
+    out = [struct.pack("<Q", len(buckets))]
+    for bucket, containers in buckets.items():
+        out += [struct.pack("<I", bucket), _encode_bucket(containers)]
+    return b"".join(out)
+
+
+def _encode_bucket(containers: list[tuple[int, pa.Array]]) -> bytes:
+    encoded = [_encode_container(lows) for _, lows in containers]
+    count = len(containers)
+    has_runs = any(is_run for is_run, _ in encoded)
+    if has_runs:
+        flags = bytearray((count + 7) // 8)
+        for at, (is_run, _) in enumerate(encoded):
+            flags[at // 8] |= is_run << at % 8
+        head = struct.pack("<I", _RUN_COOKIE | (count - 1) << 16) + bytes(flags)
+    else:
+        head = struct.pack("<II", _PLAIN_COOKIE, count)
+    head += b"".join(struct.pack("<HH", key, len(lows) - 1) for key, lows in containers)
+    if not has_runs or count >= _OFFSETS_FROM:
+        offset = len(head) + 4 * count
+        for _, data in encoded:
+            head += struct.pack("<I", offset)
+            offset += len(data)
+    return head + b"".join(data for _, data in encoded)
+
+
+def _encode_container(lows: pa.Array) -> tuple[bool, bytes]:
+    """Return whether a container is one of runs, and its bytes: the shortest of the three kinds."""
+    count = len(lows)
+    wide = lows.cast(pa.int32())
+    starts = pc.indices_nonzero(pc.not_equal(pc.fill_null(pc.pairwise_diff(wide), 0), 1)).to_pylist()
+    plain_bytes = 2 * count if count <= _ARRAY_MAX else _BITMAP_BYTES
+    if 2 + 4 * len(starts) < plain_bytes:
+        ends = [*starts[1:], count]
+        firsts = wide.take(pa.array(starts, pa.int64())).to_pylist()
+        pairs = [(first, end - start - 1) for first, start, end in zip(firsts, starts, ends, strict=True)]
+        runs = [number for pair in pairs for number in pair]
+        return True, struct.pack(f"<H{len(runs)}H", len(starts), *runs)
+    if count <= _ARRAY_MAX:
+        start = 2 * lows.offset
+        return False, bytes(lows.buffers()[1][start : start + 2 * count])
+    every = pa.array(range(_CONTAINER), pa.uint16())
+    return False, bytes(pc.is_in(every, value_set=lows).buffers()[1])[:_BITMAP_BYTES]

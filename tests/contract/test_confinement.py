@@ -1,0 +1,381 @@
+"""A query reads what it may read and nothing else: every way out that is known, on a directory and on S3.
+
+Two walls stand one behind the other. Each is tried alone: the checks on the text (through the function, as a caller
+meets them), and the shut database (with the raw text, as if the checks had let it through).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import alluvia
+from alluvia.errors import AlluviaError
+from alluvia.sql import rewrite, run
+from alluvia.sql.constants import Constants
+from alluvia.sql.parse import parse
+from alluvia.sql.references import find_references
+from alluvia.sql.scans import plan_scans
+from alluvia.sql.session import Limits, Session
+from functions.query.handler import handler
+from tests.s3server import S3Server
+
+HIDDEN = "the-hidden-value"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A lake with the table `events`, and around it what no query of it may reach."""
+
+    lake: alluvia.Lake
+    names: dict[str, str]
+    secrets: tuple[str, ...]
+
+    def text(self, form: str) -> str:
+        for name, value in self.names.items():
+            form = form.replace("{" + name + "}", value)
+        return form
+
+
+def _fill(lake: alluvia.Lake) -> str:
+    table = lake.create_table("events", {"n": "long"})
+    table.append([{"n": 1}])
+    snapshot = table.snapshot()
+    (file,) = snapshot.files
+    return lake.store.url(snapshot.key(file)) or ""
+
+
+def _hidden_parquet(path: Path) -> Path:
+    pq.write_table(pa.table({"n": [HIDDEN]}), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    root = tmp_path_factory.mktemp("places")
+    (root / "hidden.txt").write_text(HIDDEN)
+    (root / "hidden.csv").write_text(f"n\n{HIDDEN}\n")
+    (root / "hidden.json").write_text(json.dumps({"n": HIDDEN}))
+    _hidden_parquet(root / "hidden.parquet")
+    lake = alluvia.connect(str(root / "lake"))
+    other = alluvia.connect(str(root / "other"))
+    names = {"file": _fill(lake), "foreign": _fill(other), "root": str(root), "folder": str(root / "lake" / "events")}
+    return Place(lake, names, (str(root),))
+
+
+@pytest.fixture(scope="module")
+def s3(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    bucket = s3_server.new_bucket()
+    root = f"s3://{bucket}"
+    parquet = _hidden_parquet(tmp_path_factory.mktemp("s3") / "hidden.parquet").read_bytes()
+    for key, data in (
+        ("hidden.txt", HIDDEN.encode()),
+        ("hidden.csv", f"n\n{HIDDEN}\n".encode()),
+        ("hidden.json", json.dumps({"n": HIDDEN}).encode()),
+        ("hidden.parquet", parquet),
+    ):
+        s3_server.client.put_object(Bucket=bucket, Key=key, Body=data)
+    lake = alluvia.connect(f"{root}/lake", clock=None, **s3_server.options)
+    other = alluvia.connect(f"{root}/other", clock=None, **s3_server.options)
+    names = {"file": _fill(lake), "foreign": _fill(other), "root": root, "folder": f"{root}/lake/events"}
+    host = s3_server.endpoint_url.removeprefix("http://")
+    return Place(lake, names, (s3_server.options["secret_access_key"], s3_server.options["access_key_id"], host))
+
+
+@pytest.fixture(params=["directory", "s3"])
+def place(request: pytest.FixtureRequest) -> Place:
+    found: Place = request.getfixturevalue(request.param)
+    return found
+
+
+READS = [
+    "FROM read_parquet('{root}/hidden.parquet')",
+    "FROM read_parquet('{foreign}')",
+    "FROM read_parquet(['{file}', '{root}/hidden.parquet'])",
+    "FROM read_parquet('{folder}/../../hidden.parquet')",
+    "FROM read_parquet('{folder}/*.parquet')",
+    "FROM read_parquet('{folder}/**')",
+    "FROM read_parquet('{file}?s3_endpoint=127.0.0.1:1')",
+    "FROM read_parquet('{file}?s3_access_key_id=x&s3_secret_access_key=y')",
+    "FROM parquet_scan('{root}/hidden.parquet')",
+    "FROM parquet_metadata('{root}/hidden.parquet')",
+    "FROM parquet_schema('{root}/hidden.parquet')",
+    "FROM parquet_kv_metadata('{root}/hidden.parquet')",
+    "FROM read_text('{root}/hidden.txt')",
+    "FROM read_blob('{root}/hidden.txt')",
+    "FROM read_csv('{root}/hidden.csv')",
+    "FROM read_csv_auto('{root}/hidden.csv')",
+    "FROM sniff_csv('{root}/hidden.csv')",
+    "FROM read_json('{root}/hidden.json')",
+    "FROM read_ndjson('{root}/hidden.json')",
+    "FROM read_json_objects('{root}/hidden.json')",
+    "FROM read_duckdb('{root}/hidden.db')",
+    "FROM glob('{root}/*')",
+    "FROM '{root}/hidden.parquet'",
+    'FROM "{root}/hidden.parquet"',
+    "FROM '{root}/hidden.csv'",
+    "FROM read_text('/etc/passwd')",
+    "FROM '/proc/self/environ'",
+    "FROM read_text('/proc/self/environ')",
+    "FROM read_text('https://127.0.0.1:1/x')",
+    "FROM read_text('http://169.254.169.254/latest/meta-data/')",
+    "FROM 'https://127.0.0.1:1/x.parquet'",
+    "FROM read_parquet('hf://datasets/x/y')",
+    "FROM delta_scan('{folder}')",
+    "FROM iceberg_scan('{folder}')",
+    "FROM sqlite_scan('{root}/x.db', 'x')",
+    "FROM postgres_scan('host=127.0.0.1', 'public', 'x')",
+    "SELECT * FROM events WHERE n IN (SELECT 1 FROM read_text('{root}/hidden.txt'))",
+    "WITH x AS (FROM read_text('{root}/hidden.txt')) FROM x",
+    "SELECT (SELECT content FROM read_text('{root}/hidden.txt'))",
+    "SELECT * FROM events, LATERAL (FROM read_text('{root}/hidden.txt'))",
+]
+# What the database itself still allows: only the first wall stands here.
+INSIDE = [
+    "ATTACH ':memory:' AS x",
+    "CREATE TABLE x AS SELECT 1",
+    "CREATE VIEW x AS SELECT 1",
+    "CREATE MACRO x() AS 1",
+    "DROP VIEW alluvia.scan_0",
+    "DROP SECRET IF EXISTS alluvia",
+    "CALL duckdb_settings()",
+    "PRAGMA version",
+    "PRAGMA enable_profiling",
+    "PRAGMA table_info('alluvia.scan_0')",
+    "BEGIN",
+    "COMMIT",
+    "PREPARE p AS SELECT 1",
+    "SET VARIABLE x = 1",
+    "FROM duckdb_secrets()",
+    "FROM duckdb_settings()",
+    "FROM duckdb_views()",
+    "FROM duckdb_tables()",
+    "FROM duckdb_columns()",
+    "FROM duckdb_functions()",
+    "FROM duckdb_databases()",
+    "FROM duckdb_temporary_files()",
+    "FROM duckdb_external_file_cache()",
+    "FROM duckdb_logs()",
+    "FROM duckdb_memory()",
+    "FROM duckdb_extensions()",
+    "FROM duckdb_variables()",
+    "FROM which_secret('{file}', 's3')",
+    "FROM pragma_version()",
+    "FROM pragma_show('events')",
+    "FROM pragma_database_size()",
+    "FROM pragma_table_info('alluvia.scan_0')",
+    "FROM information_schema.tables",
+    "FROM information_schema.views",
+    "FROM information_schema.columns",
+    "FROM pg_catalog.pg_views",
+    "FROM pg_views",
+    "FROM pg_class",
+    "FROM sqlite_master",
+    "FROM duckdb_views",
+    "FROM system.information_schema.tables",
+    "FROM alluvia.scan_0",
+    "FROM memory.alluvia.scan_0",
+    "FROM events, alluvia.scan_0 x",
+    "WITH pg_views AS (SELECT 1), x AS (FROM pg_views) FROM x",
+    "SELECT pg_get_viewdef(1)",
+    "SELECT current_setting('allowed_paths')",
+    "SELECT current_setting('s3_secret_access_key')",
+    "SELECT main.current_setting('temp_directory')",
+    "SELECT system.main.current_setting('temp_directory')",
+    "SELECT getvariable('x')",
+    "SELECT ('temp_directory').current_setting()",
+    "SELECT list_transform(['temp_directory'], lambda x: current_setting(x))",
+    "SELECT current_query()",
+    "SELECT write_log('x')",
+    "SELECT nextval('x')",
+    "SELECT sleep_ms(100000)",
+    "FROM query('FROM duckdb_settings()')",
+    "FROM query_table('events')",
+    "FROM query_table(['events'])",
+    "FROM query('SELECT 1')",
+    "FROM json_execute_serialized_sql(json_serialize_sql('FROM duckdb_settings()'))",
+    "SELECT json_serialize_plan('FROM duckdb_settings()')",
+    "SELECT json_deserialize_sql(json_serialize_sql('SELECT 1'))",
+    "FROM histogram('events', n)",
+    "FROM seq_scan('events')",
+    "FROM arrow_scan(1, 2, 3)",
+    "FROM arrow_scan_dumb(1, 2, 3)",
+    "FROM pandas_scan(1)",
+    "FROM python_map_function(1)",
+    "FROM test_all_types()",
+    "FROM checkpoint()",
+    "FROM enable_logging()",
+    "FROM enable_profiling(save_location => '{root}/x')",
+    "SHOW ALL TABLES",
+    "SHOW DATABASES",
+    "SHOW SETTINGS",
+    "EXPLAIN ANALYZE SELECT * FROM events",
+    "SELECT * FROM a_python_variable",
+    "EXECUTE p",
+    "SELECT 1; SELECT 2",
+    "SELECT 1; COPY (SELECT 1) TO '{root}/x.csv'",
+    "SELECT 1 /* ; */; DROP VIEW alluvia.scan_0 --",
+    "SELECT ?",
+    "SELECT $1",
+]
+OUTSIDE = [
+    "COPY (SELECT 1) TO '{root}/written.csv'",
+    "COPY (SELECT 1) TO '{folder}/written.parquet'",
+    "COPY events FROM '{root}/hidden.csv'",
+    "EXPORT DATABASE '{root}/written'",
+    "IMPORT DATABASE '{root}'",
+    "ATTACH '{root}/written.db' AS x",
+    "ATTACH '{root}/hidden.parquet' AS x",
+    "INSTALL httpfs",
+    "INSTALL spatial FROM community",
+    "FORCE INSTALL httpfs FROM 'http://127.0.0.1:1'",
+    "LOAD '{root}/x.duckdb_extension'",
+    "LOAD spatial",
+    "SET enable_external_access = true",
+    "SET allowed_paths = ['{root}/hidden.parquet']",
+    "SET allowed_directories = ['/']",
+    "SET lock_configuration = false",
+    "SET s3_endpoint = '127.0.0.1:1'",
+    "SET temp_directory = '/'",
+    "SET memory_limit = '1TB'",
+    "SET GLOBAL threads = 100",
+    "SET python_enable_replacements = true",
+    "RESET enable_external_access",
+    "PRAGMA threads = 100",
+    "SELECT getenv('HOME')",
+    "CREATE PERSISTENT SECRET x (TYPE s3)",
+    "CREATE SECRET x (TYPE s3, PROVIDER credential_chain)",
+]
+
+
+def ask(place: Place, text: str) -> dict[str, Any]:
+    with alluvia.runtime.using(place.lake):
+        return handler({"query": text}, None)
+
+
+@pytest.mark.parametrize("form", [*READS, *INSIDE, *OUTSIDE])
+def test_the_text_is_refused(place: Place, form: str) -> None:
+    a_python_variable = pa.table({"n": [HIDDEN]})
+    assert len(a_python_variable) == 1
+    answer = ask(place, place.text(form))
+    assert 400 <= answer["statusCode"] < 500, answer
+    assert set(json.loads(answer["body"])) == {"error"}
+    for secret in (HIDDEN, *place.secrets):
+        assert secret not in answer["body"] or secret in place.text(form)
+
+
+@contextmanager
+def shut_database(place: Place) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield the database of a query on `events`, at the point where the user's text would run."""
+    session = Session(place.lake.store, Limits())
+    try:
+        constants = Constants(session.begin())
+        references = find_references(parse("FROM events").root)
+        session.open(plan_scans(place.lake, references, constants), ["scan_0"])
+        connection = session._connection
+        assert connection.execute("SELECT * FROM alluvia.scan_0").fetchall() == [(1,)]
+        yield connection
+    finally:
+        session.close()
+
+
+@pytest.mark.parametrize("form", [*(form for form in READS if "events" not in form), *OUTSIDE])
+def test_the_database_refuses_what_lies_outside(place: Place, form: str) -> None:
+    with shut_database(place) as connection, pytest.raises(duckdb.Error):
+        connection.execute(place.text(form)).fetchall()
+
+
+def test_the_database_gives_no_secret(place: Place) -> None:
+    with shut_database(place) as connection:
+        for text in ("FROM duckdb_secrets(redact => true)", "FROM duckdb_settings()", "FROM duckdb_variables()"):
+            shown = str(connection.execute(text).fetchall())
+            assert "test-secret" not in shown
+    with shut_database(place) as connection, pytest.raises(duckdb.Error):
+        connection.execute("FROM duckdb_secrets(redact => false)").fetchall()
+
+
+def test_the_environment_is_not_visible(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_HIDDEN_VARIABLE", HIDDEN)
+    for text in ("SELECT getenv('A_HIDDEN_VARIABLE')", "FROM read_text('/proc/self/environ')"):
+        answer = ask(place, text)
+        assert answer["statusCode"] == 400
+        assert HIDDEN not in answer["body"]
+    assert os.environ["A_HIDDEN_VARIABLE"] == HIDDEN
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "EXPLAIN SELECT * FROM events",
+        "DESCRIBE events",
+        "SUMMARIZE events",
+        "SELECT error(n::VARCHAR) FROM events",
+        "SELECT CAST('x' || n AS INT) FROM events",
+        "SELECT filename FROM events",
+        "SELECT file_row_number FROM events",
+        "SELECT alluvia_filename FROM events",
+        "SELECT rowid FROM events",
+        "SELECT * FROM events e, events f WHERE e.nope = f.n",
+        "SELECT stats(n) FROM events",
+    ],
+)
+def test_answers_and_errors_name_no_path_and_no_host(place: Place, text: str) -> None:
+    body = ask(place, text)["body"]
+    for secret in (*place.secrets, place.names["file"], place.names["folder"]):
+        assert secret not in body
+
+
+def test_nothing_was_written(place: Place) -> None:
+    before = sorted(info.key for info in place.lake.store.list(""))
+    for form in OUTSIDE:
+        assert ask(place, place.text(form))["statusCode"] == 400
+    for form in OUTSIDE:
+        with shut_database(place) as connection, pytest.raises(duckdb.Error):
+            connection.execute(place.text(form))
+    assert sorted(info.key for info in place.lake.store.list("")) == before
+    if not place.names["root"].startswith("s3://"):
+        written = {path.name for path in Path(place.names["root"]).iterdir()}
+        assert written == {"hidden.txt", "hidden.csv", "hidden.json", "hidden.parquet", "lake", "other"}
+
+
+def test_what_runs_is_what_was_checked(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should the text be spliced wrongly, it is refused and not run."""
+    monkeypatch.setattr(rewrite, "_splice", lambda *_: rewrite.Rewritten("FROM duckdb_secrets()", (0,), (0,)))
+    with pytest.raises(AlluviaError, match="name it plainly"):
+        run(place.lake, "FROM events")
+
+
+def test_a_table_that_a_query_does_not_name_is_closed_to_it(place: Place) -> None:
+    place.lake.create_table("others", {"n": "long"}, exist_ok=True).append([{"n": 2}])
+    snapshot = place.lake.table("others").snapshot()
+    (file, *_) = snapshot.files
+    url = place.lake.store.url(snapshot.key(file))
+    with shut_database(place) as connection, pytest.raises(duckdb.Error):
+        connection.execute(f"FROM read_parquet('{url}')").fetchall()
+
+
+def test_a_pruned_file_is_closed_too(place: Place) -> None:
+    table = place.lake.create_table("pruned", {"n": "long"}, exist_ok=True)
+    table.append([{"n": 1}])
+    table.append([{"n": 2}])
+    session = Session(place.lake.store, Limits())
+    try:
+        constants = Constants(session.begin())
+        scans = plan_scans(place.lake, find_references(parse("FROM pruned WHERE n = 1").root), constants)
+        session.open(scans, ["scan_0"])
+        open_keys = {scans[0].snapshot.key(file) for file in scans[0].files}
+        (closed,) = {scans[0].snapshot.key(file) for file in scans[0].snapshot.files} - open_keys
+        with pytest.raises(duckdb.Error):
+            session._connection.execute(f"FROM read_parquet('{place.lake.store.url(closed)}')").fetchall()
+    finally:
+        session.close()

@@ -1,0 +1,273 @@
+"""What every store guarantees: one class of tests, which each store inherits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from alluvia.clock import SystemClock
+from alluvia.errors import Invalid, ObjectNotFound
+from alluvia.store import DirectoryStore, MemoryStore, PutResult, Store, open_store
+from tests.contract.workers import race
+from tests.s3server import S3Server
+
+ODD_KEYS = [
+    "a b/c d.txt",
+    "p=100%/x",
+    "p=a%20b/x",
+    "p=a%2520b/x",
+    "é/ü/漢字/🌊",
+    "#fragment/x#y",
+    "what?/x?y=z",
+    "a+b/x+y",
+    'quote\'d/"x"',
+    "a&b=c;d,e/@:!$()*",
+    "[a]{b}^`|~/<x>",
+    "..a/b..",
+    "back\\slash/x",
+]
+ESCAPES = ["../x", "a/../x", "a/../../x", "a/..", "..", ".", "./a", "a/.", "/etc/passwd", "a//b", "", "a\0b", "a/"]
+
+
+class StoreContract:
+    """Subclasses say which store, by a fixture `store`: empty and not shared with another test."""
+
+    def test_what_was_put_is_there(self, store: Store) -> None:
+        store.put("a/b", b"one")
+        assert store.get("a/b") == b"one"
+        store.put("a/b", b"another")
+        assert store.get("a/b") == b"another"
+
+    def test_a_missing_object_is_named(self, store: Store) -> None:
+        with pytest.raises(ObjectNotFound, match="a/missing"):
+            store.get("a/missing")
+        store.put("a", b"")
+        with pytest.raises(ObjectNotFound):
+            store.get("a/b")
+        assert store.head("a/b") is None
+
+    def test_put_if_absent_never_replaces(self, store: Store) -> None:
+        assert store.put_if_absent("k", b"first") is PutResult.CREATED
+        assert store.put_if_absent("k", b"second") is PutResult.EXISTS
+        assert store.get("k") == b"first"
+        store.delete(["k"])
+        assert store.put_if_absent("k", b"third") is PutResult.CREATED
+        assert store.get("k") == b"third"
+
+    def test_of_racing_threads_one_creates_the_object(self, store: Store) -> None:
+        threads, rounds = 8, 10
+        barrier = threading.Barrier(threads)
+
+        def attempt(number: int, key: str) -> PutResult:
+            barrier.wait()
+            return store.put_if_absent(key, bytes([number]) * 1000)
+
+        with ThreadPoolExecutor(threads) as pool:
+            for round_ in range(rounds):
+                key = f"race/{round_}"
+                results = list(pool.map(attempt, range(threads), [key] * threads))
+                (winner,) = [at for at, result in enumerate(results) if result is PutResult.CREATED]
+                assert store.get(key) == bytes([winner]) * 1000
+
+    def test_an_object_is_seen_whole_or_not_at_all(self, store: Store) -> None:
+        bodies = [bytes([number]) * 300_000 for number in range(2)]
+        stop = threading.Event()
+
+        def write() -> None:
+            for number in range(30):
+                store.put("replaced", bodies[number % 2])
+                store.put_if_absent(f"new/{number}", bodies[0])
+            stop.set()
+
+        store.put("replaced", bodies[0])
+        with ThreadPoolExecutor(1) as pool:
+            written = pool.submit(write)
+            while not stop.is_set() and not written.done():
+                assert store.get("replaced") in bodies
+                for info in list(store.list("new/")):
+                    assert info.size == 300_000
+                    assert store.get(info.key) == bodies[0]
+            written.result()
+
+    @pytest.mark.parametrize(
+        ("start", "end", "expected"),
+        [
+            (0, None, b"0123456789"),
+            (3, None, b"3456789"),
+            (3, 5, b"34"),
+            (0, 100, b"0123456789"),
+            (9, 10, b"9"),
+            (10, None, b""),
+            (50, 60, b""),
+            (4, 4, b""),
+            (0, 0, b""),
+            (5, 3, b""),
+            (-3, None, b"789"),
+            (-10, None, b"0123456789"),
+            (-100, None, b"0123456789"),
+        ],
+    )
+    def test_a_range_is_the_bytes_asked_for(self, store: Store, start: int, end: int | None, expected: bytes) -> None:
+        store.put("digits", b"0123456789")
+        assert store.get("digits", start, end) == expected
+
+    @pytest.mark.parametrize(("start", "end"), [(0, None), (0, 5), (3, None), (-3, None)])
+    def test_every_range_of_an_empty_object_is_empty(self, store: Store, start: int, end: int | None) -> None:
+        store.put("empty", b"")
+        assert store.get("empty", start, end) == b""
+
+    def test_a_range_of_a_missing_object_is_an_error(self, store: Store) -> None:
+        with pytest.raises(ObjectNotFound):
+            store.get("missing", 4, 4)
+        with pytest.raises(Invalid, match="takes no end"):
+            store.get("missing", -4, 2)
+
+    def test_a_listing_is_in_the_order_of_utf8(self, store: Store) -> None:
+        keys = ["a-b/x", "a/x", "a/y", "a.txt", "a0", "b", "Z", "é", "\uff5a", "🌊", "a/b/c", "a b"]
+        for key in keys:
+            store.put(key, key.encode())
+        found = list(store.list(""))
+        assert [info.key for info in found] == sorted(keys, key=str.encode)
+        assert [info.size for info in found] == [len(info.key.encode()) for info in found]
+        assert [info.key for info in store.list("a/")] == ["a/b/c", "a/x", "a/y"]
+        assert [info.key for info in store.list("a")] == ["a b", "a-b/x", "a.txt", "a/b/c", "a/x", "a/y", "a0"]
+        assert [info.key for info in store.list("a/", "a/b/c")] == ["a/x", "a/y"]
+        assert [info.key for info in store.list("a/", "a/b")] == ["a/b/c", "a/x", "a/y"]
+        assert [info.key for info in store.list("a/", "a/z")] == []
+        assert [info.key for info in store.list("", "a0")] == ["b", "é", "\uff5a", "🌊"]
+        assert list(store.list("none/")) == []
+
+    def test_more_keys_than_a_page_are_listed_and_deleted(self, store: Store) -> None:
+        keys = [f"many/{number:05d}" for number in range(1_003)]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda key: store.put(key, b""), [*keys, "kept"]))
+        assert [info.key for info in store.list("many/")] == keys
+        assert [info.key for info in store.list("many/", keys[1])] == keys[2:]
+        store.delete([*keys, "many/absent"])
+        assert [info.key for info in store.list("")] == ["kept"]
+
+    def test_folders_are_those_directly_below(self, store: Store) -> None:
+        for key in ("top", "b/x", "a/x/y", "a/z", "a b/c", "é/x"):
+            store.put(key, b"")
+        assert list(store.list_folders("")) == ["a b", "a", "b", "é"]  # as their keys sort: a slash after a space
+        assert list(store.list_folders("a/")) == ["x"]
+        assert list(store.list_folders("none/")) == []
+        store.delete(["b/x"])
+        assert list(store.list_folders("")) == ["a b", "a", "é"]
+
+    def test_deleting_what_is_absent_is_fine(self, store: Store) -> None:
+        store.put("a/b", b"")
+        store.delete(["a/b", "a/c", "none/x", "a/b/c"])
+        store.delete([])
+        assert store.head("a/b") is None
+        assert list(store.list("")) == []
+
+    def test_head_tells_size_and_time(self, store: Store) -> None:
+        store.put("a/b", b"12345")
+        (listed,) = store.list("a/")
+        assert store.head("a/b") == listed
+        assert listed.size == 5
+        assert abs(listed.modified_ms - SystemClock().now_ms()) < 120_000
+        assert store.head("a") is None
+        assert store.head("a/c") is None
+
+    @pytest.mark.parametrize("key", ODD_KEYS)
+    def test_a_key_is_taken_as_it_is(self, store: Store, key: str, tmp_path: Path) -> None:
+        assert store.put_if_absent(key, b"odd") is PutResult.CREATED
+        assert store.put_if_absent(key, b"odd") is PutResult.EXISTS
+        assert store.get(key) == b"odd"
+        assert store.get(key, 1) == b"dd"
+        assert store.head(key) is not None
+        folder, _, name = key.partition("/")
+        assert [info.key for info in store.list("")] == [key]
+        assert [info.key for info in store.list(f"{folder}/{name[:1]}")] == [key]
+        assert list(store.list_folders("")) == [folder]
+        store.get_file(key, tmp_path / "copy")
+        assert (tmp_path / "copy").read_bytes() == b"odd"
+        store.delete([key])
+        assert list(store.list("")) == []
+
+    @pytest.mark.parametrize("key", ESCAPES)
+    def test_a_key_cannot_lead_out(self, store: Store, key: str, tmp_path: Path) -> None:
+        local = tmp_path / "file"
+        local.write_bytes(b"x")
+        attempts: list[Callable[[], object]] = [
+            lambda: store.get(key),
+            lambda: store.put(key, b""),
+            lambda: store.put_if_absent(key, b""),
+            lambda: store.head(key),
+            lambda: store.delete([key]),
+            lambda: store.get_file(key, local),
+            lambda: store.put_file(key, local),
+        ]
+        for attempt in attempts:
+            with pytest.raises(Invalid, match="object key"):
+                attempt()
+
+    @pytest.mark.parametrize("prefix", ["../", "a/../", "a/../../b", "/", "/etc/", "a//"])
+    def test_a_listing_cannot_lead_out(self, store: Store, prefix: str) -> None:
+        with pytest.raises(Invalid):
+            list(store.list(prefix))
+        with pytest.raises(Invalid):
+            list(store.list_folders(prefix))
+
+    def test_a_file_goes_in_and_comes_out(self, store: Store, tmp_path: Path) -> None:
+        source, target = tmp_path / "in", tmp_path / "out"
+        source.write_bytes(bytes(range(256)) * 10_000)
+        store.put_file("big/file", source)
+        store.get_file("big/file", target)
+        assert target.read_bytes() == source.read_bytes()
+        assert store.get("big/file") == source.read_bytes()
+        source.write_bytes(b"")
+        store.put_file("big/file", source)
+        store.get_file("big/file", target)
+        assert target.read_bytes() == b""
+        with pytest.raises(ObjectNotFound):
+            store.get_file("big/none", target)
+
+
+class AmongProcesses:
+    """For the stores that processes can share. `uri` and `options` say where."""
+
+    @pytest.mark.slow
+    def test_of_racing_processes_one_creates_each_object(self, store: Store, options: dict[str, str]) -> None:
+        keys = [f"race/{number}" for number in range(60)]
+        contents = [f"process {number}" for number in range(6)]
+        jobs = [
+            ("put_if_absent", {"uri": store.uri, "options": options, "keys": keys, "content": text})
+            for text in contents
+        ]
+        won = race(jobs)
+        assert sorted(key for each in won for key in each) == sorted(keys)
+        for content, mine in zip(contents, won, strict=True):
+            assert {store.get(key) for key in mine} <= {content.encode()}
+
+
+class TestMemory(StoreContract):
+    @pytest.fixture
+    def store(self) -> Store:
+        return MemoryStore("test")
+
+
+class TestDirectory(StoreContract, AmongProcesses):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return DirectoryStore(tmp_path / "a lake [1]")
+
+    @pytest.fixture
+    def options(self) -> dict[str, str]:
+        return {}
+
+
+class TestS3(StoreContract, AmongProcesses):
+    @pytest.fixture
+    def store(self, s3_server: S3Server) -> Store:
+        return open_store(f"s3://{s3_server.new_bucket()}/some/lake", SystemClock(), **s3_server.options)
+
+    @pytest.fixture
+    def options(self, s3_server: S3Server) -> dict[str, str]:
+        return s3_server.options

@@ -1,0 +1,216 @@
+"""Processes that tests race against each other, and kill: `python -m tests.contract.workers JOB ARGUMENTS`.
+
+A job prints one JSON line when it is ready, waits for a line on standard input, and prints its results as JSON lines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.clock import SystemClock
+from alluvia.errors import ConcurrentDomain, TableExists, TableNotFound, Unavailable
+from alluvia.lake import Lake
+from alluvia.store import PutResult, open_store
+
+Result = Iterator[Any]
+ROOT = Path(__file__).parents[2]
+
+
+class Worker:
+    """A running job."""
+
+    def __init__(self, job: str, arguments: dict[str, Any]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.contract.workers", job, json.dumps(arguments)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "shared")))},
+        )
+
+    def go(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"go\n")
+        self.process.stdin.flush()
+
+    def line(self) -> Any:
+        """Return the next line, or None at the end."""
+        assert self.process.stdout is not None
+        text = self.process.stdout.readline()
+        return json.loads(text) if text.endswith(b"\n") else None
+
+    def results(self) -> list[Any]:
+        """Return what is left of the output; the job must have ended well."""
+        found = list(iter(self.line, None))
+        assert self.process.wait(timeout=120) == 0
+        return found
+
+    def kill(self) -> list[Any]:
+        """Kill the process at once, and return the lines that it wrote whole before."""
+        self.process.send_signal(signal.SIGKILL)
+        found = list(iter(self.line, None))
+        self.process.wait(timeout=60)
+        return found
+
+
+@contextmanager
+def workers(jobs: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[list[Worker]]:
+    """Start jobs, wait until all are ready, and let them go at once."""
+    running = [Worker(job, arguments) for job, arguments in jobs]
+    try:
+        for worker in running:
+            assert worker.line() == "ready"
+        for worker in running:
+            worker.go()
+        yield running
+    finally:
+        for worker in running:
+            worker.process.kill()
+            worker.process.wait(timeout=60)
+
+
+def race(jobs: Sequence[tuple[str, dict[str, Any]]]) -> list[list[Any]]:
+    """Run jobs at once to their end, and return the results of each."""
+    with workers(jobs) as running:
+        return [worker.results() for worker in running]
+
+
+def lake(uri: str, options: dict[str, str]) -> Lake:
+    clock = SystemClock()
+    return Lake(open_store(uri, clock, **options), clock)
+
+
+def put_if_absent(uri: str, options: dict[str, str], keys: list[str], content: str) -> Result:
+    """Yield the keys that this process won."""
+    store = lake(uri, options).store
+    for key in keys:
+        if store.put_if_absent(key, content.encode()) is PutResult.CREATED:
+            yield key
+
+
+def crash_in_put(uri: str, options: dict[str, str], key: str, method: str, step: int) -> Result:
+    """Die by SIGKILL right before the `step`-th call that changes the disk (from 0)."""
+    calls = [0]
+
+    def deadly(function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*arguments: Any, **keywords: Any) -> Any:
+            if calls[0] == step:
+                os.kill(os.getpid(), signal.SIGKILL)
+            calls[0] += 1
+            return function(*arguments, **keywords)
+
+        return wrapper
+
+    store = lake(uri, options).store
+    for name in ("fsync", "link", "replace", "rename", "unlink", "mkdir"):
+        setattr(os, name, deadly(getattr(os, name)))
+    getattr(store, method)(key, b"whole")
+    yield "survived"
+
+
+def append(uri: str, options: dict[str, str], table: str, worker: int, commits: int, rows: int) -> Result:
+    """Yield the version of each append; rows are numbered by worker, commit and position."""
+    handle = lake(uri, options).table(table)
+    for commit in range(commits):
+        ids = [f"{worker}-{commit}-{at}" for at in range(rows)]
+        yield handle.append([{"id": each, "worker": worker} for each in ids]).version
+
+
+def ingest(uri: str, options: dict[str, str], table: str, batches: list[list[str]], worker: int) -> Result:
+    """Yield rows and duplicates of each batch of event ids."""
+    handle = lake(uri, options).table(table)
+    schema = handle.snapshot().schema
+    for batch in batches:
+        found = handle.ingest(events(schema, batch, str(worker)))
+        yield [found.version, found.rows, found.duplicates]
+
+
+def maintain(uri: str, options: dict[str, str], table: str, rounds: int, vacuum: bool) -> Result:
+    """Merge, checkpoint and vacuum; yield the number of files that each merge took."""
+    from datetime import timedelta
+
+    handle = lake(uri, options).table(table)
+    for _ in range(rounds):
+        yield handle.merge().files_merged
+        if vacuum:
+            try:
+                handle.vacuum(timedelta(0))
+            except (ConcurrentDomain, Unavailable) as error:
+                yield type(error).__name__
+
+
+def ingest_while_there(uri: str, options: dict[str, str], table: str, worker: int, batches: int) -> Result:
+    """Yield the event ids that are acknowledged; an event whose table was dropped meanwhile is not sent again."""
+    handle = lake(uri, options).table(table)
+    schema = handle.snapshot().schema
+    for number in range(batches):
+        try:
+            handle.ingest(events(schema, [f"{worker}-{number}"]))
+            yield f"{worker}-{number}"
+        except TableNotFound:
+            continue
+
+
+def drop_and_create(uri: str, options: dict[str, str], table: str, rounds: int) -> Result:
+    """Drop a table and create the next; yield the version of each drop."""
+    here = lake(uri, options)
+    for _ in range(rounds):
+        yield here.drop_table(table).version
+        here.create_events(table, partition_by=())
+
+
+def create(uri: str, options: dict[str, str], table: str, column: str) -> Result:
+    """Create a table with one column; yield whether it was this process that did."""
+    try:
+        lake(uri, options).create_table(table, {column: "string"})
+        yield True
+    except TableExists:
+        yield False
+
+
+def events(schema: pa.Schema, ids: Sequence[str], source: str = "") -> pa.Table:
+    """Return rows of the default event table."""
+    moment = 1_700_000_000_000_000
+    columns = {
+        "event_id": list(ids),
+        "ts": [moment + at for at in range(len(ids))],
+        "event": ["click"] * len(ids),
+        "source": [source] * len(ids),
+        "properties": ["{}"] * len(ids),
+        "received_at": [moment] * len(ids),
+    }
+    arrays = [pa.array(columns.get(field.name, [None] * len(ids)), field.type) for field in schema]
+    return pa.table(arrays, schema=schema)
+
+
+JOBS: dict[str, Callable[..., Result]] = {
+    job.__name__: job
+    for job in (put_if_absent, crash_in_put, append, ingest, maintain, ingest_while_there, drop_and_create, create)
+}
+
+
+def _say(value: Any) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    job, arguments = sys.argv[1], json.loads(sys.argv[2])
+    _say("ready")
+    sys.stdin.readline()
+    for result in JOBS[job](**arguments):
+        _say(result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Judging many files by columns gives the verdicts of judging them one by one, whoever wrote the statistics."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alluvia.log.action_set import ActionSet
+from alluvia.log.actions import AddFile, Metadata, Protocol
+from alluvia.log.checkpoint import read_checkpoint, write_checkpoint
+from alluvia.log.checkpoint_writer import Form
+from alluvia.log.commit import CommitActions
+from alluvia.log.replay import replay
+from alluvia.log.rows import ActionRows, Rows
+from alluvia.table.checkpoint_form import CheckpointForm
+from alluvia.table.column_verdicts import matching
+from alluvia.table.predicate import Comparison, In, IsNotNull, IsNull, Operator, Predicate, Unknown
+from alluvia.table.skipping import FileStatistics, prune
+from alluvia.table.statistics import file_statistics
+from alluvia.table.verdicts import can_match, needs_exact
+from tests.property.test_skipping import COLUMNS, OPERATORS, SCHEMA, VALUES, as_other_writers_do, predicates, rows
+
+ODD = st.sampled_from(
+    [None, True, 0, -1, 127, 128, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**70, 1.0, 1.5, -0.0,
+     0.1, 1e39, 1e308, "", "5", "NaN", "x" * 32, "\U0010ffff" * 33, "2024-05-06", "2024-05-06T12:00:00", "20240506",
+     "2024-05-06T12:00:00.000Z", "2024-05-06 12:00:00.123456+05:30", "2024-05-06T12:00:00.1234567Z", "0000-01-01",
+     "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999999Z", "10000-01-01", [], {},
+     {"i": 3, "s": "a"}, {"i": "3"}, [1], "1.25", "1.2345", 123456789012, "1e2"]
+)  # fmt: skip
+CONSTANTS = st.one_of(*VALUES.values(), st.integers(), st.booleans(), st.decimals(allow_nan=True), st.text(max_size=2))
+NAMES = [*VALUES, "st", "list", "none"]
+VECTOR = {"storageType": "i", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1}
+
+
+@st.composite
+def odd_statistics(draw: st.DrawFn) -> str:
+    """Statistics of a writer that knows little of types."""
+    whole: dict[str, Any] = {}
+    for group in ("minValues", "maxValues", "nullCount"):
+        names = draw(st.lists(st.sampled_from(NAMES), max_size=4))
+        whole[group] = draw(ODD) if draw(st.integers(0, 9)) == 0 else {name: draw(ODD) for name in names}
+    if draw(st.booleans()):
+        whole["numRecords"] = draw(st.sampled_from([0, 1, 3, 127, 128]) | ODD)
+    if draw(st.booleans()):
+        whole["tightBounds"] = draw(st.booleans() | ODD)
+    return json.dumps(whole, indent=draw(st.sampled_from([None, None, 1])))
+
+
+TEXTS = st.none() | odd_statistics() | st.sampled_from(["", "{", "[]", "5", "null", '{"numRecords":NaN}', "\n", "{}{}"])
+
+
+@st.composite
+def adds(draw: st.DrawFn, partitioned: bool) -> AddFile:
+    group = draw(st.lists(rows(), min_size=1, max_size=3))
+    table = pa.Table.from_pylist(group, schema=SCHEMA)
+    stats = file_statistics(table.drop_columns(["p"]) if partitioned else table, draw(st.sampled_from([32, 32, 3, 0])))
+    text = draw(st.sampled_from([stats, stats, as_other_writers_do(stats)]) | TEXTS)
+    values = {"p": draw(st.none() | VALUES["p"] | st.just(""))} if partitioned else {}
+    path = draw(st.text("abc%/ :", min_size=1, max_size=12))
+    return AddFile(
+        path, values, 1, 1, data_change=True, stats=text, deletion_vector=draw(st.sampled_from([None, None, VECTOR]))
+    )
+
+
+@st.composite
+def conditions(draw: st.DrawFn) -> Predicate:
+    """Conditions with constants of any type, and long lists."""
+    column = draw(st.sampled_from([*COLUMNS, ("st",), ("list",), ("none",), ("st", "none")]))
+    kind = draw(st.sampled_from(["compare", "compare", "in", "null", "not null"]))
+    if kind == "compare":
+        operator: Operator = draw(st.sampled_from(OPERATORS))
+        return Comparison(column, operator, draw(CONSTANTS))
+    if kind == "in":
+        return In(column, tuple(draw(st.lists(VALUES.get(column[0], CONSTANTS), max_size=12))))
+    return IsNull(column) if kind == "null" else IsNotNull(column)
+
+
+def held(files: list[AddFile], form: Form) -> Rows[AddFile]:
+    """Return files as a checkpoint holds them."""
+    first = CommitActions(0, {}, Protocol(1, 2), Metadata("id", "{}"), adds=files)
+    data, _ = write_checkpoint(replay(None, [first]), 0, form)
+    (part,) = read_checkpoint(0, [("test.checkpoint.parquet", data)]).files.parts
+    return part
+
+
+@settings(max_examples=300)
+@given(st.booleans(), st.data())
+def test_columns_give_the_verdicts_of_single_files(partitioned: bool, data: st.DataObject) -> None:
+    found = data.draw(st.lists(adds(partitioned), min_size=1, max_size=5, unique_by=lambda add: add.key), label="files")
+    predicate = data.draw(conditions() | predicates([]), label="predicate")
+    columns = ("p",) if partitioned else ()
+    structs = CheckpointForm(SCHEMA, columns, data.draw(st.sampled_from([32, 4]), label="indexed columns"))
+    exact = needs_exact(predicate, SCHEMA)
+    expected = [can_match(predicate, FileStatistics(file, SCHEMA, columns, exact=exact)) for file in found]
+    assert matching(predicate, ActionRows(found), SCHEMA, columns).to_pylist() == expected
+    for form in (Form(), Form(structs=structs)):
+        assert matching(predicate, held(found, form), SCHEMA, columns).to_pylist() == expected
+    only = held(found, Form(json=False, structs=CheckpointForm(SCHEMA, columns, 32)))
+    verdicts = matching(predicate, only, SCHEMA, columns).to_pylist()
+    assert verdicts == expected
+    again = [can_match(predicate, FileStatistics(file, SCHEMA, columns, exact=exact)) for file in only.actions()]
+    assert again == expected
+
+
+@settings(max_examples=200)
+@given(st.booleans(), st.data())
+def test_no_sidecar_with_a_file_that_can_match_is_left_out(partitioned: bool, data: st.DataObject) -> None:
+    found = data.draw(st.lists(adds(partitioned), min_size=1, max_size=5, unique_by=lambda add: add.key), label="files")
+    predicate = data.draw(conditions() | predicates([]), label="predicate")
+    columns = ("p",) if partitioned else ()
+    form = CheckpointForm(SCHEMA, columns, 32)
+    facts = form.facts(held(found, Form(structs=form)))
+    exact = needs_exact(predicate, SCHEMA)
+    one = AddFile("", {}, 0, 0, data_change=False, stats=facts)
+    if any(can_match(predicate, FileStatistics(file, SCHEMA, columns, exact=exact)) for file in found):
+        assert can_match(predicate, FileStatistics(one, SCHEMA, (), exact=exact))
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_pruning_a_table_equals_pruning_a_list(data: st.DataObject) -> None:
+    """Over a checkpoint and commits after it, in which files go and come again."""
+    names = [f"f{at}" for at in range(40)]
+    text = st.sampled_from(
+        [file_statistics(pa.table({"i": pa.array(each, pa.int64())})) for each in ([1], [2, 5], [None])]
+    )
+    files = {name: AddFile(name, {}, 1, 1, data_change=True, stats=data.draw(text)) for name in names}
+    first = CommitActions(0, {}, Protocol(1, 2), Metadata("id", "{}"), adds=list(files.values()))
+    checkpoint, _ = write_checkpoint(replay(None, [first]), 0, Form(structs=CheckpointForm(SCHEMA, (), 32)))
+    state = read_checkpoint(0, [("x.checkpoint.parquet", checkpoint)])
+    for version in (1, 2, 3):
+        going = data.draw(st.lists(st.sampled_from(names), max_size=5, unique=True))
+        coming = data.draw(st.lists(st.sampled_from([*names, "g", "h"]), max_size=5, unique=True))
+        removes = [AddFile(name, {}, 1, 1, data_change=True).removed(0, data_change=True) for name in going]
+        new = [AddFile(name, {}, 1, version, data_change=True, stats=data.draw(text)) for name in coming]
+        state = replay(state, [CommitActions(version, {}, adds=new, removes=removes)])
+    some: list[Predicate] = [Comparison(("i",), "=", 2), IsNull(("i",)), In(("i",), (1, 7)), Unknown()]
+    predicate = data.draw(st.sampled_from(some), label="predicate")
+    everything = list(state.files)
+    assert len(everything) == len(state.files) == len({file.key for file in everything})
+    assert prune(state.files, predicate, SCHEMA, ()) == prune(everything, predicate, SCHEMA, ())
+    assert isinstance(state.files, ActionSet)
+    assert state.files.total("size") == len(everything)
+
+
+def test_statistics_may_be_laid_out_over_lines() -> None:
+    text = orjson.dumps({"numRecords": 1, "minValues": {"i": 3}, "maxValues": {"i": 4}}, option=orjson.OPT_INDENT_2)
+    files = [AddFile(f"f{at}", {}, 1, 1, data_change=True, stats=text.decode()) for at in range(3)]
+    found = matching(Comparison(("i",), "=", 5), ActionRows(files), SCHEMA, ())
+    assert found.to_pylist() == [False] * 3

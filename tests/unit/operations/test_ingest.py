@@ -1,0 +1,241 @@
+"""An event is its id: exactly once within the window, in whatever batch, process or moment it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from alluvia.clock import ManualClock
+from alluvia.errors import AnswerLost, CommitUnknown, Invalid, Unavailable
+from alluvia.lake import Lake, Table
+from alluvia.log.commit import CommitActions
+from alluvia.log.paths import LOG_FOLDER
+from alluvia.store import CountingStore, MemoryStore, PutResult
+from alluvia.table.window import index_name
+from tests.contract.workers import events
+
+
+@pytest.fixture
+def table(lake: Lake) -> Table:
+    return lake.create_events("t", partition_by=())
+
+
+def ingest(table: Table, *ids: str) -> tuple[int, int]:
+    answer = table.ingest(events(table.handle.at_hand().schema, ids))
+    return answer.rows, answer.duplicates
+
+
+def stored(table: Table) -> list[str]:
+    found: list[str] = table.scan(["event_id"]).read_all()["event_id"].to_pylist()
+    return sorted(found)
+
+
+def test_an_event_is_there_once_whoever_brings_it_again(table: Table, lake: Lake, other: Lake) -> None:
+    assert ingest(table, "a", "b", "a") == (2, 1)
+    assert ingest(table, "b", "c") == (1, 1)
+    assert ingest(other.table("t"), "a", "b", "c", "d") == (1, 3)
+    assert ingest(table, "d", "e") == (1, 1)
+    assert stored(table) == ["a", "b", "c", "d", "e"]
+
+
+def test_a_batch_of_known_events_commits_nothing_and_names_a_version_that_holds_them(table: Table) -> None:
+    ingest(table, "a")
+    answer = table.ingest(events(table.snapshot().schema, ["a", "a"]))
+    assert (answer.version, answer.rows, answer.duplicates) == (1, 0, 2)
+    empty = table.ingest(events(table.snapshot().schema, []))
+    assert (empty.version, empty.rows, empty.duplicates) == (1, 0, 0)
+
+
+def test_a_lost_race_drops_what_the_winner_holds(table: Table, other: Lake) -> None:
+    late = other.table("t")
+    late.snapshot()
+    ingest(table, "a", "b")
+    assert ingest(late, "b", "c") == (1, 1)
+    also_late = Lake(table.lake.store, table.lake.clock).table("t")
+    also_late.snapshot()
+    ingest(table, "x")
+    assert ingest(also_late, "x") == (0, 1)
+    assert ingest(also_late, "x", "y") == (1, 1)
+    assert stored(table) == ["a", "b", "c", "x", "y"]
+
+
+def test_a_lost_race_without_common_events_writes_no_file(table: Table, other: Lake, store: CountingStore) -> None:
+    late = other.table("t")
+    late.snapshot()
+    ingest(late, "0")
+    ingest(table, "a")
+    store.reset()
+    assert ingest(late, "b") == (1, 0)
+    assert [kind for kind, key in store.keys if kind == "put" and key.endswith(".parquet")] == ["put"]
+
+
+def test_the_first_of_equal_events_in_a_batch_stays(table: Table) -> None:
+    schema = table.snapshot().schema
+    rows = pa.concat_tables([events(schema, ["a"], "first"), events(schema, ["a"], "second")])
+    table.ingest(rows)
+    assert table.scan(["source"]).read_all().to_pylist() == [{"source": "first"}]
+
+
+def test_an_event_is_forgotten_after_the_window_by_the_logs_time(lake: Lake, clock: ManualClock, other: Lake) -> None:
+    table = lake.create_events("t", properties={"alluvia.dedup_window": "10 minutes"})
+    ingest(table, "a")
+    clock.advance(599)
+    assert ingest(table, "a", "b") == (1, 1)
+    clock.advance(2)
+    assert ingest(table, "c") == (1, 0)
+    assert ingest(other.table("t"), "a", "b") == (1, 1)
+    assert ingest(table, "a", "b") == (0, 2)
+    assert stored(table) == ["a", "a", "b", "c"]
+
+
+def test_silence_does_not_shorten_the_window(table: Table, clock: ManualClock, other: Lake) -> None:
+    ingest(table, "a")
+    clock.advance(5 * 3600)
+    assert ingest(table, "a") == (0, 1)
+    assert ingest(other.table("t"), "a") == (0, 1)
+
+
+def test_a_writer_with_a_slow_clock_forgets_nothing(table: Table, clock: ManualClock, other: Lake) -> None:
+    ingest(table, "a")
+    clock.advance(-10 * 3600)
+    assert ingest(other.table("t"), "b") == (1, 0)
+    assert ingest(table, "a", "b") == (0, 2)
+
+
+def test_a_longer_window_counts_from_when_it_is_set(table: Table, clock: ManualClock, other: Lake) -> None:
+    ingest(table, "a")
+    other.table("t").evolve(properties={"alluvia.dedup_window": "1 day"})
+    table.snapshot()
+    ingest(table, "b")
+    clock.advance(3 * 3600)
+    ingest(table, "c")
+    assert ingest(table, "a", "b") == (0, 2)
+    assert ingest(Lake(table.lake.store, clock).table("t"), "a", "b") == (0, 2)
+
+
+@pytest.mark.parametrize("checkpoint_at", [0, 1, 3, 5])
+@pytest.mark.parametrize("index", ["there", "gone"])
+def test_a_cold_handle_knows_the_window_with_or_without_its_index(
+    table: Table, store: CountingStore, clock: ManualClock, checkpoint_at: int, index: str
+) -> None:
+    for number in range(6):
+        ingest(table, f"e{number}")
+        clock.advance(15 * 60)
+        if number == checkpoint_at:
+            version = table.checkpoint()
+            if index == "gone":
+                store.delete([f"t/{index_name(version)}"])
+    table.append(events(table.snapshot().schema, ["plain"]))
+    cold = Lake(store, clock).table("t")
+    ids = [f"e{number}" for number in range(6)]
+    warm = table.handle
+    assert ingest(cold, *ids) == (2, 4)  # the first two are older than an hour
+    assert ingest(table, *ids) == (0, 6)
+    assert warm.window is not None
+    assert cold.handle.window is not None
+    assert len(warm.window) == len(cold.handle.window)
+
+
+def test_rows_that_were_appended_without_ids_are_not_known(table: Table) -> None:
+    table.append(events(table.snapshot().schema, ["a"]))
+    assert ingest(table, "a") == (1, 0)
+
+
+def test_the_window_goes_on_over_merges_and_evolutions(table: Table, other: Lake) -> None:
+    for number in range(3):
+        ingest(table, f"e{number}")
+    table.merge()
+    table.evolve({"extra": "long"})
+    assert ingest(other.table("t"), "e0", "e1", "e2", "new") == (1, 3)
+    assert ingest(table, "new") == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "named"),
+    [
+        (pa.table({"x": [1]}), "needs a column event_id"),
+        (pa.table({"event_id": [1]}), "event_id"),
+        (pa.table({"event_id": pa.array([None], pa.string())}), "event_id"),
+        (pa.table({"event_id": ["a"]}), "column ts must not be null"),
+        (pa.table({"event_id": ["a"], "none": [1]}), "column none"),
+    ],
+)
+def test_rows_without_an_id_or_that_do_not_fit_are_refused(table: Table, rows: pa.Table, named: str) -> None:
+    with pytest.raises(Invalid, match=named):
+        table.ingest(rows)
+    assert table.snapshot().version == 0
+
+
+def test_a_table_without_the_column_takes_no_events(lake: Lake) -> None:
+    table = lake.create_table("plain", {"x": "long"})
+    with pytest.raises(Invalid, match="event_id"):
+        table.ingest(pa.table({"event_id": ["a"]}))
+
+
+def test_a_column_added_by_another_process_is_taken(table: Table, other: Lake) -> None:
+    stale = other.table("t")
+    stale.snapshot()
+    table.evolve({"extra": "long"})
+    schema = table.snapshot().schema
+    assert stale.ingest(events(schema, ["a"])).rows == 1
+
+
+class Lossy(MemoryStore):
+    """Does what a conditional put says, loses the answer, and then does not answer at all."""
+
+    losing = down = False
+
+    def put_if_absent(self, key: str, data: bytes) -> PutResult:
+        result = super().put_if_absent(key, data)
+        if self.losing:
+            self.down = True
+            msg = "lost"
+            raise AnswerLost(msg)
+        return result
+
+    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        if self.down:
+            msg = "no answer"
+            raise Unavailable(msg)
+        return super().get(key, start, end)
+
+
+def test_an_event_whose_commit_is_unknown_can_be_sent_again(clock: ManualClock) -> None:
+    store = Lossy("m", clock)
+    table = Lake(store, clock).create_events("t", partition_by=())
+    ingest(table, "a")
+    store.losing = True
+    with pytest.raises(CommitUnknown):
+        ingest(table, "b", "c")
+    store.losing = store.down = False
+    assert ingest(table, "b", "c", "d") == (1, 2)
+    assert stored(table) == ["a", "b", "c", "d"]
+
+
+def test_threads_that_share_a_handle_bring_each_event_once(table: Table) -> None:
+    schema = table.snapshot().schema
+    batches: Sequence[list[str]] = [[f"{start}", f"{start + 1}"] for start in range(10)] * 3
+
+    def send(batch: list[str]) -> Any:
+        return table.ingest(events(schema, batch))
+
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(send, batches))
+    assert stored(table) == sorted(str(number) for number in range(11))
+    assert sum(answer.rows for answer in answers) == 11
+    assert all(answer.rows + answer.duplicates == 2 for answer in answers)
+
+
+def test_a_commit_carries_the_fingerprints_of_its_new_events_only(table: Table) -> None:
+    ingest(table, "a", "b")
+    ingest(table, "b", "c")
+    commits = [table.handle.log.read_commit(version) for version in (1, 2)]
+    assert all(isinstance(commit, CommitActions) for commit in commits)
+    sizes = [len(commit.info["alluviaEventIds"]) // 16 for commit in commits if commit is not None]
+    assert sizes == [2, 1]
+    names = [info.key for info in table.lake.store.list(f"t/{LOG_FOLDER}")]
+    assert len(names) == 3

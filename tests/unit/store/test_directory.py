@@ -1,0 +1,216 @@
+"""The directory store's own promises: flushed to the disk, in the right order, and clean after a crash."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alluvia.errors import AnswerLost, Invalid, ObjectNotFound, Unavailable
+from alluvia.store import DirectoryStore, PutResult
+from tests.contract.workers import Worker
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DirectoryStore:
+    return DirectoryStore(tmp_path / "lake")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record the calls that change the disk: what is flushed, linked, renamed."""
+    found: list[str] = []
+    fsync = os.fsync
+
+    def recorded_fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+        name = path.name if kind == "folder" else path.name.split(".")[0]
+        found.append(f"fsync {kind} {name}")
+        fsync(descriptor)
+
+    def recorded(name: str) -> None:
+        original: Callable[..., Any] = getattr(os, name)
+
+        def wrapper(source: Any, target: Any, *rest: Any, **keywords: Any) -> Any:
+            found.append(f"{name} to {Path(target).name}")
+            return original(source, target, *rest, **keywords)
+
+        monkeypatch.setattr(os, name, wrapper)
+
+    monkeypatch.setattr(os, "fsync", recorded_fsync)
+    recorded("link")
+    recorded("replace")
+    return found
+
+
+def test_a_conditional_put_is_flushed_before_and_after_it_gets_its_name(
+    store: DirectoryStore, calls: list[str]
+) -> None:
+    store.put("log/0", b"")
+    calls.clear()
+    store.put_if_absent("log/1", b"commit")
+    assert calls == ["fsync file 1", "link to 1", "fsync folder log"]
+
+
+def test_a_put_is_flushed_before_and_after_it_gets_its_name(
+    store: DirectoryStore, calls: list[str], tmp_path: Path
+) -> None:
+    store.put("log/0", b"")
+    calls.clear()
+    store.put("log/1", b"data")
+    assert calls == ["fsync file 1", "replace to 1", "fsync folder log"]
+    calls.clear()
+    (tmp_path / "local").write_bytes(b"x")
+    store.put_file("log/2", tmp_path / "local")
+    assert calls == ["fsync file 2", "replace to 2", "fsync folder log"]
+
+
+def test_the_names_of_new_folders_are_flushed_too(store: DirectoryStore, calls: list[str], tmp_path: Path) -> None:
+    store.put_if_absent("a/b/c", b"")
+    assert calls == [
+        "fsync folder a",
+        "fsync folder lake",
+        f"fsync folder {tmp_path.name}",
+        "fsync file c",
+        "link to c",
+        "fsync folder b",
+    ]
+
+
+STEPS = range(12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["put_if_absent", "put"])
+def test_a_crash_between_any_two_steps_leaves_all_or_nothing(method: str, tmp_path: Path) -> None:
+    seen = set()
+    for step in STEPS:
+        root = tmp_path / str(step)
+        worker = Worker("crash_in_put", {"uri": str(root), "options": {}, "key": "a/b", "method": method, "step": step})
+        assert worker.line() == "ready"
+        worker.go()
+        survived = worker.line() == "survived"
+        assert worker.process.wait(timeout=60) == (0 if survived else -9)
+        store = DirectoryStore(root)
+        listed = [info.key for info in store.list("")]
+        assert listed in ([], ["a/b"])
+        if listed:
+            assert store.get("a/b") == b"whole"
+        expected = PutResult.EXISTS if listed else PutResult.CREATED
+        assert store.put_if_absent("a/b", b"next") is expected
+        store.sweep("", store.list("").__next__().modified_ms + 1_000_000)
+        assert [path.name for path in root.rglob("*") if path.is_file()] == ["b"]
+        seen.add((survived, bool(listed)))
+    assert seen == {(False, False), (False, True), (True, True)}
+
+
+def test_temporary_files_are_no_objects(store: DirectoryStore, tmp_path: Path) -> None:
+    store.put("a/kept", b"")
+    leftover = tmp_path / "lake" / "a" / f"x.{'0' * 32}.tmp"
+    leftover.write_bytes(b"half")
+    assert [info.key for info in store.list("")] == ["a/kept"]
+    leftover.rename(tmp_path / "lake" / f"x.{'0' * 32}.tmp")
+    assert list(store.list_folders("")) == ["a"]
+    with pytest.raises(Invalid, match="temporary"):
+        store.get(f"x.{'0' * 32}.tmp")
+    with pytest.raises(Invalid, match="temporary"):
+        store.put(f"x.{'0' * 32}.tmp", b"")
+
+
+def test_sweeping_takes_old_temporary_files_only(store: DirectoryStore, tmp_path: Path) -> None:
+    store.put("t/a.tmp", b"")
+    store.put("other/a", b"")
+    names = [f"x.{number:032x}.tmp" for number in range(2)]
+    for folder in ("t", "other"):
+        for name, seconds in zip(names, (1000, 2000), strict=True):
+            path = tmp_path / "lake" / folder / name
+            path.write_bytes(b"")
+            os.utime(path, (seconds, seconds))
+    store.sweep("t/", 1_500_000)
+    left = sorted(str(path.relative_to(tmp_path / "lake")) for path in (tmp_path / "lake").rglob("*.tmp"))
+    assert left == sorted([f"t/{names[1]}", "t/a.tmp", f"other/{names[0]}", f"other/{names[1]}"])
+
+
+def test_a_full_disk_leaves_no_trace(store: DirectoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.put("a", b"old")
+    (tmp_path / "local").write_bytes(b"x")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        for attempt in (
+            lambda: store.put("a", b"new"),
+            lambda: store.put_if_absent("b", b"new"),
+            lambda: store.put_file("c", tmp_path / "local"),
+        ):
+            with pytest.raises(Unavailable, match="No space left"):
+                attempt()
+    assert [path.name for path in (tmp_path / "lake").iterdir()] == ["a"]
+    assert store.get("a") == b"old"
+
+
+def test_a_commit_whose_folder_cannot_be_flushed_is_no_clear_answer(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("log/0", b"")
+    fsync = os.fsync
+
+    def fails_on_folders(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fails_on_folders)
+    with pytest.raises(AnswerLost, match="log/1"):
+        store.put_if_absent("log/1", b"commit")
+    assert store.get("log/1") == b"commit"
+
+
+def test_a_key_that_the_file_system_cannot_hold_is_the_callers_fault(store: DirectoryStore, tmp_path: Path) -> None:
+    store.put("a", b"")
+    (tmp_path / "local").write_bytes(b"x")
+    long = "x" * 300
+    for key in (long, f"{long}/b", "a/b"):
+        for attempt in (
+            lambda key=key: store.put(key, b""),
+            lambda key=key: store.put_if_absent(key, b""),
+            lambda key=key: store.put_file(key, tmp_path / "local"),
+        ):
+            with pytest.raises(Invalid, match="cannot write"):
+                attempt()
+        with pytest.raises(ObjectNotFound):
+            store.get(key)
+        assert store.head(key) is None
+        store.delete([key])
+    store.put("folder/x", b"")
+    with pytest.raises(Invalid, match="cannot write"):
+        store.put_if_absent("folder", b"")
+    assert store.put_if_absent("x" * 255, b"as long as a name may be") is PutResult.CREATED
+
+
+def test_its_url_is_the_files_path(store: DirectoryStore, tmp_path: Path) -> None:
+    store.put("a b/c%20d", b"x")
+    url = store.url("a b/c%20d")
+    assert url == str(tmp_path / "lake" / "a b" / "c%20d")
+    assert Path(url).read_bytes() == b"x"
+    assert store.local_path("a b/c%20d") == Path(url)
+    with pytest.raises(ObjectNotFound):
+        store.local_path("a b/none")
+    with pytest.raises(Invalid):
+        store.url("../x")
+
+
+def test_a_root_that_does_not_exist_is_an_empty_store(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "none")
+    assert list(store.list("")) == []
+    assert list(store.list_folders("")) == []
+    assert store.head("x") is None
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from alluvia.clock import SystemClock
+from alluvia.errors import Invalid
+from alluvia.store import DirectoryStore, open_store
+from alluvia.store.s3 import S3Store
+
+
+def test_a_path_and_a_file_uri_name_a_directory(tmp_path: Path) -> None:
+    plain = open_store(f"{tmp_path}/a lake%20x", SystemClock())
+    assert isinstance(plain, DirectoryStore)
+    assert plain.root == tmp_path / "a lake%20x"
+    uri = open_store(f"file://{tmp_path}/a%20lake", SystemClock())
+    assert isinstance(uri, DirectoryStore)
+    assert uri.root == tmp_path / "a lake"
+    assert open_store(uri.uri, SystemClock()).uri == uri.uri
+
+
+def test_one_memory_uri_names_one_store() -> None:
+    store = open_store("memory://one", SystemClock())
+    assert open_store("memory://one", SystemClock()) is store
+    assert open_store("memory://other", SystemClock()) is not store
+
+
+def test_an_s3_uri_names_bucket_and_prefix() -> None:
+    store = open_store("s3://bucket/a/prefix/", SystemClock(), region="eu-central-1", access_key_id="k",
+                       secret_access_key="s")  # fmt: skip
+    assert isinstance(store, S3Store)
+    assert store.uri == "s3://bucket/a/prefix"
+    assert store.url("t/x") == "s3://bucket/a/prefix/t/x"
+    assert open_store("s3://bucket", SystemClock(), region="eu-central-1").url("t/x") == "s3://bucket/t/x"
+
+
+@pytest.mark.parametrize("uri", ["", "http://x/y", "s3://", "s3:///x", "s3://b/x?y=z", "s3://b/x#y"])
+def test_another_uri_is_refused(uri: str) -> None:
+    with pytest.raises(Invalid, match="lake URI"):
+        open_store(uri, SystemClock())
+
+
+def test_unknown_options_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="no_such"):
+        open_store("s3://bucket", SystemClock(), no_such="x")
+    with pytest.raises(Invalid, match="endpoint_url"):
+        open_store(str(tmp_path), SystemClock(), endpoint_url="http://x")

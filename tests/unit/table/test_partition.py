@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from alluvia.errors import Invalid
+from alluvia.log.actions import AddFile
+from alluvia.table.partition import (
+    PARTITION_TAG,
+    PartitionField,
+    PartitionSpec,
+    layout_of,
+    parse_partition_text,
+    parse_spec,
+    partition_text,
+    split,
+)
+
+ZONED, LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
+SCHEMA = pa.schema([("ts", ZONED), ("local", LOCAL), ("day", pa.date32()), ("c", pa.string()), ("n", pa.int64()),
+                    ("x", pa.float64()), ("raw", pa.binary()), ("l", pa.list_(pa.int64()))])  # fmt: skip
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def parts(table: pa.Table, *fields: str) -> dict[str, list[Any]]:
+    """Return folders with the values of n in each."""
+    spec = parse_spec(fields, table.schema)
+    return {partition.folder: rows["n"].to_pylist() for partition, rows in split(table, spec)}
+
+
+def test_fields_are_columns_or_transforms_of_times() -> None:
+    spec = parse_spec(["c", " Day( ts ) ", "hour(local)", "year(day)"], SCHEMA)
+    assert spec.fields == (
+        PartitionField("c"),
+        PartitionField("ts", "day"),
+        PartitionField("local", "hour"),
+        PartitionField("day", "year"),
+    )
+    assert [str(field) for field in spec.fields] == ["c", "day(ts)", "hour(local)", "year(day)"]
+    assert spec.identity_columns == ("c",)
+    assert parse_spec([], SCHEMA) == PartitionSpec()
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        (["none"], "names no column"),
+        (["day(none)"], "names no column"),
+        (["week(ts)"], "no known transform"),
+        (["day(c)"], "needs a timestamp or date"),
+        (["hour(day)"], "needs a timestamp or date"),
+        (["x"], "partition by text"),
+        (["raw"], "partition by text"),
+        (["l"], "partition by text"),
+        (["c", "c"], "repeated"),
+        (["day(ts)", "day( ts)"], "repeated"),
+        ([""], "names no column"),
+    ],
+)
+def test_a_field_that_cannot_be_is_named(fields: list[str], reason: str) -> None:
+    with pytest.raises(Invalid, match=f"partition_by: .*{reason}"):
+        parse_spec(fields, SCHEMA)
+
+
+def test_a_column_must_be_left_for_the_files() -> None:
+    with pytest.raises(Invalid, match="no column is left"):
+        parse_spec(["c"], pa.schema([("c", pa.string())]))
+
+
+@pytest.mark.parametrize(
+    ("transform", "folders"),
+    [
+        ("year", ["1969", "1970", "2024"]),
+        ("month", ["1969-12", "1970-01", "2024-02"]),
+        ("day", ["1969-12-31", "1970-01-01", "2024-02-29"]),
+        ("hour", ["1969-12-31T23", "1970-01-01T00", "2024-02-29T23"]),
+    ],
+)
+@pytest.mark.parametrize("column", ["ts", "local", "day"])
+def test_a_transform_puts_times_together(transform: str, folders: list[str], column: str) -> None:
+    times = ["1969-12-31T23:59:59.999999", "1970-01-01T00:00:00", "2024-02-29T23:59:59", "2024-02-29T23:00:00"]
+    if column == "day" and transform == "hour":
+        return
+    values = [moment(text) for text in times]
+    kind = SCHEMA.field(column).type
+    given = [value.date() if column == "day" else value if column == "ts" else value.replace(tzinfo=None)
+             for value in values]  # fmt: skip
+    table = pa.table({column: pa.array([*given, None], kind), "n": range(5)})
+    field = f"{transform}({column})"
+    groups = list(split(table, parse_spec([field], table.schema)))
+    name = f"{column}_{transform}"
+    quoted = [folder.replace(":", "%3A") for folder in folders]
+    assert {partition.folder: rows["n"].to_pylist() for partition, rows in groups} == {
+        f"{name}={quoted[0]}/": [0],
+        f"{name}={quoted[1]}/": [1],
+        f"{name}={quoted[2]}/": [2, 3],
+        f"{name}=__HIVE_DEFAULT_PARTITION__/": [4],
+    }
+    assert all(rows.schema.equals(table.schema) and not partition.values for partition, rows in groups)
+    first = groups[0][0]
+    assert first.tags == {PARTITION_TAG: f'{{"{field}":"{folders[0]}"}}'}
+
+
+def test_identity_columns_leave_the_rows_and_stand_in_the_values() -> None:
+    table = pa.table({"c": ["b", "a", None, "b"], "n": [1, 2, 3, 4], "ts": pa.array([moment("2024-01-01")] * 4, ZONED)})
+    found = list(split(table, parse_spec(["c", "day(ts)"], table.schema)))
+    assert [(dict(partition.values), rows.column_names) for partition, rows in found] == [
+        ({"c": "b"}, ["n", "ts"]),
+        ({"c": "a"}, ["n", "ts"]),
+        ({"c": None}, ["n", "ts"]),
+    ]
+    assert [rows["n"].to_pylist() for _, rows in found] == [[1, 4], [2], [3]]
+    assert found[0][0].folder == "c=b/ts_day=2024-01-01/"
+    assert found[2][0].folder == "c=__HIVE_DEFAULT_PARTITION__/ts_day=2024-01-01/"
+
+
+@pytest.mark.parametrize("odd", ["a/b", "a b", "100%", "a%20b", "..", "é🌊", "a=b", "#?&+", "'\"", "\n", "*[]", "\\"])
+def test_odd_values_make_one_safe_folder(odd: str) -> None:
+    (folder,) = parts(pa.table({"c": [odd], "n": [1]}), "c")
+    assert folder.count("/") == 1
+    assert folder.isascii()
+    assert folder.startswith("c=")
+    assert not set(folder) & set(" #?*[]'\"\\\n")
+    (partition, _), = split(pa.table({"c": [odd], "n": [1]}), parse_spec(["c"], SCHEMA))  # fmt: skip
+    assert partition.values == {"c": odd}
+
+
+def test_rows_without_partitions_are_one_part_and_no_rows_none() -> None:
+    table = pa.table({"n": [1, 2]})
+    assert parts(table) == {"": [1, 2]}
+    assert parts(table.slice(0, 0)) == {}
+    assert parts(pa.table({"c": pa.array([], pa.string()), "n": pa.array([], pa.int64())}), "c") == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        ("a b", pa.string(), "a b"),
+        (-5, pa.int64(), "-5"),
+        (True, pa.bool_(), "true"),
+        (False, pa.bool_(), "false"),
+        (date(999, 1, 2), pa.date32(), "0999-01-02"),
+        (moment("2024-01-02T03:04:05"), ZONED, "2024-01-02 03:04:05"),
+        (moment("2024-01-02T03:04:05.000600"), ZONED, "2024-01-02 03:04:05.000600"),
+        (datetime(999, 1, 2, 3), LOCAL, "0999-01-02 03:00:00"),
+        (Decimal("0.00000001"), pa.decimal128(10, 8), "0.00000001"),
+        (Decimal("100"), pa.decimal128(10, 0), "100"),
+        (None, pa.string(), None),
+    ],
+)
+def test_a_partition_value_goes_to_text_and_back(value: Any, kind: pa.DataType, text: str | None) -> None:
+    stored = pa.scalar(value, kind).as_py()
+    assert partition_text(stored, "c") == text
+    assert parse_partition_text(text, kind) == value
+    assert parse_partition_text("", kind) is None
+
+
+@pytest.mark.parametrize("text", ["2021-01-01T00:00:00Z", "2021-01-01 00:00:00", "2021-01-01T02:00:00.000000+02:00"])
+def test_other_writers_timestamps_are_read(text: str) -> None:
+    assert parse_partition_text(text, ZONED) == moment("2021-01-01")
+
+
+def test_the_empty_text_is_no_partition_value() -> None:
+    with pytest.raises(Invalid, match="column c: the empty string"):
+        parts(pa.table({"c": ["a", ""], "n": [1, 2]}), "c")
+
+
+def test_a_time_that_no_calendar_here_holds_has_no_partition() -> None:
+    table = pa.table({"ts": pa.array([300_000_000_000_000_000], ZONED), "n": [1]})
+    with pytest.raises(Invalid, match=r"column ts: .*years 1 to 9999"):
+        parts(table, "day(ts)")
+
+
+def test_files_of_one_partition_share_a_layout() -> None:
+    def add(values: dict[str, str | None], tag: str = "") -> AddFile:
+        return AddFile("f", values, 1, 1, data_change=True, tags={PARTITION_TAG: tag} if tag else {})
+
+    assert layout_of(add({"a": "1", "b": None})) == layout_of(add({"b": None, "a": "1"}))
+    different = [add({"a": "1"}), add({"a": None}), add({"a": "2"}), add({"a": "1"}, "x"), add({"a": "1"}, "y")]
+    assert len({layout_of(each) for each in different}) == 5

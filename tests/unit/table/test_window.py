@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alluvia.errors import Corrupt
+from alluvia.log.commit import CommitActions
+from alluvia.table.window import (
+    FINGERPRINT_BYTES,
+    DedupWindow,
+    encode_fingerprints,
+    fingerprints,
+    fingerprints_of,
+    index_name,
+    read_index,
+    write_index,
+)
+
+
+def commit(version: int, timestamp_ms: int, *ids: str) -> CommitActions:
+    return CommitActions(
+        version, {"inCommitTimestamp": timestamp_ms, "alluviaEventIds": encode_fingerprints(fingerprints(ids))}
+    )
+
+
+def knows(window: DedupWindow, *ids: str) -> list[bool]:
+    return [fingerprint in window for fingerprint in fingerprints(ids)]
+
+
+def test_fingerprints_are_short_and_differ() -> None:
+    prints = fingerprints(["a", "b", "", "é🌊", "a" * 10_000])
+    assert {len(each) for each in prints} == {FINGERPRINT_BYTES}
+    assert len(set(prints)) == 5
+    assert fingerprints(["a"]) == prints[:1]
+
+
+def test_a_commit_carries_them_as_text() -> None:
+    prints = fingerprints(["a", "b", "c"])
+    text = encode_fingerprints(prints)
+    assert len(text) == 3 * 16
+    assert fingerprints_of(CommitActions(1, {"alluviaEventIds": text})) == prints
+    assert fingerprints_of(CommitActions(1, {})) == []
+
+
+@pytest.mark.parametrize("broken", ["not base64!", "abc", 5, ["x"]])
+def test_a_damaged_list_of_ids_is_an_error(broken: object) -> None:
+    with pytest.raises(Corrupt, match="version 9: its event ids"):
+        fingerprints_of(CommitActions(9, {"alluviaEventIds": broken}))
+
+
+def test_ids_are_forgotten_by_the_logs_time() -> None:
+    window = DedupWindow(1000)
+    window.follow([commit(1, 5000, "a"), commit(2, 5500, "b"), commit(3, 6000)])
+    assert knows(window, "a", "b") == [True, True]
+    window.follow([commit(4, 6001)])
+    assert knows(window, "a", "b") == [False, True]
+    window.follow([commit(5, 99_999, "c")])
+    assert knows(window, "a", "b", "c") == [False, False, True]
+    assert len(window) == 1
+
+
+def test_an_id_that_came_again_lasts_from_then_on() -> None:
+    window = DedupWindow(1000)
+    window.follow([commit(1, 0, "a", "b"), commit(2, 900, "a")])
+    window.follow([commit(3, 1500)])
+    assert knows(window, "a", "b") == [True, False]
+
+
+def test_a_commit_is_followed_once() -> None:
+    window = DedupWindow(1000)
+    commits = [commit(1, 0, "a"), commit(2, 10, "b")]
+    window.follow(commits)
+    window.follow(commits)
+    assert (window.version, len(window), len(list(window.entries()))) == (2, 2, 2)
+
+
+IDS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), max_size=4)
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), IDS), max_size=12), st.integers(0, 12), st.integers(1, 1000))
+def test_the_index_holds_what_following_all_commits_would_know(
+    steps: list[tuple[int, list[str]]], at: int, window_ms: int
+) -> None:
+    commits, now = [], 0
+    for version, (later, ids) in enumerate(steps):
+        now += later
+        commits.append(commit(version, now, *ids))
+    whole = DedupWindow(window_ms)
+    whole.follow(commits)
+    early = DedupWindow(window_ms)
+    early.follow(commits[:at])
+    reopened = read_index(write_index(early), "x", window_ms, early.version)
+    assert list(reopened.entries()) == list(early.entries())
+    reopened.follow(commits)
+    every = [each for _, ids in steps for each in ids]
+    assert knows(reopened, *every) == knows(whole, *every)
+    assert reopened.version == whole.version
+    within = {each for version, (_, ids) in enumerate(steps) for each in ids
+              if commits[version].timestamp_ms >= now - window_ms}  # fmt: skip
+    assert dict(zip(every, knows(whole, *every), strict=True)) == {each: each in within for each in every}
+
+
+@pytest.mark.parametrize("data", [b"", b"ARROW1", b"garbage"])
+def test_a_damaged_index_is_named(data: bytes) -> None:
+    with pytest.raises(Corrupt, match="some/name"):
+        read_index(data, "some/name", 1000, 5)
+
+
+def test_an_index_stands_beside_its_checkpoint() -> None:
+    assert index_name(12) == "_alluvia/window/00000000000000000012.arrow"
