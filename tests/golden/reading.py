@@ -1,0 +1,46 @@
+"""Comparing what we read with what another reader wrote down, types included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.judges import Rows, canonical
+
+
+def written(folder: Path) -> pa.Table:
+    """Return the rows of the Parquet files of a folder."""
+    files = sorted(folder.glob("*.parquet"))
+    return pa.concat_tables([pq.read_table(file, coerce_int96_timestamp_unit="us") for file in files])
+
+
+def rows(table: pa.Table) -> Rows:
+    """Return rows as a multiset that can be compared; times as numbers, since Python's end in the year 9999."""
+    return canonical(pa.table({field.name: _plain_times(table[field.name]) for field in table.schema}))
+
+
+def _plain_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+
+
+def types(schema: pa.Schema) -> list[tuple[str, str]]:
+    """Return names and types, without what Arrow adds to them: names within lists and maps, and nullability."""
+    return [(field.name, _type(field.type)) for field in schema]
+
+
+def _type(kind: pa.DataType) -> str:
+    if pa.types.is_struct(kind):
+        return f"struct({', '.join(f'{field.name} {_type(field.type)}' for field in kind.fields)})"
+    if pa.types.is_map(kind):
+        return f"map({_type(kind.key_type)}, {_type(kind.item_type)})"
+    if pa.types.is_list(kind):
+        return f"list({_type(kind.value_type)})"
+    return str(kind)
+
+
+def folders(path: Path) -> Iterable[str]:
+    """Return the names of the folders in one, in order."""
+    return sorted(each.name for each in path.iterdir() if each.is_dir())
