@@ -1,7 +1,7 @@
 """Conflicts: whether a transaction still holds after a commit that won before it. Pure.
 
 One named check per rule; each takes the attempt and one winning commit, and raises nothing: it returns the conflict or
-None. Source: Delta protocol and DELTA.md's matrix, by way of the reference implementation's conflict checker.
+None. Source: Delta protocol, by way of the reference implementation's conflict checker.
 """
 
 from __future__ import annotations
