@@ -9,7 +9,7 @@ FULL := .venv/.full
 CORE := .venv/.core
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo serve test test-fast lint format synth bench lock clean
+.PHONY: demo serve test test-fast simulate mutants lint format synth bench lock clean
 
 demo: $(CORE)
 	$(BIN)/alluvia demo
@@ -22,6 +22,16 @@ test: $(FULL)
 
 test-fast: $(FULL)
 	$(PYTEST) -n 2 -m "not slow" tests
+
+# make simulate SEEDS=100000 FROM=0: seeded runs under faults; a failure comes with its seed and a minimised history
+SEEDS ?= 1000
+FROM ?= 0
+
+simulate: $(FULL)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --from $(FROM)
+
+mutants: $(FULL)
+	$(BIN)/python -m tests.simulation.mutants
 
 lint: $(FULL)
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import alluvia
-from alluvia.errors import AlluviaError, Invalid, Unavailable
+from alluvia.errors import AlluviaError, Invalid, Unavailable, VersionExpired
 from alluvia.rounds import MARGIN_MS
 from functions.vacuum import handler as vacuum
 from functions.vacuum.handler import handler
@@ -72,6 +72,16 @@ def test_a_schedule_vacuums_every_table(lake: alluvia.Lake) -> None:
         assert parquet_files(lake, report["table"]) == 1
         assert rows(lake, report["table"]) == FILES
     assert json.loads(json.dumps(answer)) == answer
+
+
+def test_a_schedule_vacuums_dropped_tables_too(lake: alluvia.Lake) -> None:
+    lake.drop_table("access_log")
+    answer = handler(payload("vacuum_schedule"), None)
+    assert sorted(report["table"] for report in answer["tables"]) == ["access_log", "access_log/_rejects"]
+    assert [report["data_files"] for report in answer["tables"]] == [FILES + 1, FILES + 1]
+    assert parquet_files(lake, "access_log") == 0
+    with pytest.raises(VersionExpired):
+        lake.undrop("access_log")
 
 
 def test_a_dry_run_deletes_nothing(lake: alluvia.Lake) -> None:

@@ -97,6 +97,11 @@ class ActionFile:
             if self.count(kind, group):
                 yield from self.read(kind, group, fields).to_pylist(maps_as_pydicts="strict")
 
+    def is_null(self, kind: str, path: Path, group: int) -> bool:
+        """Whether a leaf field is null in a whole row group, as its statistics say; False where they do not."""
+        nulls = self._nulls(".".join((kind, *path)), group)
+        return nulls is not None and nulls == int(self._file.metadata.row_group(group).num_rows)
+
     def _presence(self, kind: str, group: int) -> pa.BooleanArray | None:
         """Return which rows of a group hold an action of a kind; None if all do."""
         if (kind, group) not in self._present:

@@ -20,7 +20,8 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
-from alluvia.log.checkpoint_reader import parse_last_checkpoint, read_checkpoint
+from alluvia.log.agreement import difference, disagreement, files_in, first_lines
+from alluvia.log.checkpoint_reader import Hint, parse_last_checkpoint, read_checkpoint
 from alluvia.log.checkpoint_writer import Form
 from alluvia.log.checkpointing import put_checkpoint, put_v2_checkpoint
 from alluvia.log.commit import CommitActions, parse_commit
@@ -57,6 +58,7 @@ class Log:
         self.checkpoint_version: int | None = None
         self._recent: deque[CommitActions] = deque(maxlen=RECENT_COMMITS_MAX)
         self._seen_ms = 0
+        self._based_ms = 0
 
     def open(self) -> State:
         """Read the newest version: `_last_checkpoint`, one listing, the checkpoint and the commits after it.
@@ -64,11 +66,13 @@ class Log:
         Raises `TableNotFound`, `Corrupt`, `Unsupported`, `Unavailable`.
         """
         began_ms = self.clock.now_ms()
-        segment = find_segment(self._listing_from_hint())
-        state, commits = self._load(segment)
+        listing, hint = self._listing_from_hint()
+        segment = find_segment(listing)
+        state, commits = self._load(segment, hint)
         self._recent.clear()
         self._recent.extend(commits)
         self.checkpoint_version = segment.checkpoint[0].version if segment.checkpoint else None
+        self._based_ms = began_ms
         return self._keep(state, began_ms)
 
     def refresh(self) -> State:
@@ -90,6 +94,11 @@ class Log:
         while (commit := self.read_commit(version + len(commits) + 1)) is not None:
             commits.append(commit)
         return commits
+
+    @property
+    def base_is_old(self) -> bool:
+        """Whether clean-up may have taken the checkpoint that the state at hand stands on, and its sidecars."""
+        return self.clock.now_ms() - self._based_ms > FOLLOW_AGE_MS_MAX
 
     @property
     def stale(self) -> bool:
@@ -196,6 +205,7 @@ class Log:
         If the state is the one at hand, it stands on the checkpoint from now on.
         """
         form = form or Form()
+        began_ms = self.clock.now_ms()
         if v2:
             written = put_v2_checkpoint(self.store, self.root, state, tombstones_after_ms, form, self.clock)
         else:
@@ -203,6 +213,7 @@ class Log:
         self.checkpoint_version = state.version
         if self.state is not None and self.state.version == state.version:
             self.state = written.state
+            self._based_ms = began_ms
         return sum(written.sizes.values())
 
     def version_at(self, timestamp_ms: int, oldest_readable: int = 0) -> int:
@@ -252,7 +263,7 @@ class Log:
         self._seen_ms = began_ms
         return state
 
-    def _listing_from_hint(self) -> Listing:
+    def _listing_from_hint(self) -> tuple[Listing, Hint | None]:
         """List from the checkpoint that `_last_checkpoint` names; all of it if the hint is absent, broken or stale."""
         try:
             hint = parse_last_checkpoint(self.store.get(self.root + LAST_CHECKPOINT))
@@ -261,8 +272,8 @@ class Log:
         if hint is not None:
             listing = self._list(version_prefix(hint.version), allow_empty=True)
             if listing.checkpoints:
-                return listing
-        return self._list(LOG_FOLDER)
+                return listing, hint
+        return self._list(LOG_FOLDER), hint
 
     def _list(self, start: str, *, allow_empty: bool = False) -> Listing:
         folder = self.root + LOG_FOLDER
@@ -272,19 +283,50 @@ class Log:
             raise TableNotFound(_not_found(self.root))
         return listing
 
-    def _load(self, segment: Segment) -> tuple[State, list[CommitActions]]:
+    def _load(self, segment: Segment, hint: Hint | None = None) -> tuple[State, list[CommitActions]]:
         parts = [LOG_FOLDER + part.name for part in segment.checkpoint]
-        data = self._get_all([*parts, *(commit_name(version) for version in segment.commits)])
-        state = None
+        own = [] if segment.witness is None else [commit_name(segment.witness)]
+        data = self._get_all([*parts, *own, *(commit_name(version) for version in segment.commits)])
+        state, after = None, len(parts) + len(own)
         if parts:
             state = read_checkpoint(
                 segment.checkpoint[0].version, list(zip(parts, data, strict=False)), self._sidecars_of(parts)
             )
-        commits = [parse_commit(v, body) for v, body in zip(segment.commits, data[len(parts) :], strict=True)]
+            state = self._agreed(state, segment, data[len(parts) : after], hint)
+        commits = [parse_commit(v, body) for v, body in zip(segment.commits, data[after:], strict=True)]
         whole = replay(state, commits)
-        if not commits:
+        if not commits and segment.witness is None:
             whole = replace(whole, timestamp_ms=self._checkpoint_time(whole))
         return whole, commits
+
+    def _agreed(self, state: State, segment: Segment, own: Sequence[bytes], hint: Hint | None) -> State:
+        """Return a checkpoint's state, with its version's time. Raises `Corrupt` where its commits say otherwise."""
+        name = LOG_FOLDER + segment.checkpoint[0].name
+        for commit in [parse_commit(state.version, first_lines(data)) for data in own]:
+            reason = disagreement(state, commit)
+            if reason is not None:
+                msg = f"checkpoint {name} disagrees with {commit_name(state.version)}: {reason}"
+                raise Corrupt(msg)
+            if state.metadata.configuration.get("delta.enableInCommitTimestamps") == "true":
+                state = replace(state, timestamp_ms=commit.timestamp_ms)
+        if hint is not None and hint.version == state.version and hint.files is not None:
+            found = files_in(state)
+            if found is not None and found != hint.files:
+                self._verify(state, name)
+        return state
+
+    def _verify(self, state: State, name: str) -> None:
+        """Hold a checkpoint against the commits before it, if they are all there. Raises `Corrupt`."""
+        listing = self._list(LOG_FOLDER)
+        older = {version: files for version, files in listing.checkpoints.items() if version < state.version}
+        try:
+            replayed, _ = self._load(find_segment(Listing(listing.commits, older), state.version))
+        except (Corrupt, VersionExpired):
+            return
+        reason = difference(state, replayed)
+        if reason is not None:
+            msg = f"checkpoint {name} disagrees with the commits up to its version: {reason}"
+            raise Corrupt(msg)
 
     def _sidecars_of(self, manifest: Sequence[str]) -> Fetch:
         """Return what fetches a checkpoint's sidecars. Once clean-up has taken it, the log must be opened again."""

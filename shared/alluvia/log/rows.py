@@ -84,6 +84,10 @@ class Rows(ABC, Generic[T]):
     def keys(self) -> pa.Array:
         """Return the keys of all rows."""
 
+    def held(self, keys: pa.Array) -> set[str]:
+        """Return those of some keys that a row has."""
+        return set(self.keys.filter(pc.is_in(self.keys, value_set=keys)).to_pylist())
+
     @abstractmethod
     def partition_texts(self, name: str) -> pa.Array:
         """Return each row's text for a partition column; null where it has none."""
@@ -203,15 +207,18 @@ class FileRows(Rows[T]):
     @cached_property
     def keys(self) -> pa.Array:
         """Return the keys of all rows: paths in their canonical form, with the deletion vector's id if there is one."""
-        paths = self.column(("path",))
-        if paths is None:
-            return pa.array([], pa.string())
-        paths = paths.cast(pa.string())
-        special = pc.match_substring_regex(paths, "%|:/")
-        if pc.any(special).as_py():
-            plain = [canonical_path(decode_path(path)) for path in paths.filter(special).to_pylist()]
-            paths = pc.replace_with_mask(paths, special, pa.array(plain, pa.string()))
-        return self._with_vectors(paths)
+        found = [self._keys_in(group) for group in self._used_groups()]
+        return found[0] if len(found) == 1 else pa.concat_arrays(found or [pa.array([], pa.string())])
+
+    def held(self, keys: pa.Array) -> set[str]:
+        """Return those of some keys that a row has; the newest rows are looked at first, and no more than needed."""
+        found: set[str] = set()
+        for group in reversed(self._used_groups()):
+            if len(found) == len(keys):
+                break
+            present = self._keys_in(group)
+            found |= set(present.filter(pc.is_in(present, value_set=keys)).to_pylist())
+        return found
 
     def partition_texts(self, name: str) -> pa.Array:
         """Return each row's text for a partition column."""
@@ -223,20 +230,29 @@ class FileRows(Rows[T]):
 
     def with_vector(self) -> pa.BooleanArray:
         """Return which rows have a deletion vector."""
-        kinds = self.column(("deletionVector", "storageType"))
+        kind = ("deletionVector", "storageType")
+        if all(self.file.is_null(self.kind, kind, group) for group in self._used_groups()):
+            return pa.repeat(pa.scalar(value=False), len(self))
+        kinds = self.column(kind)
         return pa.repeat(pa.scalar(value=False), len(self)) if kinds is None else pc.is_valid(kinds)
 
-    def _with_vectors(self, paths: pa.Array) -> pa.Array:
-        kinds = self.column(("deletionVector", "storageType"))
-        if kinds is None or kinds.null_count == len(kinds):
+    def _keys_in(self, group: int) -> pa.Array:
+        rows = self.file.read(self.kind, group, [("path",)])
+        paths = pc.struct_field(rows, "path").cast(pa.string())
+        special = pc.match_substring_regex(paths, "%|:/")
+        if pc.any(special).as_py():
+            plain = [canonical_path(decode_path(path)) for path in paths.filter(special).to_pylist()]
+            paths = pc.replace_with_mask(paths, special, pa.array(plain, pa.string()))
+        return self._with_vectors(group, paths)
+
+    def _with_vectors(self, group: int, paths: pa.Array) -> pa.Array:
+        kind = ("deletionVector", "storageType")
+        if self.type_of(kind) is None or self.file.is_null(self.kind, kind, group):
             return paths
-        names = ("storageType", "pathOrInlineDv", "offset")
-        columns = {name: self.column(("deletionVector", name)) for name in names}
-        having = pc.is_valid(kinds)
-        vectors = pa.table({name: column for name, column in columns.items() if column is not None}).filter(having)
-        keys = [
-            file_key(path, row) for path, row in zip(paths.filter(having).to_pylist(), vectors.to_pylist(), strict=True)
-        ]
+        vectors = pc.struct_field(self.file.read(self.kind, group, [("deletionVector",)]), "deletionVector")
+        having = pc.is_valid(pc.struct_field(vectors, "storageType"))
+        pairs = zip(paths.filter(having).to_pylist(), vectors.filter(having).to_pylist(), strict=True)
+        keys = [file_key(path, vector) for path, vector in pairs]
         return pc.replace_with_mask(paths, having, pa.array(keys, pa.string()))
 
     def _used_groups(self) -> list[int]:

@@ -153,6 +153,10 @@ class SidecarRows(Rows[T]):
         """Return the keys of all rows."""
         return self._rows.keys
 
+    def held(self, keys: pa.Array) -> set[str]:
+        """Return those of some keys that a row has."""
+        return self._rows.held(keys)
+
     def partition_texts(self, name: str) -> pa.Array:
         """Return each row's text for a partition column."""
         return self._rows.partition_texts(name)

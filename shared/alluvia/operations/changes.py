@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.errors import Corrupt, Invalid, ObjectNotFound, VersionExpired
+from alluvia.errors import Corrupt, Invalid, ObjectNotFound, VersionExpired, VersionNotFound
 from alluvia.log.actions import AddFile, CdcFile, RemoveFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.paths import commit_name
@@ -20,7 +20,8 @@ from alluvia.operations.change_files import CHANGE_TYPE, DELETE, INSERT
 from alluvia.operations.datafile import DataFile
 from alluvia.operations.row_difference import RowDifference
 from alluvia.table.deletions import read_deletions
-from alluvia.table.handle import TableHandle, oldest_readable
+from alluvia.table.handle import TableHandle, oldest_readable, other_table_message
+from alluvia.table.lineage import is_own_commit, version_gaps
 from alluvia.table.masks import mask_of
 from alluvia.table.snapshot import Snapshot
 
@@ -61,7 +62,11 @@ def changes(handle: TableHandle, from_version: int, to_version: int | None = Non
     if taken:
         msg = f"the table has a column {taken[0]}, which the change feed gives another meaning"
         raise Invalid(msg)
-    feed = _Feed(handle, last, _read_commits(handle, from_version, last.version))
+    gaps = version_gaps(handle.at_hand().properties)
+    if not is_own_commit(gaps, from_version):
+        raise VersionNotFound(other_table_message(handle.name, from_version))
+    commits = [each for each in _read_commits(handle, from_version, last.version) if is_own_commit(gaps, each.version)]
+    feed = _Feed(handle, last, commits)
     return pa.RecordBatchReader.from_batches(pa.schema([*last.schema, *_FEED]), feed.batches())
 
 

@@ -11,21 +11,27 @@ from alluvia.table.snapshot import Snapshot
 from alluvia.table.window import index_name, write_index
 
 
-def checkpoint(handle: TableHandle) -> int:
+def checkpoint(handle: TableHandle, *, dropped: bool = False) -> int:
     """Write a checkpoint of the newest version that the handle knows, and return that version.
 
-    The index of event ids goes first: where there is a checkpoint of ours, there is its index.
+    With `dropped` also of a table that was dropped, so that its log stays quick to open. The index of event ids goes
+    first: where there is a checkpoint of ours, there is its index.
     """
     with handle.lock:
-        snapshot = handle.at_hand()
+        snapshot = handle.newest(dropped=True) if dropped else handle.at_hand()
         check_writable(snapshot.state.protocol, snapshot.state.metadata)
+        v2 = has_v2_checkpoints(snapshot)
+        if v2 and handle.log.base_is_old:  # it names sidecars of the checkpoint that it stands on: they must be there
+            handle.log.open()
+            snapshot = handle.at_hand()
+            v2 = has_v2_checkpoints(snapshot)
         if handle.log.checkpoint_version == snapshot.version:
             return snapshot.version
         window = open_window(handle.log)
         if len(window) or EVENT_ID in snapshot.schema.names:
             handle.store.put(handle.root + index_name(snapshot.version), write_index(window))
         after_ms = handle.clock.now_ms() - snapshot.settings.file_retention_ms
-        handle.log.checkpoint(snapshot.state, after_ms, form_of(snapshot), v2=has_v2_checkpoints(snapshot))
+        handle.log.checkpoint(snapshot.state, after_ms, form_of(snapshot), v2=v2)
         return snapshot.version
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -39,6 +38,8 @@ class DataFile:
     def __init__(self, handle: TableHandle, snapshot: Snapshot, file: AddFile, rows: int | None = None) -> None:
         self.file = file
         self._rows = rows
+        self._deleted: pa.Int64Array | None = None
+        self._live: pa.BooleanArray | None = None
         self._store = handle.store
         self._snapshot = snapshot
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -69,7 +70,7 @@ class DataFile:
             self._path = Path(self._folder.name, "data.parquet")
             self._store.get_file(key, self._path)
 
-    @cached_property
+    @property
     def rows(self) -> int:
         """Return the number of rows that the file holds, deleted ones included; known without reading if given."""
         if self._rows is not None:
@@ -79,21 +80,31 @@ class DataFile:
         if promised is not None and promised != rows:
             msg = f"data file {self.file.path} holds {rows} rows, but its statistics promise {promised}"
             raise Corrupt(msg)
+        self._rows = rows
         return rows
 
-    @cached_property
+    # No functools.cached_property: until Python 3.12 all threads wait for the one that reads.
+
+    @property
     def deleted(self) -> pa.Int64Array:
         """Return the positions that its deletion vector deletes."""
+        if self._deleted is None:
+            self._deleted = self._read_deleted()
+        return self._deleted
+
+    def _read_deleted(self) -> pa.Int64Array:
         if self.file.deletion_vector is None:
             return NO_POSITIONS
         deleted = read_deletions(self._store, self.file, self._snapshot.locate)
         check_positions(self.file, deleted, self.rows)
         return deleted
 
-    @cached_property
+    @property
     def live(self) -> pa.BooleanArray:
         """Return the mask of the rows that are not deleted."""
-        return pc.invert(mask_of(self.deleted, self.rows))
+        if self._live is None:
+            self._live = pc.invert(mask_of(self.deleted, self.rows))
+        return self._live
 
     def batches(self, columns: Sequence[str], beside: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
         """Yield all rows, deleted ones included, in order, with some of the table's columns.

@@ -7,21 +7,20 @@ of whatever make, loses a race that it must notice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound, VersionExpired
-from alluvia.log.actions import DomainMetadata, Metadata, Protocol, Txn
+from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.paths import LOG_FOLDER
 from alluvia.log.replay import State
+from alluvia.operations.drop_plan import in_reach, plan_drop, plan_recreate, plan_undrop
 from alluvia.operations.replanning import check_not_append_only
 from alluvia.operations.restore import check_present
-from alluvia.store import Store
+from alluvia.store import ObjectInfo, Store
 from alluvia.table.handle import TableHandle, dropped_message, expired_message, oldest_readable
-from alluvia.table.lineage import DroppedTable, dropped_tables, is_dropped, marked, version_gaps, with_gap
-from alluvia.table.properties import OLDEST_READABLE, names_text
-from alluvia.table.protocols import GUARD, has_domains, with_features
+from alluvia.table.lineage import DroppedTable, dropped_tables, is_dropped
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes, Commit, Transaction
 
@@ -29,6 +28,8 @@ TRIES_MAX = 100
 _HINT = LOG_FOLDER + ".alluvia_dropped."
 """Start of the names of empty objects, each written before a drop: without one, no table has been dropped here. They
 sort before the commits, so that the listing which finds a table also finds them. Readers of logs pass over them."""
+HINT_AGE_MS_MAX = 60 * 60 * 1000
+"""A drop writes another hint after this long: vacuum deletes old ones where there is a table again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,90 +49,6 @@ class UndropReport:
     timestamp_ms: int
     files: int
     rejects_version: int | None = None
-
-
-def plan_drop(state: State, now_ms: int, parent_id: str | None = None) -> Changes:
-    """Return the commit that drops a table. Pure."""
-    version, before = state.version + 1, state.metadata.configuration
-    table = DroppedTable(version, state.metadata.id, now_ms, parent_id)
-    configuration = marked(before, (*_in_reach(state), table), version_gaps(before), version)
-    return Changes(
-        "DROP TABLE",
-        removes=[file.removed(now_ms, data_change=True) for file in state.files],
-        metadata=replace(state.metadata, configuration=configuration),
-        protocol=_changed(state.protocol, with_features(state.protocol, (GUARD,))),
-        can_match=lambda _: True,
-    )
-
-
-def plan_recreate(state: State, metadata: Metadata, protocol: Protocol, now_ms: int) -> Changes:
-    """Return the commit that starts a new table in a dropped one's log. Pure.
-
-    What applications recorded of the old table is set back to -1, since the log knows no way to remove it.
-    """
-    configuration = marked(metadata.configuration, _in_reach(state), ((0, state.version),))
-    return Changes(
-        "CREATE TABLE",
-        {"partitionBy": names_text(metadata.partition_columns)},
-        removes=[file.removed(now_ms, data_change=True) for file in state.files],
-        metadata=replace(metadata, configuration=_with_oldest(configuration, protocol, oldest_readable(state))),
-        protocol=protocol,
-        txns=_txns(state.txns, {}, now_ms),
-        domains=_domains(state, {}, protocol),
-        can_match=lambda _: True,
-    )
-
-
-def plan_undrop(state: State, base: State, table: DroppedTable, now_ms: int) -> Changes:
-    """Return the commit that brings back a table whose last version is `base`. Pure.
-
-    Files that the log holds now stay: rejects that were kept since the drop.
-    """
-    oldest = oldest_readable(state)
-    gaps = with_gap(version_gaps(base.metadata.configuration), table.version, state.version)
-    others = [other for other in _in_reach(state) if other != table]
-    configuration = marked(base.metadata.configuration, others, gaps)
-    return Changes(
-        "UNDROP TABLE",
-        {"version": str(table.version)},
-        adds=[replace(file, data_change=True) for file in base.files if state.files.get(file.key) is None],
-        metadata=replace(base.metadata, configuration=_with_oldest(configuration, base.protocol, oldest)),
-        protocol=_changed(state.protocol, base.protocol),
-        txns=_txns(state.txns, base.txns, now_ms),
-        domains=_domains(state, base.domains, base.protocol),
-        can_match=lambda _: True,
-        domains_read=frozenset({OLDEST_READABLE}),
-    )
-
-
-def _in_reach(state: State) -> list[DroppedTable]:
-    """Return the tables that were dropped here and whose files vacuum has left."""
-    return [t for t in dropped_tables(state.metadata.configuration) if t.version > oldest_readable(state)]
-
-
-def _changed(before: Protocol, after: Protocol) -> Protocol | None:
-    return None if before == after else after
-
-
-def _with_oldest(configuration: Mapping[str, str], protocol: Protocol, oldest: int) -> dict[str, str]:
-    """Return properties with vacuum's record, where the protocol has no other place for it."""
-    rest = {name: text for name, text in configuration.items() if name != OLDEST_READABLE}
-    return rest if has_domains(protocol) or not oldest else {**rest, OLDEST_READABLE: str(oldest)}
-
-
-def _txns(now: Mapping[str, Txn], wanted: Mapping[str, Txn], now_ms: int) -> list[Txn]:
-    """Return what makes the recorded transactions those wanted."""
-    unknown = [Txn(app_id, -1, now_ms) for app_id, txn in now.items() if app_id not in wanted and txn.version >= 0]
-    return unknown + [txn for app_id, txn in wanted.items() if now.get(app_id) != txn]
-
-
-def _domains(state: State, wanted: Mapping[str, DomainMetadata], protocol: Protocol) -> list[DomainMetadata]:
-    """Return what makes the metadata domains those wanted; vacuum's record stays, whichever table it was made of."""
-    oldest = oldest_readable(state)
-    if has_domains(protocol) and oldest:
-        wanted = {**wanted, OLDEST_READABLE: DomainMetadata(OLDEST_READABLE, str(oldest))}
-    gone = [replace(domain, removed=True) for name, domain in state.domains.items() if name not in wanted]
-    return gone + [domain for name, domain in wanted.items() if state.domains.get(name) != domain]
 
 
 def drop_table(handle: TableHandle, rejects: TableHandle | None = None) -> Commit:
@@ -164,17 +81,20 @@ def drop_rejects(rejects: TableHandle, parent_id: str) -> bool:
 def _drop(handle: TableHandle, parent_id: str | None = None) -> tuple[Commit, str]:
     """Drop one table. Returns its id too; with the id of a parent it goes although it is append-only."""
     planned: list[str] = []
+    hinted_ms = -HINT_AGE_MS_MAX
 
     def plan(state: State) -> Changes:
+        nonlocal hinted_ms
         if is_dropped(state.metadata.configuration):
             raise TableNotFound(dropped_message(handle.name))
         if len(state.files) and parent_id is None:
             check_not_append_only(Snapshot(state, handle.root, handle.name), "drop_table")
+        if handle.clock.now_ms() - hinted_ms >= HINT_AGE_MS_MAX:
+            hinted_ms = handle.clock.now_ms()
+            handle.store.put(f"{handle.root}{_HINT}{handle.clock.new_id()}", b"")
         planned[:] = [state.metadata.id]
         return plan_drop(state, handle.clock.now_ms(), parent_id)
 
-    plan(handle.log.refresh())
-    handle.store.put(f"{handle.root}{_HINT}{handle.clock.new_id()}", b"")
     return _commit(handle, plan), planned[0]
 
 
@@ -279,10 +199,8 @@ def dropped_here(handle: TableHandle) -> list[Dropped]:
     """Return the tables of a name that can be brought back, the last dropped last."""
     if not find_log(handle.store, handle.root)[1]:
         return []
-    tables = _in_reach(handle.log.refresh())
-    return [
-        Dropped(handle.name, table.version, datetime.fromtimestamp(table.dropped_ms / 1000, UTC)) for table in tables
-    ]
+    tables = in_reach(handle.log.refresh())
+    return [Dropped(handle.name, t.version, datetime.fromtimestamp(t.dropped_ms / 1000, UTC)) for t in tables]
 
 
 def find_log(store: Store, root: str) -> tuple[bool, bool]:
@@ -294,3 +212,8 @@ def find_log(store: Store, root: str) -> tuple[bool, bool]:
         if not name.startswith(LOG_FOLDER + "."):
             return True, False
     return False, False
+
+
+def old_hints(paths: Iterable[ObjectInfo], before_ms: int) -> list[str]:
+    """Return the hints among objects below a root that were written before a moment."""
+    return [info.key for info in paths if info.key.startswith(_HINT) and info.modified_ms < before_ms]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from alluvia.log.commit import CommitActions
 from alluvia.table.handle import TableHandle
-from alluvia.table.lineage import in_gap, version_gaps
+from alluvia.table.lineage import is_own_commit, version_gaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,8 @@ def history(handle: TableHandle, limit: int | None = None) -> list[HistoryEntry]
     Those of other tables, which had its name while it was dropped or before it was created, are left out.
     """
     gaps = version_gaps(handle.newest().properties)
-    drops = {first for first, _ in gaps if first}
     commits = sorted(handle.log.listing().commits, reverse=True)
-    versions = [version for version in commits if version in drops or not in_gap(gaps, version)][:limit]
+    versions = [version for version in commits if is_own_commit(gaps, version)][:limit]
     return [_entry(commit) for commit in handle.log.read_commits(versions)]
 
 

@@ -97,7 +97,7 @@ def restore(handle: TableHandle, version: int | None = None, timestamp: datetime
         if found.removes:
             check_not_append_only(snapshot, "restore")
         check_present(handle, target, found.adds)
-        return _changes(handle, target, found)
+        return _changes(handle, snapshot, target, found)
 
     commit, snapshot, _ = commit_planned(handle, plan)
     if commit is None:
@@ -105,7 +105,7 @@ def restore(handle: TableHandle, version: int | None = None, timestamp: datetime
     return RestoreReport(commit.version, commit.timestamp_ms, target.version, len(done[0].adds), len(done[0].removes))
 
 
-def _changes(handle: TableHandle, target: Snapshot, plan: RestorePlan) -> Changes:
+def _changes(handle: TableHandle, snapshot: Snapshot, target: Snapshot, plan: RestorePlan) -> Changes:
     now_ms = handle.clock.now_ms()
     return Changes(
         "RESTORE",
@@ -115,7 +115,8 @@ def _changes(handle: TableHandle, target: Snapshot, plan: RestorePlan) -> Change
         metadata=plan.metadata,
         protocol=plan.protocol,
         can_match=lambda _: True,
-        files_read=frozenset(file.key for file in plan.removes),
+        # What stays was looked at as well: it must still be there.
+        files_read=frozenset(file.key for file in snapshot.files),
         domains_read=frozenset({OLDEST_READABLE}),
         metrics={
             "numRestoredFiles": len(plan.adds),
@@ -131,7 +132,7 @@ def check_present(handle: TableHandle, target: Snapshot, files: Iterable[AddFile
     """Raise `VersionExpired` unless all files that come back, and their deletion vectors, are in the store."""
     keys = _keys(target, files)
     if len(keys) <= HEADS_MAX:
-        with ThreadPoolExecutor(PARALLEL) as pool:
+        with ThreadPoolExecutor(PARALLEL if handle.store.parallel else 1) as pool:
             found = dict(zip(keys, pool.map(handle.store.head, keys), strict=True))
     else:
         listed = {info.key: info for info in handle.store.list(handle.root)}

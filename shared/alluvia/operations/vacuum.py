@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -12,10 +12,14 @@ from alluvia.log.paths import LOG_FOLDER, check_relative, parse_name
 from alluvia.log.replay import State
 from alluvia.log.segment import read_listing
 from alluvia.operations.change_files import CHANGE_FOLDER
+from alluvia.operations.checkpoint import checkpoint
+from alluvia.operations.drop import old_hints
+from alluvia.operations.log_cleanup import expired_log, named_sidecars, unnamed_sidecars
 from alluvia.store import ObjectInfo
 from alluvia.table.deletion_vectors import stored_vector
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.hive import is_hidden
+from alluvia.table.lineage import is_dropped
 from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import check_writable, has_domains
 from alluvia.table.snapshot import Snapshot
@@ -83,12 +87,15 @@ class Cutoffs:
     log: int
 
 
-def plan_vacuum(state: State, objects: Iterable[ObjectInfo], cutoffs: Cutoffs) -> VacuumPlan:
+def plan_vacuum(
+    state: State, objects: Iterable[ObjectInfo], cutoffs: Cutoffs, sidecars_named: Collection[str] | None = None
+) -> VacuumPlan:
     """Choose what goes from all objects below a table's root (their keys relative to it). Pure.
 
     A data file goes when it was removed before the cut-off; a file that nothing names when it was last written before
     its own. Files of changes go with the retention of removed files, but no sooner than orphans. Other folders whose
-    name starts with `_` or `.` hold no data files.
+    name starts with `_` or `.` hold no data files. Sidecars of checkpoints go unless they are among `sidecars_named`;
+    all of them stay where that is not known.
     """
     live = live_paths(state)
     dead: dict[str, int] = {}
@@ -111,6 +118,8 @@ def plan_vacuum(state: State, objects: Iterable[ObjectInfo], cutoffs: Cutoffs) -
         elif info.modified_ms < cutoffs.orphans:
             orphans.append(info)
     expired = expired_log(log_files, cutoffs.log)
+    if sidecars_named is not None:
+        expired += unnamed_sidecars(log_files, sidecars_named, cutoffs.log)
     removed_ms = max((dead[info.key] for info in data_files), default=None)
     return VacuumPlan(tuple(data_files), tuple(orphans), tuple(expired), removed_ms, tuple(change_files))
 
@@ -124,23 +133,6 @@ def _paths(file: AddFile | RemoveFile) -> list[str]:
     """Return the path of a data file, and that of its deletion vector if that is in a file of its own."""
     stored = None if file.deletion_vector is None else stored_vector(file.deletion_vector)
     return [file.path] if stored is None else [file.path, stored.path]
-
-
-def expired_log(files: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
-    """Choose the log files below the newest checkpoint at or below the cut-off's version; it stays, with its commit.
-
-    The cut-off's version is the one that was current at `before_ms`. Source: Delta protocol, "Metadata Cleanup".
-    """
-    known = {info.key.removeprefix(LOG_FOLDER): info for info in files}
-    listing = read_listing(known)
-    commits = [(known[file.name].modified_ms, version) for version, file in listing.commits.items()]
-    young = min((version for modified_ms, version in commits if modified_ms >= before_ms), default=None)
-    current = max((version for _, version in commits), default=-1) if young is None else young - 1
-    keep = max((version for version in listing.checkpoints if version <= current), default=None)
-    if keep is None:
-        return []
-    versions = {name: file.version for name in known if (file := parse_name(name)) is not None}
-    return [known[name] for name, version in versions.items() if version < keep]
 
 
 def vacuum(handle: TableHandle, retention: timedelta | None = None, *, dry_run: bool = False) -> VacuumReport:
@@ -162,7 +154,9 @@ def vacuum(handle: TableHandle, retention: timedelta | None = None, *, dry_run: 
         orphans=now_ms - max(retention_ms, ORPHAN_AGE_MS_MIN),
         log=now_ms - max(snapshot.settings.log_retention_ms, LOG_AGE_MS_MIN),
     )
-    plan = plan_vacuum(snapshot.state, objects, cutoffs)
+    log_files = [info for info in objects if info.key.startswith(LOG_FOLDER)]
+    named = named_sidecars(handle.log, log_files, expired_log(log_files, cutoffs.log))
+    plan = plan_vacuum(snapshot.state, objects, cutoffs, named)
     oldest = _oldest_after(handle, snapshot, objects, plan, cutoffs)
     if not dry_run and plan.objects:
         _record_oldest(handle, oldest, fence=bool(plan.orphans))
@@ -171,6 +165,10 @@ def vacuum(handle: TableHandle, retention: timedelta | None = None, *, dry_run: 
         _delete_indexes(handle, plan)
     if not dry_run:
         handle.store.sweep(handle.root, cutoffs.orphans)
+        if is_dropped(snapshot.properties):
+            checkpoint(handle, dropped=True)
+        else:
+            handle.store.delete([handle.root + key for key in old_hints(objects, cutoffs.orphans)])
     return VacuumReport(
         dry_run,
         tuple(info.key for info in plan.data_files),

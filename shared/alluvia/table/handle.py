@@ -85,8 +85,7 @@ class TableHandle:
             if wanted == newest.version:
                 return newest
             if in_gap(version_gaps(newest.properties), wanted):
-                msg = f"version {wanted} is not one of {self.name}: a table of that name was dropped since"
-                raise VersionNotFound(msg)
+                raise VersionNotFound(other_table_message(self.name, wanted))
             if 0 <= wanted < oldest:
                 raise VersionExpired(expired_message(self.name, wanted, oldest))
             return self._snapshot(self.log.at(wanted))
@@ -143,6 +142,11 @@ def oldest_readable(state: State) -> int:
 def expired_message(name: str, version: int, oldest: int) -> str:
     """Say that a version can no longer be read."""
     return f"version {version} of {name} has expired; the oldest version that can be read is {oldest}"
+
+
+def other_table_message(name: str, version: int) -> str:
+    """Say that a version of the log was not made by the table."""
+    return f"version {version} is not one of {name}: a table of that name was dropped since"
 
 
 def dropped_message(name: str) -> str:

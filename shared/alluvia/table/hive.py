@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from alluvia.errors import Invalid
 from alluvia.table.partition import NULL_FOLDER
 from alluvia.table.partition_values import parse_partition_text
 
@@ -30,12 +31,16 @@ def is_hidden(path: str) -> bool:
 def partition_texts(path: str) -> dict[str, str | None]:
     """Return the partition columns that a file's path names, outermost first, with their values' text; None for null.
 
-    Escapes (`%3A`) are decoded once, in names and values. Folders of another form count for nothing.
+    Escapes (`%3A`) are decoded once, in names and values. Folders of another form count for nothing. Raises `Invalid`
+    for a column that is named twice.
     """
     found: dict[str, str | None] = {}
     for part in path.split("/")[:-1]:
         name, equals, value = part.partition("=")
         if equals and name:
+            if unquote(name) in found:
+                msg = f"{path}: its folders name the partition column {unquote(name)} twice"
+                raise Invalid(msg)
             found[unquote(name)] = None if value in ("", NULL_FOLDER) else unquote(value)
     return found
 

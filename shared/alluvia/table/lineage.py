@@ -66,6 +66,11 @@ def in_gap(gaps: Gaps, version: int) -> bool:
     return any(first <= version <= last for first, last in gaps)
 
 
+def is_own_commit(gaps: Gaps, version: int) -> bool:
+    """Whether a version's commit is one of the table's history: it made a version of its own, or dropped it."""
+    return not in_gap(gaps, version) or (version > 0 and any(first == version for first, _ in gaps))
+
+
 def below_gap(gaps: Gaps, version: int) -> int:
     """Return the newest version of the table's own at or below one; -1 if there is none."""
     for first, last in reversed(gaps):

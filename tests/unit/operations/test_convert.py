@@ -366,6 +366,7 @@ def test_contradicting_files_are_refused(disk: Lake, write: Write, second: dict[
     [
         (["p=1/a", "b"], "p=1/a: its folders name the partition columns p, but those of b none"),
         (["p=1/q=2/a", "q=2/p=1/a"], "q=2/p=1/a: its folders name the partition columns q, p"),
+        (["p=1/q=2/p=3/a"], "p=1/q=2/p=3/a: its folders name the partition column p twice"),
         (["x=1/P=2/a"], "x=1/P=2/a: all its columns are partition columns"),
     ],
 )

@@ -158,6 +158,14 @@ def test_rows_that_a_winner_appends_are_not_kept(lake: Lake, kind: str) -> None:
     assert ids(lake.table("t")) == ALL
 
 
+@every_kind
+def test_rows_that_a_winner_deletes_from_what_was_to_stay_come_back(lake: Lake, kind: str) -> None:
+    make(lake, kind).delete("id = 3")
+    race = Race(lake)
+    race.table(lambda theirs: theirs.delete("place = 'c' OR id = 13")).restore(version=3)
+    assert ids(lake.table("t")) == ALL
+
+
 def test_two_restores_leave_one_of_the_versions(lake: Lake) -> None:
     make(lake).delete("id = 3")
     race = Race(lake)

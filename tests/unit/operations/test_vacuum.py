@@ -16,7 +16,8 @@ from alluvia.log.actions import AddFile, DomainMetadata, RemoveFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.paths import LOG_FOLDER
 from alluvia.log.replay import replay
-from alluvia.operations.vacuum import Cutoffs, expired_log, plan_vacuum
+from alluvia.operations.log_cleanup import expired_log
+from alluvia.operations.vacuum import Cutoffs, plan_vacuum
 from alluvia.store import CountingStore, ObjectInfo
 from alluvia.table.transaction import Changes
 from alluvia.table.window import index_name

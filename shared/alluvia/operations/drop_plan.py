@@ -1,0 +1,111 @@
+"""What dropping a table, bringing it back and starting another of its name commit to the log. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from alluvia.log.actions import DomainMetadata, Metadata, Protocol, Txn
+from alluvia.log.replay import State
+from alluvia.table.handle import oldest_readable
+from alluvia.table.lineage import DroppedTable, dropped_tables, marked, version_gaps, with_gap
+from alluvia.table.properties import OLDEST_READABLE, names_text
+from alluvia.table.protocols import GUARD, has_domains, with_features
+from alluvia.table.transaction import Changes
+
+
+def plan_drop(state: State, now_ms: int, parent_id: str | None = None) -> Changes:
+    """Return the commit that drops a table. Pure."""
+    version, before = state.version + 1, state.metadata.configuration
+    table = DroppedTable(version, state.metadata.id, now_ms, parent_id)
+    configuration = marked(before, (*in_reach(state), table), version_gaps(before), version)
+    return Changes(
+        "DROP TABLE",
+        removes=[file.removed(now_ms, data_change=True) for file in state.files],
+        metadata=replace(state.metadata, configuration=configuration),
+        protocol=_changed(state.protocol, with_features(state.protocol, (GUARD,))),
+        can_match=lambda _: True,
+    )
+
+
+def plan_recreate(state: State, metadata: Metadata, protocol: Protocol, now_ms: int) -> Changes:
+    """Return the commit that starts a new table in a dropped one's log. Pure.
+
+    What applications recorded of the old table is set back to -1, since the log knows no way to remove it.
+    """
+    configuration = marked(metadata.configuration, in_reach(state), ((0, state.version),))
+    protocol = _readable_on(protocol, state.protocol)
+    return Changes(
+        "CREATE TABLE",
+        {"partitionBy": names_text(metadata.partition_columns)},
+        removes=[file.removed(now_ms, data_change=True) for file in state.files],
+        metadata=replace(metadata, configuration=_with_oldest(configuration, protocol, oldest_readable(state))),
+        protocol=protocol,
+        txns=_txns(state.txns, {}, now_ms),
+        domains=_domains(state, {}, protocol),
+        can_match=lambda _: True,
+    )
+
+
+def plan_undrop(state: State, base: State, table: DroppedTable, now_ms: int) -> Changes:
+    """Return the commit that brings back a table whose last version is `base`. Pure.
+
+    Files that the log holds now stay: rejects that were kept since the drop.
+    """
+    oldest = oldest_readable(state)
+    gaps = with_gap(version_gaps(base.metadata.configuration), table.version, state.version)
+    others = [other for other in in_reach(state) if other != table]
+    protocol = _readable_on(base.protocol, state.protocol)
+    configuration = marked(base.metadata.configuration, others, gaps)
+    return Changes(
+        "UNDROP TABLE",
+        {"version": str(table.version)},
+        adds=[replace(file, data_change=True) for file in base.files if state.files.get(file.key) is None],
+        metadata=replace(base.metadata, configuration=_with_oldest(configuration, protocol, oldest)),
+        protocol=_changed(state.protocol, protocol),
+        txns=_txns(state.txns, base.txns, now_ms),
+        domains=_domains(state, base.domains, protocol),
+        can_match=lambda _: True,
+        domains_read=frozenset({OLDEST_READABLE}),
+    )
+
+
+def in_reach(state: State) -> list[DroppedTable]:
+    """Return the tables that were dropped here and whose files vacuum has left."""
+    return [t for t in dropped_tables(state.metadata.configuration) if t.version > oldest_readable(state)]
+
+
+def _readable_on(protocol: Protocol, before: Protocol) -> Protocol:
+    """Return a protocol with what reading the log needed before: its checkpoints and tombstones are still there."""
+    known = protocol.reader_features or ()
+    kept = [feature for feature in before.reader_features or () if feature not in known]
+    return (
+        replace(with_features(protocol, kept), min_reader_version=3, reader_features=(*known, *kept))
+        if kept
+        else protocol
+    )
+
+
+def _changed(before: Protocol, after: Protocol) -> Protocol | None:
+    return None if before == after else after
+
+
+def _with_oldest(configuration: Mapping[str, str], protocol: Protocol, oldest: int) -> dict[str, str]:
+    """Return properties with vacuum's record, where the protocol has no other place for it."""
+    rest = {name: text for name, text in configuration.items() if name != OLDEST_READABLE}
+    return rest if has_domains(protocol) or not oldest else {**rest, OLDEST_READABLE: str(oldest)}
+
+
+def _txns(now: Mapping[str, Txn], wanted: Mapping[str, Txn], now_ms: int) -> list[Txn]:
+    """Return what makes the recorded transactions those wanted."""
+    unknown = [Txn(app_id, -1, now_ms) for app_id, txn in now.items() if app_id not in wanted and txn.version >= 0]
+    return unknown + [txn for app_id, txn in wanted.items() if now.get(app_id) != txn]
+
+
+def _domains(state: State, wanted: Mapping[str, DomainMetadata], protocol: Protocol) -> list[DomainMetadata]:
+    """Return what makes the metadata domains those wanted; vacuum's record stays, whichever table it was made of."""
+    oldest = oldest_readable(state)
+    if has_domains(protocol) and oldest:
+        wanted = {**wanted, OLDEST_READABLE: DomainMetadata(OLDEST_READABLE, str(oldest))}
+    gone = [replace(domain, removed=True) for name, domain in state.domains.items() if name not in wanted]
+    return gone + [domain for name, domain in wanted.items() if state.domains.get(name) != domain]

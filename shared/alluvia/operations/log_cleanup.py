@@ -1,0 +1,70 @@
+"""Cleaning the log up: which of its files no retained version needs. Source: Delta protocol, "Metadata Cleanup"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from alluvia.errors import ObjectNotFound
+from alluvia.log.checkpoint_reader import Checkpoint
+from alluvia.log.log import Log
+from alluvia.log.paths import LOG_FOLDER, CheckpointFile, parse_name
+from alluvia.log.segment import read_listing
+from alluvia.log.sidecars import SIDECAR_FOLDER
+from alluvia.store import ObjectInfo
+
+_CHECKSUM = re.compile(r"^(\d{20})\.crc$")
+_COMPACTED = re.compile(r"^(\d{20})\.\d{20}\.compacted\.json$")
+
+
+def expired_log(files: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
+    """Choose the log files below the newest checkpoint at or below the cut-off's version; it stays, with its commit.
+
+    The cut-off's version is the one that was current at `before_ms`. Pure.
+    """
+    known = {info.key.removeprefix(LOG_FOLDER): info for info in files}
+    listing = read_listing(known)
+    commits = [(known[file.name].modified_ms, version) for version, file in listing.commits.items()]
+    young = min((version for modified_ms, version in commits if modified_ms >= before_ms), default=None)
+    current = max((version for _, version in commits), default=-1) if young is None else young - 1
+    keep = max((version for version in listing.checkpoints if version <= current), default=None)
+    if keep is None:
+        return []
+    return [info for name, info in known.items() if _expires_below(name, keep)]
+
+
+def _expires_below(name: str, keep: int) -> bool:
+    """Whether a log file serves no version from `keep` on, where a checkpoint stands."""
+    if match := _CHECKSUM.match(name):
+        return int(match[1]) < keep
+    if match := _COMPACTED.match(name):
+        return int(match[1]) <= keep
+    file = parse_name(name)
+    return file is not None and file.version < keep
+
+
+def unnamed_sidecars(files: Iterable[ObjectInfo], named: Collection[str], before_ms: int) -> list[ObjectInfo]:
+    """Choose the sidecars that no retained checkpoint names and that no checkpoint in the making can mean. Pure."""
+    sidecars = (info for info in files if info.key.startswith(SIDECAR_FOLDER))
+    return [info for info in sidecars if info.key not in named and info.modified_ms < before_ms]
+
+
+def named_sidecars(log: Log, files: Iterable[ObjectInfo], expired: Iterable[ObjectInfo]) -> frozenset[str]:
+    """Return the sidecars that checkpoints name which have not expired: one GET for each, if there are sidecars at all.
+
+    Raises `Corrupt` for a checkpoint that cannot be read: it cannot be told which sidecars it needs.
+    """
+    known = list(files)
+    if not any(info.key.startswith(SIDECAR_FOLDER) for info in known):
+        return frozenset()
+    gone = {info.key for info in expired}
+    named: set[str] = set()
+    for info in known:
+        file = parse_name(info.key.removeprefix(LOG_FOLDER))
+        if isinstance(file, CheckpointFile) and file.parts == 1 and info.key not in gone:
+            try:
+                data = log.store.get(log.root + info.key)
+            except ObjectNotFound:  # another clean-up was faster
+                continue
+            named |= {sidecar.name for sidecar in Checkpoint(file.version, [(info.key, data)]).sidecars}
+    return frozenset(named)

@@ -1,0 +1,48 @@
+"""Machines whose clocks are wrong."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from alluvia.clock import ManualClock
+from alluvia.lake import Lake
+from alluvia.store import MemoryStore
+
+NOW_US = 1_700_000_000_000_000
+HOUR_US = 3_600_000_000
+
+
+def event(name: str) -> pa.Table:
+    moment = pa.array([datetime(2026, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    return pa.table({"event_id": [name], "ts": moment, "event": ["open"], "received_at": moment})
+
+
+@pytest.mark.parametrize("error_us", [-5 * HOUR_US, 5 * HOUR_US])
+def test_a_wrong_clock_takes_no_known_event_for_new(error_us: int) -> None:
+    clock = ManualClock(NOW_US)
+    store = MemoryStore("clocks", clock)
+    right = Lake(store, clock).create_events("events")
+    wrong = Lake(store, ManualClock(NOW_US + error_us, seed=1)).table("events")
+    assert wrong.ingest(event("first")).rows == 1
+    assert right.ingest(event("second")).rows == 1
+    right.snapshot()
+    wrong.snapshot()
+    assert wrong.ingest(event("second")).duplicates == 1
+    assert right.ingest(event("second")).duplicates == 1
+
+
+@pytest.mark.parametrize("error_us", [-5 * HOUR_US, 5 * HOUR_US])
+def test_versions_keep_their_order_in_time(error_us: int) -> None:
+    clock = ManualClock(NOW_US)
+    store = MemoryStore("clocks", clock)
+    right = Lake(store, clock).create_events("events")
+    wrong = Lake(store, ManualClock(NOW_US + error_us, seed=1)).table("events")
+    for number in range(6):
+        (wrong if number % 2 else right).ingest(event(f"e{number}"))
+        clock.advance(1)
+    times = [entry.timestamp for entry in right.history()]
+    assert times == sorted(set(times), reverse=True)
+    assert len(times) == 7

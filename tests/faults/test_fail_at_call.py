@@ -1,0 +1,210 @@
+"""The Nth store call fails, for N = 1, 2, … until a run completes untouched; then the lake is reopened.
+
+The operation is repeated as a caller would repeat it, and afterwards the table holds what one run of it makes, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import pyarrow as pa
+import pytest
+
+from alluvia.clock import ManualClock
+from alluvia.errors import CommitUnknown, Unavailable
+from alluvia.ingest.pipeline import ingest_batch
+from alluvia.ingest.values import RawEvent
+from alluvia.lake import Lake
+from alluvia.store import MemoryStore
+from tests.faults.store import MODES, Died, FailingStore
+
+CALLS_MAX = 200
+DAY = 24 * 3600
+SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("amount", pa.int64())])
+Rows = list[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operation that may be repeated, and the rows that it makes of `START`.
+
+    `versions_max`: how many versions two runs of it may add.
+    """
+
+    name: str
+    act: Callable[[Lake], object]
+    rows: Rows
+    versions_max: int = 1
+
+
+def events(*numbers: int) -> pa.Table:
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    return pa.table(
+        {
+            "event_id": [f"e{number}" for number in numbers],
+            "ts": pa.array([moment] * len(numbers), pa.timestamp("us", "UTC")),
+            "event": ["open"] * len(numbers),
+            "received_at": pa.array([moment] * len(numbers), pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+START: Rows = [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
+UPSERTED = [{"id": "b", "amount": 20}, {"id": "n", "amount": 5}]
+CASES = (
+    Case("append", lambda lake: lake.table("t").append([{"id": "x", "amount": 9}], txn=("app", 1)), [*START, ("x", 9)]),
+    Case("merge", lambda lake: lake.table("t").merge(full=True), START),
+    Case("checkpoint", lambda lake: lake.table("t").checkpoint(), START, 0),
+    Case("vacuum", lambda lake: lake.table("t").vacuum(timedelta(0)), START),
+    Case("delete", lambda lake: lake.table("t").delete("id = 'b'"), [START[0], *START[2:]]),
+    Case(
+        "update",
+        lambda lake: lake.table("t").update({"amount": "30"}, where="id = 'c'"),
+        [*START[:2], ("c", 30), START[3]],
+        2,
+    ),
+    Case(
+        "upsert",
+        lambda lake: lake.table("t").upsert(UPSERTED, on=["id"]),
+        [START[0], ("b", 20), *START[2:], ("n", 5)],
+        2,
+    ),
+    Case("restore", lambda lake: lake.table("t").restore(version=4), START[:3]),
+    Case("evolve", lambda lake: lake.table("t").evolve(properties={"alluvia.codec": "snappy"}), START),
+    Case("create", lambda lake: lake.create_table("new", SCHEMA, exist_ok=True), START, 0),
+)
+
+
+def made(clock: ManualClock) -> MemoryStore:
+    """Return a store with a table of five versions: `a` to `d` in a file each, one of them written twice."""
+    store = MemoryStore("faults", clock)
+    lake = Lake(store, clock)
+    table = lake.create_table("t", SCHEMA, sort_by=["id"], properties={"delta.logRetentionDuration": "interval 1 day"})
+    clock.advance(1)
+    table.append([{"id": "a", "amount": 1}])
+    table.append([{"id": "b", "amount": 1}])
+    table.update({"amount": "2"}, where="id = 'b'")
+    table.append([{"id": "c", "amount": 3}])
+    clock.advance(1)
+    table.append([{"id": "d", "amount": 4}])
+    return store
+
+
+def content(lake: Lake) -> Rows:
+    rows = lake.table("t").scan(columns=["id", "amount"]).read_all().to_pylist()
+    return sorted((row["id"], row["amount"]) for row in rows)
+
+
+def attempts(mode: str, make: Callable[[ManualClock], MemoryStore]) -> Iterator[tuple[FailingStore, ManualClock]]:
+    """Yield a fresh store whose call 1, 2, … fails, until one run has completed untouched."""
+    for at in range(1, CALLS_MAX):
+        clock = ManualClock(seed=at)
+        store = FailingStore(make(clock), mode, at)
+        yield store, clock
+        if not store.fired:
+            return
+    raise AssertionError("the operation never completes")
+
+
+def tried(act: Callable[..., object], *arguments: object) -> bool:
+    """Whether an operation says that it is done. It may say that the store failed it, or die; nothing else."""
+    try:
+        act(*arguments)
+    except (Unavailable, CommitUnknown, Died):
+        return False
+    return True
+
+
+def check_log(lake: Lake, name: str) -> None:
+    """Versions are gapless, and each was committed by one transaction."""
+    entries = [lake.table(name).handle.log.read_commit(at) for at in range(lake.table(name).snapshot().version + 1)]
+    ids = [entry.info["txnId"] for entry in entries if entry is not None]
+    times = [entry.timestamp_ms for entry in entries if entry is not None]
+    assert len(ids) == len(set(ids)) == len(entries)
+    assert times == sorted(set(times))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_an_operation_whose_nth_call_fails(case: Case, mode: str) -> None:
+    done = 0
+    for store, clock in attempts(mode, made):
+        before = Lake(store.inner, clock).table("t").snapshot().version
+        finished = tried(case.act, Lake(store, clock))
+        again = Lake(store.inner, clock)
+        if finished:
+            assert content(again) == sorted(case.rows), store.at
+        else:
+            assert content(again) in (sorted(START), sorted(case.rows)), store.at
+        case.act(again)
+        reopened = Lake(store.inner, clock)
+        assert content(reopened) == sorted(case.rows), store.at
+        check_log(reopened, "t")
+        assert reopened.table("t").snapshot().version <= before + case.versions_max, store.at
+        done += 1
+    assert done > 1
+
+
+def with_events(clock: ManualClock) -> MemoryStore:
+    store = MemoryStore("faults", clock)
+    table = Lake(store, clock).create_events("events")
+    table.ingest(events(1, 2))
+    table.checkpoint()
+    table.ingest(events(3))
+    return store
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ingestion_whose_nth_call_fails(mode: str) -> None:
+    for store, clock in attempts(mode, with_events):
+        tried(Lake(store, clock).table("events").ingest, events(2, 4, 5))
+        Lake(store.inner, clock).table("events").ingest(events(5, 4, 2, 6))
+        lake = Lake(store.inner, clock)
+        found = lake.table("events").scan(columns=["event_id"]).read_all()["event_id"].to_pylist()
+        assert sorted(found) == ["e1", "e2", "e3", "e4", "e5", "e6"], store.at
+        check_log(lake, "events")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_request_with_rejects_whose_nth_call_fails(mode: str) -> None:
+    """On the same warm handle a retry finds what the first try left."""
+    sent = [RawEvent(0, {"event_id": "good", "event": "open"}), RawEvent(1, {"event_id": "bad", "event": 5})]
+    for store, clock in attempts(mode, with_events):
+        lake = Lake(store, clock)
+        finished = tried(partial(ingest_batch, arrival_us=clock.now_us(), idempotency_key="k"), lake, "events", sent)
+        store.healed = True
+        retried = lake if not mode.startswith("crash") else Lake(store.inner, clock)
+        answer = ingest_batch(retried, "events", sent, arrival_us=clock.now_us(), idempotency_key="k")
+        assert (answer.accepted, answer.rejected) == (1, 1)
+        assert answer.duplicates == 1 or not finished
+        cold = Lake(store.inner, clock)
+        found = cold.table("events").scan(columns=["event_id"]).read_all()["event_id"].to_pylist()
+        assert sorted(found) == ["e1", "e2", "e3", "good"], store.at
+        kept = cold.table("events/_rejects").scan(columns=["event_id"]).read_all()["event_id"].to_pylist()
+        assert kept == ["bad"], store.at
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_vacuum_of_an_old_log_whose_nth_call_fails(mode: str) -> None:
+    def old(clock: ManualClock) -> MemoryStore:
+        store = made(clock)
+        table = Lake(store, clock).table("t")
+        table.merge(full=True)
+        table.checkpoint()
+        clock.advance(40 * DAY)
+        table.append([{"id": "e", "amount": 5}])
+        return store
+
+    rows = [*START, ("e", 5)]
+    for store, clock in attempts(mode, old):
+        tried(Lake(store, clock).table("t").vacuum)
+        assert content(Lake(store.inner, clock)) == rows, store.at
+        report = Lake(store.inner, clock).table("t").vacuum()
+        assert content(Lake(store.inner, clock)) == rows, store.at
+        left = [info.key for info in store.inner.list("t/") if info.key.endswith(".parquet")]
+        data = [key for key in left if "_delta_log" not in key]
+        assert len(data) == 2, store.at
+        assert report.oldest_version >= 6

@@ -1,0 +1,160 @@
+"""Processes that sleep between two requests, for longer than anything is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+
+from alluvia.clock import ManualClock
+from alluvia.errors import TransactionExpired
+from alluvia.lake import Lake, Table
+from alluvia.store import MemoryStore, ObjectInfo, PutResult
+from alluvia.table.transaction import Changes
+
+DAY = 24 * 3600
+SCHEMA = pa.schema([pa.field("x", pa.int64())])
+PROPERTIES = {
+    "delta.logRetentionDuration": "interval 1 day",
+    "delta.deletedFileRetentionDuration": "interval 1 hour",
+}
+
+
+class SleepingStore(MemoryStore):
+    """Another view of a store's objects, whose user falls asleep once, before a call that a test names."""
+
+    def __init__(self, inner: MemoryStore, clock: ManualClock) -> None:
+        super().__init__("sleeper", clock)
+        self.__dict__.update(inner.__dict__)
+        self.before: dict[str, Callable[[], None]] = {}
+
+    def _sleep(self, call: str) -> None:
+        meanwhile = self.before.pop(call, None)
+        if meanwhile is not None:
+            meanwhile()
+
+    def put_if_absent(self, key: str, data: bytes) -> PutResult:
+        self._sleep("commit")
+        return super().put_if_absent(key, data)
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        self._sleep("list")
+        return super().list(prefix, start_after)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(clock: ManualClock) -> MemoryStore:
+    store = MemoryStore("awake", clock)
+    Lake(store, clock).create_table("t", SCHEMA, properties=PROPERTIES).append([{"x": 1}])
+    return store
+
+
+def changes(table: Table, value: int) -> Changes:
+    """Write a data file and return the commit that names it."""
+    adds = table.handle.writer(table.snapshot()).write(pa.table({"x": [value]}, schema=SCHEMA))
+    return Changes("WRITE", {"mode": "Append"}, adds=adds)
+
+
+def values(store: MemoryStore, clock: ManualClock) -> list[int]:
+    found: list[int] = Lake(store, clock).table("t").scan().read_all()["x"].to_pylist()
+    return sorted(found)
+
+
+def test_a_writer_that_slept_past_the_log_is_not_acknowledged(store: MemoryStore, clock: ManualClock) -> None:
+    asleep = SleepingStore(store, clock)
+    table = Lake(asleep, clock).table("t")
+    awake = Lake(store, clock).table("t")
+
+    def meanwhile() -> None:
+        for value in (2, 3, 4):
+            awake.append([{"x": value}])
+        awake.checkpoint()
+        clock.advance(3 * DAY)
+        awake.append([{"x": 5}])
+        assert awake.vacuum().log_files
+
+    asleep.before["commit"] = meanwhile
+    snapshot = table.snapshot()
+    with pytest.raises(TransactionExpired):
+        table.handle.transaction(snapshot).commit(changes(table, 99))
+    assert values(store, clock) == [1, 2, 3, 4, 5]
+    table.append([{"x": 6}])
+    assert values(store, clock) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_slow_answer_is_no_failure(store: MemoryStore, clock: ManualClock) -> None:
+    asleep = SleepingStore(store, clock)
+    table = Lake(asleep, clock).table("t")
+    snapshot = table.snapshot()
+    asleep.before["commit"] = lambda: clock.advance(2 * 3600)
+    commit = table.handle.transaction(snapshot).commit(changes(table, 2))
+    assert commit is not None
+    assert commit.version == 2
+    assert values(store, clock) == [1, 2]
+
+
+def test_a_file_that_vacuum_took_for_an_orphan_is_not_committed(store: MemoryStore, clock: ManualClock) -> None:
+    """Without another writer: vacuum's own commit is what the sleeper loses to."""
+    asleep = SleepingStore(store, clock)
+    table = Lake(asleep, clock).table("t")
+    snapshot = table.snapshot()
+
+    def meanwhile() -> None:
+        clock.advance(2 * DAY)
+        assert len(Lake(store, clock).table("t").vacuum().orphans) == 1
+
+    asleep.before["commit"] = meanwhile
+    with pytest.raises(TransactionExpired):
+        table.handle.transaction(snapshot).commit(changes(table, 2))
+    assert values(store, clock) == [1]
+
+
+def test_vacuum_that_slept_takes_no_file_that_was_committed_meanwhile(store: MemoryStore, clock: ManualClock) -> None:
+    asleep = SleepingStore(store, clock)
+    table = Lake(asleep, clock).table("t")
+    orphan = changes(table, 2)
+    clock.advance(2 * DAY)
+
+    def meanwhile() -> None:
+        """A patient committer brings a file that vacuum has just taken for an orphan."""
+        handle = Lake(store, clock).table("t").handle
+        handle.transaction(handle.newest()).commit(orphan)
+
+    asleep.before["commit"] = meanwhile
+    assert table.vacuum().orphans == ()
+    assert values(store, clock) == [1, 2]
+
+
+def test_vacuum_that_slept_before_its_listing_knows_what_came(store: MemoryStore, clock: ManualClock) -> None:
+    asleep = SleepingStore(store, clock)
+    table = Lake(asleep, clock).table("t")
+    table.snapshot()
+
+    def meanwhile() -> None:
+        Lake(store, clock).table("t").append([{"x": 2}])
+        clock.advance(3 * DAY)
+
+    asleep.before["list"] = meanwhile
+    table.vacuum(timedelta(0))
+    assert values(store, clock) == [1, 2]
+
+
+def test_a_reader_that_slept_sees_what_came(store: MemoryStore, clock: ManualClock) -> None:
+    table = Lake(store, clock).table("t")
+    table.snapshot()
+    awake = Lake(store, clock).table("t")
+    for value in (2, 3):
+        awake.append([{"x": value}])
+    awake.checkpoint()
+    clock.advance(3 * DAY)
+    awake.append([{"x": 4}])
+    awake.vacuum()
+    assert table.snapshot().version == awake.snapshot().version
+    assert values(store, clock) == [1, 2, 3, 4]

@@ -1,0 +1,63 @@
+"""v2 checkpoints against a plain model: whatever is kept, cut anew or left closed, the state is the replay's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alluvia.clock import ManualClock
+from alluvia.log import checkpoint_v2
+from alluvia.log.checkpoint import read_checkpoint
+from alluvia.log.checkpoint_writer import Form
+from alluvia.log.checkpointing import put_v2_checkpoint
+from alluvia.log.commit import CommitActions
+from alluvia.log.replay import State, replay, totals
+from alluvia.store import MemoryStore
+from tests.property import actions
+from tests.property.test_log import _as_model, _model
+
+SMALL = 4
+
+
+@settings(max_examples=150)
+@given(actions.histories(commits_max=12), st.data())
+def test_checkpoints_on_checkpoints_equal_the_replay(commits: list[CommitActions], data: st.DataObject) -> None:
+    clock = ManualClock(0)
+    store = MemoryStore("m", clock)
+    state = replay(None, commits[:1])
+    with patch.object(checkpoint_v2, "SIDECAR_ROWS", SMALL):
+        for commit in commits[1:]:
+            state = replay(state, [commit])
+            then = data.draw(st.sampled_from(["nothing", "nothing", "warm", "cold"]), label="then")
+            if then != "nothing":
+                written = put_v2_checkpoint(store, "", state, -(2**63), Form(), clock)
+                state = written.state if then == "warm" else opened(store, commit.version)
+                check_sidecars(state)
+    assert len(state.files) == len({file.key for file in state.files})
+    assert totals(state) == (len(state.files), state.files.total("size"))
+    assert _as_model(state) == _model(commits)
+
+
+def opened(store: MemoryStore, version: int) -> State:
+    """Read the newest manifest of a version from the store."""
+    prefix = f"_delta_log/{version:020d}.checkpoint."
+    names = [info.key for info in store.list(prefix)]
+
+    def fetch(wanted: Sequence[str]) -> list[bytes]:
+        return [store.get(name) for name in wanted]
+
+    return read_checkpoint(version, [(names[-1], store.get(names[-1]))], fetch)
+
+
+def check_sidecars(state: State) -> None:
+    """What a manifest says of a sidecar is what the sidecar holds."""
+    parts: list[Any] = [*state.files.parts, *state.tombstones.parts]
+    for part in parts:
+        facts = part.file.facts
+        assert facts.rows == len(part.keys) <= SMALL
+        assert (facts.first_key, facts.last_key) == (min(part.keys.to_pylist()), max(part.keys.to_pylist()))
+    assert len({part.file.name for part in parts}) == len(parts)

@@ -1,0 +1,377 @@
+"""Who acts on the lake in a run, and what they do."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+
+from alluvia.errors import (
+    AlluviaError,
+    CommitUnknown,
+    Corrupt,
+    Invalid,
+    MetadataChanged,
+    Unsupported,
+    VersionExpired,
+    VersionNotFound,
+)
+from alluvia.ingest.pipeline import ingest_batch
+from alluvia.ingest.values import RawEvent
+from alluvia.lake import Lake
+from tests.simulation.checker import Event, tuples
+from tests.simulation.faults import HOUR_US, SECOND_US, FaultSource
+from tests.simulation.intents import AddColumn, AddEvents, AddRows, ChangeRows, NoRows, PutRows, RestoreRows, Steps
+from tests.simulation.model import Version
+from tests.simulation.s3 import Crash, Process
+from tests.simulation.scheduler import Violation
+from tests.simulation.world import ACCOUNTS, BANK, EVENTS, REJECTS, SKEWS_US, START_US, Actor, World
+
+Act = Callable[[Actor], None]
+APP = "app"
+KINDS = ("open", "close", "click")
+_NEVER = (Corrupt, Invalid, Unsupported)
+OPERATIONS_MERGE = ("OPTIMIZE",)
+OPERATIONS_VACUUM = ("VACUUM", "VACUUM START", "VACUUM END")
+
+
+def cast(world: World) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield the actors of a run by name, with what they do. Some share a process, and a handle, with another."""
+    chance = world.chance
+    numbers = [(name, act, chance.choice(counts)) for name, act, counts in CASTS[world.scenario.focus]]
+    wanted = [(f"{name}{at}", act) for name, act, number in numbers for at in range(number)]
+    chance.shuffle(wanted)
+    process, skew_us = Process(), 0
+    lakes: dict[int, Lake] = {}
+    for name, act in wanted:
+        if chance.random() < 0.8:
+            process, lakes = Process(), {}
+            skew_us = chance.choice(SKEWS_US) if world.skewed else 0
+        source = FaultSource(str(world.seed), name, world.scenario.rates, world.without)
+        own = random.Random(f"{world.seed} {name}")
+        actor = Actor(name, world, process, own, source, skew_us, lakes=lakes)
+        world.actors[name] = actor
+        yield name, _body(actor, act)
+
+
+def _body(actor: Actor, act: Act) -> Callable[[], None]:
+    """Return an actor's life: in each epoch a few acts, near those of the others."""
+    world, scheduler = actor.world, actor.world.scheduler
+    steps_max = world.without.steps.get(actor.name, 1000)
+
+    def live() -> None:
+        steps = 0
+        for epoch in range(world.scenario.epochs):
+            begin_us = START_US + HOUR_US + epoch * world.scenario.gap_us
+            scheduler.wait(max(0, begin_us - scheduler.now_us) + int(300_000 * actor.chance.random()))
+            for _ in range(actor.chance.choice([0, 1, 1, 2, 3])):
+                steps += 1
+                if steps <= steps_max:
+                    _attempt(actor, act)
+                scheduler.wait(int(2 * SECOND_US * actor.chance.random() ** 3))
+
+    return live
+
+
+def _attempt(actor: Actor, act: Act) -> None:
+    calm = not actor.world.scenario.rates
+    try:
+        act(actor)
+    except Crash:
+        actor.world.scheduler.note("crashed")
+        actor.world.scheduler.wait(int(20 * SECOND_US * actor.chance.random()))
+    except AlluviaError as error:
+        if isinstance(error, _NEVER):
+            raise
+        if not isinstance(error, CommitUnknown):
+            actor.world.checker.refused(actor.intent)
+        if calm and not (act is evolve and isinstance(error, MetadataChanged)):
+            raise Violation("without faults nothing fails", f"{actor.name}: {type(error).__name__}: {error}") from error
+        actor.world.scheduler.note(f"{type(error).__name__}: {error}")
+    finally:
+        actor.intent = None
+
+
+def ingest(actor: Actor) -> None:
+    """Send new events and old ones again, in whatever grouping; sometimes through the pipeline with broken ones."""
+    world, chance = actor.world, actor.chance
+    through = chance.random() < 0.4
+    batch = [world.new_event(reject=through and chance.random() < 0.25) for _ in range(chance.randint(0, 4))]
+    old = [event for event in world.sendable() if event not in batch and (through or not event.reject)]
+    waiting = [event for event in old if not event.acknowledged]
+    batch += chance.sample(waiting, min(len(waiting), chance.randint(0, 4)))
+    batch += [event for event in chance.sample(old, min(len(old), chance.randint(0, 3))) if event not in batch]
+    if not batch:
+        return
+    chance.shuffle(batch)
+    if chance.random() < 0.1:
+        batch.append(batch[0])
+    ids = [event.id for event in batch]
+    world.scheduler.note(f"sends {' '.join(ids)}")
+    actor.intent = Steps({"WRITE": AddEvents(frozenset(ids)), "CREATE TABLE": NoRows(("CREATE TABLE",))})
+    if through:
+        _through_pipeline(actor, batch)
+    else:
+        rows = _rows(batch, actor.lake.clock.now_us())
+        done = actor.table(EVENTS).ingest(rows)
+        if done.rows + done.duplicates != len(batch):
+            raise Violation("each event is new or a duplicate", f"{done} of {len(batch)}")
+    world.checker.acknowledged(ids, EVENTS, REJECTS)
+
+
+def _through_pipeline(actor: Actor, batch: list[Event]) -> None:
+    events = []
+    for at, event in enumerate(batch):
+        value: dict[str, object] = {"event_id": event.id, "ts": _time(event).isoformat(), "event": _kind(event)}
+        events.append(RawEvent(at, {**value, "event": 5} if event.reject else value))
+    answer = ingest_batch(actor.lake, "events", events, arrival_us=actor.lake.clock.now_us())
+    rejected = sum(event.reject for event in batch)
+    if (answer.accepted, answer.rejected) != (len(batch) - rejected, rejected):
+        raise Violation("every event is accepted or rejected", f"{answer} for {len(batch)}, {rejected} of them broken")
+
+
+def _time(event: Event) -> datetime:
+    at_us = START_US + 7_000_000 * int(event.id[1:]) + (20 * HOUR_US if int(event.id[1:]) % 7 == 0 else 0)
+    return datetime.fromtimestamp(at_us / 1e6, UTC)
+
+
+def _kind(event: Event) -> str:
+    return KINDS[int(event.id[1:]) % len(KINDS)]
+
+
+def _rows(batch: list[Event], now_us: int) -> pa.Table:
+    received = datetime.fromtimestamp(now_us / 1e6, UTC)
+    time = pa.timestamp("us", "UTC")
+    return pa.table(
+        {
+            "event_id": [event.id for event in batch],
+            "ts": pa.array([_time(event) for event in batch], time),
+            "event": [_kind(event) for event in batch],
+            "received_at": pa.array([received] * len(batch), time),
+        }
+    )
+
+
+def _any_root(actor: Actor) -> str:
+    roots = sorted(actor.world.checker.tables)
+    focus = actor.world.scenario.focus
+    if focus == "bank":
+        return BANK
+    return actor.chance.choice(
+        [EVENTS, REJECTS] if focus == "events" and REJECTS in roots else [EVENTS, EVENTS, *roots]
+    )
+
+
+def _expect(actor: Actor, operations: tuple[str, ...]) -> None:
+    actor.intent = NoRows(operations)
+
+
+def merge(actor: Actor) -> None:
+    """Merge; the rows of a scan before and after are the same by the check of each commit."""
+    _expect(actor, OPERATIONS_MERGE)
+    target = actor.chance.choice([None, None, 3000])
+    actor.table(_any_root(actor)).merge(target_size=target, full=actor.chance.random() < 0.4)
+
+
+def checkpoint(actor: Actor) -> None:
+    """Write a checkpoint."""
+    _expect(actor, ())
+    actor.table(_any_root(actor)).checkpoint()
+
+
+def vacuum(actor: Actor) -> None:
+    """Clean up: data files, and the log."""
+    _expect(actor, OPERATIONS_VACUUM)
+    retention = actor.chance.choice([None, None, timedelta(hours=20)])
+    actor.table(_any_root(actor)).vacuum(retention)
+
+
+def read(actor: Actor) -> None:
+    """Take a snapshot, hold it a while, and read it."""
+    world, chance = actor.world, actor.chance
+    root = _any_root(actor)
+    least = world.model(root).tip.number
+    table = actor.table(root)
+    snapshot = table.snapshot()
+    model = world.model(root)
+    if not least <= snapshot.version <= model.tip.number:
+        raise Violation("a reader sees what was committed before", f"{root}: {snapshot.version}, not {least} or later")
+    long = chance.random() < 0.3
+    world.scheduler.wait(int((2 * HOUR_US if long else 2 * SECOND_US) * chance.random()))
+    from alluvia.operations.scan import scan
+
+    _hold(actor, root, model.versions[snapshot.version], lambda: scan(snapshot, actor.lake.store).read_all())
+
+
+def _hold(actor: Actor, root: str, version: Version, look: Callable[[], pa.Table]) -> None:
+    """Compare what a reader sees; a version whose retention is over may be gone."""
+    model = actor.world.model(root)
+    try:
+        found = look()
+    except (Corrupt, VersionExpired):
+        if actor.world.checker.is_kept(model, version.number):
+            raise
+        return
+    actor.world.checker.same_rows(actor.name, tuples(found), version, tuple(found.schema.names))
+
+
+def travel(actor: Actor) -> None:
+    """Read an older version, by number or by time."""
+    world, chance = actor.world, actor.chance
+    root = _any_root(actor)
+    model = world.model(root)
+    wanted = model.versions[chance.randint(0, model.tip.number)]
+    table = actor.table(root)
+    if chance.random() < 0.5:
+        _hold(actor, root, wanted, lambda: table.scan(version=wanted.number).read_all())
+        return
+    moment_ms = wanted.timestamp_ms + chance.choice([0, 0, 1, 1000])
+    moment = datetime.fromtimestamp(moment_ms / 1000, UTC) + timedelta(microseconds=1)
+    tip = model.tip.number
+    try:
+        snapshot = table.snapshot(timestamp=moment)
+    except (VersionExpired, VersionNotFound):
+        if world.checker.is_kept(model, wanted.number):
+            raise
+        return
+    found = model.at_time(int(moment.timestamp() * 1000))
+    assert found is not None
+    if not min(tip, found) <= snapshot.version <= found and world.checker.is_kept(model, wanted.number):
+        raise Violation("a moment has one version", f"{root} at {moment_ms}: {snapshot.version}, not {found}")
+
+
+def append(actor: Actor) -> None:
+    """Append under an application's number until it is acknowledged; another may send the same at the same time."""
+    world = actor.world
+    number = world.model(BANK).apps.get(APP, 0) + 1
+    row = (f"{APP}-{number}", 0, APP)
+    columns = ("id", "amount", "owner")
+    for _ in range(4):
+        actor.intent = AddRows((row,), columns)
+        try:
+            actor.table(BANK).append([dict(zip(columns, row, strict=True))], txn=(APP, number))
+        except Crash:
+            continue
+        except AlluviaError as error:
+            if isinstance(error, _NEVER) or not world.scenario.rates:
+                raise
+            continue
+        if world.model(BANK).apps.get(APP, 0) < number:
+            raise Violation("an acknowledged append is there", f"{APP} {number}")
+        break
+    rows = Counter(each[0] for each in world.model(BANK).tip.rows.elements())
+    if rows[row[0]] > 1:
+        raise Violation("a numbered append happens once", f"{row[0]} is there {rows[row[0]]} times")
+
+
+def bank(actor: Actor) -> None:
+    """Move an amount from one account to another, or put other owners in."""
+    one, other = (f"a{at}" for at in actor.chance.sample(range(ACCOUNTS), 2))
+    amount = actor.chance.randint(1, 2)
+    if actor.chance.random() < 0.6:
+        change = {one: -amount, other: amount}
+
+        def moved(row: dict[str, object]) -> dict[str, object]:
+            return {**row, "amount": int(str(row["amount"])) + change[str(row["id"])]}
+
+        actor.intent = ChangeRows(lambda row: row["id"] in change, moved)
+        values = {"amount": f"amount + CASE WHEN id = '{one}' THEN -{amount} ELSE {amount} END"}
+        actor.table(BANK).update(values, where=f"id IN ('{one}', '{other}')")
+        return
+    insert_only = actor.chance.random() < 0.5
+    new = [f"n{at}" for at in actor.chance.sample(range(4), 2)]
+    rows = tuple((each, 0, f"owner{at % 2 + 1}") for at, each in enumerate(new, amount))
+    columns = ("id", "amount", "owner")
+    actor.intent = PutRows(rows, columns, "id", insert_only=insert_only)
+    given = [dict(zip(columns, row, strict=True)) for row in rows]
+    actor.table(BANK).upsert(given, on=["id"], matched="ignore" if insert_only else "update")
+
+
+def delete(actor: Actor) -> None:
+    """Delete the events of a kind that came early, or an appender's rows."""
+    world, chance = actor.world, actor.chance
+    if world.scenario.focus == "bank" or chance.random() < 0.4:
+        name = chance.choice([APP, "owner1", "owner2"])
+        actor.intent = ChangeRows(lambda row: row["owner"] == name, lambda _: None)
+        actor.table(BANK).delete(f"owner = '{name}'")
+        return
+    kind, last = chance.choice(KINDS), f"e{chance.randint(0, max(1, world.next_event))}"
+    actor.intent = ChangeRows(lambda row: row["event"] == kind and str(row["event_id"]) < last, lambda _: None)
+    actor.table(EVENTS).delete(f"event = '{kind}' AND event_id < '{last}'")
+
+
+def evolve(actor: Actor) -> None:
+    """Add a column that may be null."""
+    root = BANK if actor.world.scenario.focus == "bank" else actor.chance.choice([EVENTS, BANK])
+    number = len(actor.world.model(root).tip.columns)
+    if number < 12:
+        name = f"more{number}_{actor.name}_{actor.faults.index}"
+        actor.intent = AddColumn(name)
+        actor.table(root).evolve(add={name: "string"})
+
+
+def restore(actor: Actor) -> None:
+    """Bring an older version of the bank back: the newest but a few, or any."""
+    model = actor.world.model(BANK)
+    newest = model.tip.number
+    version = max(2, newest - actor.chance.choice([1, 2, 4, 100]))
+    if version >= newest:
+        return
+    actor.intent = RestoreRows(version)
+    try:
+        actor.table(BANK).restore(version=version)
+    except VersionExpired:
+        if actor.world.checker.is_kept(model, version):
+            raise
+
+
+CASTS: dict[str, list[tuple[str, Act, list[int]]]] = {
+    "events": [
+        ("ingester", ingest, [1, 2, 3, 4]),
+        ("merger", merge, [0, 1, 2]),
+        ("checkpointer", checkpoint, [0, 1, 2]),
+        ("vacuumer", vacuum, [0, 1]),
+        ("reader", read, [0, 1]),
+        ("deleter", delete, [0, 0, 1]),
+    ],
+    "bank": [
+        ("banker", bank, [1, 2, 3]),
+        ("appender", append, [0, 1, 2]),
+        ("deleter", delete, [0, 1, 2]),
+        ("merger", merge, [0, 1, 2]),
+        ("evolver", evolve, [0, 0, 1, 2]),
+        ("restorer", restore, [0, 0, 1]),
+        ("vacuumer", vacuum, [0, 0, 1]),
+        ("checkpointer", checkpoint, [0, 1]),
+        ("reader", read, [0, 1]),
+    ],
+    "upkeep": [
+        ("ingester", ingest, [1, 2]),
+        ("appender", append, [1, 2]),
+        ("merger", merge, [1, 2]),
+        ("checkpointer", checkpoint, [1, 2]),
+        ("vacuumer", vacuum, [1, 2, 3]),
+        ("traveller", travel, [0, 1, 2]),
+        ("reader", read, [0, 1]),
+        ("restorer", restore, [0, 1]),
+    ],
+    "all": [
+        ("ingester", ingest, [1, 2, 3]),
+        ("merger", merge, [0, 1, 1, 2]),
+        ("checkpointer", checkpoint, [0, 1, 2]),
+        ("vacuumer", vacuum, [0, 1, 2]),
+        ("reader", read, [0, 1]),
+        ("traveller", travel, [0, 1]),
+        ("appender", append, [0, 1, 2]),
+        ("banker", bank, [0, 0, 1, 2]),
+        ("deleter", delete, [0, 0, 1, 2]),
+        ("evolver", evolve, [0, 0, 1, 2]),
+        ("restorer", restore, [0, 0, 1]),
+    ],
+}
+"""Who plays in a run with a focus, and how many of each: one of the numbers."""
+
+__all__ = ["cast"]

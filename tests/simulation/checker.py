@@ -1,0 +1,254 @@
+"""What must hold at every moment of a run: checked as each write and each delete takes effect."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.simulation.faults import MINUTE_US
+from tests.simulation.intents import Intent, NoRows, Steps, difference, widened
+from tests.simulation.model import Row, TableModel, Version, read_rows, tuples
+from tests.simulation.scheduler import Scheduler, Violation
+
+_LOG = re.compile(r"^(?P<root>.*?)_delta_log/(?P<version>\d{20})\.(?P<kind>json|checkpoint\..*)$")
+_HOUR_MS = 3_600_000
+DAY_MS = 24 * _HOUR_MS
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a table promises, in ms, and how wrong a clock may be."""
+
+    window_ms: int
+    log_retention_ms: int
+    file_retention_ms: int
+    skew_ms: int
+
+
+@dataclass
+class Event:
+    """An event that a client has: when it was first sent, and what it was told."""
+
+    id: str
+    first_us: int
+    reject: bool = False
+    acknowledged: bool = False
+    deleted: bool = False
+    late: bool = False
+
+
+@dataclass
+class Checker:
+    """Looks on at the store, and holds what takes effect against the model."""
+
+    scheduler: Scheduler
+    limits: Limits
+    objects: Mapping[str, tuple[bytes, int]] = field(default_factory=dict)
+    tables: dict[str, TableModel] = field(default_factory=dict)
+    events: dict[str, Event] = field(default_factory=dict)
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
+    sorted_by: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict)
+    done: dict[int, int] = field(default_factory=dict)
+    failed: set[int] = field(default_factory=set)
+    kept: list[object] = field(default_factory=list)
+
+    def put(self, key: str, data: bytes, intent: object) -> None:
+        """Take a write, before it takes effect."""
+        match = _LOG.match(key)
+        if match is None:
+            self._plain_put(key, data)
+            return
+        root, version = match["root"], int(match["version"])
+        if match["kind"] == "json":
+            self._commit(root, version, data, intent)
+        elif match["kind"].endswith(".parquet"):
+            self._checkpoint(root, version, data)
+
+    def deleted(self, keys: list[str]) -> None:
+        """Take a delete that has taken effect."""
+        logs = set()
+        for key in keys:
+            root = self._root_of(key)
+            match = _LOG.match(key)
+            if match is not None:
+                logs.add(match["root"])
+            elif root is not None and key.endswith(".parquet"):
+                self._data_deleted(self.tables[root], key[len(root) :])
+        for root in sorted(logs):
+            self._log_deleted(self.tables[root])
+
+    def acknowledged(self, ids: Iterable[str], root: str, rejects: str) -> None:
+        """Note that a client was told that its events are safe."""
+        for each in ids:
+            event = self.events[each]
+            event.acknowledged = True
+            self.scheduler.note(f"acknowledged {each}")
+            self._check_there(event, root, rejects)
+
+    def refused(self, intent: object) -> None:
+        """Note that an operation failed, and said that it changed nothing."""
+        if intent is None or isinstance(intent, (Steps, NoRows)):
+            return
+        self.failed.add(id(intent))
+        self.kept.append(intent)
+        if id(intent) in self.done:
+            detail = f"it committed version {self.done[id(intent)]}"
+            raise Violation("an operation that failed changes nothing", detail)
+
+    def same_rows(self, what: str, found: Iterable[Row], version: Version, columns: tuple[str, ...]) -> None:
+        """Hold rows that were read against the model's."""
+        rows = Counter(found)
+        wanted = widened(version, columns)
+        if rows != wanted:
+            detail = f"{what}: version {version.number} lacks {dict(wanted - rows)}, has {dict(rows - wanted)} too much"
+            raise Violation("a snapshot holds its version's rows", detail)
+
+    def is_kept(self, table: TableModel, version: int) -> bool:
+        """Whether a version must still be readable, by the log's retention, the files' and the table's own record."""
+        if version >= table.tip.number:
+            return True
+        ended_ms = table.versions[version + 1].at_us // 1000
+        kept_ms = min(self.limits.file_retention_ms, max(self.limits.log_retention_ms, DAY_MS))
+        age_ms = self.scheduler.now_us // 1000 - ended_ms
+        return age_ms < kept_ms - 2 * self.limits.skew_ms - 60_000
+
+    def _root_of(self, key: str) -> str | None:
+        found = [root for root in self.tables if key.startswith(root)]
+        return max(found, key=len, default=None)
+
+    def _plain_put(self, key: str, data: bytes) -> None:
+        old = self.objects.get(key)
+        if old is not None and key.endswith(".parquet") and old[0] != data:
+            raise Violation("data files never change", key)
+
+    def _commit(self, root: str, number: int, data: bytes, intent: object) -> None:
+        table = self.tables.setdefault(root, TableModel(root))
+        before = table.versions[-1] if table.versions else None
+        after = table.commit(number, data, self.scheduler.now_us, self.objects)
+        if after is None:
+            self.scheduler.note(f"phantom {root} {number}")
+            return
+        self.scheduler.note(f"version {root} {number} {after.operation} {sum(after.rows.values())} rows")
+        if before is None:
+            self.counts[root] = Counter()
+            return
+        removed, added = difference(before, after)
+        if intent is not None:
+            checked: Intent = intent  # type: ignore[assignment]
+            checked.check(table, before, after, removed, added)
+            if (removed or added) and not isinstance(checked, Steps):
+                if id(checked) in self.done:
+                    raise Violation("an operation commits once", f"{root} {self.done[id(checked)]} and {number}")
+                if id(checked) in self.failed:
+                    raise Violation("an operation that failed changes nothing", f"{root} {number}")
+                self.done[id(checked)] = number
+                self.kept.append(checked)
+        self._check_files(root, before, after)
+        if "event_id" in after.columns:
+            self._check_ids(root, after, removed, added)
+        if root in self.totals:
+            self._check_total(root, after)
+
+    def _check_files(self, root: str, before: Version, after: Version) -> None:
+        """Data files are sorted as the table says."""
+        for path in after.files.keys() - before.files.keys():
+            file = after.files[path]
+            places = [file.columns.index(name) for name in self.sorted_by.get(root, ()) if name in file.columns]
+            keys = [tuple((row[at] is None, row[at]) for at in places) for row in file.rows]
+            if keys != sorted(keys):
+                raise Violation("data files are sorted", f"{root}{path}: {keys}")
+
+    def _check_ids(self, root: str, after: Version, removed: Counter[Row], added: Counter[Row]) -> None:
+        at = after.columns.index("event_id")
+        counts = self.counts[root]
+        for row, number in removed.items():
+            counts[row[at]] -= number
+        for row, number in added.items():
+            counts[row[at]] += number
+            event = self.events.get(row[at])
+            if event is None or counts[row[at]] < 2:
+                continue
+            window_us = 1000 * (self.limits.window_ms - 2 * self.limits.skew_ms) - 5 * MINUTE_US
+            event.late = event.late or self.scheduler.now_us - event.first_us > window_us
+            if not event.late:
+                raise Violation("an event is one row", f"{row[at]} {counts[row[at]]} times in {root} {after.number}")
+        for row in removed:
+            if row[at] in self.events and counts[row[at]] <= 0:
+                self.events[row[at]].deleted = True
+
+    def _check_total(self, root: str, after: Version) -> None:
+        at = after.columns.index("amount")
+        total = sum(row[at] * number for row, number in after.rows.items())
+        if total != self.totals[root]:
+            raise Violation("the bank's total never changes", f"{total} in version {after.number}")
+
+    def _check_there(self, event: Event, root: str, rejects: str) -> None:
+        place = rejects if event.reject else root
+        count = self.counts.get(place, Counter())[event.id]
+        if count == 0 and not event.deleted:
+            raise Violation("an acknowledged event is there", f"{event.id} is not in {place}")
+
+    def check_acknowledged(self, root: str, rejects: str) -> None:
+        """Check every event that was acknowledged."""
+        for event in self.events.values():
+            if event.acknowledged:
+                self._check_there(event, root, rejects)
+            if self.counts.get(rejects if not event.reject else root, Counter())[event.id]:
+                raise Violation("an event is a row or a reject", event.id)
+
+    def _checkpoint(self, root: str, number: int, data: bytes) -> None:
+        table = self.tables[root]
+        version = table.versions[number]
+        found = pq.ParquetFile(pa.BufferReader(data)).read(["add.path", "remove.path"], use_threads=False)
+        adds = {unquote(row["path"]) for row in found["add"].to_pylist() if row and row["path"]}
+        removes = {unquote(row["path"]) for row in found["remove"].to_pylist() if row and row["path"]}
+        if adds != set(version.files):
+            raise Violation("a checkpoint is its version", f"{root} {number}: {sorted(adds ^ set(version.files))}")
+        kept_after_ms = self.scheduler.now_us // 1000 - self.limits.file_retention_ms + 2 * self.limits.skew_ms + 60_000
+        for path, at in table.removed_at.items():
+            if at <= number and table.removed_ms[path] > kept_after_ms and path not in removes:
+                raise Violation("a tombstone stays until it expires", f"{root}{path} is not in checkpoint {number}")
+        if "event_id" in version.columns and f"{root}_alluvia/window/{number:020d}.arrow" not in self.objects:
+            raise Violation("a checkpoint has its window beside it", f"{root} {number}")
+
+    def _data_deleted(self, table: TableModel, path: str) -> None:
+        if not table.versions:
+            return
+        if path in table.tip.files:
+            raise Violation("no needed object is deleted", f"{table.root}{path} is live")
+        removed_us = table.removed_us.get(path)
+        if removed_us is None:
+            return
+        age_ms = (self.scheduler.now_us - removed_us) // 1000
+        if age_ms < self.limits.file_retention_ms - 2 * self.limits.skew_ms - 60_000:
+            raise Violation("no needed object is deleted", f"{table.root}{path} was removed {age_ms} ms ago")
+        if table.removed_at[path] > table.tip.oldest_readable:
+            detail = f"{table.root}{path}, which version {table.removed_at[path] - 1} needs; "
+            raise Violation("versions that are on record are kept", detail + f"oldest is {table.tip.oldest_readable}")
+
+    def _log_deleted(self, table: TableModel) -> None:
+        """The newest version, and those within the retention, can still be made from the log."""
+        names = [key for key in self.objects if key.startswith(f"{table.root}_delta_log/")]
+        found = [match for match in map(_LOG.match, names) if match is not None]
+        commits = {int(match["version"]) for match in found if match["kind"] == "json"}
+        starts = [int(match["version"]) for match in found if match["kind"] != "json"]
+        kept_ms = max(self.limits.log_retention_ms, DAY_MS) - 2 * self.limits.skew_ms - 60_000
+        for version in reversed(table.versions):
+            old = version.number < table.tip.number and (
+                self.scheduler.now_us - table.versions[version.number + 1].at_us > kept_ms * 1000
+            )
+            if old:
+                break
+            start = max((each for each in starts if each <= version.number), default=-1)
+            if any(number not in commits for number in range(start + 1, version.number + 1)):
+                raise Violation("the log keeps what its retention says", f"{table.root} {version.number}")
+
+
+__all__ = ["Checker", "Event", "Limits", "read_rows", "tuples"]

@@ -1,0 +1,295 @@
+"""`python -m tests.simulation.mutants`: break the code on purpose, and see that the tests notice every time.
+
+Each mutant is a change of text in a copy of the library. The simulation hunts it over seeds; where the simulation
+cannot see it by its nature, the tests named with it do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import alluvia
+from tests.simulation.seeds import say
+
+PACKAGE = Path(alluvia.__file__).parent
+ROOT = Path(__file__).parents[2]
+SEEDS = 600
+PATIENCE_SECONDS = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A change of one file's text: `old`, which stands there once, becomes `new`. `tests`: who must notice.
+
+    Without `tests` the simulation must, within `SEEDS` seeds.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...] = ()
+
+
+def _rule_ignored(rule: str, tests: tuple[str, ...] = ()) -> Mutant:
+    return Mutant(f"ignore the rule {rule}", "table/conflicts.py", f"    {rule},\n", "", tests)
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "take one's own commit for another's after a lost answer",
+        "log/readback.py",
+        'return Readback.OURS if found.info.get("txnId") == txn_id else Readback.THEIRS',
+        "return Readback.THEIRS",
+    ),
+    Mutant(
+        "take whatever is found for one's own commit",
+        "log/readback.py",
+        'return Readback.OURS if found.info.get("txnId") == txn_id else Readback.THEIRS',
+        "return Readback.OURS",
+    ),
+    Mutant(
+        "skip the read-back: a lost answer means committed",
+        "log/log.py",
+        "            except AnswerLost:\n                sent_unclear = True\n",
+        "            except AnswerLost:\n                return None\n",
+    ),
+    Mutant(
+        "skip the read-back: a lost answer means that nothing happened",
+        "log/log.py",
+        "            except AnswerLost:\n                sent_unclear = True\n",
+        '            except AnswerLost:\n                raise Unavailable("lost") from None\n',
+    ),
+    Mutant(
+        "treat 409 as exists",
+        "store/s3.py",
+        "                    self._clock.sleep(CONFLICT_WAIT_SECONDS * (attempt + self._clock.uniform()))\n"
+        "                    continue\n",
+        "                    return PutResult.EXISTS\n",
+    ),
+    _rule_ignored("protocol_changed", ("tests/unit/table/test_conflicts.py",)),
+    _rule_ignored("metadata_changed"),
+    _rule_ignored("transaction_recorded"),
+    _rule_ignored("domain_changed"),
+    _rule_ignored("rows_added"),
+    _rule_ignored("read_file_removed"),
+    _rule_ignored("file_removed_twice"),
+    _rule_ignored("file_compacted"),
+    Mutant(
+        "write the version after a look of long ago",
+        "table/transaction.py",
+        "            if self._log.stale and (known := self._looked_again(state.version)):\n                continue\n",
+        "",
+    ),
+    Mutant(
+        "believe a commit that took longer than the log's retention",
+        "table/transaction.py",
+        "                if self._log.stale:\n                    self._log.confirm(commit.version)\n",
+        "",
+    ),
+    Mutant(
+        "take what was read before a long sleep for new",
+        "log/log.py",
+        "        self._seen_ms = began_ms\n",
+        "        self._seen_ms = self.clock.now_ms()\n",
+    ),
+    Mutant(
+        "vacuum by clock instead of reference",
+        "operations/vacuum.py",
+        "        elif info.key in dead:\n            if dead[info.key] < cutoffs.removed:",
+        "        elif info.key in dead:\n            if info.modified_ms < cutoffs.removed:",
+    ),
+    Mutant(
+        "vacuum what is live, once it is old",
+        "operations/vacuum.py",
+        "or info.key in live:\n            continue",
+        "or (info.key in live and info.modified_ms >= cutoffs.orphans):\n            continue",
+    ),
+    Mutant(
+        "vacuum without a record of the oldest version",
+        "operations/vacuum.py",
+        "    if oldest <= known and not fence:\n        return\n",
+        "    if known >= 0:\n        return\n",
+    ),
+    Mutant(
+        "vacuum orphans without a fence",
+        "operations/vacuum.py",
+        "fence=bool(plan.orphans)",
+        "fence=False",
+        ("tests/faults/test_sleepers.py",),
+    ),
+    Mutant(
+        "vacuum what came back before the record",
+        "operations/vacuum.py",
+        "        plan = plan.without(handle.newest(dropped=True).state)\n",
+        "",
+        ("tests/faults/test_sleepers.py",),
+    ),
+    Mutant(
+        "clean up the log below the newest checkpoint, young or not",
+        "operations/log_cleanup.py",
+        "    keep = max((version for version in listing.checkpoints if version <= current), default=None)\n",
+        "    keep = max(listing.checkpoints, default=None)\n",
+    ),
+    Mutant(
+        "clean up the checkpoint as well",
+        "operations/log_cleanup.py",
+        "return file is not None and file.version < keep",
+        "return file is not None and file.version <= keep",
+    ),
+    Mutant("forget the sort", "table/writer.py", "return rows.sort_by(keys) if keys else rows", "return rows"),
+    Mutant(
+        "drop a tombstone early",
+        "log/checkpoint_writer.py",
+        "live_tombstones(state.tombstones, tombstones_after_ms)),",
+        "live_tombstones(state.tombstones, tombstones_after_ms + 1_800_000)),",
+    ),
+    Mutant(
+        "commit before the data files are durable",
+        "table/writer.py",
+        "            for add, data in prepared:\n                self._store.put(self._root + add.path, data)\n",
+        "            for add, data in prepared:\n                try:\n"
+        "                    self._store.put(self._root + add.path, data)\n"
+        "                except Exception:\n                    continue\n",
+    ),
+    Mutant(
+        "forget the winners' ids after a lost race",
+        "operations/ingest.py",
+        "        theirs = {fingerprint for winner in winners for fingerprint in fingerprints_of(winner)}\n",
+        "        theirs: set[bytes] = set()\n",
+    ),
+    Mutant(
+        "let an event in twice that stands in one batch twice",
+        "operations/ingest.py",
+        "    return [at for fingerprint, at in first.items() if fingerprint not in window]",
+        "    return [at for at, fingerprint in enumerate(prints) if fingerprint not in window]",
+    ),
+    Mutant(
+        "do not follow the window",
+        "operations/ingest.py",
+        "            handle.window.follow(commits)\n            return handle.window\n",
+        "            return handle.window\n",
+    ),
+    Mutant(
+        "the dedup window by this machine's clock",
+        "operations/ingest.py",
+        "            handle.window.follow(commits)\n            return handle.window\n",
+        "            handle.window.follow(commits)\n"
+        "            handle.window._forget(handle.clock.now_ms() - handle.window.window_ms)\n"
+        "            return handle.window\n",
+        ("tests/faults/test_clocks.py",),
+    ),
+    Mutant(
+        "a cold window from the commits alone, without the checkpoint's index",
+        "operations/ingest.py",
+        "    window.follow(commits)\n    return window\n\n\ndef _from_commits",
+        "    window = DedupWindow(window_ms, gaps=gaps)\n    window.follow(commits)\n    return window\n\n\n"
+        "def _from_commits",
+    ),
+    Mutant(
+        "the checkpoint before its window",
+        "operations/checkpoint.py",
+        "            handle.store.put(handle.root + index_name(snapshot.version), write_index(window))\n"
+        "        after_ms = handle.clock.now_ms() - snapshot.settings.file_retention_ms\n"
+        "        handle.log.checkpoint(snapshot.state, after_ms, form_of(snapshot), v2=v2)\n",
+        "            pass\n"
+        "        after_ms = handle.clock.now_ms() - snapshot.settings.file_retention_ms\n"
+        "        handle.log.checkpoint(snapshot.state, after_ms, form_of(snapshot), v2=v2)\n"
+        "        handle.store.put(handle.root + index_name(snapshot.version), write_index(window))\n",
+    ),
+    Mutant(
+        "in-commit timestamps by the clock alone",
+        "table/transaction.py",
+        "max(now_ms, state.timestamp_ms + 1)",
+        "now_ms",
+    ),
+    Mutant(
+        "tombstones without their time",
+        "table/transaction.py",
+        "replace(remove, deletion_timestamp=timestamp_ms)",
+        "replace(remove, deletion_timestamp=1)",
+    ),
+    Mutant(
+        "merge a file and leave it",
+        "operations/merge.py",
+        "for file in group.files],\n",
+        "for file in group.files[1:]],\n",
+    ),
+    Mutant(
+        "an error while reading a commit means that there is none",
+        "log/log.py",
+        "        except ObjectNotFound:\n            return None\n\n    def read_commits",
+        "        except (ObjectNotFound, Unavailable):\n            return None\n\n    def read_commits",
+    ),
+    Mutant(
+        "acknowledge rejects that could not be kept",
+        "ingest/pipeline.py",
+        "    _commit(table, (), lambda _schema, _events: Rows(rows, [], []))\n",
+        "    try:\n        _commit(table, (), lambda _schema, _events: Rows(rows, [], []))\n"
+        "    except Exception:\n        return\n",
+    ),
+)
+
+
+def mutated(mutant: Mutant, folder: Path) -> None:
+    """Put a copy of the library with a mutant's change into a folder."""
+    copy = folder / "alluvia"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    file = copy / mutant.file
+    text = file.read_text()
+    if text.count(mutant.old) != 1:
+        message = f"{mutant.name}: its text stands {text.count(mutant.old)} times in {mutant.file}"
+        raise ValueError(message)
+    file.write_text(text.replace(mutant.old, mutant.new))
+
+
+def hunt(mutant: Mutant, seeds: int) -> tuple[bool, str]:
+    """Let the tests at a mutant. Returns whether they noticed, and how."""
+    with tempfile.TemporaryDirectory(prefix="alluvia-mutant-") as name:
+        mutated(mutant, Path(name))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((name, str(ROOT)))}
+        command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *mutant.tests]
+        if not mutant.tests:
+            command = [sys.executable, "-m", "tests.simulation.hunt", str(seeds)]
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        )
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("seed ", "FAILED ", "no seed "))]
+    return done.returncode == 1 and bool(lines), lines[0] if lines else done.stdout[-300:] + done.stderr[-300:]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Hunt the mutants whose names hold a word; 1 if one lives."""
+    parser = argparse.ArgumentParser(prog="mutants")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("word", nargs="?", default="")
+    given = parser.parse_args(arguments)
+    wanted = [mutant for mutant in MUTANTS if given.word in mutant.name]
+
+    def one(mutant: Mutant) -> tuple[Mutant, bool, str, float]:
+        began = time.monotonic()
+        caught, how = hunt(mutant, given.seeds)
+        return mutant, caught, how, time.monotonic() - began
+
+    living = 0
+    with ThreadPoolExecutor(given.workers) as pool:
+        for mutant, caught, how, took in pool.map(one, wanted):
+            living += not caught
+            say(f"{'caught' if caught else 'LIVES '} {mutant.name}: {how[:200]} ({took:.0f} s)")
+    say(f"{len(wanted) - living} of {len(wanted)} mutants caught")
+    return 1 if living else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
