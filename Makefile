@@ -9,7 +9,7 @@ FULL := .venv/.full
 CORE := .venv/.core
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo serve test test-fast simulate mutants lint format synth bench lock clean
+.PHONY: demo serve test test-fast simulate mutants chaos lint format synth bench lock clean
 
 demo: $(CORE)
 	$(BIN)/alluvia demo
@@ -32,6 +32,12 @@ simulate: $(FULL)
 
 mutants: $(FULL)
 	$(BIN)/python -m tests.simulation.mutants
+
+# make chaos SECONDS_EACH=60: sixteen processes, killed throughout, over a bad network, on each kind of store
+SECONDS_EACH ?= 60
+
+chaos: $(FULL)
+	$(BIN)/python -m tests.processes --seconds $(SECONDS_EACH)
 
 lint: $(FULL)
 	$(BIN)/ruff check .

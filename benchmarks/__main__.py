@@ -1,26 +1,44 @@
-"""Run the benchmarks, print one table and keep it under `benchmarks/results/`."""
+"""Run the benchmarks, print one table and keep it under `benchmarks/results/`: `python -m benchmarks [NAME …]`."""
 
 from __future__ import annotations
 
 import sys
+import tempfile
+import time
 from importlib.metadata import version
+from pathlib import Path
 
-from benchmarks import report, requests, writers
+from benchmarks import appends, checkpoints, opens, queries, report, requests, upserts, writers
 from tests.s3server import running_server
 
-PARTS = {"requests": requests.figures, "writers": writers.figures}
+PARTS = {
+    "requests": requests.figures,
+    "opens": opens.figures,
+    "appends": appends.figures,
+    "checkpoints": checkpoints.figures,
+    "queries": queries.figures,
+    "upserts": upserts.figures,
+    "writers": writers.figures,
+}
 
 
 def main(names: list[str]) -> int:
-    """Run some benchmarks, all by default; return 1 if a bar does not hold."""
+    """Run some benchmarks, all by default; return 1 if a bar does not hold, 2 for a name that is none."""
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        sys.stderr.write(f"there is no benchmark {unknown[0]!r}; there are {', '.join(PARTS)}\n")
+        return 2
     found = []
     for name in names or list(PARTS):
-        with running_server() as server:
-            found += PARTS[name](server)
+        started = time.monotonic()
+        with running_server() as server, tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
+            found += PARTS[name](server, Path(folder))
+        sys.stderr.write(f"{name}: {time.monotonic() - started:.0f} s\n")
     versions = {name: version(name) for name in ("deltalake", "pyarrow", "duckdb", "moto")}
     path = report.keep("-".join(names) or "all", found, versions)
     sys.stdout.write(f"{report.text(found)}\n\nkept in {path.relative_to(path.parent.parent.parent)}\n")
     return 1 if any(figure.holds is False for figure in found) else 0
 
 
-sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -27,7 +27,7 @@ class Figure:
 
 def text(figures: list[Figure]) -> str:
     """Return the figures as a Markdown table."""
-    lines = ["| Figure | Alluvia | deltalake | ratio | bar | holds |", "|---|---|---|---|---|---|"]
+    lines = ["| Figure | Alluvia | deltalake (or as named) | ratio | bar | holds |", "|---|---|---|---|---|---|"]
     for figure in figures:
         ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
         holds = "" if figure.holds is None else ("yes" if figure.holds else "NO")

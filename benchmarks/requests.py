@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import deltalake
 import pyarrow as pa
@@ -16,13 +17,14 @@ ROWS = pa.table({"id": pa.array(range(100), pa.int64()), "name": [f"name-{at}" f
 SCHEMA = ROWS.schema
 
 
-def figures(server: S3Server) -> list[Figure]:
-    """Measure appends, opens and merges."""
+def figures(server: S3Server, _: Path) -> list[Figure]:
+    """Measure appends, opens, refreshes and merges."""
     bucket = server.new_bucket()
     lake = alluvia.connect(f"s3://{bucket}/ours", **server.options)
     uri, options = f"s3://{bucket}/theirs", delta_options(server)
     found = [_warm_append(server, lake, uri, options)]
     found += _cold_open(server, bucket, uri, options)
+    found += _refresh(server, bucket, uri, options)
     found.append(_merge(server, lake, bucket, options))
     found.append(_cold_window(server, bucket))
     return found
@@ -86,6 +88,25 @@ def _cold_open(server: S3Server, bucket: str, uri: str, options: dict[str, str])
         name = f"Cold open, {after} commits after the checkpoint"
         bar = f"4 GET + 1 LIST + {after} GET"
         found.append(Figure(name, shown(ours), shown(theirs), _ratio(ours, theirs), bar, holds))
+    return found
+
+
+def _refresh(server: S3Server, bucket: str, uri: str, options: dict[str, str]) -> list[Figure]:
+    """Each new commit costs a GET, and one more finds that there is no further one."""
+    found = []
+    other = alluvia.connect(f"s3://{bucket}/ours", **server.options).table("events")
+    table = alluvia.connect(f"s3://{bucket}/ours", **server.options).table("events")
+    table.snapshot()
+    theirs_handle = deltalake.DeltaTable(uri, storage_options=options)
+    for commits in (0, 1, 10):
+        for _ in range(commits):
+            other.append(ROWS)
+            deltalake.write_deltalake(uri, ROWS, mode="append", storage_options=options)
+        ours = count(server, table.snapshot)
+        theirs = count(server, theirs_handle.update_incremental)
+        name = f"Warm refresh after {commits} commits of others"
+        holds = ours == Counter({"GET": commits + 1})
+        found.append(Figure(name, shown(ours), shown(theirs), _ratio(ours, theirs), f"{commits} + 1 GET", holds))
     return found
 
 

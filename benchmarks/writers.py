@@ -21,7 +21,7 @@ PROCESSES = 16
 APPENDS = 15
 
 
-def figures(server: S3Server) -> list[Figure]:
+def figures(server: S3Server, _: Path) -> list[Figure]:
     """Run both writers, one after the other, on the same server."""
     bucket = server.new_bucket()
     schema = pa.schema({"writer": pa.int64(), "number": pa.int64()})

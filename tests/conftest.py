@@ -6,11 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.s3server import S3Server, running_server
+from tests.s3proxy import running_s3proxy
+from tests.s3server import S3Endpoint, S3Server, running_server
 
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     """An S3 server with exact conditional writes, one for each test process."""
     with running_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3proxy() -> Iterator[S3Endpoint]:
+    """Another S3 server with exact conditional writes, which others wrote; one for each test process."""
+    with running_s3proxy() as server:
         yield server

@@ -30,8 +30,8 @@ REGION = "us-east-1"
 CREDENTIALS: dict[str, Any] = {"aws_access_key_id": "test-key", "aws_secret_access_key": "test-secret"}
 
 
-class S3Server:
-    """A running server; use `with running_server() as server`."""
+class S3Endpoint:
+    """Where an S3 server listens, and how tests speak to it."""
 
     def __init__(self, endpoint_url: str) -> None:
         self.endpoint_url = endpoint_url
@@ -39,7 +39,7 @@ class S3Server:
             "s3",
             endpoint_url=endpoint_url,
             region_name=REGION,
-            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
+            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}, max_pool_connections=32),
             **CREDENTIALS,
         )
 
@@ -58,6 +58,10 @@ class S3Server:
         name = f"test-{uuid.uuid4().hex[:16]}"
         self.client.create_bucket(Bucket=name)
         return name
+
+
+class S3Server(S3Endpoint):
+    """The running server of this module; use `with running_server() as server`."""
 
     def requests(self) -> Counter[str]:
         """Return the requests since the last call, by method (LIST for a listing), and start from zero."""

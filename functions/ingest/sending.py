@@ -30,7 +30,7 @@ def sqs() -> SQSClient:
 
 
 def send(client: SQSClient, queue_url: str, messages: Sequence[bytes], clock: Clock) -> None:
-    """Send all messages. What SQS refuses of a batch is sent again, with growing pauses.
+    """Send all messages. What SQS does not say that it took of a batch is sent again, with growing pauses.
 
     Raises Unavailable if some were still refused: the others are in the queue, so sending all again is safe only
     because a message makes the same rows however often it comes.
@@ -46,11 +46,12 @@ def send(client: SQSClient, queue_url: str, messages: Sequence[bytes], clock: Cl
                 answer = client.send_message_batch(QueueUrl=queue_url, Entries=entries)
             except (BotoCoreError, ClientError) as error:
                 raise Unavailable(f"the queue did not take the events: {error}") from error
-            failed = {each["Id"]: each for each in answer.get("Failed", [])}
-            entries = [entry for entry in entries if entry["Id"] in failed]
+            taken = {each["Id"] for each in answer.get("Successful", [])}
+            entries = [entry for entry in entries if entry["Id"] not in taken]
             if not entries:
                 break
-            if tries == _TRIES or any(each["SenderFault"] for each in failed.values()):
-                code = next(iter(failed.values()))["Code"]
+            failed = answer.get("Failed", [])
+            if tries == _TRIES or any(each["SenderFault"] for each in failed):
+                code = failed[0]["Code"] if failed else "its answer does not name them"
                 raise Unavailable(f"the queue refused {len(entries)} messages: {code}")
             clock.sleep(0.05 * 2**tries * (0.5 + clock.uniform()))

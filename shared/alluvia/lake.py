@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -41,6 +41,10 @@ from alluvia.table.handle import RowCheck, TableHandle
 from alluvia.table.schema import parse_type
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Commit
+
+if TYPE_CHECKING:
+    from alluvia.operations.audit.report import AuditReport
+    from alluvia.operations.audit.verify import Progress
 
 REJECTS = "_rejects"
 HANDLES_MAX = 1000
@@ -373,3 +377,13 @@ class Table:
         """Write a checkpoint of the newest version, and return that version."""
         self.handle.newest()
         return checkpoints.checkpoint(self.handle)
+
+    def verify(self, *, full: bool = False, progress: Progress | None = None) -> AuditReport:
+        """Audit the table and report all that is wrong with it; `full` reads every row. Nothing is ever written.
+
+        `progress` is told what is being read, `log` or `files`, how much is done, and how much there is. Damage is
+        reported, not raised; `Unsupported` is, for a table with a feature that this library cannot read.
+        """
+        from alluvia.operations.audit import verify
+
+        return verify.verify(self.handle, full=full, progress=progress)

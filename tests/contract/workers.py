@@ -152,9 +152,10 @@ def maintain(uri: str, options: dict[str, str], table: str, rounds: int, vacuum:
 def ingest_while_there(uri: str, options: dict[str, str], table: str, worker: int, batches: int) -> Result:
     """Yield the event ids that are acknowledged; an event whose table was dropped meanwhile is not sent again."""
     handle = lake(uri, options).table(table)
-    schema = handle.snapshot().schema
+    schema = None
     for number in range(batches):
         try:
+            schema = schema or handle.snapshot().schema
             handle.ingest(events(schema, [f"{worker}-{number}"]))
             yield f"{worker}-{number}"
         except TableNotFound:

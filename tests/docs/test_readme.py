@@ -15,6 +15,7 @@ import pytest
 import alluvia
 from alluvia.cli.client import Client
 from alluvia.cli.serve import in_background
+from alluvia.table.properties import KNOWN, read_properties
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -35,9 +36,26 @@ def demo_lake(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return environment
 
 
-def test_python_blocks_run() -> None:
+def test_python_blocks_run_one_after_another() -> None:
+    names: dict[str, object] = {}
     for _, text in blocks(README, "python"):
-        exec(compile(text, "README.md", "exec"), {})
+        exec(compile(text, "README.md", "exec"), names)
+
+
+def test_the_blocks_of_the_guide_to_tables_run_one_after_another() -> None:
+    names: dict[str, object] = {}
+    for _, text in blocks(ROOT / "docs" / "TABLES.md", "python"):
+        exec(compile(text, "TABLES.md", "exec"), names)
+
+
+def test_the_guide_to_tables_names_every_property_with_its_default() -> None:
+    lines = (ROOT / "docs" / "TABLES.md").read_text().splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:3]] for line in lines if line.startswith("| `")]
+    named = {name: default.strip("`") for names, default in cells for name in re.findall(r"`([\w.]+)", names)}
+    own = {"alluvia.partition_by", "alluvia.sort_by", "alluvia.oldest_readable_version"}
+    assert set(named) == (KNOWN - own - {"delta.enableInCommitTimestamps"}) | {"delta.constraints."}
+    given = {name: default for name, default in named.items() if default}
+    assert read_properties({}) == read_properties(given)
 
 
 @pytest.mark.slow

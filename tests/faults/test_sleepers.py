@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia.clock import ManualClock
-from alluvia.errors import TransactionExpired
+from alluvia.errors import TransactionExpired, VersionExpired
 from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore, ObjectInfo, PutResult
 from alluvia.table.transaction import Changes
@@ -38,6 +38,11 @@ class SleepingStore(MemoryStore):
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
         self._sleep("commit")
         return super().put_if_absent(key, data)
+
+    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        data = super().get(key, start, end)
+        self._sleep(f"after {key}")
+        return data
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         self._sleep("list")
@@ -86,6 +91,44 @@ def test_a_writer_that_slept_past_the_log_is_not_acknowledged(store: MemoryStore
         table.handle.transaction(snapshot).commit(changes(table, 99))
     assert values(store, clock) == [1, 2, 3, 4, 5]
     table.append([{"x": 6}])
+    assert values(store, clock) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_transaction_on_a_snapshot_of_long_ago_writes_no_version_that_has_gone(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    handle = Lake(store, clock).table("t").handle
+    snapshot = handle.newest()
+    awake = Lake(store, clock).table("t")
+    for value in (2, 3, 4):
+        awake.append([{"x": value}])
+    awake.checkpoint()
+    clock.advance(3 * DAY)
+    awake.append([{"x": 5}])
+    assert awake.vacuum().log_files
+    adds = handle.writer(snapshot).write(pa.table({"x": [99]}, schema=SCHEMA))
+    kept = {info.key for info in store.list("t/_delta_log/")}
+    with pytest.raises(TransactionExpired):
+        handle.transaction(snapshot).commit(Changes("WRITE", {"mode": "Append"}, adds=adds))
+    assert {info.key for info in store.list("t/_delta_log/")} == kept
+    assert values(store, clock) == [1, 2, 3, 4, 5]
+
+
+def test_what_was_read_before_a_long_sleep_is_old(store: MemoryStore, clock: ManualClock) -> None:
+    asleep = SleepingStore(store, clock)
+    awake = Lake(store, clock).table("t")
+
+    def meanwhile() -> None:
+        for value in (2, 3, 4):
+            awake.append([{"x": value}])
+        awake.checkpoint()
+        clock.advance(3 * DAY)
+        awake.append([{"x": 5}])
+        assert awake.vacuum().log_files
+
+    asleep.before["after t/_delta_log/00000000000000000001.json"] = meanwhile
+    Lake(asleep, clock).table("t").append([{"x": 6}])
+    assert asleep.before == {}
     assert values(store, clock) == [1, 2, 3, 4, 5, 6]
 
 
@@ -158,3 +201,57 @@ def test_a_reader_that_slept_sees_what_came(store: MemoryStore, clock: ManualClo
     awake.vacuum()
     assert table.snapshot().version == awake.snapshot().version
     assert values(store, clock) == [1, 2, 3, 4]
+
+
+def test_a_restorer_that_slept_brings_back_nothing_that_vacuum_took(store: MemoryStore, clock: ManualClock) -> None:
+    awake = Lake(store, clock).table("t")
+    awake.delete("x = 1")
+    clock.advance(1)
+    asleep = SleepingStore(store, clock)
+
+    def meanwhile() -> None:
+        assert len(awake.vacuum(timedelta(0)).data_files) == 1
+
+    asleep.before["commit"] = meanwhile
+    with pytest.raises(VersionExpired):
+        Lake(asleep, clock).table("t").restore(version=1)
+    assert values(store, clock) == []
+
+
+def test_sidecars_that_an_open_handle_may_name_again_stay(store: MemoryStore, clock: ManualClock) -> None:
+    """A checkpoint of a table that was idle for long makes the one before it needless, but not at once."""
+    properties = {**PROPERTIES, "delta.checkpointPolicy": "v2", "delta.checkpointInterval": "1000"}
+    table = Lake(store, clock).create_table("v", SCHEMA, properties=properties)
+    for value in range(20):
+        table.append([{"x": value}])
+    table.checkpoint()
+    table.append([{"x": 1000}])
+    clock.advance(2 * DAY)
+    open_before = Lake(store, clock).table("v")
+    open_before.snapshot()
+    clock.advance(600)
+    Lake(store, clock).table("v").checkpoint()
+    clock.advance(600)
+    Lake(store, clock).table("v").vacuum()
+    open_before.delete("x = 1000")
+    open_before.checkpoint()
+    assert sorted(Lake(store, clock).table("v").scan().read_all()["x"].to_pylist()) == list(range(20))
+
+
+def test_a_dropper_that_slept_leaves_a_table_that_is_known_as_dropped(store: MemoryStore, clock: ManualClock) -> None:
+    asleep = SleepingStore(store, clock)
+
+    def meanwhile() -> None:
+        clock.advance(8 * DAY)
+        Lake(store, clock).table("t").vacuum()
+
+    asleep.before["commit"] = meanwhile
+    try:
+        Lake(asleep, clock).drop_table("t")
+    except TransactionExpired:
+        Lake(asleep, clock).drop_table("t")
+    lake = Lake(store, clock)
+    assert lake.tables() == []
+    assert [each.name for each in lake.dropped()] == ["t"]
+    lake.undrop("t")
+    assert values(store, clock) == [1]

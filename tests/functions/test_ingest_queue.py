@@ -217,6 +217,10 @@ def failed(*numbers: int, fault: bool = False) -> list[dict[str, Any]]:
     return [{"Id": str(number), "SenderFault": fault, "Code": "InternalError"} for number in numbers]
 
 
+def taken_entry(number: str) -> dict[str, Any]:
+    return {"Id": number, "MessageId": f"m-{number}", "MD5OfMessageBody": "0" * 32}
+
+
 def entries(*numbers: int) -> dict[str, Any]:
     return {"QueueUrl": "q", "Entries": [{"Id": str(at), "MessageBody": f"body-{at}"} for at in numbers]}
 
@@ -231,7 +235,11 @@ def send(client: SQSClient, answers: list[dict[str, Any]], bodies: list[bytes]) 
     """Send to a queue that gives these answers, each to the entries that it names as expected."""
     with Stubber(client) as stubber:
         for answer in answers:
-            response = {"Successful": [], "Failed": answer["failed"]}
+            refused = {each["Id"] for each in answer["failed"]}
+            taken = [each["Id"] for each in answer["expects"]["Entries"] if each["Id"] not in refused]
+            response = {"Successful": [taken_entry(each) for each in taken], "Failed": answer["failed"]}
+            if answer.get("broken_off"):
+                response = {"Successful": [], "Failed": []}
             stubber.add_response("send_message_batch", response, answer["expects"])
         try:
             sending.send(client, "q", bodies, ManualClock())
@@ -258,6 +266,13 @@ def test_what_sqs_refuses_for_good_is_unavailable(client: SQSClient) -> None:
         send(client, [first, again, again, again, again], BODIES)
     with pytest.raises(Unavailable, match="refused 1 messages: InternalError"):
         send(client, [{"expects": entries(0, 1, 2), "failed": failed(0, fault=True)}], BODIES)
+
+
+def test_an_answer_that_names_no_messages_is_not_taken_for_success(client: SQSClient) -> None:
+    broken_off: dict[str, Any] = {"expects": entries(0, 1, 2), "failed": [], "broken_off": True}
+    send(client, [broken_off, {"expects": entries(0, 1, 2), "failed": []}], BODIES)
+    with pytest.raises(Unavailable, match="refused 3 messages: its answer does not name them"):
+        send(client, [broken_off] * 5, BODIES)
 
 
 def test_more_than_ten_messages_take_more_calls(client: SQSClient) -> None:

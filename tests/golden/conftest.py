@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+PLACE = "/alluvia-golden-place"
+"""What absolute paths in the archive start with, in place of the folder that it is unpacked into."""
 HERE = Path(__file__).parent
 
 
@@ -12,6 +14,17 @@ HERE = Path(__file__).parent
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The golden tables of the reference implementation: a folder a case, with `delta` and, mostly, `expected`."""
     return _unpacked("golden_tables.tar.gz", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables that delta-spark wrote (see `spark_tables.py`), with the rows of every version as Spark reads them."""
+    folder = _unpacked("spark_tables.tar.gz", tmp_path_factory)
+    for commit in folder.rglob("_delta_log/*.json"):
+        text = commit.read_text()
+        if PLACE in text:
+            commit.write_text(text.replace(PLACE, str(folder)))
+    return folder
 
 
 def _unpacked(archive: str, factory: pytest.TempPathFactory) -> Path:

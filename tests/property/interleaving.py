@@ -42,7 +42,7 @@ class Scheduler:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(timeout=60)
+            thread.join(timeout=600)
             assert not thread.is_alive(), f"task stuck after {self.trace[-5:]}"
         return errors
 

@@ -23,7 +23,7 @@ from tests.simulation.seeds import say
 
 PACKAGE = Path(alluvia.__file__).parent
 ROOT = Path(__file__).parents[2]
-SEEDS = 600
+SEEDS = 2000
 PATIENCE_SECONDS = 1500
 
 
@@ -80,7 +80,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _rule_ignored("protocol_changed", ("tests/unit/table/test_conflicts.py",)),
     _rule_ignored("metadata_changed"),
     _rule_ignored("transaction_recorded"),
-    _rule_ignored("domain_changed"),
+    _rule_ignored("domain_changed", ("tests/faults/test_sleepers.py",)),
     _rule_ignored("rows_added"),
     _rule_ignored("read_file_removed"),
     _rule_ignored("file_removed_twice"),
@@ -90,18 +90,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "table/transaction.py",
         "            if self._log.stale and (known := self._looked_again(state.version)):\n                continue\n",
         "",
+        ("tests/faults/test_sleepers.py",),
     ),
     Mutant(
         "believe a commit that took longer than the log's retention",
         "table/transaction.py",
         "                if self._log.stale:\n                    self._log.confirm(commit.version)\n",
         "",
+        ("tests/faults/test_sleepers.py",),
     ),
     Mutant(
         "take what was read before a long sleep for new",
         "log/log.py",
         "        self._seen_ms = began_ms\n",
         "        self._seen_ms = self.clock.now_ms()\n",
+        ("tests/faults/test_sleepers.py",),
     ),
     Mutant(
         "vacuum by clock instead of reference",
@@ -114,17 +117,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/vacuum.py",
         "or info.key in live:\n            continue",
         "or (info.key in live and info.modified_ms >= cutoffs.orphans):\n            continue",
+        ("tests/unit/operations/test_vacuum.py",),
     ),
     Mutant(
         "vacuum without a record of the oldest version",
         "operations/vacuum.py",
-        "    if oldest <= known and not fence:\n        return\n",
-        "    if known >= 0:\n        return\n",
+        "        if oldest <= known and not fence:\n            return\n",
+        "        if known >= 0:\n            return\n",
     ),
     Mutant(
         "vacuum orphans without a fence",
         "operations/vacuum.py",
-        "fence=bool(plan.orphans)",
+        "fence=bool(plan.orphans or hints)",
         "fence=False",
         ("tests/faults/test_sleepers.py",),
     ),
@@ -138,8 +142,29 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "clean up the log below the newest checkpoint, young or not",
         "operations/log_cleanup.py",
-        "    keep = max((version for version in listing.checkpoints if version <= current), default=None)\n",
+        "    keep = max((version for version in old if version <= current), default=None)\n",
         "    keep = max(listing.checkpoints, default=None)\n",
+    ),
+    Mutant(
+        "a checkpoint of just now makes those before it needless",
+        "operations/log_cleanup.py",
+        "if all(known[part.name].modified_ms <= before_ms for part in parts)",
+        "if parts",
+        ("tests/faults/test_sleepers.py",),
+    ),
+    Mutant(
+        "vacuum the hint of a drop without a fence",
+        "operations/vacuum.py",
+        "fence=bool(plan.orphans or hints)",
+        "fence=bool(plan.orphans)",
+        ("tests/faults/test_sleepers.py",),
+    ),
+    Mutant(
+        "no older index where clean-up took a commit",
+        "operations/ingest.py",
+        "            window, whole = _from_index(log, at, version, window_ms, gaps)\n",
+        "            whole = False\n",
+        ("tests/unit/operations/test_ingest.py",),
     ),
     Mutant(
         "clean up the checkpoint as well",
@@ -192,9 +217,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "a cold window from the commits alone, without the checkpoint's index",
         "operations/ingest.py",
-        "    window.follow(commits)\n    return window\n\n\ndef _from_commits",
-        "    window = DedupWindow(window_ms, gaps=gaps)\n    window.follow(commits)\n    return window\n\n\n"
-        "def _from_commits",
+        "            window = read_index(log.store.get(log.root + name), name, window_ms, start, gaps)\n",
+        "            window = DedupWindow(window_ms, start, gaps)\n",
+    ),
+    Mutant(
+        "an index that clean-up took means that there was none",
+        "operations/ingest.py",
+        "        if whole:\n            return window\n",
+        "        return window\n",
+        ("tests/unit/operations/test_ingest.py",),
     ),
     Mutant(
         "the checkpoint before its window",

@@ -3,7 +3,7 @@
 The code under test is the real one. Only these stand in for something, so that a run is the same each time and
 thousands of runs are affordable: pools work one item after another in the actor's own thread; a handle's lock lets
 other actors run; merges and upserts share one DuckDB database (an empty catalogue each) instead of opening their own;
-conditions that were read once are kept.
+conditions that were read once are kept; Arrow has one thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.simulation.scheduler import Scheduler, SerialExecutor, SimulatedLock
 
 _connect = duckdb.connect
 CATALOGUES_MAX = 24
-KEPT_MAX = 24
+KEPT_MAX = 120
 """Each holds a database in memory of some megabytes."""
 _numbers = count()
 _database: list[duckdb.DuckDBPyConnection] = []
@@ -52,7 +52,8 @@ def running(scheduler: Scheduler) -> Iterator[None]:
 def simulated() -> Iterator[None]:
     """Replace what a simulation replaces, and put it back."""
     modules = list(_modules())
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, _one_thread():
+        patch.setattr(sys, "meta_path", [_Absent(), *sys.meta_path])
         for module in modules:
             if hasattr(module, "ThreadPoolExecutor"):
                 patch.setattr(module, "ThreadPoolExecutor", SerialExecutor)
@@ -65,6 +66,26 @@ def simulated() -> Iterator[None]:
         patch.setattr(sys.modules["alluvia.sql.condition"], "condition", condition)
         patch.setattr(sql, "assignments", assignments)
         yield
+
+
+class _Absent:
+    """Says at once that pandas is not there: else Arrow and DuckDB look for it on disk with every statement."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Have Arrow work in the threads that ask it to."""
+    threads = pa.cpu_count()
+    pa.set_cpu_count(1)
+    try:
+        yield
+    finally:
+        pa.set_cpu_count(threads)
 
 
 def _modules() -> Iterator[Any]:

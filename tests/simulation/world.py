@@ -19,6 +19,8 @@ from tests.simulation.runtime import running
 from tests.simulation.s3 import Bucket, Crash, Process, SimulatedStore
 from tests.simulation.scheduler import Scheduler, SimulatedClock, Violation
 
+SMALL = 0.95
+"""The share of runs with few actors and little upkeep at the end: the same odd moments, for a quarter of the time."""
 START_US = 1_700_000_000_000_000
 EVENTS, REJECTS, BANK = "events/", "events/_rejects/", "bank/"
 ACCOUNTS = 6
@@ -59,6 +61,7 @@ class Scenario:
     """What a seed says about the run as a whole."""
 
     focus: str
+    small: bool
     epochs: int
     gap_us: int
     window_hours: int
@@ -71,12 +74,14 @@ class Scenario:
     @classmethod
     def draw(cls, chance: random.Random) -> Scenario:
         """Return a seed's scenario."""
-        focus = chance.choice(["events", "bank", "bank", "upkeep", "all"])
+        focus = chance.choice(["events", "events", "bank", "bank", "upkeep", "all"])
         short = [10 * SECOND_US, 5 * MINUTE_US, HOUR_US]
         gap_us = chance.choice([*(short if focus != "upkeep" else []), 5 * HOUR_US, 13 * HOUR_US, 30 * HOUR_US])
+        small = chance.random() < SMALL
         return cls(
             focus=focus,
-            epochs=chance.choice([2, 3, 3, 4, 5]),
+            small=small,
+            epochs=chance.choice([1, 1, 2, 2, 3] if small else [2, 3, 3, 4, 5]),
             gap_us=gap_us,
             window_hours=chance.choice([1, 6, 72]),
             file_retention_hours=chance.choice([1, 12]),
@@ -210,11 +215,14 @@ class World:
         """When all is calm again, whoever opens the lake sees what the model says, and upkeep changes none of it."""
         self.checker.check_acknowledged(EVENTS, REJECTS)
         warm = self.open(Process(), "finish", 0)
-        for root in sorted(self.checker.tables):
-            if len(self.model(root).versions) < 4 and root != REJECTS:
-                continue
+        roots = [root for root in sorted(self.checker.tables) if len(self.model(root).versions) > 3 or root == REJECTS]
+        if self.scenario.small:
+            roots = self.chance.sample(roots, min(len(roots), 1))
+        for root in roots:
             table = warm.table(root.rstrip("/"))
             self._compare("at the end", table, root)
+            if self.scenario.small and self.chance.random() < 0.5:
+                continue
             table.merge(full=True)
             self._compare("after a merge", table, root)
             table.checkpoint()

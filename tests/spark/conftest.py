@@ -16,3 +16,10 @@ def spark() -> Iterator[SparkSession]:
     cloudpickle.register_pickle_by_value(faults)  # type: ignore[no-untyped-call]  # the executors need not find the tests
     with session("alluvia tests", cores=2) as started:
         yield started
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one process take the tests that need Spark, those with Delta as well: a small machine bears no more."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from alluvia.cli import changing, changing_lake, inspecting, maintaining, running, writing
+from alluvia.cli import changing, changing_lake, inspecting, maintaining, running, verifying, writing
 
 cli = click.Group(
     "alluvia",
     help="A serverless lakehouse for event data: Delta tables, committed with nothing but conditional writes.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for part in (running, writing, changing, changing_lake, inspecting, maintaining):
+for part in (running, writing, changing, changing_lake, inspecting, maintaining, verifying):
     part.register(cli)

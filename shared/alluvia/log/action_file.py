@@ -28,6 +28,26 @@ KEYS = {
 }
 """A field that every action of a kind has: where it is null, the row holds no such action."""
 
+COUNTED = {"add": "modificationTime"}
+"""A field to count actions by that is decoded sooner than the key."""
+BATCH_ROWS = 4096
+UNREADABLE = (pa.ArrowException, OSError, OverflowError, UnicodeDecodeError)
+"""What a damaged Parquet file makes Arrow raise."""
+
+
+def joined(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Return arrays of one type as one; of one array, itself."""
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+def _has_values(rows: pa.StructArray, path: Path) -> bool:
+    values: pa.Array = rows
+    for name in path:
+        values = pc.struct_field(values, name)
+    if pa.types.is_map(values.type):
+        return len(values.keys) > 0
+    return int(values.null_count) < len(values)
+
 
 class ActionFile:
     """The actions in some Parquet bytes. Safe for use from several threads. Raises `Corrupt`, naming the file."""
@@ -36,12 +56,12 @@ class ActionFile:
         self.name = name
         self.size = len(data)
         self._lock = Lock()
-        self._present: dict[tuple[str, int], pa.BooleanArray | None] = {}
+        self._counts: dict[tuple[str, int], int] = {}
+        self._null: dict[tuple[str, Path, int], bool] = {}
         try:
-            self._file = pq.ParquetFile(pa.BufferReader(data))
+            self._file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
             self._schema = self._file.schema_arrow
-            self._leaves = [self._file.schema.column(at).path for at in range(len(self._file.schema))]
-        except (pa.ArrowException, OSError) as error:
+        except UNREADABLE as error:
             raise self._unreadable(error) from error
 
     @property
@@ -70,25 +90,36 @@ class ActionFile:
         return [found.field(at).name for at in range(found.num_fields)]
 
     def count(self, kind: str, group: int) -> int:
-        """Return how many actions of a kind a row group holds, by its statistics if they say."""
-        rows = int(self._file.metadata.row_group(group).num_rows)
-        if self.type_of(kind, (KEYS[kind],)) is None:
-            return 0
-        nulls = self._nulls(f"{kind}.{KEYS[kind]}", group)
-        if nulls is not None:
-            return rows - nulls
-        present = self._presence(kind, group)
-        return rows if present is None else int(pc.sum(present).as_py() or 0)
+        """Return how many actions of a kind a row group holds."""
+        if (kind, group) not in self._counts:
+            self._counts[kind, group] = self._count(kind, group)
+        return self._counts[kind, group]
 
-    def read(self, kind: str, group: int, paths: Sequence[Path]) -> pa.StructArray:
-        """Return the actions of a kind in a row group, with some of their fields: those that the file has."""
+    def batches(self, kind: str, group: int, paths: Sequence[Path]) -> Iterator[pa.StructArray]:
+        """Yield the actions of a kind in a row group, with some of their fields: those that the file has.
+
+        They are decoded as they are asked for, so that a row group of any size takes little memory. Of one row group,
+        each batch comes from as many rows, whatever the fields.
+        """
         count = self.count(kind, group)
         whole = count == self._file.metadata.row_group(group).num_rows
         wanted = [path for path in paths if self.type_of(kind, path) is not None]
         if not count or not wanted:
-            return pa.array([{}] * count, pa.struct([]))
-        actions = self._decode(kind, group, wanted)
-        return actions if whole else actions.filter(self._presence(kind, group))
+            yield pa.array([{}] * count, pa.struct([]))
+            return
+        found, key = 0, (KEYS[kind],)
+        for rows in self._decode(kind, group, wanted if whole else list(dict.fromkeys([*wanted, key]))):
+            actions = rows if whole else rows.filter(pc.is_valid(pc.struct_field(rows, list(key))))
+            found += len(actions)
+            yield actions
+        if found != count:
+            counted = COUNTED.get(kind, KEYS[kind])
+            msg = f"{self.name} holds {found} {kind} actions in row group {group}, of which {count} have a {counted}"
+            raise Corrupt(msg)
+
+    def read(self, kind: str, group: int, paths: Sequence[Path]) -> pa.StructArray:
+        """Return the actions of a kind in a row group at once, as `batches` does."""
+        return joined(list(self.batches(kind, group, paths)))
 
     def rows(self, kind: str) -> Iterator[dict[str, Any]]:
         """Yield the bodies of all actions of a kind."""
@@ -98,35 +129,36 @@ class ActionFile:
                 yield from self.read(kind, group, fields).to_pylist(maps_as_pydicts="strict")
 
     def is_null(self, kind: str, path: Path, group: int) -> bool:
-        """Whether a leaf field is null in a whole row group, as its statistics say; False where they do not."""
-        nulls = self._nulls(".".join((kind, *path)), group)
-        return nulls is not None and nulls == int(self._file.metadata.row_group(group).num_rows)
+        """Whether a field is null in a whole row group; a map also where it holds nothing.
 
-    def _presence(self, kind: str, group: int) -> pa.BooleanArray | None:
-        """Return which rows of a group hold an action of a kind; None if all do."""
-        if (kind, group) not in self._present:
-            actions = self._decode(kind, group, [(KEYS[kind],)])
-            present = pc.is_valid(pc.struct_field(actions, KEYS[kind]))
-            self._present[kind, group] = None if pc.all(present).as_py() else present
-        return self._present[kind, group]
+        It is decoded, up to the first value. Statistics would say it sooner, but Arrow ends the process on a footer
+        whose column chunks contradict its schema.
+        """
+        if (kind, path, group) not in self._null:
+            batches = self._decode(kind, group, [path]) if self.type_of(kind, path) is not None else ()
+            self._null[kind, path, group] = not any(_has_values(rows, path) for rows in batches)
+        return self._null[kind, path, group]
 
-    def _decode(self, kind: str, group: int, paths: Sequence[Path]) -> pa.StructArray:
+    def _count(self, kind: str, group: int) -> int:
+        key = COUNTED.get(kind, KEYS[kind])
+        if self.type_of(kind, (key,)) is None:
+            return 0
+        keys = (pc.struct_field(actions, key) for actions in self._decode(kind, group, [(key,)]))
+        return sum(len(each) - each.null_count for each in keys)
+
+    def _decode(self, kind: str, group: int, paths: Sequence[Path]) -> Iterator[pa.StructArray]:
         names = [".".join((kind, *path)) for path in paths]
-        try:
-            with self._lock:
-                column = self._file.read_row_group(group, columns=names, use_threads=len(names) > 4)[kind]
-        except (pa.ArrowException, OSError, KeyError) as error:
-            raise self._unreadable(error) from error
-        chunks = column.chunks
-        return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks or [pa.array([], column.type)])
-
-    def _nulls(self, leaf: str, group: int) -> int | None:
-        try:
-            column = self._file.metadata.row_group(group).column(self._leaves.index(leaf))
-        except (ValueError, IndexError):
-            return None
-        known = column.statistics
-        return int(known.null_count) if known is not None and known.has_null_count else None
+        found = self._file.iter_batches(BATCH_ROWS, row_groups=[group], columns=names, use_threads=False)
+        while True:
+            try:
+                with self._lock:
+                    batch = next(found, None)
+                if batch is None:
+                    return
+                actions = batch.column(kind)
+            except (*UNREADABLE, KeyError) as error:
+                raise self._unreadable(error) from error
+            yield actions
 
     def _unreadable(self, error: Exception) -> Corrupt:
         return Corrupt(f"{self.name} is not a readable Parquet file: {error}")

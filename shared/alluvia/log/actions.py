@@ -158,16 +158,17 @@ class AddFile:
     @classmethod
     def from_json(cls, body: Json) -> AddFile:
         """Read the action's body."""
+        uri = text(body, "path")
         return cls(
-            path=decode_path(text(body, "path")),
-            partition_values=text_or_null_map(body, "partitionValues"),
-            size=whole(body, "size"),
-            modification_time=whole(body, "modificationTime"),
-            data_change=flag(body, "dataChange"),
-            stats=optional_text(body, "stats"),
-            tags=text_map(body, "tags"),
-            deletion_vector=_present(part(body, "deletionVector")),
-            uri=text(body, "path"),
+            decode_path(uri),
+            text_or_null_map(body, "partitionValues"),
+            whole(body, "size"),
+            whole(body, "modificationTime"),
+            flag(body, "dataChange"),
+            optional_text(body, "stats"),
+            {} if body.get("tags") is None else text_map(body, "tags"),
+            None if body.get("deletionVector") is None else _present(part(body, "deletionVector")),
+            uri,
         )
 
     def removed(self, deletion_timestamp: int, *, data_change: bool) -> RemoveFile:
@@ -289,10 +290,14 @@ class DomainMetadata:
 
 def _present(deletion_vector: Json) -> Json | None:
     """Return a deletion vector without the nulls that checkpoints hold; None for a struct of nothing but nulls."""
-    if not deletion_vector:
-        return None
     present = {name: value for name, value in deletion_vector.items() if value is not None}
-    return present if "storageType" in present else None
+    if not present:
+        return None
+    text(present, "storageType")
+    optional_text(present, "pathOrInlineDv")
+    for name in ("offset", "sizeInBytes", "cardinality"):
+        optional_whole(present, name)
+    return present
 
 
 def file_key(path: str, deletion_vector: Json | None) -> str:

@@ -10,26 +10,30 @@ from typing import Any
 
 import orjson
 
-from alluvia.log.actions import Metadata
+from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import State
 from alluvia.log.sidecar_rows import SidecarRows
 
-COMMIT_BYTES_MAX = 1 << 18
+HEAD_BYTES = 1 << 18
+"""So much of a commit is read, since one of many files may be bigger than the checkpoint."""
 ADDS_MAX = 100
 """So many adds and removes of a commit are looked up."""
 
 
-def disagreement(state: State, commit: CommitActions) -> str | None:
-    """Return what a checkpoint's state lacks of its own version's commit, or holds against it; None if they agree."""
-    if commit.protocol is not None and commit.protocol != state.protocol:
+def disagreement(state: State, commit: CommitActions, *, whole: bool = True) -> str | None:
+    """Return what a checkpoint's state lacks of its own version's commit, or holds against it; None if they agree.
+
+    Of a commit that is not there whole, removes prove nothing: it may add what it removed before.
+    """
+    if commit.protocol is not None and not _same_protocol(commit.protocol, state.protocol):
         return "it holds another protocol"
     if commit.metadata is not None and not _same_table(commit.metadata, state.metadata):
         return "it holds another metaData"
     if files_in(state) is None:
         return None
     added = {add.key for add in commit.adds}
-    adds, removes = commit.adds[:ADDS_MAX], commit.removes[:ADDS_MAX]
+    adds, removes = commit.adds[:ADDS_MAX], commit.removes[:ADDS_MAX] if whole else ()
     held = state.files.held([*(add.key for add in adds), *(remove.key for remove in removes)])
     for add in adds:
         if add.key not in held:
@@ -62,11 +66,19 @@ def difference(state: State, replayed: State) -> str | None:
     )
 
 
-def first_lines(data: bytes) -> bytes:
-    """Return the whole lines at the start of a commit, as much as is worth parsing to judge a checkpoint."""
-    if len(data) <= COMMIT_BYTES_MAX:
-        return data
-    return data[: data.rfind(b"\n", 0, COMMIT_BYTES_MAX) + 1] or data
+def first_lines(head: bytes) -> bytes:
+    """Return the whole lines in the first `HEAD_BYTES` of a commit; nothing if even its first line goes on."""
+    return head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
+
+
+def _same_protocol(ours: Protocol, theirs: Protocol) -> bool:
+    """Whether two protocols ask for the same; features have no order."""
+    versions = (ours.min_reader_version, ours.min_writer_version) == (
+        theirs.min_reader_version,
+        theirs.min_writer_version,
+    )
+    readers = set(ours.reader_features or ()) == set(theirs.reader_features or ())
+    return versions and readers and set(ours.writer_features or ()) == set(theirs.writer_features or ())
 
 
 def _same_table(ours: Metadata, theirs: Metadata) -> bool:

@@ -21,7 +21,7 @@ from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, Rem
 from alluvia.log.checkpoint_schema import ADD, REMOVE
 from alluvia.log.fields import Json, whole
 from alluvia.log.replay import State
-from alluvia.log.rows import ActionRows, FileRows, Rows, check_fields
+from alluvia.log.rows import ActionRows, FileRows, Rows, check_fields, check_partitions
 from alluvia.log.sidecar_rows import Fetch, SidecarFile, sidecar_rows
 from alluvia.log.sidecars import Sidecar
 
@@ -73,6 +73,9 @@ class Checkpoint:
             if not found or any(each != found[0] for each in found):
                 msg = f"checkpoint {self._names} holds {len(found) or 'no'} {kind} action{'s' if found else ''}"
                 raise Corrupt(msg)
+        if metadata[0].partition_columns:
+            for part in self._parts:
+                check_partitions(part.name, part.rows("add"))
         if self.sidecars and fetch is None:
             msg = f"checkpoint {self._names} has sidecars, and nothing to fetch them with"
             raise Corrupt(msg)

@@ -108,7 +108,9 @@ def new_sidecar(rows: pa.StructArray, kind: str, parse: Parse[T], name: str, now
     """Return a sidecar with some rows, under a name below the table's root."""
     sink = pa.BufferOutputStream()
     table = pa.Table.from_arrays([rows], names=[kind])
-    pq.write_table(table, sink, compression="zstd", store_schema=False, write_statistics=[f"{kind}.path"])
+    pq.write_table(
+        table, sink, compression="zstd", store_schema=False, write_statistics=[f"{kind}.path"], write_page_checksum=True
+    )
     data = sink.getvalue().to_pybytes()
     found: FileRows[Any] = FileRows(ActionFile(name, data), kind, parse)
     keys = pc.min_max(found.keys)
@@ -120,6 +122,7 @@ def new_sidecar(rows: pa.StructArray, kind: str, parse: Parse[T], name: str, now
         statistics=form.structs.facts(found) if kind == "add" and form.structs is not None else None,
         size=found.size("size") if kind == "add" else None,
         deleted_ms_max=pc.max(pc.struct_field(rows, "deletionTimestamp")).as_py() if kind == "remove" else None,
+        modified_ms_max=pc.max(pc.struct_field(rows, "modificationTime")).as_py() if kind == "add" else None,
     )
     file = SidecarFile(Sidecar(name, len(data), now_ms, facts.to_tags()), _nothing)
     file.open(data)
@@ -138,7 +141,7 @@ def manifest(state: State, sidecars: Iterable[Sidecar]) -> tuple[bytes, int]:
     rows += [("sidecar", sidecar.to_json()) for sidecar in sidecars]
     sink = pa.BufferOutputStream()
     table = pa.Table.from_pylist([{kind: body} for kind, body in rows], schema=_MANIFEST)
-    pq.write_table(table, sink, compression="zstd", store_schema=False)
+    pq.write_table(table, sink, compression="zstd", store_schema=False, write_page_checksum=True)
     return sink.getvalue().to_pybytes(), len(rows)
 
 

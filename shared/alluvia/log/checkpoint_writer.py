@@ -69,7 +69,7 @@ def write_checkpoint(state: State, tombstones_after_ms: int, form: Form | None =
     few = few_actions(state)
     rows = len(few)
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False) as writer:
+    with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False, write_page_checksum=True) as writer:
         writer.write_table(pa.Table.from_pylist([{kind: body} for kind, body in few], schema=schema))
         for kind, batches in (
             ("remove", live_tombstones(state.tombstones, tombstones_after_ms)),

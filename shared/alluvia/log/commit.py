@@ -64,7 +64,7 @@ def encode_commit(info: Json, actions: Iterable[Action]) -> bytes:
 def parse_commit(version: int, data: bytes) -> CommitActions:
     """Read a commit file. Raises `Corrupt`, naming the file and the line."""
     info: Json = {}
-    found: dict[str, list[Any]] = {tag: [] for tag in _PARSERS}
+    found: dict[str, list[Any]] = {}
     empty = True
     for number, line in enumerate(data.splitlines(), 1):
         if not line or line.isspace():
@@ -80,7 +80,7 @@ def parse_commit(version: int, data: bytes) -> CommitActions:
                 if tag == "commitInfo":
                     info = body
                 elif (parser := _PARSERS.get(tag)) is not None:
-                    found[tag].append(parser(body))
+                    found.setdefault(tag, []).append(parser(body))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             msg = f"{commit_name(version)}, line {number}: {type(error).__name__}: {error}"
             raise Corrupt(msg) from error
@@ -88,17 +88,13 @@ def parse_commit(version: int, data: bytes) -> CommitActions:
         msg = f"{commit_name(version)} is empty"
         raise Corrupt(msg)
     for tag in ("protocol", "metaData"):
-        if len(found[tag]) > 1:
+        if len(found.get(tag, ())) > 1:
             msg = f"{commit_name(version)} holds {len(found[tag])} {tag} actions; a commit may hold one"
             raise Corrupt(msg)
     return CommitActions(
         version,
         info,
-        found["protocol"][0] if found["protocol"] else None,
-        found["metaData"][0] if found["metaData"] else None,
-        found["txn"],
-        found["domainMetadata"],
-        found["add"],
-        found["remove"],
-        found["cdc"],
+        found["protocol"][0] if "protocol" in found else None,
+        found["metaData"][0] if "metaData" in found else None,
+        *(found.get(tag, ()) for tag in ("txn", "domainMetadata", "add", "remove", "cdc")),
     )

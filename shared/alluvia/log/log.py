@@ -20,7 +20,7 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
-from alluvia.log.agreement import difference, disagreement, files_in, first_lines
+from alluvia.log.agreement import HEAD_BYTES, difference, disagreement, files_in, first_lines
 from alluvia.log.checkpoint_reader import Hint, parse_last_checkpoint, read_checkpoint
 from alluvia.log.checkpoint_writer import Form
 from alluvia.log.checkpointing import put_checkpoint, put_v2_checkpoint
@@ -286,7 +286,7 @@ class Log:
     def _load(self, segment: Segment, hint: Hint | None = None) -> tuple[State, list[CommitActions]]:
         parts = [LOG_FOLDER + part.name for part in segment.checkpoint]
         own = [] if segment.witness is None else [commit_name(segment.witness)]
-        data = self._get_all([*parts, *own, *(commit_name(version) for version in segment.commits)])
+        data = self._get_all([*parts, *own, *(commit_name(version) for version in segment.commits)], heads=own)
         state, after = None, len(parts) + len(own)
         if parts:
             state = read_checkpoint(
@@ -302,8 +302,12 @@ class Log:
     def _agreed(self, state: State, segment: Segment, own: Sequence[bytes], hint: Hint | None) -> State:
         """Return a checkpoint's state, with its version's time. Raises `Corrupt` where its commits say otherwise."""
         name = LOG_FOLDER + segment.checkpoint[0].name
-        for commit in [parse_commit(state.version, first_lines(data)) for data in own]:
-            reason = disagreement(state, commit)
+        for head in own:
+            lines = first_lines(head)
+            commit = parse_commit(state.version, lines) if lines or not head else self.read_commit(state.version)
+            if commit is None:
+                continue
+            reason = disagreement(state, commit, whole=len(head) < HEAD_BYTES)
             if reason is not None:
                 msg = f"checkpoint {name} disagrees with {commit_name(state.version)}: {reason}"
                 raise Corrupt(msg)
@@ -350,12 +354,17 @@ class Log:
         commit = self.read_commit(state.version)
         return commit.timestamp_ms if commit is not None else 0
 
-    def _get_all(self, names: Sequence[str]) -> list[bytes]:
+    def _get_all(self, names: Sequence[str], heads: Sequence[str] = ()) -> list[bytes]:
+        """Read files, of `heads` only the start."""
+
+        def get(name: str) -> bytes:
+            return self.store.get(self.root + name, 0, HEAD_BYTES if name in heads else None)
+
         try:
             if len(names) < 2 or not self.store.parallel:
-                return [self.store.get(self.root + name) for name in names]
+                return [get(name) for name in names]
             with ThreadPoolExecutor(min(PARALLEL, len(names))) as pool:
-                return list(pool.map(lambda name: self.store.get(self.root + name), names))
+                return list(pool.map(get, names))
         except ObjectNotFound as error:
             msg = f"{error} was listed but is gone: the log was cleaned up meanwhile; open the table again"
             raise Unavailable(msg) from error

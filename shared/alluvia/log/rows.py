@@ -7,23 +7,23 @@ sidecar away never opens it. What pruning derives from the columns stays in `der
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Corrupt
-from alluvia.log.action_file import ActionFile, Path
-from alluvia.log.actions import file_key
+from alluvia.log.action_columns import bodies_of, canonical_paths, plain_adds, with_vectors
+from alluvia.log.action_file import BATCH_ROWS, ActionFile, Path, joined
+from alluvia.log.actions import AddFile
 from alluvia.log.fields import Json
-from alluvia.log.paths import canonical_path, decode_path
 from alluvia.log.struct_statistics import statistics_texts
 
 STRUCT_FIELDS = ("stats_parsed", "partitionValues_parsed")
 UNKEPT = (("stats",), ("partitionValues",))
-BATCH_ROWS = 4096
 
 
 class FileAction(Protocol):
@@ -74,6 +74,11 @@ class Rows(ABC, Generic[T]):
     def is_open(self) -> bool:
         """Whether the rows are at hand."""
         return True
+
+    @property
+    def made_ms_max(self) -> int | None:
+        """Return when the newest of the files was made, if that is known without opening the rows."""
+        return None
 
     def may_hold(self, keys: pa.Array) -> bool:  # noqa: ARG002
         """Whether a row can have one of some keys, as far as that is known without opening the rows."""
@@ -176,9 +181,8 @@ class FileRows(Rows[T]):
             kind = self.type_of(path)
             if kind is None:
                 return None
-            groups = self._used_groups()
-            parts = [pc.struct_field(self.file.read(self.kind, group, [path]), list(path)) for group in groups]
-            found = parts[0] if len(parts) == 1 else pa.concat_arrays(parts or [pa.array([], kind)])
+            parts = [pc.struct_field(rows, list(path)) for rows in self._batches([path])]
+            found = joined(parts or [pa.array([], kind)])
             if path not in UNKEPT:
                 self._columns[path] = found
         return found
@@ -188,16 +192,15 @@ class FileRows(Rows[T]):
         start, wanted = 0, None if at is None else list(at)
         for group in self._used_groups():
             end = start + self._counts[group]
-            inside = None if wanted is None else [each - start for each in wanted if start <= each < end]
+            inside = _between(wanted, start, end)
             if inside is None or inside:
                 yield from self._actions(group, inside)
             start = end
 
     def structs(self, fields: Mapping[str, pa.DataType]) -> Iterator[pa.StructArray]:
-        """Yield all rows as structs, a row group at a time."""
-        for group in self._used_groups():
-            present = [name for name in fields if self.type_of((name,)) is not None]
-            found = self.file.read(self.kind, group, [(name,) for name in present])
+        """Yield all rows as structs."""
+        present = [name for name in fields if self.type_of((name,)) is not None]
+        for found in self._batches([(name,) for name in present]):
             columns = [
                 conformed(pc.struct_field(found, name), kind) if name in present else pa.nulls(len(found), kind)
                 for name, kind in fields.items()
@@ -207,17 +210,17 @@ class FileRows(Rows[T]):
     @cached_property
     def keys(self) -> pa.Array:
         """Return the keys of all rows: paths in their canonical form, with the deletion vector's id if there is one."""
-        found = [self._keys_in(group) for group in self._used_groups()]
-        return found[0] if len(found) == 1 else pa.concat_arrays(found or [pa.array([], pa.string())])
+        found = [keys for group in self._used_groups() for keys in self._keys_in(group)]
+        return joined(found or [pa.array([], pa.string())])
 
     def held(self, keys: pa.Array) -> set[str]:
         """Return those of some keys that a row has; the newest rows are looked at first, and no more than needed."""
         found: set[str] = set()
         for group in reversed(self._used_groups()):
+            for present in self._keys_in(group):
+                found |= set(present.filter(pc.is_in(present, value_set=keys)).to_pylist())
             if len(found) == len(keys):
                 break
-            present = self._keys_in(group)
-            found |= set(present.filter(pc.is_in(present, value_set=keys)).to_pylist())
         return found
 
     def partition_texts(self, name: str) -> pa.Array:
@@ -228,6 +231,12 @@ class FileRows(Rows[T]):
         key = pa.scalar(name, values.type.key_type)
         return pc.map_lookup(values, query_key=key, occurrence="last").cast(pa.string())
 
+    def lacks(self, leaf: Path) -> bool:
+        """Whether a field is absent, or null or empty in every row."""
+        if self.type_of(leaf[:1]) is None:
+            return True
+        return all(self.file.is_null(self.kind, leaf, group) for group in self._used_groups())
+
     def with_vector(self) -> pa.BooleanArray:
         """Return which rows have a deletion vector."""
         kind = ("deletionVector", "storageType")
@@ -236,51 +245,60 @@ class FileRows(Rows[T]):
         kinds = self.column(kind)
         return pa.repeat(pa.scalar(value=False), len(self)) if kinds is None else pc.is_valid(kinds)
 
-    def _keys_in(self, group: int) -> pa.Array:
-        rows = self.file.read(self.kind, group, [("path",)])
-        paths = pc.struct_field(rows, "path").cast(pa.string())
-        special = pc.match_substring_regex(paths, "%|:/")
-        if pc.any(special).as_py():
-            plain = [canonical_path(decode_path(path)) for path in paths.filter(special).to_pylist()]
-            paths = pc.replace_with_mask(paths, special, pa.array(plain, pa.string()))
-        return self._with_vectors(group, paths)
+    def _batches(self, paths: Sequence[Path]) -> Iterator[pa.StructArray]:
+        """Yield all rows with some fields, in batches."""
+        for group in self._used_groups():
+            yield from self.file.batches(self.kind, group, paths)
 
-    def _with_vectors(self, group: int, paths: pa.Array) -> pa.Array:
-        kind = ("deletionVector", "storageType")
-        if self.type_of(kind) is None or self.file.is_null(self.kind, kind, group):
-            return paths
-        vectors = pc.struct_field(self.file.read(self.kind, group, [("deletionVector",)]), "deletionVector")
-        having = pc.is_valid(pc.struct_field(vectors, "storageType"))
-        pairs = zip(paths.filter(having).to_pylist(), vectors.filter(having).to_pylist(), strict=True)
-        keys = [file_key(path, vector) for path, vector in pairs]
-        return pc.replace_with_mask(paths, having, pa.array(keys, pa.string()))
+    def _keys_in(self, group: int) -> Iterator[pa.Array]:
+        vector = ("deletionVector",)
+        plain = self.type_of((*vector, "storageType")) is None or self.file.is_null(
+            self.kind, (*vector, "storageType"), group
+        )
+        for rows in self.file.batches(self.kind, group, [("path",)] if plain else [("path",), vector]):
+            paths = canonical_paths(pc.struct_field(rows, "path").cast(pa.string()))
+            yield paths if plain else with_vectors(paths, pc.struct_field(rows, "deletionVector"))
 
     def _used_groups(self) -> list[int]:
         return [group for group, count in self._counts.items() if count]
 
-    def _actions(self, group: int, inside: list[int] | None) -> Iterator[T]:
+    def _actions(self, group: int, inside: Sequence[int] | None) -> Iterator[T]:
+        """Yield the actions in a row group, of those with some numbers in it."""
         wanted = [(name,) for name in self.file.fields(self.kind) if name not in STRUCT_FIELDS]
-        rows = self.file.read(self.kind, group, wanted)
-        structs = self._only_structs(group, rows)
-        if inside is not None:
-            at = pa.array(inside, pa.int64())
-            rows, structs = rows.take(at), None if structs is None else structs.take(at)
-        for start in range(0, len(rows), BATCH_ROWS):
-            bodies = _bodies(rows.slice(start, BATCH_ROWS))
-            if structs is not None:
-                texts = statistics_texts(structs.slice(start, BATCH_ROWS))
-                bodies = [
-                    {**body, "stats": body.get("stats") or text} for body, text in zip(bodies, texts, strict=True)
-                ]
-            yield from map(self._parsed, bodies)
+        structs = enumerate(self.file.batches(self.kind, group, [("stats_parsed",)]))
+        start = 0
+        for number, rows in enumerate(self.file.batches(self.kind, group, wanted)):
+            start, end = start + len(rows), start
+            at = _between(inside, end, start)
+            if at is None or at:
+                only = next(each for other, each in structs if other == number) if self._lacks_texts(rows) else None
+                yield from self._actions_of(rows, only, at)
 
-    def _only_structs(self, group: int, rows: pa.StructArray) -> pa.Array | None:
-        """Return a row group's struct statistics if some of its rows have none in JSON."""
+    def _actions_of(self, rows: pa.StructArray, only: pa.StructArray | None, at: Sequence[int] | None) -> Iterator[T]:
+        structs = None if only is None else pc.struct_field(only, "stats_parsed")
+        if at is not None:
+            rows, structs = rows.take(pa.array(at, pa.int64())), None if structs is None else structs.take(pa.array(at))
+        texts = None if structs is None else self._texts(rows, structs)
+        plain = plain_adds(rows, texts) if self._parse == AddFile.from_json else None
+        if plain is not None:
+            return iter(cast(list[T], plain))
+        bodies = bodies_of(rows)
+        if texts is not None:
+            bodies = [{**body, "stats": text} for body, text in zip(bodies, texts, strict=True)]
+        return map(self._parsed, bodies)
+
+    def _texts(self, rows: pa.StructArray, structs: pa.StructArray) -> list[str | None]:
+        """Return the statistics of some rows, from JSON where they have it."""
+        made = statistics_texts(structs)
+        if self.type_of(("stats",)) is None:
+            return made
+        return [text or other for text, other in zip(pc.struct_field(rows, "stats").to_pylist(), made, strict=True)]
+
+    def _lacks_texts(self, rows: pa.StructArray) -> bool:
+        """Whether the struct statistics of some rows are all that there is."""
         if self.type_of(("stats_parsed",)) is None:
-            return None
-        if self.type_of(("stats",)) is not None and not pc.struct_field(rows, "stats").null_count:
-            return None
-        return pc.struct_field(self.file.read(self.kind, group, [("stats_parsed",)]), "stats_parsed")
+            return False
+        return self.type_of(("stats",)) is None or bool(pc.struct_field(rows, "stats").null_count)
 
     def _parsed(self, body: Json) -> T:
         try:
@@ -290,27 +308,11 @@ class FileRows(Rows[T]):
             raise Corrupt(msg) from error
 
 
-def _bodies(rows: pa.StructArray) -> list[Json]:
-    """Return structs as dicts, as `to_pylist` does, but column by column, which is several times faster."""
-    names = [field.name for field in rows.type]
-    columns = [_values(pc.struct_field(rows, [at])) for at in range(len(names))]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-
-
-def _values(column: pa.Array) -> list[Any]:
-    if column.null_count == len(column):
-        return [None] * len(column)
-    if not pa.types.is_map(column.type):
-        found: list[Any] = column.to_pylist()
-        return found
-    ends = column.offsets.to_pylist()
-    first, last = ends[0], ends[-1]
-    keys, items = (part.slice(first, last - first).to_pylist() for part in (column.keys, column.items))
-    known = column.is_valid().to_pylist()
-    return [
-        dict(zip(keys[start - first : end - first], items[start - first : end - first], strict=True)) if valid else None
-        for start, end, valid in zip(ends, ends[1:], known, strict=False)
-    ]
+def _between(numbers: Sequence[int] | None, start: int, end: int) -> list[int] | None:
+    """Return those of some ascending numbers that lie in a range, counted from its start; None for all."""
+    if numbers is None:
+        return None
+    return [each - start for each in numbers[bisect_left(numbers, start) : bisect_left(numbers, end)]]
 
 
 def check_fields(file: ActionFile, kind: str, fields: Mapping[str, pa.DataType]) -> None:
@@ -320,6 +322,16 @@ def check_fields(file: ActionFile, kind: str, fields: Mapping[str, pa.DataType])
         if found is not None and not _fits(found, wanted):
             msg = f"checkpoint {file.name}: {kind}.{name} is {found}, where {wanted} belongs"
             raise Corrupt(msg)
+
+
+def check_partitions(name: str, adds: Rows[Any]) -> None:
+    """Raise `Corrupt` where a partitioned table's checkpoint has no partition values: all would be taken for null."""
+    if not isinstance(adds, FileRows) or not len(adds) or not adds.lacks(("partitionValues",)):
+        return
+    values = adds.column(("partitionValues",))
+    if values is None or values.null_count:
+        msg = f"checkpoint {name}: add.partitionValues is missing, though the table is partitioned"
+        raise Corrupt(msg)
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:

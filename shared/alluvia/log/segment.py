@@ -16,8 +16,7 @@ from alluvia.log.paths import CheckpointFile, CommitFile, commit_name, parse_nam
 class Segment:
     """The files to read: the parts of one checkpoint (none at the log's start) and the commits after it, in order.
 
-    `witness` is the checkpoint's own version if its commit is still there, to hold against it; sidecars of a v2
-    checkpoint are opened when they are needed only, so of one that names them there is none.
+    `witness` is the checkpoint's own version if its commit is still there, to hold against it.
     """
 
     version: int
@@ -86,7 +85,7 @@ def find_segment(listing: Listing, version: int | None = None) -> Segment:
         msg = f"{commit_name(missing)} is missing from the log"
         raise Corrupt(msg)
     checkpoint = () if start is None else listing.checkpoints[start]
-    witness = start if start in listing.commits and not checkpoint[0].v2 else None
+    witness = start if start in listing.commits else None
     return Segment(wanted, checkpoint, tuple(range(first, wanted + 1)), witness)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import orjson
@@ -29,8 +28,8 @@ class SidecarFacts:
     """What the maker of a sidecar recorded of its rows, all of one kind.
 
     `first_key` and `last_key` are the least and the greatest key. `statistics`, of adds, has the form of one file's
-    and covers partition columns too, and `size` is the sum of the files' sizes in bytes; `deleted_ms_max`, of removes,
-    is when the last of the files went.
+    and covers partition columns too, `size` is the sum of the files' sizes in bytes, and `modified_ms_max` is when the
+    last of the files was made; `deleted_ms_max`, of removes, is when the last of the files went.
     """
 
     kind: str
@@ -40,11 +39,17 @@ class SidecarFacts:
     statistics: str | None = None
     size: int | None = None
     deleted_ms_max: int | None = None
+    modified_ms_max: int | None = None
 
     def to_tags(self) -> dict[str, str]:
         """Return the facts as tags of the sidecar's action."""
         body: Json = {"kind": self.kind, "rows": self.rows, "firstKey": self.first_key, "lastKey": self.last_key}
-        optional = {"statistics": self.statistics, "size": self.size, "deletedMsMax": self.deleted_ms_max}
+        optional = {
+            "statistics": self.statistics,
+            "size": self.size,
+            "deletedMsMax": self.deleted_ms_max,
+            "modifiedMsMax": self.modified_ms_max,
+        }
         body |= {name: value for name, value in optional.items() if value is not None}
         return {FACTS_TAG: orjson.dumps(body).decode()}
 
@@ -61,11 +66,14 @@ class SidecarFacts:
                 body.get("statistics"),
                 body.get("size"),
                 body.get("deletedMsMax"),
+                body.get("modifiedMsMax"),
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
         texts = all(isinstance(text, str) for text in (facts.kind, facts.first_key, facts.last_key))
-        numbers = all(isinstance(each, int | None) for each in (facts.size, facts.deleted_ms_max))
+        numbers = all(
+            isinstance(each, int | None) for each in (facts.size, facts.deleted_ms_max, facts.modified_ms_max)
+        )
         sound = texts and numbers and isinstance(facts.statistics, str | None)
         return facts if sound and type(facts.rows) is int and facts.rows >= 0 else None
 
@@ -113,11 +121,15 @@ class SidecarRows(Rows[T]):
         self._parse = parse
         self._fields = fields
         self.facts = None if file.facts is None else file.facts.statistics
+        self._opened: FileRows[T] | None = None
 
-    @cached_property
+    @property
     def _rows(self) -> FileRows[T]:
-        check_fields(self.file.file, self.kind, self._fields)
-        return FileRows(self.file.file, self.kind, self._parse)
+        """Return the file's rows. No cached_property: until Python 3.12 all threads wait for the one that fetches."""
+        if self._opened is None:
+            check_fields(self.file.file, self.kind, self._fields)
+            self._opened = FileRows(self.file.file, self.kind, self._parse)
+        return self._opened
 
     def __len__(self) -> int:
         return len(self._rows) if self.file.facts is None else self.file.facts.rows
@@ -164,6 +176,11 @@ class SidecarRows(Rows[T]):
     def with_vector(self) -> pa.BooleanArray:
         """Return which rows have a deletion vector."""
         return self._rows.with_vector()
+
+    @property
+    def made_ms_max(self) -> int | None:
+        """Return when the newest of the files was made, if that is known."""
+        return None if self.file.facts is None else self.file.facts.modified_ms_max
 
     def may_hold(self, keys: pa.Array) -> bool:
         """Whether a row can have one of some keys, by the least and the greatest key."""

@@ -18,17 +18,19 @@ def checkpoint(handle: TableHandle, *, dropped: bool = False) -> int:
     first: where there is a checkpoint of ours, there is its index.
     """
     with handle.lock:
-        snapshot = handle.newest(dropped=True) if dropped else handle.at_hand()
+        snapshot = handle.at_hand(dropped=dropped)
         check_writable(snapshot.state.protocol, snapshot.state.metadata)
         v2 = has_v2_checkpoints(snapshot)
         if v2 and handle.log.base_is_old:  # it names sidecars of the checkpoint that it stands on: they must be there
             handle.log.open()
-            snapshot = handle.at_hand()
+            snapshot = handle.at_hand(dropped=dropped)
             v2 = has_v2_checkpoints(snapshot)
         if handle.log.checkpoint_version == snapshot.version:
             return snapshot.version
-        window = open_window(handle.log)
-        if len(window) or EVENT_ID in snapshot.schema.names:
+        if EVENT_ID in snapshot.schema.names:
+            window = open_window(handle.log)
+            if window.version > snapshot.version:  # the log had to be opened again
+                return checkpoint(handle, dropped=dropped)
             handle.store.put(handle.root + index_name(snapshot.version), write_index(window))
         after_ms = handle.clock.now_ms() - snapshot.settings.file_retention_ms
         handle.log.checkpoint(snapshot.state, after_ms, form_of(snapshot), v2=v2)

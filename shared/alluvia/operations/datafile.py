@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from alluvia.errors import Corrupt, Invalid
+from alluvia.log.action_file import UNREADABLE
 from alluvia.log.actions import AddFile
 from alluvia.table.deletions import NO_POSITIONS, read_deletions
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import mask_of
 from alluvia.table.merged_statistics import merged_statistics
 from alluvia.table.partition import Partition
-from alluvia.table.reader import UNREADABLE, check_positions, open_parquet, unreadable
+from alluvia.table.reader import check_positions, open_parquet, unreadable
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics import file_statistics
 from alluvia.table.writer import bounded_columns, new_file
@@ -194,6 +195,7 @@ class FileSink:
                     rows.schema,
                     compression=settings.codec,
                     store_schema=False,
+                    write_page_checksum=True,
                     write_statistics=bounded_columns(rows.schema) or False,
                 )
             self._writer.write_table(rows, row_group_size=settings.row_group_rows)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
+
+import orjson
 
 from alluvia.log.commit import CommitActions
 from alluvia.table.handle import TableHandle
@@ -40,10 +43,17 @@ def _entry(commit: CommitActions) -> HistoryEntry:
     return HistoryEntry(
         commit.version,
         datetime.fromtimestamp(commit.timestamp_ms / 1000, UTC),
-        str(info.get("operation", "")),
-        dict(info.get("operationParameters") or {}),
-        dict(info.get("operationMetrics") or {}),
-        str(info.get("engineInfo", "")),
+        str(info.get("operation") or ""),
+        _texts(info.get("operationParameters")),
+        _texts(info.get("operationMetrics")),
+        str(info.get("engineInfo") or ""),
         len(commit.adds),
         len(commit.removes),
     )
+
+
+def _texts(given: Any) -> dict[str, str]:
+    """Return what a commit says of itself, by name. The protocol leaves its form to the writer."""
+    if not isinstance(given, dict):
+        return {}
+    return {name: value if isinstance(value, str) else orjson.dumps(value).decode() for name, value in given.items()}

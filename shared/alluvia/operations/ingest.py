@@ -17,11 +17,13 @@ from alluvia.table.rows import conform
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 from alluvia.table.window import (
+    WINDOW_FOLDER,
     DedupWindow,
     encode_fingerprints,
     fingerprints,
     fingerprints_of,
     index_name,
+    index_version,
     read_index,
 )
 
@@ -136,35 +138,77 @@ def open_window(log: Log) -> DedupWindow:
     """Build the window at the version that a log knows: the checkpoint's index in one GET, and the commits after it.
 
     Where there is no index, for example beside another writer's checkpoint, the window's commits are read one by one.
-    A checkpoint that was written when another table had the name has the index of that one.
+    A checkpoint that was written when another table had the name has the index of that one. Clean-up may take the index
+    of a log that was opened a moment before, and commits of the window too: then the log is opened again, on the
+    checkpoint that made them needless.
     """
+    while True:
+        window, whole = _window_of(log)
+        start = log.checkpoint_version
+        if whole:
+            return window
+        log.open()
+        if log.checkpoint_version == start:
+            return window
+
+
+def _window_of(log: Log) -> tuple[DedupWindow, bool]:
+    """Return the window of a log as it is at hand, and whether all that it is made from was there."""
     state = log.state or log.open()
     window_ms = read_properties(state.metadata.configuration).dedup_window_ms
     gaps = version_gaps(state.metadata.configuration)
+    after_ms = state.timestamp_ms - window_ms
     start = log.checkpoint_version
     commits = log.since(-1 if start is None else start)
     if commits is None:
-        return _from_commits(log, state.version, state.timestamp_ms - window_ms, window_ms, gaps)
+        return _from_commits(log, state.version, after_ms, window_ms, gaps)
+    whole = True
     if start is None:
         window = DedupWindow(window_ms, gaps=gaps)
     elif in_gap(gaps, start):
-        window = _from_commits(log, start, state.timestamp_ms - window_ms, window_ms, gaps)
+        window, whole = _from_commits(log, start, after_ms, window_ms, gaps)
     else:
         name = index_name(start)
         try:
             window = read_index(log.store.get(log.root + name), name, window_ms, start, gaps)
         except ObjectNotFound:
-            window = _from_commits(log, start, state.timestamp_ms - window_ms, window_ms, gaps)
+            window, whole = _from_commits(log, start, after_ms, window_ms, gaps)
     window.follow(commits)
-    return window
+    return window, whole
 
 
-def _from_commits(log: Log, version: int, after_ms: int, window_ms: int, gaps: Gaps) -> DedupWindow:
+def _from_commits(log: Log, version: int, after_ms: int, window_ms: int, gaps: Gaps) -> tuple[DedupWindow, bool]:
+    """Return the window that the commits up to a version make, and whether all that it needs was there.
+
+    Where clean-up has taken a commit, an index stands for it and those before it: that of a checkpoint which is not the
+    newest any more, or which was written before another table had the name.
+    """
     found: list[CommitActions] = []
-    version = below_gap(gaps, version)
-    while version >= 0 and (commit := log.read_commit(version)) is not None and commit.timestamp_ms >= after_ms:
+    window, whole = DedupWindow(window_ms, gaps=gaps), True
+    at = below_gap(gaps, version)
+    while at >= 0:
+        commit = log.read_commit(at)
+        if commit is None:
+            window, whole = _from_index(log, at, version, window_ms, gaps)
+            break
+        if commit.timestamp_ms < after_ms:
+            break
         found.append(commit)
-        version = below_gap(gaps, version - 1)
-    window = DedupWindow(window_ms, gaps=gaps)
+        at = below_gap(gaps, at - 1)
     window.follow(reversed(found))
-    return window
+    return window, whole
+
+
+def _from_index(log: Log, missing: int, version: int, window_ms: int, gaps: Gaps) -> tuple[DedupWindow, bool]:
+    """Return the newest index of the table's own up to a version, and whether it holds the missing commit's ids."""
+    keys = (info.key.removeprefix(log.root) for info in log.store.list(log.root + WINDOW_FOLDER))
+    versions = [at for key in keys if (at := index_version(key)) is not None]
+    own = [at for at in versions if at <= version and not in_gap(gaps, at)]
+    newest = max(own, default=-1)
+    try:
+        data = log.store.get(log.root + index_name(newest)) if own else None
+    except ObjectNotFound:  # clean-up was faster
+        data = None
+    if data is None:
+        return DedupWindow(window_ms, gaps=gaps), False
+    return read_index(data, index_name(newest), window_ms, newest, gaps), newest >= missing

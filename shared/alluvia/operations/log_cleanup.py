@@ -20,14 +20,20 @@ _COMPACTED = re.compile(r"^(\d{20})\.\d{20}\.compacted\.json$")
 def expired_log(files: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]:
     """Choose the log files below the newest checkpoint at or below the cut-off's version; it stays, with its commit.
 
-    The cut-off's version is the one that was current at `before_ms`. Pure.
+    The cut-off's version is the one that was current at `before_ms`. The checkpoint itself must be as old: until then
+    there are handles that stand on the one before it, and may name its sidecars again. Pure.
     """
     known = {info.key.removeprefix(LOG_FOLDER): info for info in files}
     listing = read_listing(known)
     commits = [(known[file.name].modified_ms, version) for version, file in listing.commits.items()]
     young = min((version for modified_ms, version in commits if modified_ms >= before_ms), default=None)
     current = max((version for _, version in commits), default=-1) if young is None else young - 1
-    keep = max((version for version in listing.checkpoints if version <= current), default=None)
+    old = {
+        version
+        for version, parts in listing.checkpoints.items()
+        if all(known[part.name].modified_ms <= before_ms for part in parts)
+    }
+    keep = max((version for version in old if version <= current), default=None)
     if keep is None:
         return []
     return [info for name, info in known.items() if _expires_below(name, keep)]

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.errors import AlluviaError, Conflict, Corrupt, Invalid, ObjectNotFound, Unavailable
+from alluvia.log.action_file import UNREADABLE
 from alluvia.log.actions import AddFile
 from alluvia.operations.checkpoint import checkpoint, checkpoint_due
 from alluvia.operations.copied_statistics import copied_statistics
@@ -19,6 +20,7 @@ from alluvia.operations.merge_plan import MergeGroup, plan_merge
 from alluvia.store import Store
 from alluvia.table.handle import TableHandle
 from alluvia.table.partition import Partition
+from alluvia.table.reader import open_parquet
 from alluvia.table.relation import quote_name, quote_text
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
@@ -88,12 +90,13 @@ def _merge_group(
     transaction = handle.transaction(planned)
     try:
         merged = _rewrite(handle, planned, group.files, memory_mb)
-    except ObjectNotFound:
+    except ObjectNotFound as error:
         newest = handle.newest()
         gone = [file for file in group.files if newest.files.get(file.key) is None]
         if gone:
             return False
-        msg = f"a data file of version {planned.version} that is to be merged is missing"
+        name = next((file.path for file in group.files if str(error).endswith(file.path)), str(error))
+        msg = f"data file {name} of version {planned.version} is missing"
         raise Corrupt(msg) from None
     now_ms = handle.clock.now_ms()
     changes = Changes(
@@ -131,8 +134,7 @@ def _rewrite(
         expected = [file.live_records for file in files]
         promised = sum(number or 0 for number in expected)
         if None not in expected and rows != promised:
-            msg = f"the statistics of {len(files)} files promise {promised} rows, but they hold {rows}"
-            raise Corrupt(msg)
+            raise _miscounted(files, urls, promised, rows)
         if not rows:
             return None
         stored = pa.schema([field for field in snapshot.schema if field.name not in snapshot.partition_columns])
@@ -160,16 +162,29 @@ def _local_copies(handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFi
     return [str(path) for path in paths]
 
 
+def _miscounted(files: Sequence[AddFile], urls: Sequence[str], promised: int, rows: int) -> Corrupt:
+    """Name the file whose statistics are wrong."""
+    for file, url in zip(files, urls, strict=True):
+        held = open_parquet(url).metadata.num_rows
+        if held != file.num_records:
+            return Corrupt(f"data file {file.path} holds {held} rows, but its statistics promise {file.num_records}")
+    return Corrupt(f"the statistics of {len(files)} files promise {promised} rows, but they hold {rows}")
+
+
 def _unreadable(reason: str, files: Sequence[AddFile], urls: Sequence[str]) -> AlluviaError:
     """Tell a file that vacuum took meanwhile from one that is damaged, and name it by its path in the table."""
     for file, url in zip(files, urls, strict=True):
         if not Path(url).exists():
             return ObjectNotFound(file.path)
-    named = files[0].path
     for file, url in zip(files, urls, strict=True):
         if url in reason:
-            named, reason = file.path, reason.replace(url, file.path)
-    return Corrupt(f"data file {named} cannot be merged: {reason.splitlines()[0]}")
+            return Corrupt(f"data file {file.path} cannot be merged: {reason.replace(url, file.path).splitlines()[0]}")
+        try:
+            open_parquet(url)
+        except UNREADABLE:
+            return Corrupt(f"data file {file.path} cannot be merged: {reason.splitlines()[0]}")
+    names = ", ".join(file.path for file in files)
+    return Corrupt(f"one of the data files {names} cannot be merged: {reason.splitlines()[0]}")
 
 
 def _copy(

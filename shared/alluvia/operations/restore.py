@@ -116,7 +116,7 @@ def _changes(handle: TableHandle, snapshot: Snapshot, target: Snapshot, plan: Re
         protocol=plan.protocol,
         can_match=lambda _: True,
         # What stays was looked at as well: it must still be there.
-        files_read=frozenset(file.key for file in snapshot.files),
+        files_read=frozenset(snapshot.files.keys()),
         domains_read=frozenset({OLDEST_READABLE}),
         metrics={
             "numRestoredFiles": len(plan.adds),

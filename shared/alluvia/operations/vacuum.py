@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from alluvia.errors import Invalid, VersionExpired, VersionNotFound
+from alluvia.errors import ConcurrentDomain, Invalid, MetadataChanged, VersionExpired, VersionNotFound
 from alluvia.log.actions import AddFile, DomainMetadata, RemoveFile
 from alluvia.log.paths import LOG_FOLDER, check_relative, parse_name
 from alluvia.log.replay import State
@@ -31,6 +31,7 @@ ORPHAN_AGE_MS_MIN = 24 * 60 * 60 * 1000
 LOG_AGE_MS_MIN = 24 * 60 * 60 * 1000
 """Commits are kept this long at least, whatever the property says: longer than a handle follows the log from one
 version, and a transaction lasts, which could otherwise write a version that has come and gone."""
+TRIES_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +159,9 @@ def vacuum(handle: TableHandle, retention: timedelta | None = None, *, dry_run: 
     named = named_sidecars(handle.log, log_files, expired_log(log_files, cutoffs.log))
     plan = plan_vacuum(snapshot.state, objects, cutoffs, named)
     oldest = _oldest_after(handle, snapshot, objects, plan, cutoffs)
-    if not dry_run and plan.objects:
-        _record_oldest(handle, oldest, fence=bool(plan.orphans))
+    hints = old_hints(objects, cutoffs.orphans)
+    if not dry_run and (plan.objects or hints):
+        _record_oldest(handle, oldest, fence=bool(plan.orphans or hints))
         plan = plan.without(handle.newest(dropped=True).state)
         handle.store.delete([handle.root + info.key for info in plan.objects])
         _delete_indexes(handle, plan)
@@ -168,7 +170,7 @@ def vacuum(handle: TableHandle, retention: timedelta | None = None, *, dry_run: 
         if is_dropped(snapshot.properties):
             checkpoint(handle, dropped=True)
         else:
-            handle.store.delete([handle.root + key for key in old_hints(objects, cutoffs.orphans)])
+            handle.store.delete([handle.root + key for key in hints])
     return VacuumReport(
         dry_run,
         tuple(info.key for info in plan.data_files),
@@ -221,13 +223,24 @@ def _milliseconds(retention: timedelta) -> int:
 def _record_oldest(handle: TableHandle, oldest: int, *, fence: bool) -> None:
     """Commit the oldest version that stays readable, so that a reader of an older one learns it by name.
 
-    With `fence`, commit in any case: a writer that slept since long before then finds its version taken.
+    With `fence`, commit in any case: a writer that slept since long before then finds its version taken. Where another
+    vacuum, or a change of the table, comes first, this looks again.
     """
-    snapshot = handle.newest(dropped=True)
-    known = oldest_readable(snapshot.state)
-    if oldest <= known and not fence:
-        return
-    oldest = max(oldest, known)
+    for tries in range(1, TRIES_MAX + 1):
+        snapshot = handle.newest(dropped=True)
+        known = oldest_readable(snapshot.state)
+        if oldest <= known and not fence:
+            return
+        try:
+            handle.transaction(snapshot).commit(_record(snapshot, max(oldest, known)))
+        except (ConcurrentDomain, MetadataChanged):
+            if tries == TRIES_MAX:
+                raise
+        else:
+            return
+
+
+def _record(snapshot: Snapshot, oldest: int) -> Changes:
     changes = Changes("VACUUM", {"oldestReadableVersion": str(oldest)})
     if has_domains(snapshot.protocol):
         changes.domains = [DomainMetadata(OLDEST_READABLE, str(oldest))]
@@ -235,7 +248,7 @@ def _record_oldest(handle: TableHandle, oldest: int, *, fence: bool) -> None:
         metadata = snapshot.state.metadata
         configuration = {**metadata.configuration, OLDEST_READABLE: str(oldest)}
         changes.metadata = replace(metadata, configuration=configuration)
-    handle.transaction(snapshot).commit(changes)
+    return changes
 
 
 def _delete_indexes(handle: TableHandle, plan: VacuumPlan) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -87,6 +88,7 @@ def use_s3(connection: duckdb.DuckDBPyConnection, secret: Mapping[str, str | boo
         raise Unavailable(msg) from None
 
 
+@cache
 def _httpfs() -> Path:
     spec = find_spec("duckdb_extension_httpfs")
     folder = next(iter(spec.submodule_search_locations or ()), None) if spec else None

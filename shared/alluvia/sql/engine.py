@@ -6,7 +6,8 @@ leave; then the database is shut (see `duck.confine`), and only then does the us
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
@@ -17,8 +18,9 @@ from alluvia.sql.failures import UnreadableFile
 from alluvia.sql.parse import Statement, parse
 from alluvia.sql.references import References, find_references, names_in_use, shows_tables
 from alluvia.sql.rewrite import rewrite
-from alluvia.sql.scans import Lake, TableScan, plan_scans, scan_table
+from alluvia.sql.scans import Lake, TableScan, newest_snapshots, plan_scans, scan_table
 from alluvia.sql.session import Limits, Session
+from alluvia.table.snapshot import Snapshot
 
 __all__ = ["Limits", "Result", "run"]
 
@@ -75,9 +77,11 @@ def run(lake: Lake, query: str, limits: Limits | None = None) -> Result:
     references = find_references(statement.root)
     unreadable: set[str | None] = set()
     while True:
-        session = Session(lake.store, limits or Limits(), _copied(unreadable))
+        with ThreadPoolExecutor(1) as pool:  # the newest versions are looked up while DuckDB starts
+            looking = pool.submit(newest_snapshots, lake, references)
+            session = Session(lake.store, limits or Limits(), _copied(unreadable))
         try:
-            return _run(lake, statement, references, session)
+            return _run(lake, statement, references, session, looking.result())
         except UnreadableFile as error:
             session.close()
             if None in unreadable:
@@ -94,9 +98,11 @@ def _copied(unreadable: set[str | None]) -> Callable[[str], bool]:
     return lambda path: None in unreadable or path in unreadable
 
 
-def _run(lake: Lake, statement: Statement, references: References, session: Session) -> Result:
+def _run(
+    lake: Lake, statement: Statement, references: References, session: Session, newest: Mapping[str, Snapshot]
+) -> Result:
     constants = Constants(session.begin(), names_in_use(statement.root))
-    scans = plan_scans(lake, references, constants)
+    scans = plan_scans(lake, references, constants, newest)
     views = {scan.reference: f"scan_{number}" for number, scan in enumerate(scans)}
     rewritten = rewrite(statement, views)
     session.open(scans, list(views.values()))

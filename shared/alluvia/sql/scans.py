@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -15,7 +16,7 @@ from alluvia.sql.constants import Constants
 from alluvia.sql.functions import TABLE_FUNCTIONS
 from alluvia.sql.moments import to_datetime
 from alluvia.sql.predicates import table_predicate
-from alluvia.sql.references import Reference, References
+from alluvia.sql.references import At, Reference, References
 from alluvia.sql.scopes import filters_by_table
 from alluvia.store import Store
 from alluvia.table.predicate import Predicate
@@ -81,13 +82,28 @@ class Scan:
         )
 
 
-def plan_scans(lake: Lake, references: References, constants: Constants) -> list[Scan]:
+def newest_snapshots(lake: Lake, references: References) -> dict[str, Snapshot]:
+    """Return the newest version of each table that is named without one, by name.
+
+    A table that is not there is left out: `plan_scans` says so.
+    """
+    found: dict[str, Snapshot] = {}
+    for reference in references.tables:
+        if reference.table is not None and reference.at == At() and reference.table not in found:
+            with suppress(TableNotFound):
+                found[reference.table] = lake.table(reference.table).snapshot()
+    return found
+
+
+def plan_scans(
+    lake: Lake, references: References, constants: Constants, newest: Mapping[str, Snapshot] | None = None
+) -> list[Scan]:
     """Return the versions and files to read, one for each table that the query names.
 
-    A table named twice without a version is read at one and the same. Raises `TableNotFound`, naming the tables that
-    there are, `VersionNotFound`, `VersionExpired` or `Invalid`.
+    A table named twice without a version is read at one and the same, that of `newest` if it is there. Raises
+    `TableNotFound`, naming the tables that there are, `VersionNotFound`, `VersionExpired` or `Invalid`.
     """
-    snapshots = _snapshots(lake, references.tables, constants)
+    snapshots = _snapshots(lake, references.tables, constants, dict(newest or {}))
     schemas = {reference: snapshot.schema for reference, snapshot in snapshots.items()}
     columns = {name.lower() for schema in schemas.values() for name in schema.names}
     constants = Constants(constants.now_us, constants.taken | columns)
@@ -99,8 +115,9 @@ def plan_scans(lake: Lake, references: References, constants: Constants) -> list
     return scans
 
 
-def _snapshots(lake: Lake, references: Sequence[Reference], constants: Constants) -> dict[Reference, Snapshot]:
-    newest: dict[str, Snapshot] = {}
+def _snapshots(
+    lake: Lake, references: Sequence[Reference], constants: Constants, newest: dict[str, Snapshot]
+) -> dict[Reference, Snapshot]:
     found: dict[Reference, Snapshot] = {}
     for reference in references:
         name, at = reference.table, reference.at

@@ -9,26 +9,44 @@ Source: S3 user guide, "How to prevent object overwrites with conditional writes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import boto3
+import botocore.session
 from botocore.client import Config
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    IncompleteReadError,
+    NoCredentialsError,
+    ReadTimeoutError,
+    ResponseStreamingError,
+)
 from botocore.exceptions import ConnectionError as BotoConnectionError
+from botocore.loaders import Loader
+from urllib3.exceptions import HTTPError
 
 from alluvia.clock import Clock
 from alluvia.errors import AnswerLost, Invalid, ObjectNotFound, Unavailable
+from alluvia.store.answers import refuse_half
 from alluvia.store.base import ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
 
 if TYPE_CHECKING:
+    from botocore.response import StreamingBody
     from mypy_boto3_s3 import S3Client
 
+T = TypeVar("T")
 DELETE_BATCH = 1000
 CONFLICT_TRIES = 8
+BODY_TRIES = 3
 CONFLICT_WAIT_SECONDS = 0.05
+_UNANSWERED = (BotoCoreError, HTTPError)
+"""What is raised for no answer or half of one: botocore lets urllib3's error through where a refused GET breaks off."""
+_BROKEN_OFF = (IncompleteReadError, ResponseStreamingError, ReadTimeoutError, HTTPError)
 _MISSING = ("404", "NoSuchKey", "NotFound")
 _OURS_TO_MEND = ("AccessDenied", "403", "NoSuchBucket", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
 
@@ -60,6 +78,7 @@ class S3Store(Store):
         self._clock = clock
         self._endpoint_url = endpoint_url
         self._session = boto3.session.Session(
+            botocore_session=_botocore_session(),
             aws_access_key_id=access_key_id,
             aws_secret_access_key=secret_access_key,
             aws_session_token=session_token,
@@ -81,7 +100,9 @@ class S3Store(Store):
             max_pool_connections=32,
             s3={"addressing_style": "path" if self._endpoint_url else "auto"},
         )
-        return self._session.client("s3", endpoint_url=self._endpoint_url, region_name=self._region, config=config)
+        client = self._session.client("s3", endpoint_url=self._endpoint_url, region_name=self._region, config=config)
+        client.meta.events.register("before-parse.s3.*", refuse_half)
+        return client
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes [start, end) of an object."""
@@ -92,20 +113,30 @@ class S3Store(Store):
         elif start or end is not None:
             request["Range"] = f"bytes={start}-{'' if end is None else max(start, end - 1)}"
         try:
-            data = self._client.get_object(**request)["Body"].read()
+            data = self._body(request, lambda body: body.read())
             return b"" if end is not None and end <= start else data
         except ClientError as error:
             if _code(error) in ("416", "InvalidRange"):
                 return b""
             _fail(error, key)
-        except (BotoCoreError, HTTPClientError) as error:
+        except _UNANSWERED as error:
             _fail(error, key)
+
+    def _body(self, request: dict[str, Any], read: Callable[[StreamingBody], T]) -> T:
+        """Read an object's bytes, and again where they break off: botocore retries what comes before them only."""
+        for attempt in range(BODY_TRIES - 1):
+            body = self._client.get_object(**request)["Body"]
+            try:
+                return read(body)
+            except _BROKEN_OFF:
+                self._clock.sleep(CONFLICT_WAIT_SECONDS * (attempt + self._clock.uniform()))
+        return read(self._client.get_object(**request)["Body"])
 
     def put(self, key: str, data: bytes) -> None:
         """Write an object; boto3 retries."""
         try:
             self._client.put_object(Bucket=self.bucket, Key=self._key(key), Body=data)
-        except (ClientError, BotoCoreError, HTTPClientError) as error:
+        except (ClientError, *_UNANSWERED) as error:
             _fail(error, key)
 
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
@@ -125,7 +156,7 @@ class S3Store(Store):
                     _fail(error, key)
                 msg = f"the conditional write of {key} got no clear answer ({code})"
                 raise AnswerLost(msg) from error
-            except (BotoCoreError, HTTPClientError) as error:
+            except _UNANSWERED as error:
                 if isinstance(error, NoCredentialsError):
                     _fail(error, key)
                 msg = f"the answer to the conditional write of {key} was lost ({type(error).__name__})"
@@ -144,7 +175,7 @@ class S3Store(Store):
                 for entry in page.get("Contents", ()):
                     modified_ms = int(entry["LastModified"].timestamp() * 1000)
                     yield ObjectInfo(entry["Key"][len(self._prefix) :], entry["Size"], modified_ms)
-        except (ClientError, BotoCoreError, HTTPClientError) as error:
+        except (ClientError, *_UNANSWERED) as error:
             _fail(error, prefix)
 
     def list_folders(self, prefix: str) -> Iterator[str]:
@@ -157,7 +188,7 @@ class S3Store(Store):
             for page in pages:
                 for entry in page.get("CommonPrefixes", ()):
                     yield entry["Prefix"][len(whole) : -1]
-        except (ClientError, BotoCoreError, HTTPClientError) as error:
+        except (ClientError, *_UNANSWERED) as error:
             _fail(error, prefix)
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -170,7 +201,7 @@ class S3Store(Store):
                     Bucket=self.bucket,
                     Delete={"Objects": batch, "Quiet": True},  # type: ignore[typeddict-item]
                 )
-            except (ClientError, BotoCoreError, HTTPClientError) as error:
+            except (ClientError, *_UNANSWERED) as error:
                 _fail(error, names[start])
             for failed in answer.get("Errors", ()):
                 msg = f"S3 did not delete {failed.get('Key')} ({failed.get('Code')})"
@@ -184,18 +215,21 @@ class S3Store(Store):
             if _code(error) in _MISSING:
                 return None
             _fail(error, key)
-        except (BotoCoreError, HTTPClientError) as error:
+        except _UNANSWERED as error:
             _fail(error, key)
         return ObjectInfo(key, found["ContentLength"], int(found["LastModified"].timestamp() * 1000))
 
     def get_file(self, key: str, path: Path) -> None:
         """Stream an object into a local file, in one request."""
-        try:
-            body = self._client.get_object(Bucket=self.bucket, Key=self._key(key))["Body"]
+
+        def copy(body: StreamingBody) -> None:
             with path.open("wb") as file:
                 for chunk in body.iter_chunks(1 << 20):
                     file.write(chunk)
-        except (ClientError, BotoCoreError, HTTPClientError) as error:
+
+        try:
+            self._body({"Bucket": self.bucket, "Key": self._key(key)}, copy)
+        except (ClientError, *_UNANSWERED) as error:
             _fail(error, key)
 
     def put_file(self, key: str, path: Path) -> None:
@@ -203,7 +237,7 @@ class S3Store(Store):
         try:
             with path.open("rb") as file:
                 self._client.put_object(Bucket=self.bucket, Key=self._key(key), Body=file)
-        except (ClientError, BotoCoreError, HTTPClientError) as error:
+        except (ClientError, *_UNANSWERED) as error:
             _fail(error, key)
 
     def url(self, key: str) -> str | None:
@@ -226,6 +260,21 @@ class S3Store(Store):
 
     def _key(self, key: str) -> str:
         return self._prefix + check_key(key)
+
+
+def _botocore_session() -> botocore.session.Session:
+    """Return a new session that shares its models of AWS's services with all others: to read them takes 50 ms."""
+    session = botocore.session.get_session()
+    loader = _loader()
+    loader.search_paths[:] = dict.fromkeys(loader.search_paths)  # each boto3 session adds the same one
+    session.register_component("data_loader", loader)
+    return session
+
+
+@cache
+def _loader() -> Loader:
+    loader: Loader = botocore.session.get_session().get_component("data_loader")
+    return loader
 
 
 def _code(error: ClientError) -> str:
@@ -253,7 +302,7 @@ def _fail(error: Exception, key: str) -> NoReturn:
     if isinstance(error, NoCredentialsError):
         msg = "no AWS credentials found: set them in the environment, or pass access_key_id and secret_access_key"
         raise Invalid(msg) from error
-    if isinstance(error, (BotoConnectionError, HTTPClientError)):
+    if isinstance(error, (BotoConnectionError, HTTPClientError, HTTPError)):
         msg = f"S3 cannot be reached for {key} ({type(error).__name__}): try again"
         raise Unavailable(msg) from error
     msg = f"S3 request for {key} failed ({type(error).__name__})"

@@ -17,7 +17,14 @@ from alluvia.log.rows import Rows
 from alluvia.table.partition_values import parse_partition_text, partition_value
 from alluvia.table.predicate import Column
 from alluvia.table.statistics import LAST_CHARACTER, TEXT_LENGTH_MAX
-from alluvia.table.typed_statistics import ColumnStatistics, has_bounds, parse_texts, within_years
+from alluvia.table.typed_statistics import (
+    FLOAT_DIGITS,
+    ColumnStatistics,
+    has_bounds,
+    parse_texts,
+    widened_decimals,
+    within_years,
+)
 
 STRUCT = "stats_parsed"
 _MILLISECOND = pa.scalar(1000, pa.duration("us"))
@@ -171,10 +178,19 @@ def _bounds(
     elif pa.types.is_string(kind):
         long = pc.greater_equal(pc.utf8_length(high), TEXT_LENGTH_MAX)
         high = pc.if_else(long, pc.binary_join_element_wise(high, LAST_CHARACTER, ""), high)
+    elif pa.types.is_decimal(kind) and kind.precision > FLOAT_DIGITS:
+        low, high = _widened_decimals(low, high, kind)
     if has_bounds(kind):
         ordered = pc.fill_null(pc.less_equal(low, high), fill_value=False)
         low, high = (pc.if_else(ordered, values, None) for values in (low, high))
     return Bounds(numbers, low, high, _sure(rows, numbers, tight, found.nulls))
+
+
+def _widened_decimals(low: pa.Array, high: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    pairs = zip(low.to_pylist(), high.to_pylist(), strict=True)
+    wide = [None if None in pair else widened_decimals(*pair, kind) for pair in pairs]
+    lows, highs = zip(*(pair or (None, None) for pair in wide), strict=True) if wide else ((), ())
+    return pa.array(lows, kind), pa.array(highs, kind)
 
 
 def _sure(rows: Rows[AddFile], numbers: pa.Int64Array, tight: pa.Array | None, nulls: pa.Int64Array) -> pa.Int64Array:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.errors import Invalid
+from alluvia.log.action_file import UNREADABLE
 from alluvia.table.schema import normal_schema
 from alluvia.table.statistics import encode_statistics, json_bounds
 
@@ -60,7 +61,7 @@ def parse_footer(footer: bytes) -> pq.FileMetaData:
     """Read a footer, which ends the bytes. Raises `Invalid`."""
     try:
         return pq.read_metadata(io.BytesIO(footer))
-    except (pa.ArrowException, OSError) as error:
+    except UNREADABLE as error:
         msg = f"its footer cannot be read: {str(error).splitlines()[0]}"
         raise Invalid(msg) from error
 

@@ -51,8 +51,13 @@ class TableHandle:
             state = self.log.refresh()
             return Snapshot(state, self.root, self.name) if dropped else self._snapshot(state)
 
-    def at_hand(self) -> Snapshot:
-        """Return the newest version that this handle knows, without a request if it knows one."""
+    def at_hand(self, *, dropped: bool = False) -> Snapshot:
+        """Return the newest version that this handle knows, without a request if it knows one.
+
+        With `dropped` also that of a table that was dropped, which is looked for.
+        """
+        if dropped:
+            return self.newest(dropped=True)
         with self.lock:
             if self.log.state is None or self.log.stale:
                 return self._snapshot(self.log.open())

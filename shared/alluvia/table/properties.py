@@ -35,7 +35,7 @@ CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 CONSTRAINT = "delta.constraints."
 """The start of a CHECK constraint's name."""
 
-_KNOWN = frozenset(
+KNOWN = frozenset(
     {
         *(PARTITION_BY, SORT_BY, WRITERS, DEDUP_WINDOW, TARGET_FILE_SIZE, ROW_GROUP_ROWS, CODEC, OLDEST_READABLE),
         *(IN_COMMIT_TIMESTAMPS, APPEND_ONLY, CHECKPOINT_INTERVAL, LOG_RETENTION, FILE_RETENTION, INDEXED_COLUMNS),
@@ -43,6 +43,7 @@ _KNOWN = frozenset(
         *(CHECKPOINT_POLICY, STATISTICS_AS_JSON, STATISTICS_AS_STRUCT),
     }
 )
+"""The properties that mean something here, beside constraints."""
 
 _NOT_WRITTEN = {
     "delta.columnMapping.mode": "columnMapping",
@@ -115,8 +116,8 @@ def check_properties(configuration: Mapping[str, object]) -> dict[str, str]:
         if name.startswith(_PROTOCOL):
             msg = f"property {name} cannot be given: the protocol follows from the other properties and the columns"
             raise Invalid(msg)
-        if name.startswith(("alluvia.", "delta.")) and name not in _KNOWN and not constraint:
-            msg = f"property {name} is unknown; there are {', '.join(sorted(_KNOWN))}"
+        if name.startswith(("alluvia.", "delta.")) and name not in KNOWN and not constraint:
+            msg = f"property {name} is unknown; there are {', '.join(sorted(KNOWN))}"
             raise Invalid(msg)
         checked[name] = value
     _read(checked)

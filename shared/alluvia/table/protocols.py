@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from alluvia.errors import Corrupt, Unsupported
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.table import type_changes
 from alluvia.table.column_mapping import mapping_of
 from alluvia.table.properties import APPEND_ONLY, CHANGE_DATA_FEED, CHECKPOINT_POLICY, CONSTRAINT, DELETION_VECTORS
-from alluvia.table.schema import uses_type
+from alluvia.table.schema import schema_fields, uses_type
 
 GUARD = "alluvia"
 READER_FEATURES = frozenset(
@@ -141,5 +139,9 @@ def _fields_with_invariants(schema_string: str) -> list[str]:
         for part in ("elementType", "keyType", "valueType"):
             visit(kind.get(part), path)
 
-    visit(orjson.loads(schema_string), "")
+    try:
+        visit({"fields": schema_fields(schema_string)}, "")
+    except (KeyError, TypeError, AttributeError) as error:
+        msg = f"the table's schemaString cannot be read: {type(error).__name__}: {error}"
+        raise Corrupt(msg) from error
     return found

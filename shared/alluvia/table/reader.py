@@ -10,14 +10,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unsupported
+from alluvia.log.action_file import UNREADABLE
 from alluvia.log.actions import AddFile
 from alluvia.store import Store
 from alluvia.table.deletions import read_deletions
 from alluvia.table.masks import mask_of
 from alluvia.table.snapshot import Snapshot
-
-UNREADABLE = (pa.ArrowException, OSError, OverflowError, UnicodeDecodeError)
-"""What pyarrow raises for a Parquet file that is damaged, or of a kind that it cannot read."""
 
 
 def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -46,7 +44,7 @@ def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema
 
 def open_parquet(source: object) -> pq.ParquetFile:
     """Open a Parquet file; INT96 times come in microseconds, since nanoseconds end in the year 2262."""
-    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", memory_map=True)
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", memory_map=True, page_checksum_verification=True)
 
 
 def live_rows(batch: pa.RecordBatch, deleted: pa.Int64Array, start: int) -> pa.RecordBatch:
@@ -68,6 +66,6 @@ def check_positions(file: AddFile, deleted: pa.Int64Array, rows: int) -> None:
 def unreadable(file: AddFile, error: Exception) -> AlluviaError:
     """Return our error for one that pyarrow raised while it read a data file."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if isinstance(error, NotImplementedError):
+    if isinstance(error, NotImplementedError) or "not supported" in reason:  # LZO comes as a plain OSError
         return Unsupported(f"data file {file.path} cannot be read by this library: {reason}")
     return Corrupt(f"data file {file.path} cannot be read: {reason}")

@@ -7,13 +7,14 @@ of partition columns come from the log; rows that a deletion vector deletes are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
+from alluvia.errors import Unsupported
 from alluvia.log.actions import AddFile
 from alluvia.table.partition_values import partition_value
 
@@ -48,11 +49,14 @@ def quote_text(text: str) -> str:
 
 
 def duckdb_type(kind: pa.DataType) -> str:
-    """Return DuckDB's name of a table's column type."""
+    """Return DuckDB's name of a table's column type. Raises `Unsupported` for a struct without fields."""
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision},{kind.scale})"
     if pa.types.is_struct(kind):
         fields = [kind.field(at) for at in range(kind.num_fields)]
+        if not fields:
+            msg = "the table has a struct without fields, which SQL cannot show: read the other columns with scan"
+            raise Unsupported(msg)
         return f"STRUCT({', '.join(f'{quote_name(field.name)} {duckdb_type(field.type)}' for field in fields)})"
     if pa.types.is_map(kind):
         return f"MAP({duckdb_type(kind.key_type)}, {duckdb_type(kind.item_type)})"
@@ -63,12 +67,17 @@ def duckdb_type(kind: pa.DataType) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some of a relation's files: `source` reads them, `frame` and `columns` make the table's columns of that."""
+    """Some of a relation's files: `source` reads them, `frame` and `columns` make the table's columns of that.
+
+    `unified` is a part of the same files that compares their schemas; None where this one does. Else columns have the
+    types of the first file, and within structs its fields, so `source` must turn out to have all that is asked.
+    """
 
     files: tuple[AddFile, ...]
     source: str
     frame: str
     columns: str
+    unified: Part | None = None
 
     def sql(self, source: str | None = None) -> str:
         """Return the SELECT, from its own source or from a view of it."""
@@ -123,10 +132,9 @@ def _part(
     schema: pa.Schema, physical: pa.Schema, partition_columns: Sequence[str], pairs: Pairs, deleted: str | None
 ) -> Part:
     stored = [field for field, ours in zip(physical, schema, strict=True) if ours.name not in partition_columns]
-    whole = not stored or all(_complete(file, stored) for file, _ in pairs)
-    frame = "{0} f" if whole else f"(SELECT * FROM {{0}} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f"
+    frame = ""
     if deleted is not None:
-        frame += f" ANTI JOIN {deleted} d ON f.{FILENAME} = d.file AND f.{ROW_NUMBER} = d.position"
+        frame = f" ANTI JOIN {deleted} d ON f.{FILENAME} = d.file AND f.{ROW_NUMBER} = d.position"
     rows = [_partition_row(file, schema, physical, partition_columns) for file, _ in pairs]
     if len(set(rows)) == 1:
         constants = dict(zip(partition_columns, rows[0], strict=True))
@@ -141,8 +149,13 @@ def _part(
         for ours, theirs in zip(schema, physical, strict=True)
     ]
     shown = ", ".join(f"{column} AS {quote_name(field.name)}" for column, field in zip(columns, schema, strict=True))
-    source = _source([url for _, url in pairs], union=not whole, numbered=deleted is not None)
-    return Part(tuple(file for file, _ in pairs), source, frame, shown)
+    files, urls, numbered = tuple(file for file, _ in pairs), [url for _, url in pairs], deleted is not None
+    first = Part(files, _source(urls, union=False, numbered=numbered), f"{{0}} f{frame}", shown)
+    if not stored:
+        return first
+    whole = f"(SELECT * FROM {{0}} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f{frame}"
+    unified = Part(files, _source(urls, union=True, numbered=numbered), whole, shown)
+    return replace(first, unified=unified) if all(_complete(file, stored) for file in files) else unified
 
 
 def _escaped(text: str) -> str:
@@ -158,7 +171,11 @@ def _source(urls: Sequence[str], *, union: bool, numbered: bool) -> str:
 
 
 def empty_sql(fields: Iterable[pa.Field]) -> str:
-    """Return an empty relation of some columns."""
+    """Return an empty relation of some columns. Raises `Unsupported` where there are none."""
+    fields = list(fields)
+    if not fields:
+        msg = "the table has no columns, which SQL cannot show: add one"
+        raise Unsupported(msg)
     shown = ", ".join(f"CAST(NULL AS {duckdb_type(field.type)}) AS {quote_name(field.name)}" for field in fields)
     return f"SELECT {shown} WHERE false"
 
@@ -169,10 +186,7 @@ def escape_glob(url: str) -> str:
 
 
 def _complete(file: AddFile, stored: Sequence[pa.Field]) -> bool:
-    """Whether the statistics show that a file has every column, so that DuckDB need not compare the files' schemas.
-
-    Without that, DuckDB takes the first file's columns, and within structs its fields, for those of all.
-    """
+    """Whether the statistics say that a file has every column, so that DuckDB need not compare the files' schemas."""
     if file.stats is None:
         return False
     try:

@@ -98,7 +98,7 @@ def _arrow_fields(fields: list[Json], identify: Identify) -> list[pa.Field]:
             continue
         name, metadata = identify(field)
         kind = _arrow_type(field["type"], field["name"], identify)
-        found.append(pa.field(name, kind, bool(field["nullable"]), metadata))
+        found.append(pa.field(name, kind, _flag(field, "nullable"), metadata))
     names = [field.name.lower() for field in found]
     if len(set(names)) < len(names):
         msg = f"a column name is repeated: {', '.join(sorted({name for name in names if names.count(name) > 1}))}"
@@ -117,12 +117,19 @@ def _arrow_type(kind: str | Json, name: str, identify: Identify) -> pa.DataType:
         return pa.struct(_arrow_fields(kind["fields"], identify))
     if kind["type"] == "array":
         element = _arrow_type(kind["elementType"], name, identify)
-        return pa.list_(pa.field("element", element, bool(kind["containsNull"])))
+        return pa.list_(pa.field("element", element, _flag(kind, "containsNull")))
     if kind["type"] == "map":
         key, value = (_arrow_type(kind[part], name, identify) for part in ("keyType", "valueType"))
-        return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value, bool(kind["valueContainsNull"])))
+        return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value, _flag(kind, "valueContainsNull")))
     msg = f"column {name} has the type {kind['type']!r}, which this version cannot read"
     raise Unsupported(msg)
+
+
+def _flag(body: Json, name: str) -> bool:
+    if type(body[name]) is not bool:
+        msg = f"{name} is {str(body[name])[:100]!r}, neither true nor false"
+        raise ValueError(msg)
+    return bool(body[name])
 
 
 def schema_string(schema: pa.Schema) -> str:
@@ -216,7 +223,11 @@ def uses_type(text: str, name: str) -> bool:
         parts = [kind.get("elementType"), kind.get("keyType"), kind.get("valueType")]
         return any(map(holds, [*parts, *(field["type"] for field in kind.get("fields", ()))]))
 
-    return holds(orjson.loads(text))
+    try:
+        return holds({"fields": schema_fields(text)})
+    except (KeyError, TypeError, AttributeError) as error:
+        msg = f"the table's schemaString cannot be read: {type(error).__name__}: {error}"
+        raise Corrupt(msg) from error
 
 
 def only_adds_nullable(before: str, after: str) -> bool:

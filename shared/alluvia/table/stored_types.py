@@ -6,12 +6,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-_INTEGERS = frozenset(
-    {
-        *("tinyint", "smallint", "integer", "bigint", "hugeint"),
-        *("utinyint", "usmallint", "uinteger", "ubigint", "uhugeint"),
-    }
-)
+_SIGNED = ("tinyint", "smallint", "integer", "bigint", "hugeint")
+_WIDTHS = {name: 8 << at for at, name in enumerate(_SIGNED)}
+_INTEGERS = frozenset({*_SIGNED, "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint"})
 _TIMES = frozenset({"timestamp", "timestamp with time zone", "timestamp_ns", "timestamp_ms", "timestamp_s"})
 _PLAIN = {"string": "varchar", "binary": "blob", "bool": "boolean", "date32[day]": "date"}
 
@@ -25,7 +22,7 @@ class DuckType(Protocol):
 
     @property
     def children(self) -> list[tuple[str, Any]]:
-        """Names and types of its parts; asked for of nested types only."""
+        """Names and types of the parts of a nested type; precision and scale of a decimal."""
 
 
 def fits(found: DuckType, kind: pa.DataType) -> bool:
@@ -54,3 +51,26 @@ def _struct_fits(children: dict[str, DuckType], kind: pa.DataType) -> bool:
     known = {name.lower(): child for name, child in children.items()}
     present = [field for field in kind.fields if field.name.lower() in known]
     return bool(present) and all(fits(known[field.name.lower()], field.type) for field in present)
+
+
+def holds(found: DuckType, kind: pa.DataType) -> bool:
+    """Whether a type that fits has all fields and values of the table's: DuckDB casts all files to the first one's."""
+    types = pa.types
+    if types.is_struct(kind):
+        known = {name.lower(): child for name, child in found.children}
+        fields = {field.name.lower(): field.type for field in kind.fields}
+        return all(name in known and holds(known[name], each) for name, each in fields.items())
+    if types.is_map(kind):
+        parts = dict(found.children)
+        return holds(parts["key"], kind.key_type) and holds(parts["value"], kind.item_type)
+    if types.is_list(kind):
+        return holds(dict(found.children)["child"], kind.value_type)
+    if types.is_integer(kind):
+        return bool(_WIDTHS.get(found.id, 0) >= kind.bit_width)
+    if types.is_floating(kind):
+        return found.id == str(kind)
+    if types.is_decimal(kind):
+        parts = dict(found.children) if found.id == "decimal" else {"precision": 0, "scale": 0}
+        whole = parts["precision"] - parts["scale"]
+        return bool(whole >= kind.precision - kind.scale and parts["scale"] >= kind.scale)
+    return not types.is_timestamp(kind) or found.id in ("timestamp", "timestamp with time zone")

@@ -114,10 +114,17 @@ class Transaction:
     def _looked_again(self, version: int) -> list[CommitActions]:
         """Open the log afresh, since clean-up may have deleted what comes after the version at hand.
 
-        Only within the log's shortest retention of a look may the version after it be written.
+        Only within the log's shortest retention of a look may the version after it be written. Raises
+        `TransactionExpired` where it has.
         """
         newest = self._log.open()
-        return self._log.read_commits(range(version + 1, newest.version + 1))
+        try:
+            return self._log.read_commits(range(version + 1, newest.version + 1))
+        except Unavailable as error:
+            if self._log.read_commit(version + 1) is not None:
+                raise
+            msg = f"the commits after version {version} were cleaned up: start again"
+            raise TransactionExpired(msg) from error
 
     def _committed_since(self, version: int) -> list[CommitActions]:
         """Return what this process already knows to have won, so that no race is lost in vain."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from math import isfinite
 from typing import Any
 
@@ -25,6 +25,10 @@ from alluvia.table.statistics import LAST_CHARACTER, TEXT_LENGTH_MAX
 CHUNK_ROWS = 8192
 _INTEGERS = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
 _NULL_AFTER = re.compile(rb"\}[ \t\r]*null")
+FLOAT_DIGITS = 15
+"""Decimals of so many digits survive being written as floating-point numbers."""
+_FLOAT_ERROR = Decimal(2) ** -50
+_DECIMAL_DIGITS_MAX = 38
 _MILLISECOND = timedelta(milliseconds=1)
 _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last moment that Python has, in microseconds since the Unix epoch."""
@@ -105,8 +109,11 @@ def typed_value(value: Any, kind: pa.DataType) -> Any:
 def widened(low: Any, high: Any, kind: pa.DataType) -> tuple[Any, Any] | None:
     """Return bounds that hold whoever wrote them; None if there are none.
 
-    Others cut maxima, those of times to the millisecond and those of text to 32 characters.
+    Others cut maxima, those of times to the millisecond and those of text to 32 characters, and some write decimals as
+    floating-point numbers, which keep 15 digits of them.
     """
+    if pa.types.is_decimal(kind):
+        return widened_decimals(low, high, kind)
     if pa.types.is_timestamp(kind):
         try:
             return low, high + _MILLISECOND
@@ -115,6 +122,18 @@ def widened(low: Any, high: Any, kind: pa.DataType) -> tuple[Any, Any] | None:
     if pa.types.is_string(kind) and len(high) >= TEXT_LENGTH_MAX:
         return low, high + LAST_CHARACTER
     return low, high
+
+
+def widened_decimals(low: Decimal, high: Decimal, kind: pa.DataType) -> tuple[Decimal, Decimal]:
+    """Return bounds between which decimals lie, even if their own went through floating-point numbers."""
+    if kind.precision <= FLOAT_DIGITS:
+        return low, high
+    with localcontext(prec=2 * _DECIMAL_DIGITS_MAX):
+        unit = Decimal(1).scaleb(-kind.scale)
+        most = unit * (Decimal(10) ** kind.precision - 1)
+        lower = low - abs(low) * _FLOAT_ERROR // unit * unit
+        higher = high + abs(high) * _FLOAT_ERROR // unit * unit
+        return max(lower, -most), min(higher, most)
 
 
 def _whole(value: Any, bits: int) -> int | None:

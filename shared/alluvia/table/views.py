@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from alluvia.table.deleted_rows import create_deleted
 from alluvia.table.reader import read_file
 from alluvia.table.relation import FILENAME, ROW_NUMBER, Part, escape_glob, relation_parts, union_sql
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.stored_types import fits
+from alluvia.table.stored_types import fits, holds
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -72,9 +73,9 @@ class Views:
         for part in snapshot.relation_parts([file for file, _ in plain], [url for _, url in plain], deleted):
             view = self._new_name("files")
             self._check_time()
-            self._connection.execute(f"CREATE VIEW {view} AS FROM {part.source}")
-            if self._fits(view, snapshot):
-                selects.append(part.sql(view))
+            fitting = self._view_of(part, view, snapshot)
+            if fitting is not None:
+                selects.append(fitting.sql(view))
             else:
                 odd.update(file.path for file in part.files)
         selects += [part.sql() for part in self._copies(snapshot, [file for file in files if file.path in odd])]
@@ -98,17 +99,20 @@ class Views:
                 odd.add(file.path)
         return odd
 
-    def _fits(self, view: str, snapshot: Snapshot) -> bool:
-        """Whether the columns of a view of files have types that DuckDB may convert to the table's."""
-        rows = self._connection.execute(
-            "SELECT lower(column_name), data_type FROM duckdb_columns() WHERE schema_name = $1 AND table_name = $2",
-            view.split("."),
-        ).fetchall()
-        found = {name: self._connection.type(kind) for name, kind in rows}
+    def _view_of(self, part: Part, view: str, snapshot: Snapshot) -> Part | None:
+        """Make a view of a part's files. Return the part that reads it; None if DuckDB may not convert its columns."""
+        self._connection.execute(f"CREATE OR REPLACE VIEW {view} AS FROM {part.source}")
+        # Not duckdb_columns(): that looks at every view there is, DuckDB's own included, and takes longer.
+        rows = self._connection.execute(f"DESCRIBE {view}").fetchall()
+        found = {name.lower(): self._connection.type(kind) for name, kind, *_ in rows}
         pairs = zip(snapshot.schema, snapshot.physical_schema, strict=True)
         stored = [theirs for ours, theirs in pairs if ours.name not in snapshot.partition_columns]
-        present = [field for field in stored if field.name.lower() in found]
-        return all(fits(found[field.name.lower()], field.type) for field in present)
+        types = [(found[field.name.lower()], field.type) for field in stored if field.name.lower() in found]
+        if not all(starmap(fits, types)):
+            return None
+        if part.unified is None or (len(types) == len(stored) and all(starmap(holds, types))):
+            return part
+        return self._view_of(part.unified, view, snapshot)
 
     def _copies(self, snapshot: Snapshot, files: Sequence[AddFile]) -> list[Part]:
         """Copy files, as the table needs them and without their deleted rows, and return the relation of the copies."""

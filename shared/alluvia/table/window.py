@@ -6,6 +6,7 @@ for a known one by chance with probability n / 2**96: for ten million ids about 
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -90,12 +91,20 @@ class DedupWindow:
                     del self._known[fingerprint]
 
 
+WINDOW_FOLDER = "_alluvia/window/"
+_INDEX = re.compile(rf"^{WINDOW_FOLDER}(\d{{20}})\.arrow$")
 _INDEX_SCHEMA = pa.schema({"version": pa.int64(), "timestamp_ms": pa.int64(), "fingerprints": pa.binary()})
 
 
 def index_name(version: int) -> str:
     """Path of the window's index at a checkpoint's version, below the table's root."""
-    return f"_alluvia/window/{version:020d}.arrow"
+    return f"{WINDOW_FOLDER}{version:020d}.arrow"
+
+
+def index_version(path: str) -> int | None:
+    """Return the version of an index by its path; None for another file."""
+    match = _INDEX.match(path)
+    return int(match[1]) if match else None
 
 
 def write_index(window: DedupWindow) -> bytes:
@@ -113,9 +122,13 @@ def read_index(data: bytes, name: str, window_ms: int, version: int, gaps: Gaps 
     """Read the window at a version. Raises `Corrupt`, naming the file."""
     try:
         table = pa.ipc.open_file(pa.BufferReader(data)).read_all().select(_INDEX_SCHEMA.names)
-    except (pa.ArrowException, KeyError) as error:
+        table.validate(full=True)  # reading checks no offsets: a value beyond its buffer would end the process
+    except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         msg = f"{name} cannot be read: {error}"
         raise Corrupt(msg) from error
+    if table.schema != _INDEX_SCHEMA or any(column.null_count for column in table.columns):
+        msg = f"{name} cannot be read: its columns are not those of an index"
+        raise Corrupt(msg)
     window = DedupWindow(window_ms, gaps=gaps)
     for at, timestamp_ms, joined in zip(*(column.to_pylist() for column in table.columns), strict=True):
         parts = [joined[start : start + FINGERPRINT_BYTES] for start in range(0, len(joined), FINGERPRINT_BYTES)]

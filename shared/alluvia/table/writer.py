@@ -109,6 +109,7 @@ def encode_parquet(rows: pa.Table, settings: Properties) -> bytes:
             compression=settings.codec,
             row_group_size=settings.row_group_rows,
             store_schema=False,
+            write_page_checksum=True,
             write_statistics=bounded_columns(rows.schema) or False,
         )
     except pa.ArrowInvalid as error:  # a null in a field of a struct that allows none

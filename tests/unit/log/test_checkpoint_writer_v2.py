@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,27 @@ def test_totals_need_no_sidecar(tmp_path: Path) -> None:
     assert snapshot.totals == (160, 1600)
     assert not store.requests
     assert (len(snapshot.files), snapshot.files.total("size")) == (160, 1600)
+
+
+def test_counting_opens_a_sidecar_only_for_files_that_may_be_in_it() -> None:
+    _, store, table = new_table()
+    fill(table, range(160))
+    table.checkpoint()
+    made = [replace(add(number), path=f"f0{number:03d} new", modification_time=2) for number in range(0, 160, 9)]
+    table.commit_files(made)
+    snapshot = cold(store, table).snapshot()
+    store.reset()
+    assert len(snapshot.files) == 160 + len(made)
+    assert not store.requests
+    table.commit_files([add(33)])  # again, with its own time
+    replace_file(table, 50, 50)
+    snapshot = cold(store, table).snapshot()
+    store.reset()
+    assert len(snapshot.files) == len(list(snapshot.files.keys())) == 160 + len(made)
+    snapshot = cold(store, table).snapshot()
+    store.reset()
+    assert len(snapshot.files) == 160 + len(made)
+    assert store.requests == {"get": 2}
 
 
 class Dying(CountingStore):
@@ -379,6 +401,7 @@ def test_a_sidecar_says_what_it_holds() -> None:
 @pytest.mark.parametrize(
     "text", ["", "null", "[]", "{", "{}", '{"kind":"add","rows":"8","firstKey":"a","lastKey":"b"}',
              '{"kind":"add","rows":8,"firstKey":"a","lastKey":"b","statistics":5}',
+             '{"kind":"add","rows":8,"firstKey":"a","lastKey":"b","modifiedMsMax":"5"}',
              '{"kind":"add","rows":-1,"firstKey":"a","lastKey":"b"}']
 )  # fmt: skip
 def test_facts_that_make_no_sense_are_none(text: str) -> None:

@@ -102,6 +102,33 @@ def test_a_checkpoint_without_protocol_or_metadata_is_damaged(missing: str) -> N
         read_checkpoint(1, [("some/name", bytes(sink.getvalue()))])
 
 
+def _partitioned(*values: dict[str, str | None]) -> bytes:
+    """Return a partitioned table's checkpoint, with a file for each of some partition values."""
+    first = CommitActions(0, {"inCommitTimestamp": 5}, PROTOCOL, replace(METADATA, partition_columns=("p",)))
+    adds = [replace(add(str(at)), partition_values=each) for at, each in enumerate(values)]
+    return write_checkpoint(replay(None, [first, CommitActions(1, adds=adds)]), 0)[0]
+
+
+@pytest.mark.parametrize("values", [[{"p": "x"}, {}], [{}, {}]])
+def test_a_partition_value_that_is_not_named_is_null(values: list[dict[str, str | None]]) -> None:
+    found = read_checkpoint(1, [("x", _partitioned(*values))])
+    assert [file.partition_values for file in found.files] == values
+
+
+@pytest.mark.parametrize("dropped", [True, False])
+def test_a_partitioned_tables_checkpoint_without_partition_values_is_damaged(*, dropped: bool) -> None:
+    table = pq.read_table(pa.BufferReader(_partitioned({"p": "x"}, {"p": "y"})))
+    rows = table.to_pylist()
+    for row in rows:
+        row["add"] = row["add"] and {**row["add"], "partitionValues": None}
+    kept = [field for field in table.schema.field("add").type if not (dropped and field.name == "partitionValues")]
+    at = table.schema.get_field_index("add")
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema.set(at, pa.field("add", pa.struct(kept)))), sink)
+    with pytest.raises(Corrupt, match=r"checkpoint some/name: add\.partitionValues is missing"):
+        read_checkpoint(1, [("some/name", bytes(sink.getvalue()))])
+
+
 @pytest.mark.parametrize("damage", [b"", b"PAR1", b"garbage" * 10])
 def test_a_damaged_checkpoint_is_named(damage: bytes) -> None:
     with pytest.raises(Corrupt, match="some/name"):

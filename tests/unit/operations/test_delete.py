@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 import alluvia
 from alluvia.clock import ManualClock
@@ -343,3 +345,17 @@ def test_on_a_directory_and_with_several_row_groups(tmp_path: Path) -> None:
     assert report.rows_copied == len(expected)
     stats = orjson.loads(next(iter(table.snapshot().files)).stats or "")
     assert (stats["numRecords"], stats["minValues"], stats["maxValues"]) == (len(expected), {"id": 1}, {"id": 199_990})
+
+
+def test_decimals_that_another_writer_rounded_are_compared_by_their_own_digits(tmp_path: Path) -> None:
+    """deltalake brings the decimals of its statistics through floating-point numbers: they leave out their own rows."""
+    kind = pa.decimal128(38, 18)
+    values = [Decimal("1.000000000000000001"), Decimal("99999999999999999999.999999999999999999")]
+    for value in values:
+        write_deltalake(str(tmp_path / "t"), pa.table({"d": pa.array([value], kind)}), mode="append")
+    table = alluvia.connect(str(tmp_path)).table("t")
+    for value in values:
+        assert table.scan(where=f"d = {value}").read_all()["d"].to_pylist() == [value]
+    assert table.delete("d <= 1.0").rows_deleted == 0
+    assert table.delete("d >= 99999999999999999999.999999999999999999").rows_deleted == 1
+    assert table.scan().read_all()["d"].to_pylist() == values[:1]

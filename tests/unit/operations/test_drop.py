@@ -575,6 +575,17 @@ def test_vacuum_of_the_next_table_frees_the_old_one_only(
     assert numbers(new) == [3]
 
 
+def test_vacuum_of_a_dropped_table_by_a_handle_that_is_warm_for_long(lake: Lake, clock: ManualClock) -> None:
+    table = filled(lake, **{"delta.checkpointPolicy": "v2"})
+    for _ in range(5):
+        clock.advance(1800)
+        table.snapshot()
+    lake.drop_table("t")
+    clock.advance(60)
+    assert table.vacuum(timedelta(0)).data_files
+    assert lake.tables() == []
+
+
 def test_vacuum_leaves_a_dropped_table_quick_to_open(lake: Lake, other: Lake, store: CountingStore) -> None:
     table = filled(lake)
     for number in range(20):

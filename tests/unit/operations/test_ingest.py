@@ -13,7 +13,7 @@ from alluvia.clock import ManualClock
 from alluvia.errors import AnswerLost, CommitUnknown, Invalid, Unavailable
 from alluvia.lake import Lake, Table
 from alluvia.log.commit import CommitActions
-from alluvia.log.paths import LOG_FOLDER
+from alluvia.log.paths import LOG_FOLDER, commit_name
 from alluvia.store import CountingStore, MemoryStore, PutResult
 from alluvia.table.window import index_name
 from tests.contract.workers import events
@@ -143,6 +143,68 @@ def test_a_cold_handle_knows_the_window_with_or_without_its_index(
 def test_rows_that_were_appended_without_ids_are_not_known(table: Table) -> None:
     table.append(events(table.snapshot().schema, ["a"]))
     assert ingest(table, "a") == (1, 0)
+
+
+def checkpointed_while_open(lake: Lake, clock: ManualClock, other: Lake) -> Table:
+    """Return a table whose log was opened on a checkpoint, of version 1, that a newer one has made needless."""
+    properties = {"alluvia.dedup_window": "3 days", "delta.logRetentionDuration": "interval 1 day"}
+    table = lake.create_events("t", partition_by=(), properties=properties)
+    ingest(table, "a")
+    table.checkpoint()
+    ingest(table, "b")
+    clock.advance(2 * 24 * 3600)
+    late = other.table("t")
+    late.snapshot()
+    Lake(lake.store, clock).table("t").checkpoint()
+    return late
+
+
+def clean_up(store: CountingStore) -> None:
+    """Take the checkpoint at version 1 and all below it, though it is young: vacuum would wait a day."""
+    names = [commit_name(0), commit_name(1), f"{LOG_FOLDER}{1:020d}.checkpoint.parquet", index_name(1)]
+    assert all(store.head(f"t/{name}") for name in names)
+    store.delete([f"t/{name}" for name in names])
+
+
+def test_an_index_that_clean_up_took_is_looked_for_again(
+    lake: Lake, clock: ManualClock, other: Lake, store: CountingStore
+) -> None:
+    """A log that was opened a moment before clean-up stands on a checkpoint that is gone, and so are its commits."""
+    late = checkpointed_while_open(lake, clock, other)
+    clean_up(store)
+    assert ingest(late, "a", "b", "c") == (1, 2)
+    late.checkpoint()
+    assert ingest(Lake(lake.store, clock).table("t"), "a", "b", "c", "d") == (1, 3)
+
+
+def test_a_checkpoint_after_clean_up_keeps_the_window(
+    lake: Lake, clock: ManualClock, other: Lake, store: CountingStore
+) -> None:
+    late = checkpointed_while_open(lake, clock, other)
+    late.append(events(late.snapshot().schema, ["x"]))
+    clean_up(store)
+    late.checkpoint()
+    assert ingest(Lake(lake.store, clock).table("t"), "a", "b") == (0, 2)
+
+
+def test_an_undropped_table_knows_the_ids_of_a_checkpoint_before_the_drop(
+    lake: Lake, clock: ManualClock, other: Lake
+) -> None:
+    properties = {"alluvia.dedup_window": "7 days", "delta.logRetentionDuration": "interval 1 day"}
+    table = lake.create_events("t", partition_by=(), properties=properties)
+    ingest(table, "a")
+    ingest(table, "b")
+    table.checkpoint()
+    ingest(table, "c")
+    clock.advance(3 * 24 * 3600)
+    assert other.table("t").vacuum().log_files
+    other.drop_table("t")
+    Lake(lake.store, clock).table("t").vacuum()
+    Lake(lake.store, clock).undrop("t")
+    again = Lake(lake.store, clock).table("t")
+    assert ingest(again, "a", "b", "c", "d") == (1, 3)
+    again.checkpoint()
+    assert ingest(Lake(lake.store, clock).table("t"), "a", "b", "c", "d") == (0, 4)
 
 
 def test_the_window_goes_on_over_merges_and_evolutions(table: Table, other: Lake) -> None:

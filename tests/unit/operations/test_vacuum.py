@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia.clock import ManualClock
-from alluvia.errors import Conflict, Invalid, Unsupported, VersionExpired, VersionNotFound
+from alluvia.errors import Invalid, Unsupported, VersionExpired, VersionNotFound
 from alluvia.lake import Lake, Table
 from alluvia.log.actions import AddFile, DomainMetadata, RemoveFile
 from alluvia.log.commit import CommitActions
@@ -24,6 +24,7 @@ from alluvia.table.window import index_name
 from tests.contract.workers import events
 from tests.judges import judges_agree
 from tests.unit.log.build import PROTOCOL, metadata
+from tests.unit.operations.races import Race
 
 DAY = 86_400
 SCHEMA = pa.schema([("x", pa.int64())])
@@ -162,6 +163,18 @@ def test_folders_that_hold_no_data_are_left_alone(table: Table, clock: ManualClo
     assert values(table) == [0, 1]
 
 
+@pytest.mark.parametrize("writers", ["alluvia", "any"])
+def test_two_vacuums_at_once_both_do_their_work(lake: Lake, clock: ManualClock, writers: str) -> None:
+    table = lake.create_table("t", {"x": "long"}, properties={"alluvia.writers": writers})
+    for value in range(3):
+        table.append([{"x": value}])
+    table.merge(full=True)
+    clock.advance(8 * DAY)
+    race = Race(lake)
+    assert race.table(lambda theirs: theirs.vacuum()).vacuum().oldest_version == 4
+    assert sorted(table.scan().read_all()["x"].to_pylist()) == [0, 1, 2]
+
+
 def test_a_tables_rejects_are_a_table_of_their_own(lake: Lake, clock: ManualClock) -> None:
     table = lake.create_table("t", SCHEMA)
     rejects = lake.create_table("t/_rejects", SCHEMA)
@@ -281,8 +294,9 @@ def test_two_vacuums_do_not_move_the_oldest_version_back(table: Table, other: La
     assert readable(table)[0] == 6
 
 
-def test_a_vacuum_that_loses_to_another_deletes_nothing(
-    table: Table, other: Lake, clock: ManualClock, store: CountingStore, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("theirs", ["1", "3"])
+def test_a_vacuum_that_loses_to_another_looks_at_its_record_and_goes_on(
+    table: Table, other: Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, theirs: str
 ) -> None:
     history(table, clock, 2)
     table.merge()
@@ -292,15 +306,14 @@ def test_a_vacuum_that_loses_to_another_deletes_nothing(
     def overtaken(version: int, data: bytes, txn_id: str) -> Any:
         monkeypatch.setattr(handle.log, "write", write)
         rival = other.table("t").handle
-        change = Changes("VACUUM", domains=[DomainMetadata("alluvia.oldest_readable_version", "3")])
+        change = Changes("VACUUM", domains=[DomainMetadata("alluvia.oldest_readable_version", theirs)])
         rival.transaction(rival.newest()).commit(change)
         return write(version, data, txn_id)
 
     monkeypatch.setattr(handle.log, "write", overtaken)
-    with pytest.raises(Conflict):
-        table.vacuum(timedelta(0))
-    assert store.requests["delete"] == 0
+    assert len(table.vacuum(timedelta(0)).data_files) == 2
     assert readable(table)[0] == 3
+    assert values(table) == [0, 1]
 
 
 def test_a_negative_retention_is_refused(table: Table) -> None:
@@ -384,9 +397,16 @@ def test_the_log_is_kept_from_a_checkpoint_on(
 ) -> None:
     """The checkpoint is the newest at or below the version that was current at the cut-off."""
     files = [info(f"_delta_log/{commit(version)}", age) for version, age in enumerate(ages)]
-    files += [info(f"_delta_log/{checkpoint(version)}", 100) for version in checkpoints]
+    files += [info(f"_delta_log/{checkpoint(version)}", ages[version]) for version in checkpoints]
     files.append(info("_delta_log/_last_checkpoint"))
     gone = {each.key.removeprefix("_delta_log/") for each in expired_log(files, before)}
     assert gone == {commit(version) for version in range(kept_from)} | {
         checkpoint(version) for version in checkpoints if version < kept_from
     }
+
+
+def test_a_checkpoint_that_is_young_makes_no_older_one_needless() -> None:
+    names = {commit(0): 0, commit(1): 10, checkpoint(1): 10, commit(2): 20, checkpoint(2): 90}
+    files = [info(f"_delta_log/{name}", age) for name, age in names.items()]
+    assert {each.key for each in expired_log(files, 50)} == {f"_delta_log/{commit(0)}"}
+    assert len(expired_log(files, 90)) == 3

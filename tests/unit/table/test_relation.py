@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia import connect
+from alluvia.errors import Unsupported
 from alluvia.lake import Table
 from alluvia.table.relation import duckdb_type, escape_glob, quote_name, quote_text, relation_sql
 from tests.judges import canonical
@@ -138,3 +139,16 @@ def test_names_and_texts_are_quoted() -> None:
     assert quote_name('a"b') == '"a""b"'
     assert quote_text("it's") == "'it''s'"
     assert escape_glob("a*b?c[d]") == "a[*]b[?]c[[]d]"
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (pa.schema([]), "the table has no columns"),
+        (pa.schema([("n", pa.int64()), ("s", pa.list_(pa.struct([])))]), "a struct without fields"),
+    ],
+    ids=["no columns", "no fields"],
+)
+def test_what_sql_cannot_show_is_refused(schema: pa.Schema, message: str) -> None:
+    with pytest.raises(Unsupported, match=message):
+        relation_sql(schema, (), [], [])

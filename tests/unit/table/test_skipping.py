@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from alluvia.log.action_set import ActionSet
 from alluvia.log.actions import AddFile
 from alluvia.table.predicate import And, Comparison, In, IsNotNull, IsNull, Operator, Or, Predicate, Unknown, columns_of
 from alluvia.table.skipping import prune
@@ -194,6 +195,26 @@ def test_another_writers_maximum_may_be_cut_without_a_tie_breaker() -> None:
     text = f'{{"numRecords":2,"minValues":{{"s":"a"}},"maxValues":{{"s":"{"x" * 32}"}}}}'
     assert keeps(text, Comparison(("s",), "=", "x" * 32 + "zzz"))
     assert not keeps(text, Comparison(("s",), "=", "y"))
+
+
+@pytest.mark.parametrize(
+    "text", ["1.000000000000000001", "-99999999999999999999.999999999999999999", "123456789.123456789123456789"]
+)
+def test_another_writers_decimals_may_have_been_floating_point_numbers(text: str) -> None:
+    value, schema = Decimal(text), pa.schema([("d", pa.decimal128(38, 18))])
+    rounded = float(value) * (1 - 2**-53)
+    stats = f'{{"numRecords":1,"minValues":{{"d":{rounded!r}}},"maxValues":{{"d":{rounded!r}}},"nullCount":{{"d":0}}}}'
+    file = AddFile("f", {}, 1, 1, data_change=True, stats=stats)
+    layered = ActionSet(AddFile.from_json).changed([(file.key, file)])
+    for files in ([file], layered):
+        assert prune(files, Comparison(("d",), "=", value), schema, ()) == [file]
+        for factor in (Decimal("0.99"), Decimal("1.01")):
+            assert prune(files, Comparison(("d",), "=", value * factor), schema, ()) == []
+
+
+def test_decimals_of_few_digits_are_compared_exactly() -> None:
+    assert not keeps(stats(d=[Decimal("1.00")]), Comparison(("d",), "=", Decimal("1.01")))
+    assert not keeps(stats(d=[Decimal("99999999.99")]), Comparison(("d",), "<", Decimal("99999999.99")))
 
 
 def test_the_files_come_in_their_order() -> None:

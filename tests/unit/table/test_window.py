@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,6 +106,28 @@ def test_the_index_holds_what_following_all_commits_would_know(
 def test_a_damaged_index_is_named(data: bytes) -> None:
     with pytest.raises(Corrupt, match="some/name"):
         read_index(data, "some/name", 1000, 5)
+
+
+def test_an_index_with_any_damaged_byte_is_named_or_read() -> None:
+    window = DedupWindow(1000)
+    window.follow([commit(version, version, f"event {version}") for version in range(3)])
+    data = write_index(window)
+    named = 0
+    for at in range(len(data)):
+        try:
+            read_index(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :], "some/name", 1000, 5)
+        except Corrupt as error:
+            named += "some/name" in str(error)
+    assert named > len(data) / 4
+
+
+def test_an_index_with_other_columns_is_named() -> None:
+    sink = pa.BufferOutputStream()
+    table = pa.table({"version": pa.array([1], pa.int64()), "timestamp_ms": [1], "fingerprints": ["text"]})
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(Corrupt, match="some/name"):
+        read_index(bytes(sink.getvalue()), "some/name", 1000, 5)
 
 
 def test_an_index_stands_beside_its_checkpoint() -> None:

@@ -1,0 +1,146 @@
+"""One action in a fresh process: `python -m benchmarks.child ACTION ARGUMENTS` prints its time and peak memory as JSON.
+
+Each action imports what it needs, returns what is to be timed, and that returns what both sides must agree on.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Timed = Callable[[], Any]
+
+
+def open_ours(uri: str, options: dict[str, Any]) -> Timed:
+    """Open a table: its version, and how many files it has."""
+    import alluvia
+
+    def timed() -> tuple[int, int]:
+        snapshot = alluvia.open_table(uri, **options).snapshot()
+        return snapshot.version, len(snapshot.files)
+
+    return timed
+
+
+def list_ours(uri: str, options: dict[str, Any]) -> Timed:
+    """Open a table, and name every file."""
+    import alluvia
+
+    return lambda: len(list(alluvia.open_table(uri, **options).snapshot().files.keys()))
+
+
+def read_ours(uri: str, options: dict[str, Any]) -> Timed:
+    """Open a table, and make an object of every file, with its partition, size and statistics."""
+    import alluvia
+
+    return lambda: len(list(alluvia.open_table(uri, **options).snapshot().files))
+
+
+def open_deltalake(uri: str, options: dict[str, str], files: int) -> Timed:
+    """Open a table; how many files it has is told, since asking for it would list them."""
+    from deltalake import DeltaTable
+
+    return lambda: (DeltaTable(uri, storage_options=options).version(), files)
+
+
+def list_deltalake(uri: str, options: dict[str, Any]) -> Timed:
+    """Open a table, and name every file."""
+    from deltalake import DeltaTable
+
+    return lambda: len(DeltaTable(uri, storage_options=options).file_uris())
+
+
+def read_deltalake(uri: str, options: dict[str, Any]) -> Timed:
+    """Open a table, and make an object of every file, with its partition, size and statistics."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    return lambda: len(pa.table(DeltaTable(uri, storage_options=options).get_add_actions()).to_pylist())
+
+
+def none_ours(uri: str, column: str) -> Timed:
+    """Open a table and prune all of its files, as a query does that none can match."""
+    import alluvia
+    from alluvia.table.predicate import Comparison
+
+    return lambda: len(alluvia.open_table(uri).snapshot().prune(Comparison((column,), "<", -1)))
+
+
+def none_duckdb(uri: str, column: str) -> Timed:
+    """Run a query that no file can match."""
+    import duckdb
+
+    from benchmarks.duck import load
+
+    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+    load(connection, "delta")
+    return lambda: len(connection.execute(f"SELECT * FROM delta_scan('{uri}') WHERE {column} < -1").fetchall())
+
+
+def upsert_ours(uri: str, rows: str) -> Timed:
+    """Put rows, which lie in a Parquet file, into a table by `id`."""
+    import pyarrow.parquet as pq
+
+    import alluvia
+
+    source, table = pq.read_table(rows), alluvia.open_table(uri)
+
+    def timed() -> list[int]:
+        report = table.upsert(source, on=["id"])
+        return [report.rows_updated or 0, report.rows_inserted or 0]
+
+    return timed
+
+
+def upsert_deltalake(uri: str, rows: str) -> Timed:
+    """Merge rows, which lie in a Parquet file, into a table by `id`."""
+    import pyarrow.parquet as pq
+    from deltalake import DeltaTable
+
+    source, table = pq.read_table(rows), DeltaTable(uri)
+
+    def timed() -> list[int]:
+        merge = table.merge(source, "t.id = s.id", source_alias="s", target_alias="t")
+        report = merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        return [report["num_target_rows_updated"], report["num_target_rows_inserted"]]
+
+    return timed
+
+
+ACTIONS = (
+    open_ours,
+    list_ours,
+    open_deltalake,
+    list_deltalake,
+    read_ours,
+    read_deltalake,
+    none_ours,
+    none_duckdb,
+    upsert_ours,
+    upsert_deltalake,
+)
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process has had, its imports included."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+
+
+def main(name: str, arguments: str) -> None:
+    """Run an action."""
+    started = time.perf_counter()
+    timed = {action.__name__: action for action in ACTIONS}[name](**json.loads(arguments))
+    ready = time.perf_counter()
+    answer = timed()
+    ended = time.perf_counter()
+    found = {"seconds": ended - ready, "process_seconds": ended - started, "peak_bytes": peak_bytes(), "answer": answer}
+    sys.stdout.write(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,122 @@
+"""The command that audits a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from alluvia.cli.options import Common, command
+from alluvia.cli.output import show, size
+from alluvia.lake import Table, open_table
+from alluvia.operations.audit.report import AuditReport, Severity
+
+if TYPE_CHECKING:
+    from alluvia.operations.audit.verify import Progress
+
+_STEPS = 200
+"""So often at most is progress shown."""
+_NAME = re.compile(r"[a-z][a-z0-9_]*(/_rejects)?")
+
+
+def register(cli: click.Group) -> None:
+    """Add this command."""
+
+    @command(cli)
+    @click.argument("table")
+    @click.option("--full", is_flag=True, help="Read every row too, and hold it against what the log says of it.")
+    def verify(common: Common, table: str, *, full: bool) -> None:
+        """Audit TABLE, and exit 1 if it is damaged. Nothing is written.
+
+        TABLE is a table of the lake, or the path or URI of any Delta table. Without --full no data file is opened.
+        """
+        with _progress() as progress:
+            report = _opened(common, table).verify(full=full, progress=progress)
+        if common.as_json:
+            show(_json_rows(report), as_json=True)
+        else:
+            _print(report)
+        if not report.ok:
+            click.echo(f"alluvia: table {report.table} is damaged: {_summary(report)}", err=True)
+            sys.exit(1)
+
+
+def _opened(common: Common, table: str) -> Table:
+    if _NAME.fullmatch(table):
+        return common.lake().table(table)
+    if common.endpoint_url and table.startswith("s3://"):
+        return open_table(table, endpoint_url=common.endpoint_url)
+    return open_table(table)
+
+
+@contextmanager
+def _progress() -> Iterator[Progress | None]:
+    """Give what shows progress on a terminal, and leave no trace of it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    width = 0
+
+    def tell(what: str, done: int, total: int) -> None:
+        nonlocal width
+        if done % max(1, total // _STEPS) and done < total:
+            return
+        line = f"reading the {what}: {done:,} of {total:,}"
+        click.echo(f"\r{line:<{width}}", nl=False, err=True)
+        width = max(width, len(line))
+
+    try:
+        yield tell
+    finally:
+        if width:
+            click.echo(f"\r{'':<{width}}\r", nl=False, err=True)
+
+
+def _json_rows(report: AuditReport) -> Iterator[dict[str, Any]]:
+    """Yield an object for each finding, and one for the whole, which alone has `ok`."""
+    for finding in report.findings:
+        yield {"table": report.table, **_fields(finding), "severity": finding.severity.value}
+    facts = {name: value for name, value in _fields(report).items() if name != "findings"}
+    counts = {f"{severity.value}s": report.count(severity) for severity in Severity}
+    yield {**facts, "ok": report.ok, **counts}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def _print(report: AuditReport) -> None:
+    mode = "every row was read" if report.full else "no data file was opened; --full reads them"
+    click.echo(f"{report.table}: {_summary(report)} ({mode})")
+    oldest = "" if report.oldest_version is None else f", readable from version {report.oldest_version}"
+    rows = "" if report.rows is None else f", {_many(report.rows, 'row')}"
+    version = "no version" if report.version is None else f"version {report.version}"
+    log = f"{_many(report.versions, 'commit')} and {_many(report.checkpoints, 'checkpoint')} in the log"
+    click.echo(f"  {version}{oldest}; {log}")
+    click.echo(f"  {_many(report.files, 'data file')}{rows}, {size(report.bytes)}")
+    click.echo(f"  {_many(report.orphans, 'orphan')}, {size(report.orphan_bytes)}")
+    if not report.findings:
+        return
+    click.echo()
+    shown: dict[str, int] = {}
+    for finding in report.findings:
+        shown[finding.kind] = shown.get(finding.kind, 0) + 1
+        click.echo(f"{finding.severity.value:<7}  {finding.kind}: {' '.join(finding.message.split())}")
+    for kind, count in report.found.items():
+        if count > shown.get(kind, 0):
+            click.echo(f"         {kind}: {count - shown.get(kind, 0):,} more")
+
+
+def _summary(report: AuditReport) -> str:
+    found = [(severity, report.count(severity)) for severity in Severity]
+    told = [f"{n:,} damage" if s is Severity.DAMAGE else _many(n, s.value) for s, n in found if n]
+    return ", ".join(told) or "sound"
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

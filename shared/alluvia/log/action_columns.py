@@ -1,0 +1,79 @@
+"""Columns of file actions, as Parquet has them, turned into what the rest of the log works with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.log.actions import AddFile, file_key
+from alluvia.log.fields import Json
+from alluvia.log.paths import canonical_path, decode_path
+
+_PLAIN = {"path": pa.string(), "size": pa.int64(), "modificationTime": pa.int64(), "dataChange": pa.bool_()}
+
+
+def canonical_paths(uris: pa.Array) -> pa.Array:
+    """Return data files' paths in the form that all have who mean one file, from the form that they have in the log."""
+    special = pc.match_substring_regex(uris, "%|:/")
+    if not pc.any(special).as_py():
+        return uris
+    plain = [canonical_path(decode_path(uri)) for uri in uris.filter(special).to_pylist()]
+    return pc.replace_with_mask(uris, special, pa.array(plain, pa.string()))
+
+
+def with_vectors(paths: pa.Array, vectors: pa.StructArray) -> pa.Array:
+    """Return the keys of files with these paths and deletion vectors."""
+    having = pc.is_valid(pc.struct_field(vectors, "storageType"))
+    pairs = zip(paths.filter(having).to_pylist(), vectors.filter(having).to_pylist(), strict=True)
+    keys = [file_key(path, vector) for path, vector in pairs]
+    return pc.replace_with_mask(paths, having, pa.array(keys, pa.string()))
+
+
+def plain_adds(rows: pa.StructArray, texts: Sequence[str | None] | None) -> list[AddFile] | None:
+    """Return adds, made of whole columns, which is twice as fast; None where some need a closer look.
+
+    `texts` are their statistics, by default those in `rows`.
+    """
+    kinds = {field.name: field.type for field in rows.type}
+    if any(kinds.get(name) != kind for name, kind in _PLAIN.items()):
+        return None
+    columns = {name: pc.struct_field(rows, name) for name in kinds}
+    present = {name for name, column in columns.items() if column.null_count < len(column)}
+    if any(columns[name].null_count for name in _PLAIN) or not present.isdisjoint(("tags", "deletionVector")):
+        return None
+    uris, sizes, times, changes = (columns[name].to_pylist() for name in _PLAIN)
+    values = _values(columns["partitionValues"]) if "partitionValues" in present else [None] * len(rows)
+    if texts is None:
+        texts = _values(columns["stats"]) if "stats" in present else [None] * len(rows)
+    return [
+        AddFile(decode_path(uri) if "%" in uri else uri, value or {}, size, time, change, text, {}, None, uri)
+        for uri, value, size, time, change, text in zip(uris, values, sizes, times, changes, texts, strict=True)
+    ]
+
+
+def bodies_of(rows: pa.StructArray) -> list[Json]:
+    """Return structs as dicts, as `to_pylist` does, but column by column, which is several times faster."""
+    names = [field.name for field in rows.type]
+    columns = [_values(pc.struct_field(rows, [at])) for at in range(len(names))]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _values(column: pa.Array) -> list[Any]:
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if not pa.types.is_map(column.type):
+        found: list[Any] = column.to_pylist()
+        return found
+    ends = column.offsets.to_pylist()
+    first, last = ends[0], ends[-1]
+    keys, items = (part.slice(first, last - first).to_pylist() for part in (column.keys, column.items))
+    if not column.null_count and ends == list(range(first, last + 1)):
+        return [{key: item} for key, item in zip(keys, items, strict=True)]
+    known = column.is_valid().to_pylist()
+    return [
+        dict(zip(keys[start - first : end - first], items[start - first : end - first], strict=True)) if valid else None
+        for start, end, valid in zip(ends, ends[1:], known, strict=False)
+    ]

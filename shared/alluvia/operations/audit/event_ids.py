@@ -1,0 +1,84 @@
+"""Events that stand in a table twice. DuckDB gathers their ids, on disk where they are many."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.operations.ingest import EVENT_ID
+
+RECEIVED_AT = "received_at"
+_MEMORY = "256MB"
+_TIME = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """Rows of one event id; `apart_ms` is the least time between two of them, None if that is not known."""
+
+    event_id: str
+    rows: int
+    apart_ms: int | None
+
+
+class EventIds:
+    """The event ids of a table's rows, and when each row came. Use it in a `with` block."""
+
+    def __enter__(self) -> Self:
+        import duckdb  # loaded late, as everywhere in the library
+
+        self._folder = tempfile.TemporaryDirectory(prefix="alluvia-verify-")
+        config: dict[str, Any] = {
+            "memory_limit": _MEMORY,
+            "temp_directory": str(Path(self._folder.name, "spill")),
+            "autoinstall_known_extensions": "false",
+            "preserve_insertion_order": "false",
+        }
+        self._connection = duckdb.connect(str(Path(self._folder.name, "ids.duckdb")), config=config)
+        self._connection.execute("CREATE TABLE ids (id VARCHAR, committed BIGINT, received BIGINT)")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+        self._folder.cleanup()
+
+    def add(self, rows: pa.RecordBatch, committed_ms: int | None) -> None:
+        """Take live rows. `committed_ms` is when they were committed, None where a merge has mixed them since."""
+        ids = rows.column(EVENT_ID).cast(pa.string())
+        received = pa.nulls(len(ids), pa.int64())
+        if RECEIVED_AT in rows.schema.names and rows.schema.field(RECEIVED_AT).type == _TIME:
+            received = pc.divide(rows.column(RECEIVED_AT).view(pa.int64()), 1000)
+        committed = pa.repeat(pa.scalar(committed_ms, pa.int64()), len(ids))
+        batch = pa.table({"id": ids, "committed": committed, "received": received})
+        self._connection.register("batch", batch)
+        self._connection.execute("INSERT INTO ids SELECT * FROM batch WHERE id IS NOT NULL")
+        self._connection.unregister("batch")
+
+    def repeated(self) -> Iterator[Repeated]:
+        """Yield the ids of which there are several rows.
+
+        Two rows are as far apart as the times of their commits or of their arrival say, whichever is more.
+        """
+        query = """
+            WITH several AS (SELECT id, count(*) AS n FROM ids GROUP BY id HAVING count(*) > 1),
+            apart AS (
+                SELECT id, n, greatest(
+                    abs(committed - lag(committed) OVER following), abs(received - lag(received) OVER following)
+                ) AS ms
+                FROM ids JOIN several USING (id)
+                WINDOW following AS (PARTITION BY id ORDER BY coalesce(received, committed))
+            )
+            SELECT id, any_value(n), min(ms) FROM apart GROUP BY id ORDER BY id
+        """
+        found = self._connection.execute(query)
+        while rows := found.fetchmany(1000):
+            yield from (Repeated(str(name), int(count), None if ms is None else int(ms)) for name, count, ms in rows)

@@ -1,0 +1,82 @@
+"""The index of event ids beside a checkpoint held against the commits that it was made of. Pure.
+
+An event that the index lacks would be taken a second time; one that it makes up would be dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from alluvia.errors import Corrupt
+from alluvia.log.commit import CommitActions
+from alluvia.operations.audit.commit_checks import is_timed
+from alluvia.table.lineage import Gaps, in_gap, version_gaps
+from alluvia.table.properties import read_properties
+from alluvia.table.window import fingerprints_of, read_index
+
+_ENDLESS_MS = 1 << 62
+
+
+@dataclass(slots=True)
+class WindowRecord:
+    """What the commits of a log say of events: time in ms and digest of the fingerprints, by version.
+
+    `settled` is the version since which the window's length and the table's own versions have been what they are.
+    """
+
+    times: dict[int, int] = field(default_factory=dict)
+    digests: dict[int, bytes] = field(default_factory=dict)
+    settled: int = 0
+    rules: tuple[int, Gaps] | None = None
+
+    def take(self, commit: CommitActions) -> None:
+        """Take the next commit. Raises `Corrupt` where its event ids cannot be read."""
+        if commit.metadata is not None:
+            rules = window_rules(commit.metadata.configuration)
+            if rules != self.rules:
+                self.rules, self.settled = rules, commit.version
+        self.times[commit.version] = commit.timestamp_ms
+        prints = fingerprints_of(commit)
+        if prints:
+            self.digests[commit.version] = _digest(b"".join(prints))
+
+
+def window_rules(configuration: Mapping[str, str]) -> tuple[int, Gaps] | None:
+    """Return the window's length in ms and the versions that are not the table's own; None where unreadable."""
+    try:
+        return read_properties(configuration).dedup_window_ms, version_gaps(configuration)
+    except Corrupt:
+        return None
+
+
+def wrong_index(
+    data: bytes, name: str, version: int, record: WindowRecord, configuration: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield what an index at a version does not have as the commits have it. Raises `Corrupt` if it is unreadable.
+
+    Commits that the log no longer holds, and those from before the window's rules changed, may be in it or not.
+    """
+    rules = window_rules(configuration)
+    if rules is None:
+        return
+    window_ms, gaps = rules
+    held: set[int] = set()
+    for at, timestamp_ms, joined in read_index(data, name, _ENDLESS_MS, version, gaps).entries():
+        held.add(at)
+        if at > version:
+            yield f"it holds events of version {at}, which came after it"
+        elif at in record.times and (_digest(joined) != record.digests.get(at) or timestamp_ms != record.times[at]):
+            yield f"its events of version {at} are not those of the commit"
+    if not is_timed(configuration):
+        return
+    newest_ms = max((time for at, time in record.times.items() if at <= version), default=0)
+    for at in record.digests:
+        needed = record.settled < at <= version and record.times[at] >= newest_ms - window_ms
+        if needed and at not in held and not in_gap(gaps, at):
+            yield f"it lacks the events of version {at}"
+
+
+def _digest(joined: bytes) -> bytes:
+    return blake2b(joined, digest_size=16).digest()

@@ -1,0 +1,106 @@
+"""Tables that delta-spark wrote, with every feature that we read: every version gives the rows that Spark saw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import alluvia
+from alluvia.errors import Unsupported
+from tests.golden.reading import conditions, folders, rows, types, written
+
+CASES = (
+    "all_types",
+    "all_types_legacy",
+    "checkpoints_bare",
+    "clone_source",
+    "clustered",
+    "codecs",
+    "deep",
+    "dict_decimals",
+    "dv_big",
+    "dv_map_id",
+    "dv_partitioned",
+    "dv_row_groups",
+    "empty",
+    "empty_file",
+    "feature_mix",
+    "floats",
+    "int96_far",
+    "legacy_decimals",
+    "legacy_nested",
+    "legacy_protocols",
+    "map_id",
+    "map_id_partitioned",
+    "map_name",
+    "map_removed",
+    "map_renamed_to_another",
+    "map_upgraded",
+    "multipart",
+    "nested_evolution",
+    "ntz",
+    "ntz_added",
+    "overwrite",
+    "pages_v2",
+    "partition_extremes",
+    "partition_only",
+    "partition_types",
+    "partition_values",
+    "protocol_dropped",
+    "rebased",
+    "reserved_names",
+    "reserved_plain",
+    "row_ids",
+    "shallow_clone",
+    "stats_few",
+    "stats_struct",
+    "strings",
+    "upper_case",
+    "v2_json",
+    "v2_parquet",
+    "void_col",
+    "wide",
+    "widening",
+    "widening_part",
+    "writer_features",
+)
+REFUSED = "variant"
+MANY = ("dv_big", "wide")
+"""Cases of so many rows or columns that a condition on each takes long, and shows nothing more."""
+
+
+def test_every_case_is_here(spark_tables: Path) -> None:
+    assert sorted((*CASES, REFUSED)) == folders(spark_tables)
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow) if case in MANY else case for case in CASES]
+)
+def test_every_version_gives_the_rows_that_spark_saw(spark_tables: Path, case: str) -> None:
+    table = alluvia.open_table(str(spark_tables / case / "delta"))
+    versions = [int(name[1:]) for name in folders(spark_tables / case / "expected")]
+    assert max(versions) == table.snapshot().version
+    for version in versions:
+        expected = written(spark_tables / case / "expected" / f"v{version}")
+        found = table.scan(version=version).read_all()
+        assert types(found.schema) == types(expected.schema), version
+        assert rows(found) == rows(expected), version
+        assert rows(table.lake.sql(f"SELECT * FROM delta(version => {version})")) == rows(expected), version
+        counted = table.lake.sql(f"SELECT count(*) AS n FROM delta(version => {version})").to_pylist()
+        assert counted == [{"n": len(expected)}], version
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in MANY])
+def test_a_condition_on_any_column_finds_the_rows_that_it_should(spark_tables: Path, case: str) -> None:
+    table = alluvia.open_table(str(spark_tables / case / "delta"))
+    expected = written(spark_tables / case / "expected" / f"v{table.snapshot().version}")
+    for where, wanted in conditions(expected, values_max=2):
+        assert rows(table.scan(where=where).read_all()) == wanted, where
+        assert rows(table.lake.sql(f"SELECT * FROM delta WHERE {where}")) == wanted, where
+
+
+def test_a_feature_that_we_do_not_have_is_refused_by_name(spark_tables: Path) -> None:
+    table = alluvia.open_table(str(spark_tables / REFUSED / "delta"))
+    with pytest.raises(Unsupported, match="the table needs the reader feature variantType"):
+        table.snapshot()

@@ -1,0 +1,91 @@
+"""The change feed that we write is what other readers make of it, and we make the same of theirs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import alluvia
+from alluvia.lake import Table
+from tests import judges
+from tests.reach.delta_spark import DeltaSpark, named
+from tests.reach.tables import edited, numbers, simple
+
+FEED = {"delta.enableChangeDataFeed": "true"}
+VECTORS = {"delta.enableDeletionVectors": "true"}
+CHANGES = {
+    1: ["insert 1", "insert 2", "insert 3", "insert 4", "insert 5", "insert 6"],
+    2: ["insert 7"],
+    3: ["delete 1", "delete 2"],
+    4: ["update_postimage 4", "update_postimage 7", "update_preimage 4", "update_preimage 7"],
+    5: ["insert 8", "update_postimage 6", "update_preimage 6"],
+    6: ["delete 8"],
+    7: ["delete 3", "delete 4", "delete 5", "delete 6", "delete 7"],
+    8: ["insert 9"],
+}
+"""What the edits of `edited` change, by version."""
+
+
+def _shown(changes: pa.Table) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for row in changes.to_pylist():
+        found.setdefault(row["_commit_version"], []).append(f"{row['_change_type']} {row['n']}")
+    return {version: sorted(rows) for version, rows in sorted(found.items())}
+
+
+def _by_spark(spark: DeltaSpark, table: Table, first: int) -> pa.Table:
+    newest = table.snapshot().version
+    return spark.query(f"SELECT * FROM table_changes_by_path('{judges.uri_of(table)}', {first}, {newest})")
+
+
+@pytest.mark.parametrize("properties", [FEED, FEED | VECTORS], ids=["rewritten", "vectors"])
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+def test_spark_reads_our_feed(properties: dict[str, str], delta_spark: DeltaSpark, tmp_path: Path) -> None:
+    table = edited(simple(alluvia.connect(str(tmp_path)), properties))
+    mine, theirs = table.changes(1).read_all(), _by_spark(delta_spark, table, 1)
+    assert _shown(mine) == CHANGES
+    assert judges.canonical(theirs) == judges.canonical(mine)
+    assert judges.kinds(theirs.schema) == judges.kinds(mine.schema)
+
+
+def test_deltalake_reads_our_feed(tmp_path: Path) -> None:
+    table = edited(simple(alluvia.connect(str(tmp_path)), FEED))
+    found = pa.table(judges.open_deltalake(table).load_cdf(starting_version=1).read_all())
+    assert _shown(found) == CHANGES
+    columns = ["n", "name", "_change_type", "_commit_version"]
+    assert judges.canonical(found.select(columns)) == judges.canonical(table.changes(1).read_all().select(columns))
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_we_read_sparks_feed(vectors: str, delta_spark: DeltaSpark, tmp_path: Path) -> None:
+    table = alluvia.connect(str(tmp_path)).table("made")
+    name = named(table)
+    delta_spark.run(
+        f"CREATE TABLE {name} (n BIGINT, name STRING) USING delta PARTITIONED BY (name) TBLPROPERTIES "
+        f"('delta.enableChangeDataFeed' = 'true', 'delta.enableDeletionVectors' = '{vectors}', "
+        "'delta.enableInCommitTimestamps' = 'true')",
+        f"INSERT INTO {name} VALUES (1, 'a/b'), (2, 'a/b'), (3, NULL), (4, '50%')",
+        f"DELETE FROM {name} WHERE n = 1",
+        f"UPDATE {name} SET n = 33 WHERE n = 3",
+        f"MERGE INTO {name} t USING (SELECT 2 AS n UNION ALL SELECT 5) s ON t.n = s.n "
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (n, name) VALUES (s.n, 'new')",
+        f"DELETE FROM {name} WHERE name = '50%'",
+    )
+    mine, theirs = table.changes(1).read_all(), _by_spark(delta_spark, table, 1)
+    assert _shown(mine) == {
+        1: ["insert 1", "insert 2", "insert 3", "insert 4"],
+        2: ["delete 1"],
+        3: ["update_postimage 33", "update_preimage 3"],
+        4: ["delete 2", "insert 5"],
+        5: ["delete 4"],
+    }
+    assert judges.canonical(theirs) == judges.canonical(mine)
+    table.append(numbers(6))
+    table.delete("n = 33")
+    assert judges.canonical(_by_spark(delta_spark, table, 6)) == judges.canonical(table.changes(6).read_all())
+    assert _shown(table.changes(6).read_all()) == {6: ["insert 6"], 7: ["delete 33"]}
