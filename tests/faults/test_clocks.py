@@ -35,6 +35,20 @@ def test_a_wrong_clock_takes_no_known_event_for_new(error_us: int) -> None:
 
 
 @pytest.mark.parametrize("error_us", [-5 * HOUR_US, 5 * HOUR_US])
+def test_a_wrong_clock_that_only_looks_on_forgets_nothing(error_us: int) -> None:
+    """The window is measured by the log's time: that of the newest commit."""
+    clock = ManualClock(NOW_US)
+    store = MemoryStore("clocks", clock)
+    right = Lake(store, clock).create_events("events")
+    wrong = Lake(store, ManualClock(NOW_US + error_us, seed=1)).table("events")
+    for name in ("first", "second", "third"):
+        assert right.ingest(event(name)).rows == 1
+        wrong.snapshot()
+        assert wrong.ingest(event(name)).duplicates == 1
+    assert wrong.ingest(event("first")).duplicates == 1
+
+
+@pytest.mark.parametrize("error_us", [-5 * HOUR_US, 5 * HOUR_US])
 def test_versions_keep_their_order_in_time(error_us: int) -> None:
     clock = ManualClock(NOW_US)
     store = MemoryStore("clocks", clock)

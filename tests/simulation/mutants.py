@@ -236,7 +236,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "            pass\n"
         "        after_ms = handle.clock.now_ms() - snapshot.settings.file_retention_ms\n"
         "        handle.log.checkpoint(snapshot.state, after_ms, form_of(snapshot), v2=v2)\n"
-        "        handle.store.put(handle.root + index_name(snapshot.version), write_index(window))\n",
+        "        if EVENT_ID in snapshot.schema.names:\n"
+        "            handle.store.put(handle.root + index_name(snapshot.version), write_index(window))\n",
     ),
     Mutant(
         "in-commit timestamps by the clock alone",
