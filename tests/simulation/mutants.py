@@ -186,6 +186,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "            for add, data in prepared:\n                try:\n"
         "                    self._store.put(self._root + add.path, data)\n"
         "                except Exception:\n                    continue\n",
+        ("tests/faults/test_fail_at_call.py",),
     ),
     Mutant(
         "forget the winners' ids after a lost race",
