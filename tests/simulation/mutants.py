@@ -263,6 +263,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "log/log.py",
         "        except ObjectNotFound:\n            return None\n\n    def read_commits",
         "        except (ObjectNotFound, Unavailable):\n            return None\n\n    def read_commits",
+        ("tests/faults/test_fail_at_call.py",),
     ),
     Mutant(
         "acknowledge rejects that could not be kept",
