@@ -17,78 +17,78 @@ from alluvia.lake import Table
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json"}
 
 
-def register(cli: click.Group) -> None:
-    """Add these commands."""
+@command
+@click.argument("table")
+@click.option("--where", required=True, metavar="SQL", help="Which rows go, such as \"ip = '1.2.3.4'\".")
+def delete(common: Common, table: str, where: str) -> None:
+    """Delete the rows for which a condition holds."""
+    show_one(common.lake().table(table).delete(where), as_json=common.as_json)
 
-    @command(cli)
-    @click.argument("table")
-    @click.option("--where", required=True, metavar="SQL", help="Which rows go, such as \"ip = '1.2.3.4'\".")
-    def delete(common: Common, table: str, where: str) -> None:
-        """Delete the rows for which a condition holds."""
-        show_one(common.lake().table(table).delete(where), as_json=common.as_json)
 
-    @command(cli)
-    @click.argument("table")
-    @click.option("--set", "values", multiple=True, required=True, metavar="NAME=SQL", help="A column's new value.")
-    @click.option("--where", metavar="SQL", help="Which rows change.")
-    @click.option("--all", "every", is_flag=True, help="All rows change.")
-    def update(common: Common, table: str, values: tuple[str, ...], where: str | None, *, every: bool) -> None:
-        """Set columns of the rows for which a condition holds."""
-        if (where is None) is not every:
-            msg = "give --where with a condition, or --all"
+@command
+@click.argument("table")
+@click.option("--set", "values", multiple=True, required=True, metavar="NAME=SQL", help="A column's new value.")
+@click.option("--where", metavar="SQL", help="Which rows change.")
+@click.option("--all", "every", is_flag=True, help="All rows change.")
+def update(common: Common, table: str, values: tuple[str, ...], where: str | None, *, every: bool) -> None:
+    """Set columns of the rows for which a condition holds."""
+    if (where is None) is not every:
+        msg = "give --where with a condition, or --all"
+        raise Invalid(msg)
+    given: dict[str, str] = {}
+    for text in values:
+        name, found, value = text.partition("=")
+        if not found or not name.strip() or name.strip() in given:
+            msg = f"--set {text!r}: write it as NAME=SQL, each name once"
             raise Invalid(msg)
-        given: dict[str, str] = {}
-        for text in values:
-            name, found, value = text.partition("=")
-            if not found or not name.strip() or name.strip() in given:
-                msg = f"--set {text!r}: write it as NAME=SQL, each name once"
-                raise Invalid(msg)
-            given[name.strip()] = value
-        show_one(common.lake().table(table).update(given, where), as_json=common.as_json)
+        given[name.strip()] = value
+    show_one(common.lake().table(table).update(given, where), as_json=common.as_json)
 
-    @command(cli)
-    @click.argument("table")
-    @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
-    @click.option("--on", multiple=True, required=True, metavar="NAME", help="A key column.")
-    @click.option("--matched", default="update", show_default=True, help="update, delete or ignore.")
-    @click.option("--column", "columns", multiple=True, metavar="NAME", help="A column that an update sets; else all.")
-    @click.option("--when", metavar="SQL", help="Which matching rows change; new.NAME is the new row's column.")
-    @click.option("--delete-when", metavar="SQL", help="Which matching rows are deleted.")
-    @click.option("--unmatched", help="insert or ignore.  [default: insert, unless matching rows are deleted]")
-    @click.option("--insert-when", metavar="SQL", help="Which new rows are inserted.")
-    def upsert(
-        common: Common,
-        table: str,
-        file: str,
-        on: tuple[str, ...],
-        matched: str,
-        columns: tuple[str, ...],
-        when: str | None,
-        delete_when: str | None,
-        unmatched: str | None,
-        insert_when: str | None,
-    ) -> None:
-        """Put the rows of a file into a table by key (NDJSON, CSV or Parquet; "-" is NDJSON from standard input)."""
-        target = common.lake().table(table)
-        report = target.upsert(
-            read_rows(target, file),
-            on,
-            matched=matched,
-            columns=columns or None,
-            when=when,
-            delete_when=delete_when,
-            unmatched=unmatched,
-            insert_when=insert_when,
-        )
-        show_one(report, as_json=common.as_json)
 
-    @command(cli)
-    @click.argument("table")
-    @click.option("--version", "version", type=int, help="To this version.")
-    @click.option("--timestamp", help="To this moment, ISO 8601 (UTC unless it says otherwise).")
-    def restore(common: Common, table: str, version: int | None, timestamp: str | None) -> None:
-        """Make a table what it was, without rewriting data."""
-        show_one(common.lake().table(table).restore(version, timestamp), as_json=common.as_json)
+@command
+@click.argument("table")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--on", multiple=True, required=True, metavar="NAME", help="A key column.")
+@click.option("--matched", default="update", show_default=True, help="update, delete or ignore.")
+@click.option("--column", "columns", multiple=True, metavar="NAME", help="A column that an update sets; else all.")
+@click.option("--when", metavar="SQL", help="Which matching rows change; new.NAME is the new row's column.")
+@click.option("--delete-when", metavar="SQL", help="Which matching rows are deleted.")
+@click.option("--unmatched", help="insert or ignore.  [default: insert, unless matching rows are deleted]")
+@click.option("--insert-when", metavar="SQL", help="Which new rows are inserted.")
+def upsert(
+    common: Common,
+    table: str,
+    file: str,
+    on: tuple[str, ...],
+    matched: str,
+    columns: tuple[str, ...],
+    when: str | None,
+    delete_when: str | None,
+    unmatched: str | None,
+    insert_when: str | None,
+) -> None:
+    """Put the rows of a file into a table by key (NDJSON, CSV or Parquet; "-" is NDJSON from standard input)."""
+    target = common.lake().table(table)
+    report = target.upsert(
+        read_rows(target, file),
+        on,
+        matched=matched,
+        columns=columns or None,
+        when=when,
+        delete_when=delete_when,
+        unmatched=unmatched,
+        insert_when=insert_when,
+    )
+    show_one(report, as_json=common.as_json)
+
+
+@command
+@click.argument("table")
+@click.option("--version", "version", type=int, help="To this version.")
+@click.option("--timestamp", help="To this moment, ISO 8601 (UTC unless it says otherwise).")
+def restore(common: Common, table: str, version: int | None, timestamp: str | None) -> None:
+    """Make a table what it was, without rewriting data."""
+    show_one(common.lake().table(table).restore(version, timestamp), as_json=common.as_json)
 
 
 def read_rows(table: Table, name: str) -> pa.Table:
@@ -130,3 +130,6 @@ def _names(line: bytes) -> list[str]:
     if not isinstance(found, dict):
         raise pa.ArrowInvalid(f"a line holds no JSON object: {line[:40]!r}")
     return list(found)
+
+
+COMMANDS = (delete, update, upsert, restore)

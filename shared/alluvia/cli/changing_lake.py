@@ -4,98 +4,100 @@ from __future__ import annotations
 
 import click
 
-from alluvia.cli.options import Common, command
+from alluvia.cli.options import Common, command, pair
 from alluvia.cli.output import show, show_one
 from alluvia.errors import Invalid
 
 
-def register(cli: click.Group) -> None:
-    """Add these commands."""
+@command
+@click.argument("path")
+@click.argument("table")
+@click.option("--type", "types", multiple=True, metavar="NAME:TYPE", help="A partition column's; else inferred.")
+@click.option("--sort-by", multiple=True, metavar="NAME", help="A column that new files are sorted by.")
+@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A table property.")
+def convert(
+    common: Common,
+    path: str,
+    table: str,
+    types: tuple[str, ...],
+    sort_by: tuple[str, ...],
+    properties: tuple[str, ...],
+) -> None:
+    """Make TABLE of the Parquet files in the directory PATH, which must be that of the table in the lake.
 
-    @command(cli)
-    @click.argument("path")
-    @click.argument("table")
-    @click.option("--type", "types", multiple=True, metavar="NAME:TYPE", help="A partition column's; else inferred.")
-    @click.option("--sort-by", multiple=True, metavar="NAME", help="A column that new files are sorted by.")
-    @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A table property.")
-    def convert(
-        common: Common,
-        path: str,
-        table: str,
-        types: tuple[str, ...],
-        sort_by: tuple[str, ...],
-        properties: tuple[str, ...],
-    ) -> None:
-        """Make TABLE of the Parquet files in the directory PATH, which must be that of the table in the lake.
+    No data is written: the log names the files. Folders such as year=2024 become partition columns.
+    """
+    made = common.lake().convert(
+        path,
+        table,
+        partition_types=_pairs(types, "--type", ":"),
+        sort_by=sort_by,
+        properties=_pairs(properties, "--property", "="),
+    )
+    snapshot = made.handle.at_hand()
+    facts = {
+        "table": table,
+        "version": snapshot.version,
+        "files": len(snapshot.files),
+        "rows": sum(file.num_records or 0 for file in snapshot.files),
+        "columns": snapshot.schema.names,
+        "partition_by": list(snapshot.partition_columns),
+    }
+    show_one(facts, as_json=common.as_json)
 
-        No data is written: the log names the files. Folders such as year=2024 become partition columns.
-        """
-        made = common.lake().convert(
-            path,
-            table,
-            partition_types=_pairs(types, "--type", ":"),
-            sort_by=sort_by,
-            properties=_pairs(properties, "--property", "="),
-        )
-        snapshot = made.handle.at_hand()
-        facts = {
-            "table": table,
-            "version": snapshot.version,
-            "files": len(snapshot.files),
-            "rows": sum(file.num_records or 0 for file in snapshot.files),
-            "columns": snapshot.schema.names,
-            "partition_by": list(snapshot.partition_columns),
-        }
-        show_one(facts, as_json=common.as_json)
 
-    @command(cli)
-    @click.argument("table")
-    def drop(common: Common, table: str) -> None:
-        """Drop TABLE and its rejected events. `alluvia undrop` brings them back, until vacuum has taken the files."""
-        commit = common.lake().drop_table(table)
-        show_one({"dropped": table, "version": commit.version}, as_json=common.as_json)
+@command
+@click.argument("table")
+def drop(common: Common, table: str) -> None:
+    """Drop TABLE and its rejected events. `alluvia undrop` brings them back, until vacuum has taken the files."""
+    commit = common.lake().drop_table(table)
+    show_one({"dropped": table, "version": commit.version}, as_json=common.as_json)
 
-    @command(cli)
-    @click.argument("table", required=False)
-    @click.option("--version", type=int, help="The version of the drop; the last drop by default.")
-    def undrop(common: Common, table: str | None, version: int | None) -> None:
-        """Bring back TABLE; without one, list the tables that can come back."""
-        lake = common.lake()
-        if table is None:
-            if version is not None:
-                msg = "--version: name the table too"
-                raise Invalid(msg)
-            found = [{"table": d.name, "version": d.version, "dropped_at": d.dropped_at} for d in lake.dropped()]
-            show(found, as_json=common.as_json)
-            return
-        report = lake.undrop(table, version)
-        facts = {"table": table, "version": report.version, "files": report.files, "rejects": report.rejects_version}
-        show_one(facts, as_json=common.as_json)
 
-    @command(cli)
-    @click.argument("table")
-    @click.option("--add", multiple=True, metavar="NAME:TYPE", help="A column to add, such as status:long.")
-    @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property to set.")
-    def evolve(common: Common, table: str, add: tuple[str, ...], properties: tuple[str, ...]) -> None:
-        """Add nullable columns to TABLE, set properties, or both, in one commit."""
-        if not add and not properties:
-            msg = "nothing to change: give --add NAME:TYPE or --property NAME=VALUE"
+@command
+@click.argument("table", required=False)
+@click.option("--version", type=int, help="The version of the drop; the last drop by default.")
+def undrop(common: Common, table: str | None, version: int | None) -> None:
+    """Bring back TABLE; without one, list the tables that can come back."""
+    lake = common.lake()
+    if table is None:
+        if version is not None:
+            msg = "--version: name the table too"
             raise Invalid(msg)
-        commit = (
-            common.lake()
-            .table(table)
-            .evolve(add=_pairs(add, "--add", ":"), properties=_pairs(properties, "--property", "="))
-        )
-        show_one({"table": table, "version": commit.version}, as_json=common.as_json)
+        found = [{"table": d.name, "version": d.version, "dropped_at": d.dropped_at} for d in lake.dropped()]
+        show(found, as_json=common.as_json)
+        return
+    report = lake.undrop(table, version)
+    facts = {"table": table, "version": report.version, "files": report.files, "rejects": report.rejects_version}
+    show_one(facts, as_json=common.as_json)
+
+
+@command
+@click.argument("table")
+@click.option("--add", multiple=True, metavar="NAME:TYPE", help="A column to add, such as status:long.")
+@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property to set.")
+def evolve(common: Common, table: str, add: tuple[str, ...], properties: tuple[str, ...]) -> None:
+    """Add nullable columns to TABLE, set properties, or both, in one commit."""
+    if not add and not properties:
+        msg = "nothing to change: give --add NAME:TYPE or --property NAME=VALUE"
+        raise Invalid(msg)
+    commit = (
+        common.lake()
+        .table(table)
+        .evolve(add=_pairs(add, "--add", ":"), properties=_pairs(properties, "--property", "="))
+    )
+    show_one({"table": table, "version": commit.version}, as_json=common.as_json)
 
 
 def _pairs(texts: tuple[str, ...], option: str, separator: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in texts:
-        name, there, value = text.partition(separator)
-        if not there or not name or not value or name in found:
-            kind = "TYPE" if separator == ":" else "VALUE"
-            msg = f"{option} {text!r}: write it as NAME{separator}{kind}, each name once"
+        name, value = pair(text, option, separator)
+        if name in found:
+            msg = f"{option} {text!r}: give each name once"
             raise Invalid(msg)
         found[name] = value
     return found
+
+
+COMMANDS = (convert, drop, undrop, evolve)

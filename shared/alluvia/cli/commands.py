@@ -12,4 +12,5 @@ cli = click.Group(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for part in (running, writing, changing, changing_lake, inspecting, maintaining, verifying):
-    part.register(cli)
+    for each in part.COMMANDS:
+        cli.add_command(each)

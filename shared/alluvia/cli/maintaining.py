@@ -30,54 +30,53 @@ class Duration(click.ParamType[timedelta]):
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-def register(cli: click.Group) -> None:
-    """Add these commands."""
+@command
+@click.argument("tables", nargs=-1)
+@click.option("--target-size", type=click.IntRange(1), metavar="BYTES", help="Size of the files to make.")
+@click.option("--full", is_flag=True, help="Merge whatever fits, also a big file with a few small ones.")
+def merge(common: Common, tables: tuple[str, ...], target_size: int | None, *, full: bool) -> None:
+    """Rewrite small files into bigger, sorted ones (all tables by default); checkpoint where it is due."""
+    lake = common.lake()
+    rows = []
+    for name in _names(lake, tables):
+        report = lake.table(name).merge(target_size=target_size, full=full)
+        rows.append({"table": name, **dataclasses.asdict(report)})
+    show(rows, as_json=common.as_json, columns=None if common.as_json else _MERGE_COLUMNS)
 
-    @command(cli)
-    @click.argument("tables", nargs=-1)
-    @click.option("--target-size", type=click.IntRange(1), metavar="BYTES", help="Size of the files to make.")
-    @click.option("--full", is_flag=True, help="Merge whatever fits, also a big file with a few small ones.")
-    def merge(common: Common, tables: tuple[str, ...], target_size: int | None, *, full: bool) -> None:
-        """Rewrite small files into bigger, sorted ones (all tables by default); checkpoint where it is due."""
-        lake = common.lake()
-        rows = []
-        for name in _names(lake, tables):
-            report = lake.table(name).merge(target_size=target_size, full=full)
+
+@command
+@click.argument("tables", nargs=-1)
+def checkpoint(common: Common, tables: tuple[str, ...]) -> None:
+    """Write a checkpoint (of all tables by default)."""
+    lake = common.lake()
+    rows = [{"table": name, "version": lake.table(name).checkpoint()} for name in _names(lake, tables)]
+    show(rows, as_json=common.as_json)
+
+
+@command
+@click.argument("tables", nargs=-1)
+@click.option("--retention", type=Duration(), help="Keep what was removed later than this ago, such as 7d or 12h.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None, *, dry_run: bool) -> None:
+    """Delete what no retained version needs (of all tables by default)."""
+    lake = common.lake()
+    rows = []
+    for name in tables or lake.tables(rejects=True, dropped=True):
+        report = lake.table(name).vacuum(retention, dry_run=dry_run)
+        if common.as_json:
             rows.append({"table": name, **dataclasses.asdict(report)})
-        show(rows, as_json=common.as_json, columns=None if common.as_json else _MERGE_COLUMNS)
-
-    @command(cli)
-    @click.argument("tables", nargs=-1)
-    def checkpoint(common: Common, tables: tuple[str, ...]) -> None:
-        """Write a checkpoint (of all tables by default)."""
-        lake = common.lake()
-        rows = [{"table": name, "version": lake.table(name).checkpoint()} for name in _names(lake, tables)]
-        show(rows, as_json=common.as_json)
-
-    @command(cli)
-    @click.argument("tables", nargs=-1)
-    @click.option("--retention", type=Duration(), help="Keep what was removed later than this ago, such as 7d or 12h.")
-    @click.option("--dry-run", is_flag=True, help="Only say what would go.")
-    def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None, *, dry_run: bool) -> None:
-        """Delete what no retained version needs (of all tables by default)."""
-        lake = common.lake()
-        rows = []
-        for name in tables or lake.tables(rejects=True, dropped=True):
-            report = lake.table(name).vacuum(retention, dry_run=dry_run)
-            if common.as_json:
-                rows.append({"table": name, **dataclasses.asdict(report)})
-                continue
-            rows.append(
-                {
-                    "table": name,
-                    "data_files": len(report.data_files),
-                    "orphans": len(report.orphans),
-                    "log_files": len(report.log_files),
-                    "would_free" if dry_run else "freed": size(report.bytes_freed),
-                    "oldest_version": report.oldest_version,
-                }
-            )
-        show(rows, as_json=common.as_json)
+            continue
+        rows.append(
+            {
+                "table": name,
+                "data_files": len(report.data_files),
+                "orphans": len(report.orphans),
+                "log_files": len(report.log_files),
+                "would_free" if dry_run else "freed": size(report.bytes_freed),
+                "oldest_version": report.oldest_version,
+            }
+        )
+    show(rows, as_json=common.as_json)
 
 
 _MERGE_COLUMNS = (
@@ -88,3 +87,6 @@ _MERGE_COLUMNS = (
 
 def _names(lake: Lake, given: Sequence[str]) -> Sequence[str]:
     return given or lake.tables(rejects=True)
+
+
+COMMANDS = (merge, checkpoint, vacuum)

@@ -7,14 +7,12 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from alluvia.errors import AlluviaError
+from alluvia.errors import AlluviaError, Invalid
 from alluvia.lake import Lake, connect
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +31,34 @@ class Common:
         return connect(self.uri)
 
 
-def command(group: click.Group, name: str | None = None) -> Callable[[Callable[..., None]], click.Command]:
-    """Add a command to a group; its function takes `Common` first. An error of ours is one line and exit 1."""
+def command(function: Callable[..., None]) -> click.Command:
+    """Make a command of a function that takes `Common` first. An error of ours is one line and exit 1."""
 
-    def decorate(function: Callable[..., None]) -> click.Command:
-        @functools.wraps(function)
-        def wrapper(lake: str, endpoint_url: str | None, *, as_json: bool, debug: bool, **rest: Any) -> None:
-            common = Common(lake, endpoint_url, as_json, debug)
-            try:
-                function(common, **rest)
-            except (AlluviaError, OSError) as error:
-                if debug:
-                    raise
-                click.echo(f"alluvia: {' '.join(str(error).split()) or type(error).__name__}", err=True)
-                sys.exit(1)
-            except KeyboardInterrupt:
-                sys.exit(130)
+    @functools.wraps(function)
+    def wrapper(lake: str, endpoint_url: str | None, *, as_json: bool, debug: bool, **rest: Any) -> None:
+        common = Common(lake, endpoint_url, as_json, debug)
+        try:
+            function(common, **rest)
+        except (AlluviaError, OSError) as error:
+            if debug:
+                raise
+            click.echo(f"alluvia: {' '.join(str(error).split()) or type(error).__name__}", err=True)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            sys.exit(130)
 
-        for option in reversed(_OPTIONS):
-            wrapper = option(wrapper)
-        return group.command(name)(wrapper)
+    for option in reversed(_OPTIONS):
+        wrapper = option(wrapper)
+    return click.command(wrapper)
 
-    return decorate
+
+def pair(text: str, option: str, separator: str) -> tuple[str, str]:
+    """Return the two parts of an option's value. Raises `Invalid`, naming the option."""
+    name, found, value = text.partition(separator)
+    if not found or not name or not value:
+        msg = f"{option} {text!r}: write it as NAME{separator}{'TYPE' if separator == ':' else 'VALUE'}"
+        raise Invalid(msg)
+    return name, value
 
 
 _OPTIONS = (

@@ -11,47 +11,49 @@ from alluvia.cli.options import Common, command
 from alluvia.errors import Invalid
 
 
-def register(cli: click.Group) -> None:
-    """Add these commands."""
+@command
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--merge-every", default=60.0, show_default=True, metavar="SECONDS", help="0 turns it off.")
+@click.option("--vacuum-every", default=86400.0, show_default=True, metavar="SECONDS", help="0 turns it off.")
+def serve(common: Common, host: str, port: int, merge_every: float, vacuum_every: float) -> None:
+    """Put the functions behind a local HTTP server; merge and vacuum run on a schedule. Without authentication."""
+    from alluvia.cli.serve import running
 
-    @command(cli)
-    @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-    @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
-    @click.option("--merge-every", default=60.0, show_default=True, metavar="SECONDS", help="0 turns it off.")
-    @click.option("--vacuum-every", default=86400.0, show_default=True, metavar="SECONDS", help="0 turns it off.")
-    def serve(common: Common, host: str, port: int, merge_every: float, vacuum_every: float) -> None:
-        """Put the functions behind a local HTTP server; merge and vacuum run on a schedule. Without authentication."""
-        from alluvia.cli.serve import running
+    with running(common.lake(), host, port, merge_every, vacuum_every) as server:
+        click.echo(f"alluvia serves {common.uri} at http://{host}:{server.effective_port}")
+        server.run()
 
-        with running(common.lake(), host, port, merge_every, vacuum_every) as server:
-            click.echo(f"alluvia serves {common.uri} at http://{host}:{server.effective_port}")
-            server.run()
 
-    @command(cli)
-    @click.argument("function")
-    @click.argument("event", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-    def invoke(common: Common, function: str, event: Path) -> None:
-        """Call a function's handler with an event from a file, such as events/ingest_api_gateway.json."""
-        from alluvia.cli.context import LocalContext
-        from alluvia.cli.gateway import FUNCTIONS, load_handler
-        from alluvia.runtime import using
+@command
+@click.argument("function")
+@click.argument("event", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def invoke(common: Common, function: str, event: Path) -> None:
+    """Call a function's handler with an event from a file, such as events/ingest_api_gateway.json."""
+    from alluvia.cli.context import LocalContext
+    from alluvia.cli.gateway import FUNCTIONS, load_handler
+    from alluvia.runtime import using
 
-        if function not in FUNCTIONS:
-            msg = f"there is no function {function!r}; there are {', '.join(FUNCTIONS)}"
-            raise Invalid(msg)
-        try:
-            payload = orjson.loads(event.read_bytes())
-        except orjson.JSONDecodeError as error:
-            msg = f"{event} is not JSON: {error}"
-            raise Invalid(msg) from error
-        lake = common.lake()
-        with using(lake):
-            answer = load_handler(function)(payload, LocalContext(function, lake.clock))
-        click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2, default=str))
+    if function not in FUNCTIONS:
+        msg = f"there is no function {function!r}; there are {', '.join(FUNCTIONS)}"
+        raise Invalid(msg)
+    try:
+        payload = orjson.loads(event.read_bytes())
+    except orjson.JSONDecodeError as error:
+        msg = f"{event} is not JSON: {error}"
+        raise Invalid(msg) from error
+    lake = common.lake()
+    with using(lake):
+        answer = load_handler(function)(payload, LocalContext(function, lake.clock))
+    click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2, default=str))
 
-    @command(cli)
-    def demo(common: Common) -> None:
-        """Take 10,254 real events in by HTTP, merge, query and vacuum them, and show what each step cost."""
-        from alluvia.cli.demo import run
 
-        run(common)
+@command
+def demo(common: Common) -> None:
+    """Take 10,254 real events in by HTTP, merge, query and vacuum them, and show what each step cost."""
+    from alluvia.cli.demo import run
+
+    run(common)
+
+
+COMMANDS = (serve, invoke, demo)

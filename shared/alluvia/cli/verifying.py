@@ -24,26 +24,23 @@ _STEPS = 200
 _NAME = re.compile(r"[a-z][a-z0-9_]*(/_rejects)?")
 
 
-def register(cli: click.Group) -> None:
-    """Add this command."""
+@command
+@click.argument("table")
+@click.option("--full", is_flag=True, help="Read every row too, and hold it against what the log says of it.")
+def verify(common: Common, table: str, *, full: bool) -> None:
+    """Audit TABLE, and exit 1 if it is damaged. Nothing is written.
 
-    @command(cli)
-    @click.argument("table")
-    @click.option("--full", is_flag=True, help="Read every row too, and hold it against what the log says of it.")
-    def verify(common: Common, table: str, *, full: bool) -> None:
-        """Audit TABLE, and exit 1 if it is damaged. Nothing is written.
-
-        TABLE is a table of the lake, or the path or URI of any Delta table. Without --full no data file is opened.
-        """
-        with _progress() as progress:
-            report = _opened(common, table).verify(full=full, progress=progress)
-        if common.as_json:
-            show(_json_rows(report), as_json=True)
-        else:
-            _print(report)
-        if not report.ok:
-            click.echo(f"alluvia: table {report.table} is damaged: {_summary(report)}", err=True)
-            sys.exit(1)
+    TABLE is a table of the lake, or the path or URI of any Delta table. Without --full no data file is opened.
+    """
+    with _progress() as progress:
+        report = _opened(common, table).verify(full=full, progress=progress)
+    if common.as_json:
+        show(_json_rows(report), as_json=True)
+    else:
+        _print(report)
+    if not report.ok:
+        click.echo(f"alluvia: table {report.table} is damaged: {_summary(report)}", err=True)
+        sys.exit(1)
 
 
 def _opened(common: Common, table: str) -> Table:
@@ -120,3 +117,6 @@ def _summary(report: AuditReport) -> str:
 
 def _many(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+COMMANDS = (verify,)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
-from alluvia.cli.options import Common, command
+from alluvia.cli.options import Common, command, pair
 from alluvia.cli.output import show, show_one
 from alluvia.errors import Invalid
 from alluvia.table.schema import parse_type
@@ -16,102 +16,92 @@ from alluvia.table.schema import parse_type
 BATCH_BYTES = 4 << 20
 
 
-def register(cli: click.Group) -> None:
-    """Add these commands."""
-
-    @command(cli)
-    @click.argument("table")
-    @click.option(
-        "--column", "columns", multiple=True, metavar="NAME:TYPE", help="A typed column, such as status:long."
-    )
-    @click.option("--required", multiple=True, metavar="NAME", help="A declared column that every event must have.")
-    @click.option("--plain", is_flag=True, help="Only the declared columns: a table that is not for events.")
-    @click.option("--partition-by", multiple=True, metavar="FIELD", help="A column, or year|month|day|hour(column).")
-    @click.option("--sort-by", multiple=True, metavar="NAME", help="A column that files are sorted by.")
-    @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A table property.")
-    @click.option("--exist-ok", is_flag=True, help="Do nothing if the table is there.")
-    def create(
-        common: Common,
-        table: str,
-        columns: tuple[str, ...],
-        required: tuple[str, ...],
-        plain: bool,
-        partition_by: tuple[str, ...],
-        sort_by: tuple[str, ...],
-        properties: tuple[str, ...],
-        exist_ok: bool,
-    ) -> None:
-        """Create a table, for events unless --plain."""
-        schema = pa.schema([_field(text, required) for text in columns])
-        for name in required:
-            if name not in schema.names:
-                msg = f"--required {name}: there is no --column of that name"
-                raise Invalid(msg)
-        given = dict(_pair(text, "--property", "=") for text in properties)
-        lake = common.lake()
-        if plain:
-            created = lake.create_table(table, schema, partition_by, sort_by, given, exist_ok=exist_ok)
-        else:
-            created = lake.create_events(
-                table,
-                schema,
-                partition_by=partition_by or ("day(ts)",),
-                sort_by=sort_by or ("event", "ts"),
-                properties=given,
-                exist_ok=exist_ok,
-            )
-        snapshot = created.handle.at_hand()
-        show_one(
-            {"table": table, "version": snapshot.version, "columns": snapshot.schema.names}, as_json=common.as_json
+@command
+@click.argument("table")
+@click.option("--column", "columns", multiple=True, metavar="NAME:TYPE", help="A typed column, such as status:long.")
+@click.option("--required", multiple=True, metavar="NAME", help="A declared column that every event must have.")
+@click.option("--plain", is_flag=True, help="Only the declared columns: a table that is not for events.")
+@click.option("--partition-by", multiple=True, metavar="FIELD", help="A column, or year|month|day|hour(column).")
+@click.option("--sort-by", multiple=True, metavar="NAME", help="A column that files are sorted by.")
+@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A table property.")
+@click.option("--exist-ok", is_flag=True, help="Do nothing if the table is there.")
+def create(
+    common: Common,
+    table: str,
+    columns: tuple[str, ...],
+    required: tuple[str, ...],
+    plain: bool,
+    partition_by: tuple[str, ...],
+    sort_by: tuple[str, ...],
+    properties: tuple[str, ...],
+    exist_ok: bool,
+) -> None:
+    """Create a table, for events unless --plain."""
+    schema = pa.schema([_field(text, required) for text in columns])
+    for name in required:
+        if name not in schema.names:
+            msg = f"--required {name}: there is no --column of that name"
+            raise Invalid(msg)
+    given = dict(pair(text, "--property", "=") for text in properties)
+    lake = common.lake()
+    if plain:
+        created = lake.create_table(table, schema, partition_by, sort_by, given, exist_ok=exist_ok)
+    else:
+        created = lake.create_events(
+            table,
+            schema,
+            partition_by=partition_by or ("day(ts)",),
+            sort_by=sort_by or ("event", "ts"),
+            properties=given,
+            exist_ok=exist_ok,
         )
+    snapshot = created.handle.at_hand()
+    show_one({"table": table, "version": snapshot.version, "columns": snapshot.schema.names}, as_json=common.as_json)
 
-    @command(cli)
-    @click.argument("table")
-    @click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True))
-    @click.option("--create/--no-create", default=True, show_default=True, help="Make the table if there is none.")
-    def ingest(common: Common, table: str, files: tuple[str, ...], *, create: bool) -> None:
-        """Ingest files of events (JSON, an array or NDJSON, gzip too; "-" is standard input)."""
-        from alluvia.cli.files import ingest_file
 
-        lake = common.lake()
-        reports = []
-        for name in files:
-            if name == "-":
-                reports.append(ingest_file(lake, table, name, sys.stdin.buffer, create=create))
-            else:
-                with Path(name).open("rb") as file:
-                    reports.append(ingest_file(lake, table, name, file, create=create))
-        show(reports, as_json=common.as_json)
-        if any(report["rejected"] for report in reports):
-            click.echo(f"the rejected events are kept, with reasons, in {table}._rejects", err=True)
+@command
+@click.argument("table")
+@click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True))
+@click.option("--create/--no-create", default=True, show_default=True, help="Make the table if there is none.")
+def ingest(common: Common, table: str, files: tuple[str, ...], *, create: bool) -> None:
+    """Ingest files of events (JSON, an array or NDJSON, gzip too; "-" is standard input)."""
+    from alluvia.cli.files import ingest_file
 
-    @command(cli)
-    @click.argument("table")
-    @click.argument("source")
-    @click.option("--job-id", help="Names the job; its rows are there once however often it runs.")
-    @click.option("--create/--no-create", default=True, show_default=True, help="Make the table if there is none.")
-    def backfill(common: Common, table: str, source: str, job_id: str | None, *, create: bool) -> None:
-        """Load NDJSON (a path, a folder, a glob or s3a://) by Spark on this machine, in one commit."""
-        try:
-            from alluvia_spark.backfill import run
-        except ModuleNotFoundError as error:
-            msg = "backfill needs PySpark: install alluvia[spark]"
-            raise Invalid(msg) from error
-        if create:
-            common.lake().create_events(table, exist_ok=True)
-        options = {"endpoint_url": common.endpoint_url} if common.endpoint_url else {}
-        report = run(common.uri, table, source, job_id, options=options)
-        show_one(report, as_json=common.as_json)
+    lake = common.lake()
+    reports = []
+    for name in files:
+        if name == "-":
+            reports.append(ingest_file(lake, table, name, sys.stdin.buffer, create=create))
+        else:
+            with Path(name).open("rb") as file:
+                reports.append(ingest_file(lake, table, name, file, create=create))
+    show(reports, as_json=common.as_json)
+    if any(report["rejected"] for report in reports):
+        click.echo(f"the rejected events are kept, with reasons, in {table}._rejects", err=True)
+
+
+@command
+@click.argument("table")
+@click.argument("source")
+@click.option("--job-id", help="Names the job; its rows are there once however often it runs.")
+@click.option("--create/--no-create", default=True, show_default=True, help="Make the table if there is none.")
+def backfill(common: Common, table: str, source: str, job_id: str | None, *, create: bool) -> None:
+    """Load NDJSON (a path, a folder, a glob or s3a://) by Spark on this machine, in one commit."""
+    try:
+        from alluvia_spark.backfill import run
+    except ModuleNotFoundError as error:
+        msg = "backfill needs PySpark: install alluvia[spark]"
+        raise Invalid(msg) from error
+    if create:
+        common.lake().create_events(table, exist_ok=True)
+    options = {"endpoint_url": common.endpoint_url} if common.endpoint_url else {}
+    report = run(common.uri, table, source, job_id, options=options)
+    show_one(report, as_json=common.as_json)
 
 
 def _field(text: str, required: tuple[str, ...]) -> pa.Field:
-    name, kind = _pair(text, "--column", ":")
+    name, kind = pair(text, "--column", ":")
     return pa.field(name, parse_type(kind), nullable=name not in required)
 
 
-def _pair(text: str, option: str, separator: str) -> tuple[str, str]:
-    name, found, value = text.partition(separator)
-    if not found or not name or not value:
-        msg = f"{option} {text!r}: write it as NAME{separator}{'TYPE' if separator == ':' else 'VALUE'}"
-        raise Invalid(msg)
-    return name, value
+COMMANDS = (create, ingest, backfill)
