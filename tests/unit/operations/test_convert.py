@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -10,44 +9,16 @@ from typing import Any
 from urllib.parse import quote
 
 import duckdb
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from alluvia.clock import ManualClock, SystemClock
-from alluvia.errors import AlluviaError, Invalid, TableExists
-from alluvia.lake import Lake, Table
-from alluvia.store import CountingStore, DirectoryStore
+from alluvia.clock import ManualClock
+from alluvia.errors import Invalid, TableExists
+from alluvia.lake import Lake
+from alluvia.store import CountingStore
 from tests.judges import judges_agree, ours
-
-Write = Callable[..., None]
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Lake:
-    return Lake(CountingStore(DirectoryStore(tmp_path / "lake")), SystemClock())
-
-
-@pytest.fixture
-def write(disk: Lake, tmp_path: Path) -> Write:
-    """Write a Parquet file below the directory `t` of the lake."""
-
-    def put(path: str, rows: pa.Table | Mapping[str, Any], **options: Any) -> None:
-        target = tmp_path / "lake" / "t" / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(rows if isinstance(rows, pa.Table) else pa.table(dict(rows)), target, **options)
-
-    return put
-
-
-def xs(table: Table, **options: Any) -> list[int]:
-    return sorted(table.scan(["x"], **options).read_all()["x"].to_pylist())
-
-
-def statistics(table: Table, path: str) -> dict[str, Any]:
-    stats: dict[str, Any] = orjson.loads(next(f.stats for f in table.snapshot().files if f.path == path) or "")
-    return stats
+from tests.unit.operations.converting import Write, statistics, xs
 
 
 def test_the_files_are_named_and_stay_as_they_are(disk: Lake, write: Write, tmp_path: Path) -> None:
@@ -334,117 +305,6 @@ def test_files_of_other_writers(disk: Lake, tmp_path: Path) -> None:
 # Refusals
 
 
-@pytest.mark.parametrize(
-    ("second", "named"),
-    [
-        ({"x": ["a"]}, r"2.parquet: column x is string, but int64 in 1.parquet"),
-        ({"x": pa.array([1], pa.int32())}, r"2.parquet: column x is int32, but int64 in 1.parquet"),
-        ({"X": [1]}, r"2.parquet: column X differs from x in 1.parquet by case alone"),
-        ({"st": pa.array([{"a": "b"}])}, r"2.parquet: column st.a is string, but int64 in 1.parquet"),
-        ({"st": pa.array([{"A": 1}])}, r"2.parquet: column st.A differs from st.a"),
-        ({"l": [["a"]]}, r"2.parquet: column l.element is string, but int64 in 1.parquet"),
-        ({"y": pa.array([1], pa.uint64())}, r"2.parquet .* column y: Delta has no type for uint64"),
-        ({"y": pa.array([1], pa.timestamp("ns"))}, r"2.parquet .* column y has nanoseconds"),
-        ({"y": pa.array([1], pa.time64("us"))}, r"2.parquet .* column y: Delta has no type for time64"),
-        ({"y": pa.array([1], pa.duration("us"))}, r"2.parquet .* column y: Delta has no type for duration"),
-        ({"y": pa.array([1], pa.float16())}, r"2.parquet .* column y has numbers of 16 bits"),
-        ({"y": pa.nulls(1)}, r"2.parquet .* column y: all its values are null"),
-        ({"y": pa.array([Decimal(1)], pa.decimal256(50, 2))}, r"2.parquet .* column y: Delta has no type for decimal"),
-        ({"a b": [1]}, r"2.parquet .* column name 'a b' holds"),
-    ],
-)
-def test_contradicting_files_are_refused(disk: Lake, write: Write, second: dict[str, Any], named: str) -> None:
-    write("1.parquet", {"x": [1], "st": pa.array([{"a": 1}]), "l": [[1]]})
-    write("2.parquet", second)
-    with pytest.raises(Invalid, match=named):
-        disk.convert("t", "t")
-    assert disk.tables() == []
-
-
-@pytest.mark.parametrize(
-    ("paths", "named"),
-    [
-        (["p=1/a", "b"], "p=1/a: its folders name the partition columns p, but those of b none"),
-        (["p=1/q=2/a", "q=2/p=1/a"], "q=2/p=1/a: its folders name the partition columns q, p"),
-        (["p=1/q=2/p=3/a"], "p=1/q=2/p=3/a: its folders name the partition column p twice"),
-        (["x=1/P=2/a"], "x=1/P=2/a: all its columns are partition columns"),
-    ],
-)
-def test_folders_that_disagree_are_refused(disk: Lake, write: Write, paths: list[str], named: str) -> None:
-    for path in paths:
-        write(path, {"x": [1]})
-    with pytest.raises(Invalid, match=named):
-        disk.convert("t", "t")
-
-
-def test_a_partition_column_that_differs_by_case_from_a_stored_one_is_refused(disk: Lake, write: Write) -> None:
-    write("X=1/a", {"x": [1]})
-    with pytest.raises(Invalid, match="column x of the files and a partition column differ by case alone"):
-        disk.convert("t", "t")
-
-
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        (lambda _: b"", "it is no Parquet file"),
-        (lambda _: b"a,b\n1,2\n", "it is no Parquet file"),
-        (lambda data: data[: len(data) // 2], "it is no Parquet file"),
-        (lambda data: data[:-8] + b"\xff\xff\xff\x7fPAR1", "it was cut, or is damaged"),
-        (lambda data: data[:-40] + b"\xff" * 32 + data[-8:], "its footer cannot be read"),
-        (lambda data: data[:-4] + b"PARE", "its footer is encrypted"),
-    ],
-)
-def test_unreadable_files_are_refused_by_name(
-    disk: Lake, write: Write, tmp_path: Path, damage: Callable[[bytes], bytes], reason: str
-) -> None:
-    write("a.parquet", {"x": [1]})
-    write("p/bad.parquet", {"x": [1]})
-    path = tmp_path / "lake/t/p/bad.parquet"
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(Invalid, match=rf"p/bad.parquet cannot be a file of a table: {reason}"):
-        disk.convert("t", "t")
-    assert disk.tables() == []
-
-
-def test_a_place_that_is_no_directory_of_parquet_is_refused(disk: Lake, write: Write, tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="'t' in the lake holds no Parquet files"):
-        disk.convert("t", "t")
-    write("_hidden.parquet", {"x": [1]})
-    with pytest.raises(Invalid, match="holds no Parquet files"):
-        disk.convert("t", "t")
-    Lake(DirectoryStore(tmp_path / "lake" / "t"), disk.clock).create_table("sub", {"x": "long"})
-    with pytest.raises(Invalid, match="sub is a table of its own"):
-        disk.convert("t", "t")
-
-
-def test_a_table_is_not_converted_again(disk: Lake, write: Write) -> None:
-    write("a.parquet", {"x": [1]})
-    table = disk.convert("t", "t")
-    with pytest.raises(TableExists, match="'t' is a table already"):
-        disk.convert("t", "t")
-    disk.drop_table("t")
-    with pytest.raises(TableExists, match="or was one until it was dropped"):
-        disk.convert("t", "t")
-    disk.undrop("t")
-    assert xs(table) == [1]
-
-
-def test_the_path_is_that_of_the_table(disk: Lake, write: Write, tmp_path: Path) -> None:
-    for at in ("raw", str(tmp_path / "lake" / "raw"), (tmp_path / "lake" / "raw").as_uri(), "t/p"):
-        with pytest.raises(Invalid, match=r"path: the table 't' lies at 't' in the lake, not at '.*': move one"):
-            disk.convert(at, "t")
-    for at in (str(tmp_path), "/elsewhere/t", "s3://bucket/t"):
-        with pytest.raises(Invalid, match=r"path: '.*' lies outside the lake .*: open the lake at the directory above"):
-            disk.convert(at, "t")
-    write("a.parquet", {"x": [1]})
-    for number, at in enumerate((str(tmp_path / "lake" / "t"), (tmp_path / "lake" / "t/").as_uri(), "t/", "./t")):
-        assert xs(disk.convert(at, "t")) == [1], at
-        for file in (tmp_path / "lake" / "t" / "_delta_log").iterdir():
-            file.unlink()
-        assert number < 4
-        disk = Lake(disk.store, disk.clock)
-
-
 def test_properties_are_those_of_a_new_table(disk: Lake, write: Write) -> None:
     write("a.parquet", {"x": [2, 1]})
     for properties, named in [
@@ -498,9 +358,3 @@ def test_a_race_has_one_winner(disk: Lake, write: Write) -> None:
         Lake(Slow(disk.store), disk.clock).convert("t", "t")
     assert other.table("t").snapshot().schema.names == ["y"]
     assert results == ["created"]
-
-
-def test_errors_are_ours(disk: Lake) -> None:
-    for path in ("", "/", "..", "../t", "t\0", "://"):
-        with pytest.raises(AlluviaError):
-            disk.convert(path, "t")

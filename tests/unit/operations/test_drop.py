@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,21 +11,14 @@ from deltalake.exceptions import DeltaError
 
 from alluvia.clock import ManualClock
 from alluvia.errors import (
-    AnswerLost,
     Conflict,
     Invalid,
     TableDropped,
     TableExists,
     TableNotFound,
-    Unavailable,
-    VersionExpired,
     VersionNotFound,
 )
-from alluvia.ingest.pipeline import REJECTS_SCHEMA, ingest_batch
-from alluvia.ingest.values import RawEvent, Reject
-from alluvia.lake import Lake, Table, connect
-from alluvia.store import CountingStore, ObjectInfo, PutResult, Store
-from alluvia.table.properties import OLDEST_READABLE
+from alluvia.lake import Lake, Table
 from tests.judges import (
     canonical,
     deltalake_rows,
@@ -39,30 +29,7 @@ from tests.judges import (
     open_deltalake,
     ours,
 )
-
-DAY_SECONDS = 24 * 60 * 60
-
-
-def numbers(table: Table, **at: Any) -> list[int]:
-    return sorted(table.scan(["x"], **at).read_all()["x"].to_pylist())
-
-
-def filled(lake: Lake, name: str = "t", **properties: str) -> Table:
-    """A table with two commits, versions 1 and 2."""
-    table = lake.create_table(name, {"x": "long"}, properties=properties)
-    table.append([{"x": 1}])
-    table.append([{"x": 2}])
-    return table
-
-
-def event(event_id: str) -> RawEvent:
-    return RawEvent(0, {"event_id": event_id, "event": "e", "ts": 1_700_000_000})
-
-
-def send(lake: Lake, *event_ids: str, create: bool = False) -> tuple[int, int]:
-    """Ingest events; returns accepted and duplicates."""
-    done = ingest_batch(lake, "t", [event(each) for each in event_ids], arrival_us=1, create=create)
-    return done.accepted, done.duplicates
+from tests.unit.operations.dropping import filled, numbers
 
 
 def test_a_dropped_table_is_gone_for_everybody(lake: Lake, other: Lake) -> None:
@@ -319,183 +286,7 @@ def others_agree(table: Table) -> None:
 # Events
 
 
-def test_events_of_a_dropped_table_are_new_to_the_next(lake: Lake, other: Lake) -> None:
-    lake.create_events("t")
-    assert send(lake, "a", "b") == send(other, "c", "d") == (2, 0)
-    lake.drop_table("t")
-    lake.create_events("t")
-    for here in (other, lake):
-        assert send(here, f"new{id(here)}", "a") == (2, 0 if here is other else 1)
-    assert send(Lake(lake.store, lake.clock), "b") == (1, 0)
-
-
-@pytest.mark.parametrize("checkpoint", ["none", "by the old", "by the new", "by both"])
-def test_events_are_known_to_the_table_that_has_them(lake: Lake, checkpoint: str) -> None:
-    """Through drops, and with indexes of event ids beside checkpoints of either table."""
-
-    def checkpointed(by: str) -> None:
-        if checkpoint in (f"by the {by}", "by both"):
-            lake.table("t").checkpoint()
-
-    lake.create_events("t")
-    send(lake, "a", "both")
-    checkpointed("old")
-    send(lake, "b")
-    first = lake.drop_table("t").version
-    lake.create_events("t")
-    assert send(lake, "c", "both") == (2, 0)
-    checkpointed("new")
-    assert send(lake, "d") == (1, 0)
-    second = lake.drop_table("t").version
-    for version, known in ((first, "ab"), (second, "cd")):
-        lake.undrop("t", version=version)
-        for here in (lake, Lake(lake.store, lake.clock)):
-            assert send(here, *known, "both") == (3, 3)
-        ids = lake.sql("SELECT event_id FROM t ORDER BY 1")["event_id"].to_pylist()
-        assert ids == sorted([*known, "both"])
-        lake.drop_table("t")
-
-
-def test_a_warm_ingester_goes_on_with_the_next_table(lake: Lake, other: Lake) -> None:
-    lake.create_events("t")
-    send(other, "a")
-    lake.drop_table("t")
-    lake.create_events("t")
-    assert send(other, "a") == (1, 0)
-    lake.drop_table("t")
-    with pytest.raises(TableNotFound):
-        send(other, "b")
-    assert send(other, "b", create=True) == (1, 0)
-    assert send(lake, "b", create=True) == (1, 1)
-
-
 # Rejects
-
-
-def reject(lake: Lake, raw: bytes) -> None:
-    ingest_batch(lake, "t", [], [Reject(0, "broken", raw, None)], arrival_us=1)
-
-
-def raws(lake: Lake) -> list[bytes]:
-    return sorted(lake.table("t/_rejects").scan(["raw"]).read_all()["raw"].to_pylist())
-
-
-def test_rejects_go_and_come_back_with_their_table(lake: Lake, other: Lake) -> None:
-    lake.create_events("t")
-    reject(lake, b"1")
-    reject(other, b"2")
-    lake.drop_table("t")
-    assert lake.tables(rejects=True) == []
-    with pytest.raises(TableNotFound):
-        reject(other, b"3")
-    lake.create_events("t")
-    reject(other, b"4")
-    assert raws(lake) == [b"4"]
-    lake.drop_table("t")
-    versions = [each.version for each in lake.dropped()]
-    assert lake.undrop("t", version=versions[0]).rejects_version is not None
-    assert raws(lake) == raws(other) == [b"1", b"2"]
-    lake.drop_table("t")
-    assert lake.undrop("t", version=versions[1]).rejects_version is not None
-    assert raws(lake) == [b"4"]
-
-
-def test_a_table_without_rejects_does_not_get_those_of_another(lake: Lake) -> None:
-    lake.create_events("t")
-    reject(lake, b"1")
-    lake.drop_table("t")
-    lake.create_events("t")
-    lake.drop_table("t")
-    assert lake.undrop("t").rejects_version is None
-    with pytest.raises(TableNotFound):
-        lake.table("t/_rejects").snapshot()
-
-
-def test_rejects_that_were_kept_since_the_drop_stay(lake: Lake, other: Lake) -> None:
-    lake.create_events("t")
-    reject(lake, b"1")
-    lake.drop_table("t")
-    rows = {"event_id": ["r"], "received_at": [1], "reason": ["broken"], "position": [0], "raw": [b"2"]}
-    late = other.create_table("t/_rejects", REJECTS_SCHEMA)
-    late.append(pa.table([pa.array(rows[f.name], f.type) for f in REJECTS_SCHEMA], schema=REJECTS_SCHEMA))
-    lake.undrop("t")
-    assert raws(lake) == [b"1", b"2"]
-
-
-class Failing(CountingStore):
-    """Fails the request with a number, before or after it has taken effect."""
-
-    def __init__(self, inner: Store, at: int, *, after: bool) -> None:
-        super().__init__(inner)
-        self.left, self._after = at, after
-
-    @contextmanager
-    def _request(self) -> Iterator[None]:
-        self.left -= 1
-        failing = self.left == -1
-        if failing and not self._after:
-            raise Unavailable("injected")
-        yield
-        if failing:
-            raise Unavailable("injected")
-
-    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        with self._request():
-            return super().get(key, start, end)
-
-    def put(self, key: str, data: bytes) -> None:
-        with self._request():
-            super().put(key, data)
-
-    def put_if_absent(self, key: str, data: bytes) -> PutResult:
-        try:
-            with self._request():
-                return super().put_if_absent(key, data)
-        except Unavailable as error:
-            raise AnswerLost(str(error)) from error
-
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        with self._request():
-            return iter(sorted(super().list(prefix, start_after), key=lambda info: info.key))
-
-    def head(self, key: str) -> ObjectInfo | None:
-        with self._request():
-            return super().head(key)
-
-
-@pytest.mark.parametrize("after", [False, True])
-def test_a_failure_at_any_request_leaves_what_a_retry_finishes(clock: ManualClock, after: bool) -> None:
-    """Fail request N of drop, create and undrop, for N = 0, 1, … until all come through; each is tried twice."""
-
-    def retried(call: Any, *done: type[Exception]) -> None:
-        try:
-            call()
-        except (Unavailable, Conflict):
-            try:
-                call()
-            except done:
-                return
-
-    for at in range(1000):
-        lake = connect(f"memory://failing-{after}-{at}", clock=clock)
-        lake.create_events("t")
-        send(lake, "a")
-        reject(lake, b"1")
-        failing = Failing(lake.store, at, after=after)
-        retried(lambda f=failing: Lake(f, clock).drop_table("t"), TableNotFound)
-        assert lake.tables(rejects=True) == []
-        first = lake.dropped()[0].version
-        retried(lambda f=failing: Lake(f, clock).create_events("t"), TableExists)
-        assert lake.tables(rejects=True) == ["t"]
-        assert lake.sql("SELECT * FROM t").num_rows == 0
-        lake.drop_table("t")
-        retried(lambda f=failing, v=first: Lake(f, clock).undrop("t", v), TableExists)
-        assert lake.sql("SELECT event_id FROM t").to_pydict() == {"event_id": ["a"]}
-        assert raws(lake) == [b"1"]
-        if failing.left >= 0:
-            assert at > 20
-            return
-    pytest.fail("it never came through")
 
 
 # Races: `other` commits between a transaction's snapshot and its commit
@@ -533,143 +324,4 @@ def test_a_drop_that_loses_to_an_append_takes_its_rows_along(lake: Lake, other: 
 # Vacuum
 
 
-def objects(store: CountingStore, name: str = "t") -> set[str]:
-    return {info.key for info in store.list(f"{name}/") if info.key.endswith(".parquet")}
-
-
-def test_vacuum_frees_a_dropped_table_after_its_retention(lake: Lake, store: CountingStore, clock: ManualClock) -> None:
-    table = filled(lake)
-    mine = objects(store)
-    lake.drop_table("t")
-    clock.advance(6 * DAY_SECONDS)
-    assert table.vacuum().data_files == ()
-    assert objects(store) >= mine
-    clock.advance(2 * DAY_SECONDS)
-    assert len(table.vacuum().data_files) == 2
-    assert not objects(store) & mine
-    with pytest.raises(VersionExpired, match="version 2 of t has expired"):
-        lake.undrop("t")
-    assert lake.dropped() == []
-    new = lake.create_table("t", {"y": "string"})
-    new.append([{"y": "a"}])
-    assert new.scan().read_all().to_pydict() == {"y": ["a"]}
-    judges_agree(new, [new.snapshot().version])
-
-
-@pytest.mark.parametrize("writers", ["alluvia", "any"])
-def test_vacuum_of_the_next_table_frees_the_old_one_only(
-    lake: Lake, store: CountingStore, clock: ManualClock, writers: str
-) -> None:
-    filled(lake, **{"alluvia.writers": writers})
-    dropped = lake.drop_table("t").version
-    new = lake.create_table("t", {"x": "long"}, properties={"alluvia.writers": writers})
-    new.append([{"x": 3}])
-    clock.advance(8 * DAY_SECONDS)
-    assert len(new.vacuum().data_files) == 2
-    assert numbers(new) == [3]
-    assert numbers(new, version=new.history()[-1].version + 1) == [3]
-    lake.drop_table("t")
-    with pytest.raises(VersionExpired):
-        lake.undrop("t", version=dropped)
-    lake.undrop("t")
-    assert numbers(new) == [3]
-
-
-def test_vacuum_of_a_dropped_table_by_a_handle_that_is_warm_for_long(lake: Lake, clock: ManualClock) -> None:
-    table = filled(lake, **{"delta.checkpointPolicy": "v2"})
-    for _ in range(5):
-        clock.advance(1800)
-        table.snapshot()
-    lake.drop_table("t")
-    clock.advance(60)
-    assert table.vacuum(timedelta(0)).data_files
-    assert lake.tables() == []
-
-
-def test_vacuum_leaves_a_dropped_table_quick_to_open(lake: Lake, other: Lake, store: CountingStore) -> None:
-    table = filled(lake)
-    for number in range(20):
-        table.append([{"x": number}])
-    lake.drop_table("t")
-    lake.table("t").vacuum(timedelta(0))
-    store.reset()
-    assert other.tables() == []
-    assert store.requests["get"] <= 4  # the hint to the checkpoint, it, the commit of its time, and no newer one
-    lake.create_table("t", {"x": "long"}).append([{"x": 1}])
-    judges_agree(lake.table("t"), [lake.table("t").snapshot().version])
-
-
-def test_an_undrop_between_vacuums_look_and_its_deletion_keeps_the_files(
-    lake: Lake, other: Lake, store: CountingStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filled(lake)
-    lake.drop_table("t")
-    listed, undone = store.list, list[bool]()
-
-    def list_then_undrop(prefix: str, start_after: str | None = None) -> Any:
-        found = list(listed(prefix, start_after))
-        if prefix == "t/" and not undone:
-            undone.append(True)
-            other.undrop("t")
-        return iter(found)
-
-    monkeypatch.setattr(store, "list", list_then_undrop)
-    lake.table("t").vacuum(timedelta(0))
-    assert numbers(other.table("t")) == [1, 2]
-
-
-def test_scheduled_vacuum_sees_dropped_tables_and_rejects(lake: Lake) -> None:
-    lake.create_events("t")
-    reject(lake, b"1")
-    lake.drop_table("t")
-    assert lake.tables(rejects=True, dropped=True) == ["t", "t/_rejects"]
-
-
-def test_vacuums_record_outlives_a_change_of_writers(lake: Lake, clock: ManualClock) -> None:
-    """It stands in a metadata domain of guarded tables, and in a property of others."""
-    filled(lake)
-    lake.drop_table("t")
-    clock.advance(8 * DAY_SECONDS)
-    lake.table("t").vacuum()
-    new = lake.create_table("t", {"x": "long"}, properties={"alluvia.writers": "any"})
-    assert new.snapshot().properties[OLDEST_READABLE] == "3"
-    assert new.snapshot().state.domains == {}
-
-
-def test_vacuum_forgets_drops_that_were_undone(lake: Lake, store: CountingStore, clock: ManualClock) -> None:
-    table = filled(lake)
-
-    def requests() -> int:
-        store.reset()
-        assert Lake(store, clock).tables() == ["t"]
-        return sum(store.requests.values())
-
-    before = requests()
-    lake.drop_table("t")
-    lake.undrop("t")
-    table.vacuum()
-    assert requests() > before
-    clock.advance(8 * DAY_SECONDS)
-    table.vacuum()
-    assert requests() == before
-    lake.drop_table("t")
-    assert Lake(store, clock).tables() == []
-
-
 # Cost
-
-
-def test_a_drop_of_a_table_at_hand_is_few_requests(lake: Lake, store: CountingStore) -> None:
-    filled(lake)
-    store.reset()
-    lake.drop_table("t")
-    assert store.requests == {"get": 3, "put": 2, "list": 1}  # twice no newer commit; no rejects: a GET and a LIST
-
-
-def test_listing_the_tables_costs_dropped_ones_an_opening(lake: Lake, other: Lake, store: CountingStore) -> None:
-    for name in ("a", "b", "c"):
-        filled(lake, name)
-    lake.drop_table("b")
-    store.reset()
-    assert other.tables() == ["a", "c"]
-    assert store.requests["list"] == 1 + 3 + 1

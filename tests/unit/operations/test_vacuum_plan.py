@@ -1,0 +1,93 @@
+"""What vacuum and log clean-up choose, from listings and states alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from alluvia.errors import Unsupported
+from alluvia.log.actions import AddFile, RemoveFile
+from alluvia.log.commit import CommitActions
+from alluvia.log.replay import replay
+from alluvia.operations.log_cleanup import expired_log
+from alluvia.operations.vacuum import Cutoffs, plan_vacuum
+from alluvia.store import ObjectInfo
+from tests.unit.log.build import PROTOCOL, metadata
+
+
+def info(key: str, modified_ms: int = 0) -> ObjectInfo:
+    return ObjectInfo(key, 1, modified_ms)
+
+
+def state(files: list[str], removed: dict[str, int]) -> Any:
+    first = CommitActions(0, {}, PROTOCOL, metadata())
+    adds = [AddFile(path, {}, 1, 1, data_change=True) for path in files]
+    removes = [RemoveFile(path, time, data_change=True) for path, time in removed.items()]
+    return replay(None, [first, CommitActions(1, removes=removes), CommitActions(2, adds=adds)])
+
+
+def test_the_plan_by_itself() -> None:
+    objects = [info(key) for key in ("live", "p=a%20b/live", "back", "gone", "young", "orphan")]
+    objects += [info("fresh", 500), info("_x/y"), info(".x"), info("_delta_log/00000000000000000000.json")]
+    found = plan_vacuum(
+        state(["live", "p=a%20b/live", "back"], {"gone": 99, "young": 100, "back": 5}),
+        objects,
+        Cutoffs(removed=100, orphans=400, log=0),
+    )
+    assert [each.key for each in found.data_files] == ["gone"]
+    assert [each.key for each in found.orphans] == ["orphan"]
+    assert (found.log_files, found.removed_ms) == ((), 99)
+
+
+def test_a_plan_is_not_made_where_a_live_file_could_be_mistaken_for_an_orphan() -> None:
+    known = state(["live"], {})
+    elsewhere = replace(known, files=state(["gs://b/t/live"], {}).files)
+    with pytest.raises(Unsupported, match="gs://b/t/live"):
+        plan_vacuum(elsewhere, [info("live")], Cutoffs(1000, 1000, 0))
+
+
+def log(*names: str, **times: int) -> list[ObjectInfo]:
+    return [info(f"_delta_log/{name}", times.get(f"t{number}", 0)) for number, name in enumerate(names)]
+
+
+def commit(version: int) -> str:
+    return f"{version:020d}.json"
+
+
+def checkpoint(version: int) -> str:
+    return f"{version:020d}.checkpoint.parquet"
+
+
+@pytest.mark.parametrize(
+    ("ages", "checkpoints", "before", "kept_from"),
+    [
+        ([0, 10, 20, 30, 40], [2], 40, 2),
+        ([0, 10, 20, 30, 40], [2], 31, 2),
+        ([0, 10, 20, 30, 40], [2], 21, 2),
+        ([0, 10, 20, 30, 40], [2], 20, 0),
+        ([0, 10, 20, 30, 40], [1, 3], 100, 3),
+        ([0, 10, 20, 30, 40], [1, 3], 25, 1),
+        ([0, 10, 20, 30, 40], [], 100, 0),
+        ([0, 10, 20, 30, 40], [0], 100, 0),
+    ],
+)
+def test_the_log_is_kept_from_a_checkpoint_on(
+    ages: list[int], checkpoints: list[int], before: int, kept_from: int
+) -> None:
+    """The checkpoint is the newest at or below the version that was current at the cut-off."""
+    files = [info(f"_delta_log/{commit(version)}", age) for version, age in enumerate(ages)]
+    files += [info(f"_delta_log/{checkpoint(version)}", ages[version]) for version in checkpoints]
+    files.append(info("_delta_log/_last_checkpoint"))
+    gone = {each.key.removeprefix("_delta_log/") for each in expired_log(files, before)}
+    assert gone == {commit(version) for version in range(kept_from)} | {
+        checkpoint(version) for version in checkpoints if version < kept_from
+    }
+
+
+def test_a_checkpoint_that_is_young_makes_no_older_one_needless() -> None:
+    names = {commit(0): 0, commit(1): 10, checkpoint(1): 10, commit(2): 20, checkpoint(2): 90}
+    files = [info(f"_delta_log/{name}", age) for name, age in names.items()]
+    assert {each.key for each in expired_log(files, 50)} == {f"_delta_log/{commit(0)}"}
+    assert len(expired_log(files, 90)) == 3
