@@ -8,11 +8,22 @@ import pyarrow as pa
 import pytest
 
 from alluvia.clock import ManualClock
-from alluvia.lake import Lake
+from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore
 
 NOW_US = 1_700_000_000_000_000
 HOUR_US = 3_600_000_000
+Tables = tuple[Table, Table, ManualClock]
+
+
+@pytest.fixture(params=[-5 * HOUR_US, 5 * HOUR_US])
+def tables(request: pytest.FixtureRequest) -> Tables:
+    """Return one table as machines with the right and with a wrong time see it, and the right clock."""
+    clock = ManualClock(NOW_US)
+    store = MemoryStore("clocks", clock)
+    right = Lake(store, clock).create_events("events")
+    wrong = Lake(store, ManualClock(NOW_US + request.param, seed=1)).table("events")
+    return right, wrong, clock
 
 
 def event(name: str) -> pa.Table:
@@ -20,12 +31,8 @@ def event(name: str) -> pa.Table:
     return pa.table({"event_id": [name], "ts": moment, "event": ["open"], "received_at": moment})
 
 
-@pytest.mark.parametrize("error_us", [-5 * HOUR_US, 5 * HOUR_US])
-def test_a_wrong_clock_takes_no_known_event_for_new(error_us: int) -> None:
-    clock = ManualClock(NOW_US)
-    store = MemoryStore("clocks", clock)
-    right = Lake(store, clock).create_events("events")
-    wrong = Lake(store, ManualClock(NOW_US + error_us, seed=1)).table("events")
+def test_a_wrong_clock_takes_no_known_event_for_new(tables: Tables) -> None:
+    right, wrong, _ = tables
     assert wrong.ingest(event("first")).rows == 1
     assert right.ingest(event("second")).rows == 1
     right.snapshot()
@@ -34,13 +41,9 @@ def test_a_wrong_clock_takes_no_known_event_for_new(error_us: int) -> None:
     assert right.ingest(event("second")).duplicates == 1
 
 
-@pytest.mark.parametrize("error_us", [-5 * HOUR_US, 5 * HOUR_US])
-def test_a_wrong_clock_that_only_looks_on_forgets_nothing(error_us: int) -> None:
+def test_a_wrong_clock_that_only_looks_on_forgets_nothing(tables: Tables) -> None:
     """The window is measured by the log's time: that of the newest commit."""
-    clock = ManualClock(NOW_US)
-    store = MemoryStore("clocks", clock)
-    right = Lake(store, clock).create_events("events")
-    wrong = Lake(store, ManualClock(NOW_US + error_us, seed=1)).table("events")
+    right, wrong, _ = tables
     for name in ("first", "second", "third"):
         assert right.ingest(event(name)).rows == 1
         wrong.snapshot()
@@ -48,12 +51,8 @@ def test_a_wrong_clock_that_only_looks_on_forgets_nothing(error_us: int) -> None
     assert wrong.ingest(event("first")).duplicates == 1
 
 
-@pytest.mark.parametrize("error_us", [-5 * HOUR_US, 5 * HOUR_US])
-def test_versions_keep_their_order_in_time(error_us: int) -> None:
-    clock = ManualClock(NOW_US)
-    store = MemoryStore("clocks", clock)
-    right = Lake(store, clock).create_events("events")
-    wrong = Lake(store, ManualClock(NOW_US + error_us, seed=1)).table("events")
+def test_versions_keep_their_order_in_time(tables: Tables) -> None:
+    right, wrong, clock = tables
     for number in range(6):
         (wrong if number % 2 else right).ingest(event(f"e{number}"))
         clock.advance(1)

@@ -67,6 +67,17 @@ def changes(table: Table, value: int) -> Changes:
     return Changes("WRITE", {"mode": "Append"}, adds=adds)
 
 
+def days_pass(store: MemoryStore, clock: ManualClock) -> None:
+    """Let others write 2 to 5 and clean up the log, up to the version of 5."""
+    awake = Lake(store, clock).table("t")
+    for value in (2, 3, 4):
+        awake.append([{"x": value}])
+    awake.checkpoint()
+    clock.advance(3 * DAY)
+    awake.append([{"x": 5}])
+    assert awake.vacuum().log_files
+
+
 def values(store: MemoryStore, clock: ManualClock) -> list[int]:
     found: list[int] = Lake(store, clock).table("t").scan().read_all()["x"].to_pylist()
     return sorted(found)
@@ -75,17 +86,7 @@ def values(store: MemoryStore, clock: ManualClock) -> list[int]:
 def test_a_writer_that_slept_past_the_log_is_not_acknowledged(store: MemoryStore, clock: ManualClock) -> None:
     asleep = SleepingStore(store, clock)
     table = Lake(asleep, clock).table("t")
-    awake = Lake(store, clock).table("t")
-
-    def meanwhile() -> None:
-        for value in (2, 3, 4):
-            awake.append([{"x": value}])
-        awake.checkpoint()
-        clock.advance(3 * DAY)
-        awake.append([{"x": 5}])
-        assert awake.vacuum().log_files
-
-    asleep.before["commit"] = meanwhile
+    asleep.before["commit"] = lambda: days_pass(store, clock)
     snapshot = table.snapshot()
     with pytest.raises(TransactionExpired):
         table.handle.transaction(snapshot).commit(changes(table, 99))
@@ -99,13 +100,7 @@ def test_a_transaction_on_a_snapshot_of_long_ago_writes_no_version_that_has_gone
 ) -> None:
     handle = Lake(store, clock).table("t").handle
     snapshot = handle.newest()
-    awake = Lake(store, clock).table("t")
-    for value in (2, 3, 4):
-        awake.append([{"x": value}])
-    awake.checkpoint()
-    clock.advance(3 * DAY)
-    awake.append([{"x": 5}])
-    assert awake.vacuum().log_files
+    days_pass(store, clock)
     adds = handle.writer(snapshot).write(pa.table({"x": [99]}, schema=SCHEMA))
     kept = {info.key for info in store.list("t/_delta_log/")}
     with pytest.raises(TransactionExpired):
@@ -116,17 +111,7 @@ def test_a_transaction_on_a_snapshot_of_long_ago_writes_no_version_that_has_gone
 
 def test_what_was_read_before_a_long_sleep_is_old(store: MemoryStore, clock: ManualClock) -> None:
     asleep = SleepingStore(store, clock)
-    awake = Lake(store, clock).table("t")
-
-    def meanwhile() -> None:
-        for value in (2, 3, 4):
-            awake.append([{"x": value}])
-        awake.checkpoint()
-        clock.advance(3 * DAY)
-        awake.append([{"x": 5}])
-        assert awake.vacuum().log_files
-
-    asleep.before["after t/_delta_log/00000000000000000001.json"] = meanwhile
+    asleep.before["after t/_delta_log/00000000000000000001.json"] = lambda: days_pass(store, clock)
     Lake(asleep, clock).table("t").append([{"x": 6}])
     assert asleep.before == {}
     assert values(store, clock) == [1, 2, 3, 4, 5, 6]

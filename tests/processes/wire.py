@@ -42,6 +42,10 @@ class Cut(Exception):
     """The client's connection ends here."""
 
 
+ENDS = (Cut, ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError)
+"""How serving a client ends as it should: it was cut off, went away, or the proxy stops."""
+
+
 @dataclass
 class Wire:
     """A running proxy. `fates` counts what befell requests; without `faulty` it lets everything pass."""
@@ -83,10 +87,9 @@ class Wire:
                 if not keep:
                     upstream[1].close()
                     upstream = None
-        except (Cut, ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass
-        except Exception as error:  # noqa: BLE001 - the driver reports it: a proxy that errs proves nothing
-            self.broken.append(f"{type(error).__name__}: {error}")
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the driver reports it
+            if not isinstance(error, ENDS):  # a proxy that errs proves nothing
+                self.broken.append(f"{type(error).__name__}: {error}")
         finally:
             self._serving.discard(task)
             for each in (writer, None if upstream is None else upstream[1]):

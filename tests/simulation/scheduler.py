@@ -67,10 +67,9 @@ class Scheduler:
             try:
                 if not self._stopping:
                     body()
-            except Stopped:
-                pass
             except BaseException as error:  # noqa: BLE001 - whatever it is, it is the run's result
-                self.fail(error)
+                if not isinstance(error, Stopped):  # which only unwinds an actor of a run that is over
+                    self.fail(error)
             task.done = True
             self._hand_over()
 

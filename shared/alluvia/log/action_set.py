@@ -82,18 +82,9 @@ class ActionSet(Generic[T]):
         return ActionSet(self._parse, self.parts, (*layers, Layer(new, dropped)), live)
 
     def __len__(self) -> int:
-        open_rows([part for part in self.parts if self._may_have_changed(part)])
-        return self._live + sum(map(self._count, self.parts))
-
-    def _may_have_changed(self, part: Rows[T]) -> bool:
-        return bool(len(self._older_keys)) and part.may_hold(self._older_keys)
-
-    def _count(self, part: Rows[T]) -> int:
-        """Return how many rows of a part still hold; it is opened only if a change can be one of its files."""
-        if not part.is_open and not self._may_have_changed(part):
-            return len(part)
-        shown = self.shown(part)
-        return len(part) if shown is None else pc.sum(shown).as_py() or 0
+        open_rows([part for part in self.parts if self.touches(part)])
+        masks = [(part, self.shown(part)) for part in self.parts]
+        return self._live + sum(len(part) if mask is None else mask.true_count for part, mask in masks)
 
     @property
     def expected_len(self) -> int:
@@ -190,24 +181,6 @@ class ActionSet(Generic[T]):
                 above = above[at + 1 :]
                 break
         return pa.concat_arrays(above or [pa.array([], pa.string())])
-
-    @cached_property
-    def _older_keys(self) -> pa.Array:
-        """Return the keys that the layers change, without those of files that were made after all of the checkpoint's.
-
-        A file has one time, whoever names it again, so those are in no part. A log that names one again with a later
-        time gets a `len` that counts it twice until its sidecar has been opened; never wrong rows.
-        """
-        times = [part.made_ms_max for part in self.parts]
-        newest = None if None in times else max((time for time in times if time is not None), default=None)
-        found: dict[str, None] = {}
-        for layer in self.layers:
-            found.update(dict.fromkeys(layer.dropped))
-            for key, action in layer.changes.items():
-                made = getattr(action, "modification_time", None)
-                if newest is None or made is None or made <= newest:
-                    found[key] = None
-        return pa.array(found, pa.string())
 
     @cached_property
     def _masks(self) -> dict[Rows[T], pa.BooleanArray | None]:

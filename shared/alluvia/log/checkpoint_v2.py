@@ -122,7 +122,6 @@ def new_sidecar(rows: pa.StructArray, kind: str, parse: Parse[T], name: str, now
         statistics=form.structs.facts(found) if kind == "add" and form.structs is not None else None,
         size=found.size("size") if kind == "add" else None,
         deleted_ms_max=pc.max(pc.struct_field(rows, "deletionTimestamp")).as_py() if kind == "remove" else None,
-        modified_ms_max=pc.max(pc.struct_field(rows, "modificationTime")).as_py() if kind == "add" else None,
     )
     file = SidecarFile(Sidecar(name, len(data), now_ms, facts.to_tags()), _nothing)
     file.open(data)

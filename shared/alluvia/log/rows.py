@@ -75,11 +75,6 @@ class Rows(ABC, Generic[T]):
         """Whether the rows are at hand."""
         return True
 
-    @property
-    def made_ms_max(self) -> int | None:
-        """Return when the newest of the files was made, if that is known without opening the rows."""
-        return None
-
     def may_hold(self, keys: pa.Array) -> bool:  # noqa: ARG002
         """Whether a row can have one of some keys, as far as that is known without opening the rows."""
         return True

@@ -28,8 +28,8 @@ class SidecarFacts:
     """What the maker of a sidecar recorded of its rows, all of one kind.
 
     `first_key` and `last_key` are the least and the greatest key. `statistics`, of adds, has the form of one file's
-    and covers partition columns too, `size` is the sum of the files' sizes in bytes, and `modified_ms_max` is when the
-    last of the files was made; `deleted_ms_max`, of removes, is when the last of the files went.
+    and covers partition columns too, and `size` is the sum of the files' sizes in bytes; `deleted_ms_max`, of removes,
+    is when the last of the files went.
     """
 
     kind: str
@@ -39,7 +39,6 @@ class SidecarFacts:
     statistics: str | None = None
     size: int | None = None
     deleted_ms_max: int | None = None
-    modified_ms_max: int | None = None
 
     def to_tags(self) -> dict[str, str]:
         """Return the facts as tags of the sidecar's action."""
@@ -48,7 +47,6 @@ class SidecarFacts:
             "statistics": self.statistics,
             "size": self.size,
             "deletedMsMax": self.deleted_ms_max,
-            "modifiedMsMax": self.modified_ms_max,
         }
         body |= {name: value for name, value in optional.items() if value is not None}
         return {FACTS_TAG: orjson.dumps(body).decode()}
@@ -66,14 +64,11 @@ class SidecarFacts:
                 body.get("statistics"),
                 body.get("size"),
                 body.get("deletedMsMax"),
-                body.get("modifiedMsMax"),
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
         texts = all(isinstance(text, str) for text in (facts.kind, facts.first_key, facts.last_key))
-        numbers = all(
-            isinstance(each, int | None) for each in (facts.size, facts.deleted_ms_max, facts.modified_ms_max)
-        )
+        numbers = all(isinstance(each, int | None) for each in (facts.size, facts.deleted_ms_max))
         sound = texts and numbers and isinstance(facts.statistics, str | None)
         return facts if sound and type(facts.rows) is int and facts.rows >= 0 else None
 
@@ -176,11 +171,6 @@ class SidecarRows(Rows[T]):
     def with_vector(self) -> pa.BooleanArray:
         """Return which rows have a deletion vector."""
         return self._rows.with_vector()
-
-    @property
-    def made_ms_max(self) -> int | None:
-        """Return when the newest of the files was made, if that is known."""
-        return None if self.file.facts is None else self.file.facts.modified_ms_max
 
     def may_hold(self, keys: pa.Array) -> bool:
         """Whether a row can have one of some keys, by the least and the greatest key."""

@@ -9,11 +9,10 @@ import pyarrow as pa
 
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
-from alluvia.operations.delete import find
-from alluvia.operations.edits import Condition, Hits
-from alluvia.operations.replanning import RowChanges, check_not_append_only, commit_planned
-from alluvia.operations.rewriting import Outcome, Rewriter
-from alluvia.operations.row_changes import matcher, report, row_changes
+from alluvia.operations.edits import Condition, Edit, Hits
+from alluvia.operations.replanning import RowChanges
+from alluvia.operations.rewriting import Outcome
+from alluvia.operations.rows_where import ReadCondition, change_where, find
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
@@ -29,7 +28,6 @@ class Assignments(Protocol):
         """Return the new values for some rows."""
 
 
-ReadCondition = Callable[[str, pa.Schema], Condition]
 ReadAssignments = Callable[[Mapping[str, str], pa.Schema], Assignments]
 
 
@@ -47,50 +45,13 @@ def update(
     column, where a value does not fit, is null though it must not be, or breaks a CHECK constraint; and for an
     append-only table.
     """
-    work = _Update(handle, values, where or "true", condition, assignments)
-    commit, snapshot, tries = commit_planned(handle, work.plan)
-    return report(commit, snapshot, work.changes, work.outcomes, tries)
 
+    def edit(snapshot: Snapshot) -> tuple[Edit, Condition]:
+        new = assignments(values, snapshot.schema)
+        read = condition(where or "true", snapshot.schema)
+        return UpdateEdit(snapshot, read, new, {"predicate": where or "true"}), read
 
-class _Update:
-    """The plans of one update: each takes over from the one before what still holds."""
-
-    def __init__(
-        self,
-        handle: TableHandle,
-        values: Mapping[str, str],
-        where: str,
-        condition: ReadCondition,
-        assignments: ReadAssignments,
-    ) -> None:
-        self.outcomes: list[Outcome] = []
-        self.changes: Changes | None = None
-        self._handle = handle
-        self._values = values
-        self._where = where
-        self._read_condition = condition
-        self._read_assignments = assignments
-        self._planned: tuple[Snapshot, Rewriter, Condition] | None = None
-
-    def plan(self, snapshot: Snapshot) -> Changes | None:
-        """Return what to commit on a version; None where no row of it matches."""
-        check_not_append_only(snapshot, "update")
-        rewriter, condition = self._rewriter(snapshot)
-        self.outcomes = rewriter.work(snapshot, snapshot.prune(condition.predicate))
-        self.changes = None
-        if any(outcome.changed for outcome in self.outcomes):
-            self.changes = row_changes(rewriter, self.outcomes, self._handle.clock.now_ms())
-            self.changes.can_match = matcher(snapshot, condition.predicate)
-            self.changes.metrics = _metrics(self.outcomes, self.changes)
-        return self.changes
-
-    def _rewriter(self, snapshot: Snapshot) -> tuple[Rewriter, Condition]:
-        if self._planned is None or self._planned[0].state.metadata != snapshot.state.metadata:
-            assignments = self._read_assignments(self._values, snapshot.schema)
-            condition = self._read_condition(self._where, snapshot.schema)
-            edit = UpdateEdit(snapshot, condition, assignments, {"predicate": self._where})
-            self._planned = snapshot, Rewriter(self._handle, snapshot, edit), condition
-        return self._planned[1], self._planned[2]
+    return change_where(handle, "update", edit, _metrics)
 
 
 class UpdateEdit:
@@ -134,8 +95,7 @@ def with_columns(rows: pa.Table, values: pa.Table) -> pa.Table:
     return rows
 
 
-def _metrics(outcomes: Sequence[Outcome], changes: Changes) -> dict[str, int]:
-    changed = [outcome for outcome in outcomes if outcome.changed]
+def _metrics(changed: Sequence[Outcome], changes: Changes) -> dict[str, int]:
     return {
         "numAddedFiles": len(changes.adds),
         "numUpdatedRows": sum(outcome.updated for outcome in changed),

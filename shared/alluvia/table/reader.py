@@ -66,6 +66,7 @@ def check_positions(file: AddFile, deleted: pa.Int64Array, rows: int) -> None:
 def unreadable(file: AddFile, error: Exception) -> AlluviaError:
     """Return our error for one that pyarrow raised while it read a data file."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if isinstance(error, NotImplementedError) or "not supported" in reason:  # LZO comes as a plain OSError
+    # Arrow has one OSError for damage and for a codec that it lacks (LZO): only its words tell them apart.
+    if isinstance(error, NotImplementedError) or (isinstance(error, OSError) and "not supported" in reason):
         return Unsupported(f"data file {file.path} cannot be read by this library: {reason}")
     return Corrupt(f"data file {file.path} cannot be read: {reason}")

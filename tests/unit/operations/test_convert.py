@@ -302,9 +302,6 @@ def test_files_of_other_writers(disk: Lake, tmp_path: Path) -> None:
     assert xs(table, where="p = 1 AND x < 7") == [1, 4]
 
 
-# Refusals
-
-
 def test_properties_are_those_of_a_new_table(disk: Lake, write: Write) -> None:
     write("a.parquet", {"x": [2, 1]})
     for properties, named in [

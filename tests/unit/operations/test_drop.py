@@ -283,12 +283,6 @@ def others_agree(table: Table) -> None:
         assert canonical(deltalake_sql_table(there)) == duckdb_rows(there) == ours(there)
 
 
-# Events
-
-
-# Rejects
-
-
 # Races: `other` commits between a transaction's snapshot and its commit
 
 
@@ -319,9 +313,3 @@ def test_a_drop_that_loses_to_an_append_takes_its_rows_along(lake: Lake, other: 
         assert deltalake_rows(there) == []
     lake.undrop("t")
     assert numbers(lake.table("t")) == [1, 2, 3]
-
-
-# Vacuum
-
-
-# Cost
