@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,18 +18,6 @@ import alluvia
 from alluvia.cli.commands import cli
 from tests.s3server import S3Server
 from tests.unit.operations.damages import Hands, make_events
-
-
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lake = tmp_path_factory.mktemp("sound")
-    make_events(alluvia.connect(str(lake)))
-    return lake
-
-
-@pytest.fixture
-def hands(sound: Path, tmp_path: Path) -> Hands:
-    return Hands(Path(shutil.copytree(sound, tmp_path / "lake")))
 
 
 def run(hands: Hands, *words: str) -> Result:

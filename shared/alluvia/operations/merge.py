@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -17,6 +16,7 @@ from alluvia.log.actions import AddFile
 from alluvia.operations.checkpoint import checkpoint, checkpoint_due
 from alluvia.operations.copied_statistics import copied_statistics
 from alluvia.operations.merge_plan import MergeGroup, plan_merge
+from alluvia.operations.scratch import scratch_database
 from alluvia.store import Store
 from alluvia.table.handle import TableHandle
 from alluvia.table.partition import Partition
@@ -204,11 +204,8 @@ def _copy(
     select = f"SELECT {', '.join(map(quote_name, stored))} FROM {_SCHEMA}.files"
     if order:
         select += f" ORDER BY {', '.join(order)}"
-    config: dict[str, Any] = {"temp_directory": str(target.parent / "spill"), "autoinstall_known_extensions": "false"}
-    if memory_mb is not None:
-        config["memory_limit"] = f"{memory_mb}MB"
-    with duckdb.connect(config=config) as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    memory_limit = None if memory_mb is None else f"{memory_mb}MB"
+    with scratch_database(target.parent, memory_limit=memory_limit) as connection:
         connection.execute(f"CREATE SCHEMA {_SCHEMA}")
         try:
             Views(connection, _SCHEMA, store, target.parent).create("files", snapshot, files, urls)

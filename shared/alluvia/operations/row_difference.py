@@ -6,10 +6,11 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 
+from alluvia.operations.scratch import scratch_database
 from alluvia.table.relation import quote_name
 
 _BATCH_ROWS = 1 << 16
@@ -29,14 +30,7 @@ class RowDifference:
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="alluvia-changes-")
-        config: dict[str, Any] = {
-            "temp_directory": str(Path(self._folder.name, "spill")),
-            "autoinstall_known_extensions": "false",
-        }
-        import duckdb  # loaded late: most functions have no layer that holds it
-
-        self._connection = duckdb.connect(config=config)
-        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection = scratch_database(Path(self._folder.name))
         for name, batches in (("old", self._old), ("new", self._new)):
             plain = pa.schema([field.with_nullable(True) for field in self._schema])
             self._connection.register(name, pa.RecordBatchReader.from_batches(plain, iter(batches)))

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
+from alluvia.operations.scratch import scratch_database
 from alluvia.table.masks import numbers
 from alluvia.table.predicate import And, Comparison, Predicate
 from alluvia.table.rows import columns_of_rows, conform, conformed
@@ -35,10 +36,7 @@ class Source:
     def __init__(self, rows: pa.Table, on: Sequence[str]) -> None:
         self.rows = rows
         self.on = tuple(on)
-        import duckdb  # loaded late: most functions have no layer that holds it
-
-        self._connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection = scratch_database()
         keys = rows.select(self.on).append_column("number", numbers(len(rows)))
         given = self._connection.from_arrow(keys.rename_columns([*self._keys, "number"]))
         whole = " AND ".join(f"{key} IS NOT NULL" for key in self._keys)

@@ -12,6 +12,9 @@ from alluvia.clock import ManualClock, SystemClock
 from alluvia.lake import Lake
 from alluvia.store import CountingStore, DirectoryStore, MemoryStore
 from tests.unit.operations.converting import Write
+from tests.unit.operations.damages import hands, sound
+
+__all__ = ["hands", "sound"]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import alluvia
 from alluvia.lake import Table
@@ -162,3 +164,17 @@ class Hands:
 def codes(report: AuditReport) -> set[str]:
     """Return the kinds of what was found."""
     return set(report.found)
+
+
+@pytest.fixture(scope="session")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake whose events table is sound: for others to copy."""
+    lake = tmp_path_factory.mktemp("sound")
+    make_events(alluvia.connect(str(lake)))
+    return lake
+
+
+@pytest.fixture
+def hands(sound: Path, tmp_path: Path) -> Hands:
+    """Hands on a copy of that table."""
+    return Hands(Path(shutil.copytree(sound, tmp_path / "lake")))

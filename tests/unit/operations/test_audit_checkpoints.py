@@ -17,18 +17,6 @@ from alluvia.table.window import DedupWindow, write_index
 from tests.unit.operations.damages import Action, Hands, codes, events, make_events
 
 
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lake = tmp_path_factory.mktemp("sound")
-    make_events(alluvia.connect(str(lake)))
-    return lake
-
-
-@pytest.fixture
-def hands(sound: Path, tmp_path: Path) -> Hands:
-    return Hands(Path(shutil.copytree(sound, tmp_path / "lake")))
-
-
 def row(rows: list[Action], kind: str) -> Any:
     return next(each[kind] for each in rows if each[kind])
 

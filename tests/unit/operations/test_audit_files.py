@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import alluvia
 from alluvia.table.deletion_vectors import encode_inline
-from tests.unit.operations.damages import Hands, codes, make_events
+from tests.unit.operations.damages import Hands, codes
 
 
 @dataclass(frozen=True)
@@ -196,18 +195,6 @@ DAMAGES = [
         {"deletion-vector-unreadable", "orphan-files"},
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lake = tmp_path_factory.mktemp("sound")
-    make_events(alluvia.connect(str(lake)))
-    return lake
-
-
-@pytest.fixture
-def hands(sound: Path, tmp_path: Path) -> Hands:
-    return Hands(Path(shutil.copytree(sound, tmp_path / "lake")))
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=str)

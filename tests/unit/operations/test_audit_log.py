@@ -148,18 +148,6 @@ DAMAGES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    lake = tmp_path_factory.mktemp("sound")
-    make_events(alluvia.connect(str(lake)))
-    return lake
-
-
-@pytest.fixture
-def hands(sound: Path, tmp_path: Path) -> Hands:
-    return Hands(Path(shutil.copytree(sound, tmp_path / "lake")))
-
-
 @pytest.mark.parametrize("full", [False, True], ids=["quick", "full"])
 def test_the_sound_table_is_sound(hands: Hands, full: bool) -> None:
     report = hands.verify(full=full)

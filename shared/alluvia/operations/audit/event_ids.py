@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.operations.ingest import EVENT_ID
+from alluvia.operations.scratch import scratch_database
 
 RECEIVED_AT = "received_at"
 _MEMORY = "256MB"
@@ -32,16 +33,9 @@ class EventIds:
     """The event ids of a table's rows, and when each row came. Use it in a `with` block."""
 
     def __enter__(self) -> Self:
-        import duckdb  # loaded late, as everywhere in the library
-
         self._folder = tempfile.TemporaryDirectory(prefix="alluvia-verify-")
-        config: dict[str, Any] = {
-            "memory_limit": _MEMORY,
-            "temp_directory": str(Path(self._folder.name, "spill")),
-            "autoinstall_known_extensions": "false",
-            "preserve_insertion_order": "false",
-        }
-        self._connection = duckdb.connect(str(Path(self._folder.name, "ids.duckdb")), config=config)
+        self._connection = scratch_database(Path(self._folder.name), on_disk=True, memory_limit=_MEMORY)
+        self._connection.execute("SET preserve_insertion_order = false")
         self._connection.execute("CREATE TABLE ids (id VARCHAR, committed BIGINT, received BIGINT)")
         return self
 

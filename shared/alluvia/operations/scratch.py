@@ -1,0 +1,31 @@
+"""DuckDB as a place to sort, count and join rows that an operation is working on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+def scratch_database(
+    folder: Path | None = None, *, on_disk: bool = False, memory_limit: str | None = None
+) -> DuckDBPyConnection:
+    """Open an empty database in UTC that installs nothing and sees no variable of Python's.
+
+    It spills into `folder`; without one it does not. `on_disk` keeps its tables there too.
+    """
+    import duckdb  # loaded late: most functions have no layer that holds it
+
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "python_enable_replacements": "false",
+        "temp_directory": "" if folder is None else str(folder / "spill"),
+    }
+    if memory_limit is not None:
+        config["memory_limit"] = memory_limit
+    connection = duckdb.connect(str(folder / "scratch.duckdb") if folder and on_disk else ":memory:", config=config)
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
