@@ -93,12 +93,15 @@ def default_job_id(table: str, source: str) -> str:
     return hashlib.sha256(json.dumps([table, source]).encode()).hexdigest()[:32]
 
 
-def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:  # noqa: ARG001
+def handler(event: object, context: object) -> dict[str, Any]:  # noqa: ARG001
     """Start a job, or with `{"action": "status", "job_run_id": …}` report on a run of one.
 
     Raises `Invalid` for what the caller or the set-up must mend, `Unavailable` for what a later try may get.
     """
     settings = Settings.read(os.environ)
+    if not isinstance(event, Mapping):
+        msg = 'the event is no object: send {"table": …, "source": …}'
+        raise Invalid(msg)
     action = event.get("action", "start")
     try:
         if action == "start":

@@ -41,9 +41,29 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: 
     """Answer an HTTP request, or commit a batch of SQS messages and report those that failed."""
     settings = Settings.read(os.environ)
     lake = runtime.lake()
+    check(event)
     if "Records" in event:
         return dict(consume(lake, event["Records"], create=settings.create_tables))
     return respond(APIGatewayProxyEventV2(event), settings, lake)
+
+
+def check(event: object) -> None:
+    """Raise `Invalid` for what is neither a request of payload 2.0 nor messages of SQS."""
+    if isinstance(event, dict) and "Records" in event:
+        records = event["Records"]
+        if not isinstance(records, list) or not all(_is_message(record) for record in records):
+            raise Invalid("Records: expected messages of SQS, each with messageId and body")
+        return
+    context = event.get("requestContext") if isinstance(event, dict) else None
+    if not isinstance(context, dict) or not isinstance(context.get("http"), dict):
+        raise Invalid(
+            "the event is neither a request of API Gateway or a function URL, payload 2.0 (requestContext with http), "
+            "nor messages of SQS (Records)"
+        )
+
+
+def _is_message(record: object) -> bool:
+    return isinstance(record, dict) and all(isinstance(record.get(name), str) for name in ("messageId", "body"))
 
 
 def respond(request: APIGatewayProxyEventV2, settings: Settings, lake: Lake) -> Response:

@@ -9,9 +9,9 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from alluvia import runtime
+from alluvia import Table, runtime
 from alluvia.errors import Invalid
-from alluvia.rounds import every_table
+from alluvia.rounds import checked, every_table
 
 logger = Logger(service="merge")
 
@@ -19,9 +19,11 @@ logger = Logger(service="merge")
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     """Merge the tables that `{"tables": [...]}` names, or all tables and their rejects; see `every_table`."""
     target_size = target_file_bytes(os.environ)
-    return every_table(
-        runtime.lake(), event, context, lambda table: asdict(table.merge(target_size=target_size)), logger
-    )
+
+    def work(table: Table) -> dict[str, Any]:
+        return asdict(table.merge(target_size=target_size))
+
+    return every_table(runtime.lake(), checked(event, "tables"), context, work, logger)
 
 
 def target_file_bytes(environment: Mapping[str, str]) -> int | None:

@@ -55,6 +55,7 @@ def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001
     """Answer an HTTP request, or a direct invocation as if it were one."""
     settings = Settings.read(os.environ)
     lake = runtime.lake()
+    check(event)
     if "requestContext" not in event:
         return respond(event, event.get("accept"), settings, lake)
     method, path = method_and_path(event)
@@ -64,6 +65,17 @@ def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001
         return answer(405, {"error": f"{PATH} takes POST, not {method}"}, Allow="POST")
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
     return respond(event, headers.get("accept"), settings, lake)
+
+
+def check(event: object) -> None:
+    """Raise `Invalid` for what is neither a call nor a request of payload 2.0."""
+    if not isinstance(event, dict):
+        msg = 'the event is no object: send {"query": "SELECT …"}'
+        raise Invalid(msg)
+    context = event.get("requestContext", {"http": {}})
+    if not isinstance(context, dict) or not isinstance(context.get("http"), dict):
+        msg = "requestContext: expected http in it, as payload 2.0 of API Gateway and function URLs has it"
+        raise Invalid(msg)
 
 
 def method_and_path(event: dict[str, Any]) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from aws_lambda_powertools import Logger
 
 from alluvia import Table, runtime
 from alluvia.errors import Invalid
-from alluvia.rounds import every_table
+from alluvia.rounds import checked, every_table
 from alluvia.table.properties import FILE_RETENTION
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     `{"dry_run": true}` only says what would go.
     """
     keep = retention(os.environ)
-    dry_run = event.get("dry_run", False)
+    wanted = checked(event, "tables", "dry_run")
+    dry_run = wanted.get("dry_run", False)
     if not isinstance(dry_run, bool):
         raise Invalid("dry_run: expected true or false")
 
@@ -36,7 +37,7 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         own = FILE_RETENTION in table.handle.newest(dropped=True).properties
         return summary(table.vacuum(None if own else keep, dry_run=dry_run))
 
-    return {"dry_run": dry_run, **every_table(runtime.lake(), event, context, work, logger, dropped=True)}
+    return {"dry_run": dry_run, **every_table(runtime.lake(), wanted, context, work, logger, dropped=True)}
 
 
 def summary(report: VacuumReport) -> dict[str, Any]:

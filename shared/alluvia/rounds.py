@@ -10,8 +10,26 @@ from aws_lambda_powertools import Logger
 from alluvia.errors import AlluviaError, Invalid
 from alluvia.lake import Lake, Table
 
+SCHEDULE_FIELDS = ("version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail")
+"""The fields of an event of EventBridge's schedule."""
 MARGIN_MS = 60_000
 """With less time than this left, no further table is begun: the next run does it."""
+
+
+def checked(event: object, *fields: str) -> dict[str, Any]:
+    """Return an event that may hold these fields. Raises `Invalid` for others: a slip must not become a full round."""
+    if not isinstance(event, dict):
+        msg = 'the event is no object: send {"tables": ["clicks"]}, or {} for all tables'
+        raise Invalid(msg)
+    known = (*fields, *SCHEDULE_FIELDS) if "detail-type" in event else fields
+    for name in event:
+        if name not in known:
+            msg = f"{name} is not a field of this event: use {', '.join(fields)}"
+            raise Invalid(msg)
+    if event.get("detail"):
+        msg = f"detail is not read: have the rule send {', '.join(fields)} as its input"
+        raise Invalid(msg)
+    return event
 
 
 def every_table(

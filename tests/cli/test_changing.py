@@ -122,6 +122,37 @@ def test_lines_that_are_no_rows(shell: Shell, lines: bytes) -> None:
     assert "- cannot be read as json" in result.stderr
 
 
+@pytest.mark.parametrize(("head", "named"), [("id,id", "id"), ("id,name,name", "name"), ("id,x,x", "x")])
+def test_a_column_that_a_file_has_twice(shell: Shell, tmp_path: Path, head: str, named: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{head}\n" + ",".join("1" for _ in head.split(",")) + "\n")
+    result = shell.run("upsert", "t", str(path), "--on", "id")
+    assert result.exit_code == 1
+    assert result.stderr == f"alluvia: {path} has the column {named} more than once: leave one of them\n"
+    assert shell.names() == {number: f"n{number}" for number in range(5)}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["create", "t", "--plain", "--column", "x:long"], "give --exist-ok"),
+        (["update", "t", "--set", "x=1", "--all"], "add it with `alluvia evolve --add NAME:TYPE` first"),
+        (["upsert", "t", "-", "--on", "id"], "add it with `alluvia evolve --add NAME:TYPE`, or leave it out"),
+        (["upsert", "t", "-", "--on", "id", "--delete-when", "false", "--column", "x"], "evolve --add NAME:TYPE`"),
+        (["changes", "t", "--from", "9"], "--from: 9 comes after the last version"),
+    ],
+)
+def test_an_error_says_what_to_type(shell: Shell, words: list[str], told: str) -> None:
+    result = shell.run(*words, stdin=b'{"id": 1, "x": 2}')
+    assert (result.exit_code, told in result.stderr) == (1, True)
+
+
+def test_an_append_only_table_says_what_to_type(shell: Shell) -> None:
+    shell.run("evolve", "t", "--property", "delta.appendOnly=true")
+    result = shell.run("delete", "t", "--where", "true")
+    assert "with `alluvia evolve --property NAME=VALUE` first" in result.stderr
+
+
 @pytest.mark.parametrize("words", [["delete", "t"], ["update", "t", "--all"], ["upsert", "t", "-"]])
 def test_missing_options_are_usage_errors(shell: Shell, words: list[str]) -> None:
     assert shell.run(*words).exit_code == 2

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +65,29 @@ def test_events_without_ids_are_known_again_by_their_batch(shell: Shell) -> None
         (b'{\n "event": "a"\n}', 1, 0),
         (b'{"event":"a"}\n{"event":\n{"event":"c"}\n', 2, 1),
         (gzip.compress(b'{"event":"a"}\n{"event":"b"}', mtime=0), 2, 0),
-        (b"not json", 0, 1),
     ],
-    ids=["array", "one object over lines", "lines, one broken", "gzip", "no JSON"],
+    ids=["array", "one object over lines", "lines, one broken", "gzip"],
 )
 def test_forms_of_a_file(shell: Shell, body: bytes, accepted: int, rejected: int) -> None:
     report = shell.rows("ingest", "t", "-", stdin=body)[0]
     assert (report["accepted"], report["rejected"]) == (accepted, rejected)
     if rejected:
         assert shell.rows("query", "SELECT count(*) AS n FROM t._rejects") == [{"n": rejected}]
+
+
+def test_a_file_of_which_nothing_is_accepted(shell: Shell, tmp_path: Path) -> None:
+    bad, good = tmp_path / "bad.json", tmp_path / "good.json"
+    bad.write_text("not json")
+    good.write_text('{"id":"a"}')
+    result = shell.run("ingest", "t", str(bad), "--json")
+    assert (result.exit_code, json.loads(result.stdout)["rejected"]) == (1, 1)
+    assert result.stderr.splitlines() == [
+        "the rejected events are kept, with reasons, in t._rejects",
+        "alluvia: no event was accepted",
+    ]
+    assert shell.rows("query", "SELECT count(*) AS n FROM t._rejects") == [{"n": 1}]
+    assert [row["accepted"] for row in shell.rows("ingest", "t", str(bad), str(good))] == [0, 1]
+    assert shell.run("ingest", "t", str(good)).exit_code == 0
 
 
 def test_a_broken_gzip_file_is_one_clear_line(shell: Shell, tmp_path: Path) -> None:
@@ -118,6 +135,8 @@ def test_describe_and_tables(shell: Shell) -> None:
         (("create", "t", "--column", "a:number"), "unknown type 'number'"),
         (("create", "t", "--required", "a"), "--required a"),
         (("create", "t", "--property", "alluvia.nope=1"), "alluvia.nope"),
+        (("tables", "--lake", "s3://b/p", "--endpoint-url", "nonsense"), "--endpoint-url (or $ALLUVIA_ENDPOINT_URL)"),
+        (("verify", "s3://b/p", "--endpoint-url", "http://"), "--endpoint-url (or $ALLUVIA_ENDPOINT_URL)"),
     ],
 )
 def test_an_error_is_one_line_and_exit_1(shell: Shell, words: tuple[str, ...], message: str) -> None:
@@ -133,12 +152,86 @@ def test_wrong_usage_is_exit_2(shell: Shell) -> None:
     assert shell.run("history").exit_code == 2
 
 
+@pytest.mark.parametrize("retention", ["0", "0s", "0 seconds", "interval 0 days"])
+def test_a_retention_of_nothing_takes_what_a_merge_replaced(shell: Shell, retention: str) -> None:
+    for at in range(2):
+        shell.rows("ingest", "t", "-", stdin=json.dumps({"id": str(at), "ts": "2026-01-01"}).encode())
+    shell.rows("merge", "t")
+    assert len(shell.rows("vacuum", "t", "--retention", retention)[0]["data_files"]) == 2
+
+
+@pytest.mark.parametrize("retention", ["1h", "1 hour", "7 days", "interval 2 weeks", "2w"])
+def test_a_retention_keeps_what_was_removed_within_it(shell: Shell, retention: str) -> None:
+    for at in range(2):
+        shell.rows("ingest", "t", "-", stdin=json.dumps({"id": str(at), "ts": "2026-01-01"}).encode())
+    shell.rows("merge", "t")
+    assert shell.rows("vacuum", "t", "--retention", retention)[0]["data_files"] == []
+
+
+@pytest.mark.parametrize("retention", ["soon", "", "1", "-1d", "1.5h", "9999999999999d"])
+def test_what_is_no_retention(shell: Shell, retention: str) -> None:
+    result = shell.run("vacuum", "--retention", retention)
+    assert (result.exit_code, "is no duration; write for example" in result.stderr) == (2, True)
+
+
+def test_the_package_itself_runs_as_the_command(tmp_path: Path) -> None:
+    words = ["create", "t", "--lake", str(tmp_path), "--json"]
+    done = subprocess.run([sys.executable, "-m", "alluvia", *words], capture_output=True, check=True)
+    assert json.loads(done.stdout)["table"] == "t"
+
+
+def test_the_table_of_rejects_by_its_name_in_sql(shell: Shell) -> None:
+    shell.run("ingest", "t", "-", stdin=b'{"event":5}')
+    assert shell.rows("files", "t._rejects") == shell.rows("files", "t/_rejects")
+    for words in (("verify",), ("history",), ("describe",), ("merge",), ("vacuum",), ("checkpoint",)):
+        assert shell.rows(*words, "t._rejects")[-1].get("table", "t/_rejects") == "t/_rejects"
+    reasons = [row["reason"] for row in shell.rows("changes", "t._rejects", "--from", "1")]
+    assert reasons == ["event: expected a string, got a number"]
+
+
 def test_invoke_runs_each_function_with_its_event(shell: Shell) -> None:
     events = Path(__file__).parents[2] / "events"
     answer = shell.run("invoke", "ingest", str(events / "ingest_api_gateway.json"))
     assert answer.exit_code == 0, answer.output
     assert json.loads(answer.stdout)["statusCode"] == 200
+    assert len(answer.stdout.splitlines()) > 1
+    one_line = shell.rows("invoke", "ingest", str(events / "ingest_api_gateway.json"))
+    assert [each["statusCode"] for each in one_line] == [200]
     for function in ("merge", "vacuum"):
         done = shell.run("invoke", function, str(events / f"{function}_schedule.json"))
         assert done.exit_code == 0, done.output
     assert shell.run("invoke", "nope", str(events / "ingest_api_gateway.json")).exit_code == 1
+
+
+def test_invoke_tells_the_function_which_lake(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ALLUVIA_LAKE", "ALLUVIA_EMR_APPLICATION_ID"):
+        monkeypatch.delenv(name, raising=False)
+    event = str(Path(__file__).parents[2] / "events" / "backfill_start.json")
+    result = shell.run("invoke", "backfill", event)
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "alluvia: the environment variable ALLUVIA_EMR_APPLICATION_ID is not set\n",
+    )
+    assert "ALLUVIA_LAKE" not in os.environ
+
+
+@pytest.mark.parametrize("function", ["ingest", "merge", "query", "vacuum"])
+@pytest.mark.parametrize("event", ["[]", '"x"', "5", "null"])
+def test_an_event_that_is_no_object(shell: Shell, tmp_path: Path, function: str, event: str) -> None:
+    (tmp_path / "event.json").write_text(event)
+    result = shell.run("invoke", function, str(tmp_path / "event.json"))
+    assert result.exit_code == 1
+    assert result.stderr.startswith("alluvia: the event is n")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_an_event_of_another_function_is_refused(shell: Shell, tmp_path: Path) -> None:
+    events = Path(__file__).parents[2] / "events"
+    shell.run("create", "t")
+    for function in ("merge", "vacuum"):
+        result = shell.run("invoke", function, str(events / "ingest_api_gateway.json"))
+        assert result.exit_code == 1
+        assert "version is not a field of this event: use tables" in result.stderr
+    result = shell.run("invoke", "ingest", str(events / "merge_tables.json"))
+    assert result.exit_code == 1
+    assert "neither a request of API Gateway" in result.stderr

@@ -78,7 +78,7 @@ def test_a_table_is_dropped_and_comes_back(shell: Shell, hive: Path) -> None:
     shell.run("convert", "visits", "visits")
     assert shell.one("drop", "visits") == {"dropped": "visits", "version": 1}
     assert shell.rows("tables") == []
-    assert "undrop('visits')" in shell.fails("drop", "visits")
+    assert "it was dropped; `alluvia undrop visits` brings it back" in shell.fails("drop", "visits")
     waiting = shell.rows("undrop")
     assert [(row["table"], row["version"]) for row in waiting] == [("visits", 1)]
     assert shell.one("undrop", "visits") == {"table": "visits", "version": 2, "files": 2, "rejects": None}

@@ -17,9 +17,11 @@ from pathlib import Path
 
 import deltalake
 import pytest
+from click.testing import CliRunner
 
 import alluvia
 from alluvia.cli.client import Client
+from alluvia.cli.commands import cli
 
 ROOT = Path(__file__).parents[2]
 
@@ -74,6 +76,26 @@ def test_merge_runs_on_its_schedule(tmp_path: Path) -> None:
             time.sleep(0.2)
         assert len(table.snapshot().files) == 1
     assert table.scan().read_all().num_rows == 6
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with serving(tmp_path / "lake") as (_, port):
+        result = CliRunner().invoke(cli, ["serve", "--lake", str(tmp_path / "lake"), "--port", str(port)])
+    assert result.exit_code == 1
+    assert result.stderr == f"alluvia: --port {port} of 127.0.0.1 is in use: give another, or 0 for a free one\n"
+
+
+def test_a_host_that_is_elsewhere_is_named(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["serve", "--lake", str(tmp_path), "--port", "0", "--host", "192.0.2.1"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("alluvia: --host 192.0.2.1: cannot listen there")
+
+
+@pytest.mark.parametrize("option", ["--merge-every", "--vacuum-every"])
+@pytest.mark.parametrize("seconds", ["-1", "inf", "soon"])
+def test_intervals_that_are_none_are_wrong_usage(tmp_path: Path, option: str, seconds: str) -> None:
+    result = CliRunner().invoke(cli, ["serve", "--lake", str(tmp_path), "--port", "0", option, seconds])
+    assert (result.exit_code, option in result.stderr) == (2, True)
 
 
 @pytest.mark.slow

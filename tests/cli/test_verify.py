@@ -137,7 +137,9 @@ def test_a_feature_that_cannot_be_read(hands: Hands) -> None:
     hands.add_commit({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}})
     result = run(hands, "events")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("alluvia: the table cannot be audited: the table needs the reader feature catalog")
+    assert result.stderr.startswith(
+        "alluvia: table events: the table cannot be audited: the table needs the reader feature catalog"
+    )
 
 
 def test_wrong_usage(hands: Hands) -> None:

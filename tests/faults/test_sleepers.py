@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from alluvia.clock import ManualClock
-from alluvia.errors import TransactionExpired, VersionExpired
+from alluvia.errors import Invalid, TransactionExpired, VersionExpired
 from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore, ObjectInfo, PutResult
 from alluvia.table.transaction import Changes
@@ -43,6 +44,15 @@ class SleepingStore(MemoryStore):
         data = super().get(key, start, end)
         self._sleep(f"after {key}")
         return data
+
+    def put_file(self, key: str, path: Path) -> None:
+        super().put_file(key, path)
+        self._sleep("data file")
+
+    def put(self, key: str, data: bytes) -> None:
+        super().put(key, data)
+        if key.endswith(".parquet"):
+            self._sleep("data file")
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         self._sleep("list")
@@ -240,3 +250,89 @@ def test_a_dropper_that_slept_leaves_a_table_that_is_known_as_dropped(store: Mem
     assert [each.name for each in lake.dropped()] == ["t"]
     lake.undrop("t")
     assert values(store, clock) == [1]
+
+
+@pytest.mark.parametrize(
+    ("act", "expected"),
+    [
+        (lambda table: table.delete("x = 5"), [*range(5), *range(6, 10)]),
+        (lambda table: table.update({"x": "50"}, where="x = 5"), [*range(5), *range(6, 10), 50]),
+        (lambda table: table.upsert([{"x": 5}, {"x": 11}], on=["x"]), [*range(10), 11]),
+        (lambda table: table.append([{"x": 11, "y": 1}], evolve=True), [*range(10), 11]),
+    ],
+    ids=["delete", "update", "upsert", "append"],
+)
+def test_files_that_vacuum_took_during_a_long_sleep_are_written_again(
+    store: MemoryStore, clock: ManualClock, act: Callable[[Table], object], expected: list[int]
+) -> None:
+    Lake(store, clock).table("t").append([{"x": value} for value in (0, *range(2, 10))])
+    asleep = SleepingStore(store, clock)
+    taken: list[str] = []
+
+    def meanwhile() -> None:
+        clock.advance(30 * 3600)
+        taken.extend(Lake(store, clock).table("t").vacuum(timedelta(0)).orphans)
+
+    asleep.before["data file"] = meanwhile
+    act(Lake(asleep, clock).table("t"))
+    assert len(taken) == 1
+    assert values(store, clock) == expected
+
+
+def test_rows_of_a_reader_cannot_be_written_again(store: MemoryStore, clock: ManualClock) -> None:
+    asleep = SleepingStore(store, clock)
+    rows = pa.table({"x": [11], "y": [1]})
+
+    def meanwhile() -> None:
+        clock.advance(30 * 3600)
+        Lake(store, clock).table("t").vacuum(timedelta(0))
+
+    asleep.before["data file"] = meanwhile
+    reader = pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches())
+    with pytest.raises(Invalid, match="files grew too old meanwhile: append again"):
+        Lake(asleep, clock).table("t").append(reader, evolve=True)
+    assert values(store, clock) == [1]
+
+
+def test_vacuum_that_slept_for_days_plans_again(store: MemoryStore, clock: ManualClock) -> None:
+    """Seed 56158 of the simulation: a file came back, and went again so long ago that no checkpoint names it."""
+    awake = Lake(store, clock).table("t")
+    awake.delete("true")
+    clock.advance(5 * 3600)
+    asleep = SleepingStore(store, clock)
+
+    def meanwhile() -> None:
+        awake.restore(version=1)
+        awake.append([{"x": 2}])
+        awake.delete("x = 1")
+        clock.advance(60 * 3600)
+        awake.append([{"x": 3}])
+        awake.checkpoint()
+
+    asleep.before["commit"] = meanwhile
+    Lake(asleep, clock).table("t").vacuum()
+    fresh = Lake(store, clock).table("t")
+    for version in range(fresh.snapshot().version + 1):
+        try:
+            fresh.scan(version=version).read_all()
+        except VersionExpired:
+            continue
+    assert fresh.verify(full=True).ok
+    assert values(store, clock) == [2, 3]
+
+
+def test_retention_counts_from_when_a_late_commit_took_effect(store: MemoryStore, clock: ManualClock) -> None:
+    """Seed 30639 of the simulation: a commit was put hours after it was made, and readers were there until then."""
+    Lake(store, clock).table("t").evolve(properties={"delta.deletedFileRetentionDuration": "interval 12 hours"})
+    asleep = SleepingStore(store, clock)
+    asleep.before["commit"] = lambda: clock.advance(10 * 3600)
+    asleep_table = Lake(asleep, clock).table("t")
+    reader = Lake(store, clock).table("t")
+    version = reader.snapshot().version
+    asleep_table.handle.log.refresh()
+    assert asleep_table.delete("true").version == version + 1
+    clock.advance(4 * 3600)
+    assert Lake(store, clock).table("t").vacuum().data_files == ()
+    assert reader.scan(version=version).read_all()["x"].to_pylist() == [1]
+    clock.advance(9 * 3600)
+    assert len(Lake(store, clock).table("t").vacuum().data_files) == 1

@@ -136,6 +136,12 @@ def test_a_bad_request_names_its_field(application: str, event: dict[str, Any], 
     assert application not in emrserverless_backends[DEFAULT_ACCOUNT_ID][REGION].job_runs
 
 
+@pytest.mark.parametrize("event", [[], None, "requests"])
+def test_an_event_that_is_no_object(application: str, event: object) -> None:
+    with pytest.raises(Invalid, match="the event is no object: send"):
+        backfill.handler(event, None)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

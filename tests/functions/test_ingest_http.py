@@ -15,6 +15,7 @@ import pytest
 
 import alluvia
 from alluvia import runtime
+from alluvia.errors import Invalid
 from functions.ingest.handler import ERRORS_MAX, handler
 from functions.ingest.settings import EVENTS_MAX
 from tests.s3server import CREDENTIALS, REGION, S3Server
@@ -69,6 +70,16 @@ def test_a_request_of_a_function_url_with_gzip_and_a_key(lake: alluvia.Lake) -> 
     key = event["headers"]["idempotency-key"]
     assert ids(lake, "github_webhooks") == [f"{key}/{position}" for position in range(3)]
     assert call(event)[1]["duplicates"] == 3
+
+
+@pytest.mark.parametrize(
+    "event",
+    [[], None, "x", {}, {"tables": ["a"]}, {"requestContext": None}, {"requestContext": {"httpMethod": "POST"}}],
+)
+def test_an_event_that_is_no_request(lake: alluvia.Lake, event: Any) -> None:
+    with pytest.raises(Invalid, match="neither a request of API Gateway or a function URL, payload 2"):
+        handler(event, None)
+    assert lake.tables() == []
 
 
 def test_a_stage_in_the_path(lake: alluvia.Lake) -> None:

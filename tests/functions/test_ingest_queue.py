@@ -17,7 +17,7 @@ from moto import mock_aws
 import alluvia
 from alluvia import runtime
 from alluvia.clock import ManualClock
-from alluvia.errors import Unavailable
+from alluvia.errors import Invalid, Unavailable
 from functions.ingest import sending
 from functions.ingest.handler import handler
 
@@ -116,6 +116,12 @@ def test_generated_ids_and_arrival_are_fixed_before_the_queue(lake: alluvia.Lake
     head = json.loads(records[0]["body"].split("\n")[0])
     assert [row["event_id"] for row in before] == sorted(head["ids"])
     assert {row["received_at"].timestamp() * 1_000_000 for row in before} == {head["arrival_us"]}
+
+
+@pytest.mark.parametrize("records", [None, {}, [5], [{"s3": {"bucket": {}}}], [{"messageId": "m", "body": {}}]])
+def test_records_that_are_no_messages(lake: alluvia.Lake, records: object) -> None:
+    with pytest.raises(Invalid, match="Records: expected messages of SQS"):
+        handler({"Records": records}, None)
 
 
 def test_a_real_batch_is_one_commit_per_table(lake: alluvia.Lake) -> None:

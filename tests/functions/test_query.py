@@ -82,6 +82,18 @@ def test_a_direct_invocation(lake: alluvia.Lake) -> None:
     assert query.handler({}, None)["statusCode"] == 400
 
 
+@pytest.mark.parametrize("event", [[], None, "SELECT 1"])
+def test_an_event_that_is_no_object(lake: alluvia.Lake, event: Any) -> None:
+    with pytest.raises(Invalid, match="the event is no object: send"):
+        query.handler(event, None)
+
+
+@pytest.mark.parametrize("context", [None, {}, {"httpMethod": "POST", "path": "/q"}, {"http": None}])
+def test_a_request_of_another_payload(lake: alluvia.Lake, context: object) -> None:
+    with pytest.raises(Invalid, match="requestContext: expected http in it, as payload 2"):
+        query.handler({"requestContext": context, "body": "{}"}, None)
+
+
 def test_rows_are_ndjson_unless_the_caller_asks_otherwise(lake: alluvia.Lake) -> None:
     answer = ask("SELECT status, ts FROM access_log WHERE ts < '2015-05-17 02:00:00' ORDER BY ts", "*/*")
     assert answer["headers"]["Content-Type"] == "application/x-ndjson"

@@ -147,6 +147,38 @@ def test_bad_events(lake: alluvia.Lake, event: dict[str, Any], named: str) -> No
         handler(event, None)
 
 
+@pytest.mark.parametrize(
+    ("event", "named"),
+    [
+        ({"table": "quiet"}, "table"),
+        ({"tables": ["access_log"], "dryRun": True}, "dryRun"),
+        ({"id": "7"}, "id"),
+        ({**payload("vacuum_schedule"), "Tables": []}, "Tables"),
+        (payload("ingest_api_gateway"), "version"),
+        (payload("ingest_sqs"), "Records"),
+        (payload("query_invoke"), "query"),
+    ],
+)
+def test_an_unknown_field_is_named_and_nothing_is_done(lake: alluvia.Lake, event: dict[str, Any], named: str) -> None:
+    with pytest.raises(Invalid, match=f"^{named} is not a field of this event: use tables, dry_run$"):
+        handler(event, None)
+    assert parquet_files(lake, "access_log") == FILES + 1
+
+
+@pytest.mark.parametrize("event", [[], None, "access_log", 5])
+def test_an_event_that_is_no_object(lake: alluvia.Lake, event: Any) -> None:
+    with pytest.raises(Invalid, match="the event is no object: send"):
+        handler(event, None)
+    assert parquet_files(lake, "access_log") == FILES + 1
+
+
+def test_what_an_event_of_a_bus_holds_is_not_taken_for_all_tables(lake: alluvia.Lake) -> None:
+    event = {**payload("vacuum_schedule"), "detail": {"tables": ["quiet"]}}
+    with pytest.raises(Invalid, match="detail is not read: have the rule send tables, dry_run as its input"):
+        handler(event, None)
+    assert parquet_files(lake, "access_log") == FILES + 1
+
+
 def test_no_lake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ALLUVIA_LAKE", raising=False)
     with pytest.raises(Invalid, match="ALLUVIA_LAKE is not set"):

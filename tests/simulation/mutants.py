@@ -108,15 +108,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "vacuum by clock instead of reference",
-        "operations/vacuum.py",
-        "        elif info.key in dead:\n            if dead[info.key] < cutoffs.removed:",
-        "        elif info.key in dead:\n            if info.modified_ms < cutoffs.removed:",
+        "operations/vacuum_plan.py",
+        "        elif key in dead:\n            if dead[key] < cutoffs.removed:",
+        "        elif key in dead:\n            if info.modified_ms < cutoffs.removed:",
     ),
     Mutant(
         "vacuum what is live, once it is old",
-        "operations/vacuum.py",
-        "or info.key in live:\n            continue",
-        "or (info.key in live and info.modified_ms >= cutoffs.orphans):\n            continue",
+        "operations/vacuum_plan.py",
+        "or key in live:\n            continue",
+        "or (key in live and info.modified_ms >= cutoffs.orphans):\n            continue",
         ("tests/unit/operations/test_vacuum.py",),
     ),
     Mutant(
@@ -128,14 +128,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "vacuum orphans without a fence",
         "operations/vacuum.py",
-        "fence=bool(plan.orphans or hints)",
+        "fence=bool(plan.orphans or work.hints)",
         "fence=False",
         ("tests/faults/test_sleepers.py",),
     ),
     Mutant(
         "vacuum what came back before the record",
         "operations/vacuum.py",
-        "        plan = plan.without(handle.newest(dropped=True).state)\n",
+        "            plan = plan.without(newest)\n",
         "",
         ("tests/faults/test_sleepers.py",),
     ),
@@ -155,14 +155,56 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "vacuum the hint of a drop without a fence",
         "operations/vacuum.py",
-        "fence=bool(plan.orphans or hints)",
+        "fence=bool(plan.orphans or work.hints)",
         "fence=bool(plan.orphans)",
         ("tests/faults/test_sleepers.py",),
     ),
     Mutant(
+        "commit files that vacuum may have taken meanwhile",
+        "operations/rewriting.py",
+        " and part.begun_ms >= young_ms]",
+        "]",
+        ("tests/faults/test_sleepers.py",),
+    ),
+    Mutant(
+        "carry out a plan of vacuum that is days old",
+        "operations/vacuum.py",
+        "> PLAN_AGE_MS_MAX:",
+        "> PLAN_AGE_MS_MAX * 1000:",
+        ("tests/faults/test_sleepers.py",),
+    ),
+    Mutant(
+        "count retention from when a late commit was made",
+        "operations/vacuum.py",
+        "min(before_ms, commit.timestamp_ms)",
+        "before_ms",
+        ("tests/faults/test_sleepers.py",),
+    ),
+    Mutant(
+        "forget where a compaction put the rows that were read",
+        "table/transaction.py",
+        "            attempt = replace(attempt, files_read=self._moved)\n",
+        "            self._moved = frozenset()\n",
+        ("tests/unit/operations/test_upsert.py",),
+    ),
+    Mutant(
+        "know a live file by the text of its path",
+        "operations/vacuum_plan.py",
+        "return {snapshot.locate(path) for file",
+        "return {snapshot.root + path for file",
+        ("tests/unit/operations/test_foreign_tables.py",),
+    ),
+    Mutant(
+        "remember the events that a restore took back",
+        "table/window.py",
+        "            if not in_gap(self.rules.undone, version):\n                self._known",
+        "            if version >= 0:\n                self._known",
+        ("tests/unit/operations/test_restore_events.py",),
+    ),
+    Mutant(
         "no older index where clean-up took a commit",
-        "operations/ingest.py",
-        "            window, whole = _from_index(log, at, version, window_ms, gaps)\n",
+        "operations/event_window.py",
+        "            window, whole = _from_index(log, at, version, rules)\n",
         "            whole = False\n",
         ("tests/unit/operations/test_ingest.py",),
     ),
@@ -202,28 +244,28 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "do not follow the window",
-        "operations/ingest.py",
+        "operations/event_window.py",
         "            handle.window.follow(commits)\n            return handle.window\n",
         "            return handle.window\n",
     ),
     Mutant(
         "the dedup window by this machine's clock",
-        "operations/ingest.py",
+        "operations/event_window.py",
         "            handle.window.follow(commits)\n            return handle.window\n",
         "            handle.window.follow(commits)\n"
-        "            handle.window._forget(handle.clock.now_ms() - handle.window.window_ms)\n"
+        "            handle.window._forget(handle.clock.now_ms() - handle.window.rules.window_ms)\n"
         "            return handle.window\n",
         ("tests/faults/test_clocks.py",),
     ),
     Mutant(
         "a cold window from the commits alone, without the checkpoint's index",
-        "operations/ingest.py",
-        "            window = read_index(log.store.get(log.root + name), name, window_ms, start, gaps)\n",
-        "            window = DedupWindow(window_ms, start, gaps)\n",
+        "operations/event_window.py",
+        "            window = read_index(log.store.get(log.root + name), name, rules, start)\n",
+        "            window = DedupWindow(rules, start)\n",
     ),
     Mutant(
         "an index that clean-up took means that there was none",
-        "operations/ingest.py",
+        "operations/event_window.py",
         "        if whole:\n            return window\n",
         "        return window\n",
         ("tests/unit/operations/test_ingest.py",),
@@ -232,10 +274,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "the checkpoint before its window",
         "operations/checkpoint.py",
         "            handle.store.put(handle.root + index_name(snapshot.version), write_index(window))\n"
-        "        after_ms = handle.clock.now_ms() - snapshot.settings.file_retention_ms\n"
+        "        after_ms = tombstones_after_ms(snapshot, handle.clock.now_ms())\n"
         "        handle.log.checkpoint(snapshot.state, after_ms, form_of(snapshot), v2=v2)\n",
         "            pass\n"
-        "        after_ms = handle.clock.now_ms() - snapshot.settings.file_retention_ms\n"
+        "        after_ms = tombstones_after_ms(snapshot, handle.clock.now_ms())\n"
         "        handle.log.checkpoint(snapshot.state, after_ms, form_of(snapshot), v2=v2)\n"
         "        if EVENT_ID in snapshot.schema.names:\n"
         "            handle.store.put(handle.root + index_name(snapshot.version), write_index(window))\n",
@@ -268,8 +310,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "acknowledge rejects that could not be kept",
         "ingest/pipeline.py",
-        "    _commit(table, (), lambda _schema, _events: Rows(rows, [], []))\n",
-        "    try:\n        _commit(table, (), lambda _schema, _events: Rows(rows, [], []))\n"
+        "    _commit(table, (), lambda _schema, _events, _reasons: Rows(rows, [], []))\n",
+        "    try:\n        _commit(table, (), lambda _schema, _events, _reasons: Rows(rows, [], []))\n"
         "    except Exception:\n        return\n",
     ),
 )

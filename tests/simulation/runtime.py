@@ -57,8 +57,8 @@ def simulated() -> Iterator[None]:
         for module in modules:
             if hasattr(module, "ThreadPoolExecutor"):
                 patch.setattr(module, "ThreadPoolExecutor", SerialExecutor)
-        handle = sys.modules["alluvia.table.handle"]
-        patch.setattr(handle, "RLock", lambda: SimulatedLock(current_scheduler()))
+        log = sys.modules["alluvia.log.log"]
+        patch.setattr(log, "RLock", lambda: SimulatedLock(current_scheduler()))
         patch.setattr(duckdb, "connect", _pooled)
         sql = sys.modules["alluvia.sql"]
         condition, assignments = _kept(sql.condition), _kept_values(sql.assignments)
@@ -94,13 +94,18 @@ def _modules() -> Iterator[Any]:
             yield importlib.import_module(found.name)
 
 
+_SCRATCH = {
+    *("autoinstall_known_extensions", "autoload_known_extensions"),
+    *("python_enable_replacements", "temp_directory"),
+}
+
+
 def _pooled(*arguments: Any, **named: Any) -> duckdb.DuckDBPyConnection:
     """Open a cursor on the shared database with an empty catalogue of its own, for a merge or an upsert.
 
     Others get a database of their own.
     """
-    config = named.get("config", {})
-    if arguments or not set(config) <= {"temp_directory", "autoinstall_known_extensions"}:
+    if arguments != (":memory:",) or named.get("config", {}).keys() != _SCRATCH:
         return _connect(*arguments, **named)
     if not _database:
         _database.append(_connect(config={"threads": 1, "autoinstall_known_extensions": "false"}))

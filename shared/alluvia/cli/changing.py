@@ -9,7 +9,7 @@ import click
 import orjson
 import pyarrow as pa
 
-from alluvia.cli.options import Common, command
+from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import show_one
 from alluvia.errors import Invalid
 from alluvia.lake import Table
@@ -18,7 +18,7 @@ FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".ndjson": "js
 
 
 @command
-@click.argument("table")
+@click.argument("table", type=TABLE)
 @click.option("--where", required=True, metavar="SQL", help="Which rows go, such as \"ip = '1.2.3.4'\".")
 def delete(common: Common, table: str, where: str) -> None:
     """Delete the rows for which a condition holds."""
@@ -26,7 +26,7 @@ def delete(common: Common, table: str, where: str) -> None:
 
 
 @command
-@click.argument("table")
+@click.argument("table", type=TABLE)
 @click.option("--set", "values", multiple=True, required=True, metavar="NAME=SQL", help="A column's new value.")
 @click.option("--where", metavar="SQL", help="Which rows change.")
 @click.option("--all", "every", is_flag=True, help="All rows change.")
@@ -46,7 +46,7 @@ def update(common: Common, table: str, values: tuple[str, ...], where: str | Non
 
 
 @command
-@click.argument("table")
+@click.argument("table", type=TABLE)
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--on", multiple=True, required=True, metavar="NAME", help="A key column.")
 @click.option("--matched", default="update", show_default=True, help="update, delete or ignore.")
@@ -83,7 +83,7 @@ def upsert(
 
 
 @command
-@click.argument("table")
+@click.argument("table", type=TABLE)
 @click.option("--version", "version", type=int, help="To this version.")
 @click.option("--timestamp", help="To this moment, ISO 8601 (UTC unless it says otherwise).")
 def restore(common: Common, table: str, version: int | None, timestamp: str | None) -> None:
@@ -100,10 +100,16 @@ def read_rows(table: Table, name: str) -> pa.Table:
     data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     schema = table.snapshot().schema
     try:
-        return _read(data, kind, pa.schema([field.with_nullable(True) for field in schema]))
+        rows = _read(data, kind, pa.schema([field.with_nullable(True) for field in schema]))
     except (pa.ArrowException, orjson.JSONDecodeError) as error:
         msg = f"{name} cannot be read as {kind}: {error}"
         raise Invalid(msg) from error
+    names = rows.column_names
+    repeated = next((each for at, each in enumerate(names) if each in names[:at]), None)
+    if repeated is not None:
+        msg = f"{name} has the column {repeated} more than once: leave one of them"
+        raise Invalid(msg)
+    return rows
 
 
 def _read(data: bytes, kind: str, schema: pa.Schema) -> pa.Table:

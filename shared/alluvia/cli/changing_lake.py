@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from alluvia.cli.options import Common, command, pair
+from alluvia.cli.options import TABLE, Common, command, pair
 from alluvia.cli.output import show, show_one
 from alluvia.errors import Invalid
 
 
 @command
 @click.argument("path")
-@click.argument("table")
+@click.argument("table", type=TABLE)
 @click.option("--type", "types", multiple=True, metavar="NAME:TYPE", help="A partition column's; else inferred.")
 @click.option("--sort-by", multiple=True, metavar="NAME", help="A column that new files are sorted by.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A table property.")
@@ -47,7 +47,7 @@ def convert(
 
 
 @command
-@click.argument("table")
+@click.argument("table", type=TABLE)
 def drop(common: Common, table: str) -> None:
     """Drop TABLE and its rejected events. `alluvia undrop` brings them back, until vacuum has taken the files."""
     commit = common.lake().drop_table(table)
@@ -55,7 +55,7 @@ def drop(common: Common, table: str) -> None:
 
 
 @command
-@click.argument("table", required=False)
+@click.argument("table", type=TABLE, required=False)
 @click.option("--version", type=int, help="The version of the drop; the last drop by default.")
 def undrop(common: Common, table: str | None, version: int | None) -> None:
     """Bring back TABLE; without one, list the tables that can come back."""
@@ -73,7 +73,7 @@ def undrop(common: Common, table: str | None, version: int | None) -> None:
 
 
 @command
-@click.argument("table")
+@click.argument("table", type=TABLE)
 @click.option("--add", multiple=True, metavar="NAME:TYPE", help="A column to add, such as status:long.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property to set.")
 def evolve(common: Common, table: str, add: tuple[str, ...], properties: tuple[str, ...]) -> None:

@@ -1,19 +1,16 @@
-"""Commands that only read: query, tables, describe, history, files."""
+"""Commands that only read: query, tables, describe, history, files, changes."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import click
-import pyarrow as pa
 
-from alluvia.cli.options import Common, command
+from alluvia.cli.each_table import show_each
+from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import show, show_one
 from alluvia.table.snapshot import Snapshot
-
-ROWS_SHOWN = 1000
 
 _version = click.option("--version", "version", type=int, help="As of this version.")
 _timestamp = click.option("--timestamp", help="As of this moment, ISO 8601 (UTC unless it says otherwise).")
@@ -23,24 +20,20 @@ _timestamp = click.option("--timestamp", help="As of this moment, ISO 8601 (UTC 
 @click.argument("sql")
 def query(common: Common, sql: str) -> None:
     """Run one SELECT; "-" reads it from standard input."""
+    from alluvia.cli.rows import show_rows
+
     table = common.lake().sql(sys.stdin.read() if sql == "-" else sql)
-    if common.as_json:
-        show(_rows(table), as_json=True)
-        return
-    show(_rows(table.slice(0, ROWS_SHOWN)), as_json=False, columns=table.column_names)
-    if len(table) > ROWS_SHOWN:
-        click.echo(f"… {len(table)} rows in all; --json prints every one")
+    show_rows(table.schema, table.to_batches(), as_json=common.as_json)
 
 
 @command
 def tables(common: Common) -> None:
     """List the tables, with their version, files, rows and bytes."""
-    lake = common.lake()
-    show([_summary(lake.table(name).snapshot()) for name in lake.tables()], as_json=common.as_json)
+    show_each(common, (), lambda table: _summary(table.snapshot()), rejects=False)
 
 
 @command
-@click.argument("table")
+@click.argument("table", type=TABLE)
 @_version
 @_timestamp
 def describe(common: Common, table: str, version: int | None, timestamp: str | None) -> None:
@@ -63,7 +56,7 @@ def describe(common: Common, table: str, version: int | None, timestamp: str | N
 
 
 @command
-@click.argument("table")
+@click.argument("table", type=TABLE)
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="The newest so many.")
 def history(common: Common, table: str, limit: int) -> None:
     """Show a table's commits, newest first."""
@@ -86,7 +79,7 @@ def history(common: Common, table: str, limit: int) -> None:
 
 
 @command
-@click.argument("table")
+@click.argument("table", type=TABLE)
 @_version
 @_timestamp
 def files(common: Common, table: str, version: int | None, timestamp: str | None) -> None:
@@ -106,6 +99,18 @@ def files(common: Common, table: str, version: int | None, timestamp: str | None
     )
 
 
+@command
+@click.argument("table", type=TABLE)
+@click.option("--from", "first", type=int, required=True, metavar="VERSION", help="The first version.")
+@click.option("--to", "last", type=int, metavar="VERSION", help="The last version; the newest by default.")
+def changes(common: Common, table: str, first: int, last: int | None) -> None:
+    """Show the rows that versions inserted and deleted, both ends included, with `_change_type`."""
+    from alluvia.cli.rows import show_rows
+
+    feed = common.lake().table(table).changes(first, last)
+    show_rows(feed.schema, feed, as_json=common.as_json)
+
+
 def _summary(snapshot: Snapshot) -> dict[str, Any]:
     counts = [(file.live_records, file.size) for file in snapshot.files]
     rows = [number for number, _ in counts if number is not None]
@@ -118,9 +123,4 @@ def _summary(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    for batch in table.to_batches(max_chunksize=1000):
-        yield from batch.to_pylist()
-
-
-COMMANDS = (query, tables, describe, history, files)
+COMMANDS = (query, tables, describe, history, files, changes)

@@ -17,7 +17,7 @@ def show(rows: Iterable[Mapping[str, Any]], *, as_json: bool, columns: Sequence[
     """Print rows: one JSON object a line, or a table with a line under its head."""
     if as_json:
         for row in rows:
-            click.echo(orjson.dumps(row, default=_plain))
+            click.echo(_json(row))
         return
     found = list(rows)
     names = list(columns or dict.fromkeys(name for row in found for name in row))
@@ -29,7 +29,7 @@ def show_one(value: Any, *, as_json: bool) -> None:
     """Print one report: a JSON object, or a line for each of its fields."""
     row = dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
     if as_json:
-        click.echo(orjson.dumps(row, default=_plain))
+        click.echo(_json(row))
         return
     width = max(map(len, row), default=0)
     for name, each in row.items():
@@ -56,13 +56,12 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
-        utc = value if value.tzinfo is None else value.astimezone(UTC)
-        return utc.replace(tzinfo=None).isoformat(" ", "milliseconds" if utc.microsecond else "seconds")
+        return _moment(value, " ")
     if isinstance(value, (list, tuple)):
         shown = ", ".join(cell(each) for each in value[:8])
         return f"{shown}, … {len(value)} in all" if len(value) > 8 else shown
-    if isinstance(value, dict):
-        return orjson.dumps(value, default=_plain).decode()
+    if isinstance(value, (dict, orjson.Fragment)):
+        return _json(value).decode()
     if isinstance(value, bytes):
         return value.hex()
     return str(value)
@@ -87,12 +86,25 @@ def _numeric(values: Sequence[Any]) -> bool:
     return bool(present) and all(isinstance(v, (int, float, Decimal)) and not isinstance(v, bool) for v in present)
 
 
+def _moment(value: datetime, separator: str) -> str:
+    """Return a moment in UTC, with a fraction if there is one."""
+    utc = value if value.tzinfo is None else value.astimezone(UTC)
+    text = utc.replace(tzinfo=None).isoformat(separator)
+    return text.rstrip("0") if utc.microsecond else text
+
+
+def _json(value: Any) -> bytes:
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return orjson.Fragment(format(value, "f"))
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if isinstance(value, (date, datetime)):
+    if isinstance(value, datetime):
+        return _moment(value, "T") + ("" if value.tzinfo is None else "Z")
+    if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, (set, frozenset, tuple)):
         return list(value)

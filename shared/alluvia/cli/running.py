@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -10,12 +13,14 @@ import orjson
 from alluvia.cli.options import Common, command
 from alluvia.errors import Invalid
 
+_SECONDS = click.FloatRange(0, 366 * 86400)
+
 
 @command
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
-@click.option("--merge-every", default=60.0, show_default=True, metavar="SECONDS", help="0 turns it off.")
-@click.option("--vacuum-every", default=86400.0, show_default=True, metavar="SECONDS", help="0 turns it off.")
+@click.option("--merge-every", default=60.0, type=_SECONDS, show_default=True, metavar="SECONDS", help="0: never.")
+@click.option("--vacuum-every", default=86400.0, type=_SECONDS, show_default=True, metavar="SECONDS", help="0: never.")
 def serve(common: Common, host: str, port: int, merge_every: float, vacuum_every: float) -> None:
     """Put the functions behind a local HTTP server; merge and vacuum run on a schedule. Without authentication."""
     from alluvia.cli.serve import running
@@ -32,7 +37,7 @@ def invoke(common: Common, function: str, event: Path) -> None:
     """Call a function's handler with an event from a file, such as events/ingest_api_gateway.json."""
     from alluvia.cli.context import LocalContext
     from alluvia.cli.gateway import FUNCTIONS, load_handler
-    from alluvia.runtime import using
+    from alluvia.runtime import ENDPOINT_URL, LAKE, using
 
     if function not in FUNCTIONS:
         msg = f"there is no function {function!r}; there are {', '.join(FUNCTIONS)}"
@@ -43,9 +48,24 @@ def invoke(common: Common, function: str, event: Path) -> None:
         msg = f"{event} is not JSON: {error}"
         raise Invalid(msg) from error
     lake = common.lake()
-    with using(lake):
+    with _environment({LAKE: common.uri, ENDPOINT_URL: common.endpoint_url or ""}), using(lake):
         answer = load_handler(function)(payload, LocalContext(function, lake.clock))
-    click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2, default=str))
+    click.echo(orjson.dumps(answer, option=None if common.as_json else orjson.OPT_INDENT_2, default=str))
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Have environment variables hold some values: backfill hands the lake on by its name."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @command

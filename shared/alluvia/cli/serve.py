@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from waitress.server import create_server
 
 from alluvia.cli.context import LocalContext
 from alluvia.cli.gateway import Gateway, load_handler
+from alluvia.errors import Invalid
 from alluvia.lake import Lake
 from alluvia.runtime import using
 
@@ -80,7 +82,18 @@ def running(
     """
     with using(lake):
         schedule = Schedule(lake, merge_seconds, vacuum_seconds)
-        server = create_server(
+        server = _listen(lake, host, port)
+        schedule.start()
+        try:
+            yield server
+        finally:
+            server.close()
+            schedule.stop()
+
+
+def _listen(lake: Lake, host: str, port: int) -> waitress.server.BaseWSGIServer:
+    try:
+        return create_server(
             Gateway(lake.clock),
             host=host,
             port=port,
@@ -88,12 +101,14 @@ def running(
             max_request_body_size=BODY_LIMIT_BYTES,
             ident="alluvia",
         )
-        schedule.start()
-        try:
-            yield server
-        finally:
-            server.close()
-            schedule.stop()
+    except (OSError, ValueError) as error:  # waitress raises ValueError for a host that has no address
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            msg = f"--port {port} of {host} is in use: give another, or 0 for a free one"
+        elif isinstance(error, PermissionError):
+            msg = f"--port {port} may not be used by this user: give one above 1023, or 0 for a free one"
+        else:
+            msg = f"--host {host}: cannot listen there: give an address of this machine, such as 127.0.0.1"
+        raise Invalid(msg) from error
 
 
 @contextmanager

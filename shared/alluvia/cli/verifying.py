@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from alluvia.cli.options import Common, command
+from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import show, size
-from alluvia.lake import Table, open_table
+from alluvia.lake import Table
 from alluvia.operations.audit.report import AuditReport, Severity
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*(/_rejects)?")
 
 
 @command
-@click.argument("table")
+@click.argument("table", type=TABLE)
 @click.option("--full", is_flag=True, help="Read every row too, and hold it against what the log says of it.")
 def verify(common: Common, table: str, *, full: bool) -> None:
     """Audit TABLE, and exit 1 if it is damaged. Nothing is written.
@@ -46,9 +46,7 @@ def verify(common: Common, table: str, *, full: bool) -> None:
 def _opened(common: Common, table: str) -> Table:
     if _NAME.fullmatch(table):
         return common.lake().table(table)
-    if common.endpoint_url and table.startswith("s3://"):
-        return open_table(table, endpoint_url=common.endpoint_url)
-    return open_table(table)
+    return common.table_at(table)
 
 
 @contextmanager

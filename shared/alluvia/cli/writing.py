@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
-from alluvia.cli.options import Common, command, pair
+from alluvia.cli.options import TABLE, Common, command, pair
 from alluvia.cli.output import show, show_one
 from alluvia.errors import Invalid
 from alluvia.table.schema import parse_type
@@ -17,7 +17,7 @@ BATCH_BYTES = 4 << 20
 
 
 @command
-@click.argument("table")
+@click.argument("table", type=TABLE)
 @click.option("--column", "columns", multiple=True, metavar="NAME:TYPE", help="A typed column, such as status:long.")
 @click.option("--required", multiple=True, metavar="NAME", help="A declared column that every event must have.")
 @click.option("--plain", is_flag=True, help="Only the declared columns: a table that is not for events.")
@@ -60,11 +60,14 @@ def create(
 
 
 @command
-@click.argument("table")
+@click.argument("table", type=TABLE)
 @click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--create/--no-create", default=True, show_default=True, help="Make the table if there is none.")
 def ingest(common: Common, table: str, files: tuple[str, ...], *, create: bool) -> None:
-    """Ingest files of events (JSON, an array or NDJSON, gzip too; "-" is standard input)."""
+    """Ingest files of events (JSON, an array or NDJSON, gzip too; "-" is standard input).
+
+    An event that cannot become a row is kept as a reject. Exits 1 if every event was one.
+    """
     from alluvia.cli.files import ingest_file
 
     lake = common.lake()
@@ -78,10 +81,13 @@ def ingest(common: Common, table: str, files: tuple[str, ...], *, create: bool) 
     show(reports, as_json=common.as_json)
     if any(report["rejected"] for report in reports):
         click.echo(f"the rejected events are kept, with reasons, in {table}._rejects", err=True)
+        if not any(report["accepted"] for report in reports):
+            click.echo("alluvia: no event was accepted", err=True)
+            sys.exit(1)
 
 
 @command
-@click.argument("table")
+@click.argument("table", type=TABLE)
 @click.argument("source")
 @click.option("--job-id", help="Names the job; its rows are there once however often it runs.")
 @click.option("--create/--no-create", default=True, show_default=True, help="Make the table if there is none.")

@@ -141,10 +141,11 @@ def _ingest_once(
     kept = list(rejects)
     keep_rejects(lake, name, rejects, arrival_us=arrival_us, idempotency_key=idempotency_key)
 
-    def rows_for(schema: pa.Schema, pending: Sequence[RawEvent]) -> Rows:
+    def rows_for(schema: pa.Schema, pending: Sequence[RawEvent], reasons: Mapping[int, str]) -> Rows:
         rows = to_rows(
-            pending, schema, arrival_us=arrival_us, idempotency_key=idempotency_key, new_id=lake.clock.new_id
-        )
+            pending, schema, arrival_us=arrival_us, idempotency_key=idempotency_key, new_id=lake.clock.new_id,
+            refused=reasons,
+        )  # fmt: skip
         keep_rejects(lake, name, rows.rejects, arrival_us=arrival_us, idempotency_key=idempotency_key)
         kept.extend(rows.rejects)
         return rows
@@ -173,20 +174,24 @@ def keep_rejects(
         table = lake.create_table(
             place, REJECTS_SCHEMA, ("day(received_at)",), ("received_at",), properties, exist_ok=True
         )
-    _commit(table, (), lambda _schema, _events: Rows(rows, [], []))
+    _commit(table, (), lambda _schema, _events, _reasons: Rows(rows, [], []))
 
 
 def _commit(
-    table: EventTable, events: Sequence[RawEvent], rows_for: Callable[[pa.Schema, Sequence[RawEvent]], Rows]
+    table: EventTable,
+    events: Sequence[RawEvent],
+    rows_for: Callable[[pa.Schema, Sequence[RawEvent], Mapping[int, str]], Rows],
 ) -> tuple[int, Ingested | None]:
     """Commit rows made for the table's schema; make them again if the schema turns out to be another.
 
-    An event that was rejected stays so: its reject is written.
+    Rows that the table refuses (CHECK constraints, values that no partition can have) become rejects, and the others
+    go in. An event that was rejected stays so: its reject is written.
     """
     handle = table.handle
     schema = handle.at_hand().schema
+    reasons: Mapping[int, str] = {}
     for tries_left in reversed(range(_TRIES)):
-        rows = rows_for(schema, events)
+        rows = rows_for(schema, events, reasons)
         if not len(rows.table):
             return 0, None
         newest = handle.at_hand().schema  # where rejects were kept, a newer one may have been seen
@@ -195,8 +200,13 @@ def _commit(
                 return len(rows.table), table.ingest(rows.table)
             except (MetadataChanged, Invalid) as error:
                 newest = handle.newest().schema
-                if not tries_left or (isinstance(error, Invalid) and newest.equals(schema)):
+                reasons = {}
+                if events and isinstance(error, Invalid) and newest.equals(schema):
+                    reasons = handle.writer(handle.at_hand()).refusals(rows.table)
+                if not tries_left or (isinstance(error, Invalid) and newest.equals(schema) and not reasons):
                     raise
+        else:
+            reasons = {}
         schema = newest
         refused = set(rows.refused)
         events = [event for index, event in enumerate(events) if index not in refused]

@@ -26,7 +26,7 @@ from alluvia.ingest.timestamps import instant, instants
 from alluvia.ingest.values import Origin, RawEvent, Reject, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 def to_rows(
@@ -36,11 +36,13 @@ def to_rows(
     arrival_us: int,
     idempotency_key: str | None,
     new_id: Callable[[], str],
+    refused: Mapping[int, str] | None = None,
 ) -> Rows:
     """Return the events as rows of `schema`, in their order, and the rejects.
 
-    arrival_us and idempotency_key are those of the request, for events without an origin of their own.
-    Raises Invalid if the table has no `event_id` of type string, Unsupported for a column that JSON cannot fill.
+    refused: why the table has refused events before, by their index. arrival_us and idempotency_key are those of the
+    request, for events without an origin of their own. Raises Invalid if the table has no `event_id` of type string,
+    Unsupported for a column that JSON cannot fill.
     """
     if "event_id" not in schema.names or schema.field("event_id").type != pa.string():
         raise Invalid(
@@ -48,6 +50,8 @@ def to_rows(
         )
     request = Origin(arrival_us, idempotency_key)
     batch = _Batch(events, schema, [event.origin or request for event in events])
+    for index, reason in (refused or {}).items():
+        batch.reasons[index].append(reason)
     arrays = {"event_id": batch.ids(new_id)}
     for field in schema:
         if field.name not in ("event_id", "ts", "received_at", "properties"):

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import RLock
 
 from alluvia.clock import Clock
 from alluvia.errors import (
@@ -25,6 +26,7 @@ from alluvia.log.checkpoint_reader import Hint, parse_last_checkpoint, read_chec
 from alluvia.log.checkpoint_writer import Form
 from alluvia.log.checkpointing import put_checkpoint, put_v2_checkpoint
 from alluvia.log.commit import CommitActions, parse_commit
+from alluvia.log.in_commit_timestamps import has_in_commit_timestamps, timed_since
 from alluvia.log.paths import (
     LAST_CHECKPOINT,
     LOG_FOLDER,
@@ -40,6 +42,7 @@ from alluvia.store import PutResult, Store
 FOLLOW_AGE_MS_MAX = 60 * 60 * 1000
 RECENT_COMMITS_MAX = 10_000
 WRITE_TRIES = 6
+LISTINGS_MAX = 3
 PARALLEL = 16
 
 
@@ -47,13 +50,14 @@ class Log:
     """The log of the table at `root` (empty, or ending in `/`) in a store.
 
     It keeps the newest state it has seen, and the commits since it was opened, for whoever must look at them again.
-    Not safe for use from several threads at once; states are immutable and may be shared.
+    Safe for use from several threads; whoever must not have the newest state change between two calls holds `lock`.
     """
 
     def __init__(self, store: Store, root: str, clock: Clock) -> None:
         self.store = store
         self.root = root
         self.clock = clock
+        self.lock = RLock()
         self.state: State | None = None
         self.checkpoint_version: int | None = None
         self._recent: deque[CommitActions] = deque(maxlen=RECENT_COMMITS_MAX)
@@ -65,15 +69,16 @@ class Log:
 
         Raises `TableNotFound`, `Corrupt`, `Unsupported`, `Unavailable`.
         """
-        began_ms = self.clock.now_ms()
-        listing, hint = self._listing_from_hint()
-        segment = find_segment(listing)
-        state, commits = self._load(segment, hint)
-        self._recent.clear()
-        self._recent.extend(commits)
-        self.checkpoint_version = segment.checkpoint[0].version if segment.checkpoint else None
-        self._based_ms = began_ms
-        return self._keep(state, began_ms)
+        with self.lock:
+            began_ms = self.clock.now_ms()
+            listing, hint = self._listing_from_hint()
+            segment = find_segment(listing)
+            state, commits = self._load(segment, hint)
+            self._recent.clear()
+            self._recent.extend(commits)
+            self.checkpoint_version = segment.checkpoint[0].version if segment.checkpoint else None
+            self._based_ms = began_ms
+            return self._keep(state, began_ms)
 
     def refresh(self) -> State:
         """Return the newest version: follow the log from the one at hand, or open it if that is old or none.
@@ -81,12 +86,13 @@ class Log:
         Following costs one GET a new commit, and one that finds nothing. A handle that has not looked for an hour
         opens afresh, since clean-up may have deleted the commits after its version.
         """
-        if self.state is None or self.stale:
-            return self.open()
-        began_ms = self.clock.now_ms()
-        commits = self.following(self.state.version)
-        state = self.advance(commits, began_ms)
-        return self.open() if self.stale else state
+        with self.lock:
+            if self.state is None or self.stale:
+                return self.open()
+            began_ms = self.clock.now_ms()
+            commits = self.following(self.state.version)
+            state = self.advance(commits, began_ms)
+            return self.open() if self.stale else state
 
     def following(self, version: int) -> list[CommitActions]:
         """Read the commits after a version, one by one, until there is none."""
@@ -108,17 +114,22 @@ class Log:
     def advance(self, commits: Sequence[CommitActions], began_ms: int) -> State:
         """Take commits that follow the state at hand; `began_ms` is when it began to be looked for them.
 
-        A process may sleep between any two requests: what it has seen is as old as the first of them.
+        Those that it has already change nothing. A process may sleep between any two requests: what it has seen is as
+        old as the first of them.
         """
-        self._recent.extend(commits)
-        return self._keep(replay(self.state, commits), began_ms)
+        with self.lock:
+            known = -1 if self.state is None else self.state.version
+            new = [commit for commit in commits if commit.version > known]
+            self._recent.extend(new)
+            return self._keep(replay(self.state, new), began_ms)
 
     def since(self, version: int) -> list[CommitActions] | None:
         """Return the commits after a version up to the state at hand, from memory; None if they are not all there."""
-        if self.state is None or version > self.state.version:
-            return None
-        found = [commit for commit in self._recent if commit.version > version]
-        return found if len(found) == self.state.version - version else None
+        with self.lock:
+            if self.state is None or version > self.state.version:
+                return None
+            found = [commit for commit in self._recent if commit.version > version]
+            return found if len(found) == self.state.version - version else None
 
     def read_commit(self, version: int) -> CommitActions | None:
         """Read one commit; None if it does not exist."""
@@ -134,9 +145,17 @@ class Log:
 
     def at(self, version: int) -> State:
         """Read the state of one version. Raises `VersionNotFound` or `VersionExpired`."""
-        if self.state is not None and self.state.version == version:
-            return self.state
-        return self._load(find_segment(self.listing(), version))[0]
+        newest = self.state
+        if newest is not None and newest.version == version:
+            return newest
+        for tries_left in reversed(range(LISTINGS_MAX)):
+            segment = find_segment(self.listing(), version)
+            try:
+                return self._load(segment)[0]
+            except Unavailable as error:  # clean-up may have taken what was listed: then the next listing lacks it
+                if not tries_left or not isinstance(error.__cause__, ObjectNotFound):
+                    raise
+        raise AssertionError("the last try returns or raises")
 
     def listing(self) -> Listing:
         """List the whole log. Raises `TableNotFound` if there is none."""
@@ -210,17 +229,19 @@ class Log:
             written = put_v2_checkpoint(self.store, self.root, state, tombstones_after_ms, form, self.clock)
         else:
             written = put_checkpoint(self.store, self.root, state, tombstones_after_ms, form)
-        self.checkpoint_version = state.version
-        if self.state is not None and self.state.version == state.version:
-            self.state = written.state
-            self._based_ms = began_ms
+        with self.lock:
+            self.checkpoint_version = state.version
+            if self.state is not None and self.state.version == state.version:
+                self.state = written.state
+                self._based_ms = began_ms
         return sum(written.sizes.values())
 
     def version_at(self, timestamp_ms: int, oldest_readable: int = 0) -> int:
         """Return the newest version whose timestamp is at or before a moment.
 
-        In-commit timestamps increase with the version, so a binary search reads few commits. Where a log has none, the
-        files' times are used, each at least one millisecond after the one before, as the protocol's clients do.
+        In-commit timestamps increase with the version, so a binary search reads few commits. Versions from before there
+        were any go by the files' times, each at least one millisecond after the one before, as the protocol's clients
+        do.
         Raises `VersionNotFound` before the first version, `VersionExpired` before the oldest that is left: in the log,
         or by the table's own record, `oldest_readable`.
         """
@@ -228,18 +249,11 @@ class Log:
         oldest = max(oldest_version(listing) or 0, oldest_readable)
         versions = [version for version in sorted(listing.commits) if version >= oldest]
         state = self.state or self.open()
-        if state.metadata.configuration.get("delta.enableInCommitTimestamps") == "true":
-            low, high = 0, len(versions)
-            while low < high:
-                middle = (low + high) // 2
-                commit = self.read_commit(versions[middle])
-                if commit is not None and commit.timestamp_ms <= timestamp_ms:
-                    low = middle + 1
-                else:
-                    high = middle
-            found = versions[low - 1] if low else None
-        else:
-            found = self._version_by_file_time(versions, timestamp_ms)
+        since = timed_since(state.protocol, state.metadata)
+        timed = [version for version in versions if since is not None and version >= since]
+        found = self._version_by_commit_time(timed, timestamp_ms)
+        if found is None and len(timed) < len(versions):
+            found = self._version_by_file_time(versions[: len(versions) - len(timed)], timestamp_ms)
         if found is None:
             if oldest > 0:
                 msg = f"the version at that time has expired; the oldest version that can be read is {oldest}"
@@ -247,6 +261,17 @@ class Log:
             msg = "the table did not exist yet at that time"
             raise VersionNotFound(msg)
         return found
+
+    def _version_by_commit_time(self, versions: Sequence[int], timestamp_ms: int) -> int | None:
+        low, high = 0, len(versions)
+        while low < high:
+            middle = (low + high) // 2
+            commit = self.read_commit(versions[middle])
+            if commit is not None and commit.timestamp_ms <= timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return versions[low - 1] if low else None
 
     def _version_by_file_time(self, versions: Sequence[int], timestamp_ms: int) -> int | None:
         times = {info.key: info.modified_ms for info in self.store.list(self.root + LOG_FOLDER)}
@@ -311,7 +336,7 @@ class Log:
             if reason is not None:
                 msg = f"checkpoint {name} disagrees with {commit_name(state.version)}: {reason}"
                 raise Corrupt(msg)
-            if state.metadata.configuration.get("delta.enableInCommitTimestamps") == "true":
+            if has_in_commit_timestamps(state.protocol, state.metadata):
                 state = replace(state, timestamp_ms=commit.timestamp_ms)
         if hint is not None and hint.version == state.version and hint.files is not None:
             found = files_in(state)
@@ -349,7 +374,7 @@ class Log:
 
     def _checkpoint_time(self, state: State) -> int:
         """Return the timestamp of a version that was loaded from its checkpoint alone: its commit still says it."""
-        if state.metadata.configuration.get("delta.enableInCommitTimestamps") != "true":
+        if not has_in_commit_timestamps(state.protocol, state.metadata):
             return 0
         commit = self.read_commit(state.version)
         return commit.timestamp_ms if commit is not None else 0

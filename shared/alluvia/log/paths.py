@@ -9,7 +9,6 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from alluvia.errors import Unsupported
 from alluvia.store.uris import canonical_path as canonical_path  # noqa: PLC0414
 
 LOG_FOLDER = "_delta_log/"
@@ -57,12 +56,13 @@ def is_absolute(path: str) -> bool:
     return _ABSOLUTE.match(path) is not None
 
 
-def check_relative(path: str) -> str:
-    """Return a data file's path if it lies below the table's root; raise `Unsupported` for one elsewhere."""
-    if is_absolute(path):
-        msg = f"data file {path} is named by an absolute path, which this version cannot follow"
-        raise Unsupported(msg)
-    return path
+def folder_of(path: str) -> str:
+    """Return the folder below the root, ending in `/`, in which a file may be put beside another; "" for the root.
+
+    A file that lies elsewhere belongs to some other table: nothing is put beside it.
+    """
+    steps = [step for step in path.split("/")[:-1] if step not in ("", ".")]
+    return "" if is_absolute(path) or ".." in steps else "".join(f"{step}/" for step in steps)
 
 
 def commit_name(version: int) -> str:

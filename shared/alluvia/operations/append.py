@@ -11,11 +11,9 @@ from alluvia.table.conflicts import harmless_change
 from alluvia.table.handle import TableHandle
 from alluvia.table.rows import columns_of_rows, conformed
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes, Commit, Transaction
+from alluvia.table.transaction import Changes, Commit, Transaction, too_old
 
 CHUNK_ROWS = 1 << 20
-FILE_AGE_MS_MAX = 12 * 60 * 60 * 1000
-"""Files older than this are not committed by a transaction that starts again: vacuum may come for them in a day."""
 
 
 def append(handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None) -> Commit:
@@ -103,8 +101,7 @@ def _check_still_fitting(handle: TableHandle, before: Snapshot, after: Snapshot,
     if not harmless_change(before.state.metadata, after.state.metadata):
         msg = f"the schema or properties of {handle.name} changed since version {before.version}: append again"
         raise MetadataChanged(msg)
-    now_ms = handle.clock.now_ms()
-    if any(add.modification_time < now_ms - FILE_AGE_MS_MAX for add in adds):
+    if too_old(adds, handle.clock.now_ms()):
         msg = f"the files to append to {handle.name} are too old to be committed: append again"
         raise TransactionExpired(msg)
 

@@ -17,7 +17,7 @@ from alluvia.table.handle import TableHandle
 from alluvia.table.rows import columns_of_rows, conformed
 from alluvia.table.schema import arrow_schema
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes, Commit
+from alluvia.table.transaction import Changes, Commit, too_old
 
 
 def append_evolving(handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None) -> Commit:
@@ -52,11 +52,14 @@ class _Evolving:
         before = snapshot.state.metadata
         new = [field for field in _fields(self._rows) if field.name not in snapshot.schema.names]
         metadata = plan_evolve(before, pa.schema(new), None) if new else before
-        if self._written is not None and not _fits(self._written[0], metadata):
-            if isinstance(self._rows, pa.RecordBatchReader):
-                msg = f"the columns or properties of {self._handle.name} changed meanwhile: append again"
-                raise Invalid(msg)
-            self._written = None
+        if self._written is not None:
+            old = too_old(self._written[1], self._handle.clock.now_ms())
+            if old or not _fits(self._written[0], metadata):
+                if isinstance(self._rows, pa.RecordBatchReader):
+                    why = "files grew too old" if old else "table's columns or properties changed"
+                    msg = f"{self._handle.name}: the {why} meanwhile: append again"
+                    raise Invalid(msg)
+                self._written = None
         if self._written is None:
             self._written = metadata, self._write(snapshot, metadata)
         return Changes(

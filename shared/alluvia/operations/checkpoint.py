@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from alluvia.log.checkpoint_writer import Form
-from alluvia.operations.ingest import EVENT_ID, open_window
+from alluvia.operations.event_window import open_window
+from alluvia.operations.ingest import EVENT_ID
 from alluvia.table.checkpoint_form import CheckpointForm
 from alluvia.table.handle import TableHandle
 from alluvia.table.protocols import check_writable
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.window import index_name, write_index
+
+TOMBSTONES_LONGER_MS = 24 * 60 * 60 * 1000
 
 
 def checkpoint(handle: TableHandle, *, dropped: bool = False) -> int:
@@ -32,9 +35,17 @@ def checkpoint(handle: TableHandle, *, dropped: bool = False) -> int:
             if window.version > snapshot.version:  # the log had to be opened again
                 return checkpoint(handle, dropped=dropped)
             handle.store.put(handle.root + index_name(snapshot.version), write_index(window))
-        after_ms = handle.clock.now_ms() - snapshot.settings.file_retention_ms
+        after_ms = tombstones_after_ms(snapshot, handle.clock.now_ms())
         handle.log.checkpoint(snapshot.state, after_ms, form_of(snapshot), v2=v2)
         return snapshot.version
+
+
+def tombstones_after_ms(snapshot: Snapshot, now_ms: int) -> int:
+    """Return the time in ms since which checkpoints name removed files.
+
+    A day before they expire by what their commits say: a commit may have taken effect long after it was made.
+    """
+    return now_ms - snapshot.settings.file_retention_ms - TOMBSTONES_LONGER_MS
 
 
 def form_of(snapshot: Snapshot) -> Form:

@@ -9,12 +9,12 @@ import pyarrow as pa
 from alluvia.errors import Invalid, TableExists
 from alluvia.log.actions import AddFile, Metadata
 from alluvia.log.commit import CommitActions, encode_commit
+from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.log.log import FOLLOW_AGE_MS_MAX
 from alluvia.operations.drop import find_log, recreate
 from alluvia.table.handle import TableHandle
 from alluvia.table.partition import parse_spec
 from alluvia.table.properties import (
-    IN_COMMIT_TIMESTAMPS,
     OLDEST_READABLE,
     PARTITION_BY,
     SORT_BY,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,11 +19,10 @@ from alluvia.table.deletions import NO_POSITIONS, read_deletions
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import mask_of
 from alluvia.table.merged_statistics import merged_statistics
-from alluvia.table.partition import Partition
 from alluvia.table.reader import check_positions, open_parquet, unreadable
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics import file_statistics
-from alluvia.table.writer import bounded_columns, new_file
+from alluvia.table.writer import bounded_columns, new_file_like
 
 BATCH_ROWS = 1 << 16
 
@@ -172,12 +170,8 @@ class FileSink:
             return None
         self._writer.close()
         self._writer = None
-        path = self._like.path
-        folder = "" if "://" in path or path.startswith("/") else path[: path.rfind("/") + 1]
-        partition = Partition(self._like.partition_values, {}, folder)
         stats = merged_statistics(self._statistics)
-        plain = new_file(partition, self._path.stat().st_size, stats, self._handle.clock)
-        new = replace(plain, tags=self._like.tags)
+        new = new_file_like(self._like, self._path.stat().st_size, stats, self._handle.clock)
         self._handle.store.put_file(self._snapshot.key(new), self._path)
         return new
 

@@ -181,7 +181,7 @@ def _commit(handle: TableHandle, plan: Callable[[State], Changes]) -> Commit:
             state = handle.log.refresh()
             changes = plan(state)
             try:
-                commit = Transaction(handle.log, state, handle.lock).commit(changes, lambda _: None)
+                commit = Transaction(handle.log, state).commit(changes, lambda _: None)
             except Conflict:
                 continue
             if commit is not None:

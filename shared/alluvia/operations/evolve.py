@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.log.actions import Metadata, Protocol
+from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.operations.create import check_sort
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import (
     CONSTRAINT,
-    IN_COMMIT_TIMESTAMPS,
     OLDEST_READABLE,
     PARTITION_BY,
     WRITERS,

@@ -8,7 +8,9 @@ from typing import Any
 
 import orjson
 
+from alluvia.errors import Corrupt, Invalid
 from alluvia.log.commit import CommitActions
+from alluvia.log.paths import commit_name
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import is_own_commit, version_gaps
 
@@ -32,6 +34,9 @@ def history(handle: TableHandle, limit: int | None = None) -> list[HistoryEntry]
 
     Those of other tables, which had its name while it was dropped or before it was created, are left out.
     """
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+        msg = f"limit: expected a number of commits from 0, got {limit!r}"
+        raise Invalid(msg)
     gaps = version_gaps(handle.newest().properties)
     commits = sorted(handle.log.listing().commits, reverse=True)
     versions = [version for version in commits if is_own_commit(gaps, version)][:limit]
@@ -42,7 +47,7 @@ def _entry(commit: CommitActions) -> HistoryEntry:
     info = commit.info
     return HistoryEntry(
         commit.version,
-        datetime.fromtimestamp(commit.timestamp_ms / 1000, UTC),
+        _moment(commit),
         str(info.get("operation") or ""),
         _texts(info.get("operationParameters")),
         _texts(info.get("operationMetrics")),
@@ -50,6 +55,14 @@ def _entry(commit: CommitActions) -> HistoryEntry:
         len(commit.adds),
         len(commit.removes),
     )
+
+
+def _moment(commit: CommitActions) -> datetime:
+    try:
+        return datetime.fromtimestamp(commit.timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        msg = f"{commit_name(commit.version)} says that it was made at {commit.timestamp_ms} ms, which is no time"
+        raise Corrupt(msg) from error
 
 
 def _texts(given: Any) -> dict[str, str]:

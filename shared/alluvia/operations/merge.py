@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,13 +19,12 @@ from alluvia.operations.merge_plan import MergeGroup, plan_merge
 from alluvia.operations.scratch import scratch_database
 from alluvia.store import Store
 from alluvia.table.handle import TableHandle
-from alluvia.table.partition import Partition
 from alluvia.table.reader import open_parquet
 from alluvia.table.relation import quote_name, quote_text
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 from alluvia.table.views import Views
-from alluvia.table.writer import new_file
+from alluvia.table.writer import new_file_like
 
 PLANS_MAX = 5
 _SCHEMA = "alluvia"
@@ -139,10 +138,7 @@ def _rewrite(
             return None
         stored = pa.schema([field for field in snapshot.schema if field.name not in snapshot.partition_columns])
         stats = copied_statistics(rows, columns, stored, snapshot.settings.indexed_columns)
-        folder_of = "" if "://" in files[0].path else files[0].path[: files[0].path.rfind("/") + 1]
-        partition = Partition(files[0].partition_values, {}, folder_of)
-        plain = new_file(partition, target.stat().st_size, stats, handle.clock, data_change=False)
-        merged = replace(plain, tags=files[0].tags)
+        merged = new_file_like(files[0], target.stat().st_size, stats, handle.clock, data_change=False)
         handle.store.put_file(snapshot.key(merged), target)
     return merged
 

@@ -9,11 +9,13 @@ from datetime import datetime
 
 from alluvia.errors import Invalid, VersionExpired
 from alluvia.log.actions import AddFile, Metadata, Protocol
+from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, IN_COMMIT_TIMESTAMPS
+from alluvia.operations.ingest import EVENT_ID
 from alluvia.operations.replanning import check_not_append_only, commit_planned
 from alluvia.table.deletion_vectors import stored_vector
 from alluvia.table.handle import TableHandle, expired_message, oldest_readable
-from alluvia.table.lineage import LINEAGE
-from alluvia.table.properties import IN_COMMIT_TIMESTAMPS, OLDEST_READABLE
+from alluvia.table.lineage import LINEAGE, UNDONE, with_undone
+from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import features_needed, with_features
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
@@ -21,8 +23,7 @@ from alluvia.table.transaction import Changes
 HEADS_MAX = 100
 """Up to so many files are looked for one by one; beyond, a listing of the table is cheaper."""
 PARALLEL = 16
-_KEPT = (IN_COMMIT_TIMESTAMPS, "delta.inCommitTimestampEnablementVersion",
-         "delta.inCommitTimestampEnablementTimestamp", OLDEST_READABLE, *LINEAGE)  # fmt: skip
+_KEPT = (IN_COMMIT_TIMESTAMPS, ENABLED_VERSION, ENABLED_TIMESTAMP, OLDEST_READABLE, *LINEAGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def plan_restore(current: Snapshot, target: Snapshot) -> RestorePlan:
     """Return what makes a snapshot's rows, schema and properties those of an earlier one. Pure.
 
     The protocol is never taken back, since other files may need it. Times of commits, and what vacuum has recorded, are
-    facts and stay.
+    facts and stay. Events that came since that version are not known any more: they may come again.
     """
     wanted = {file.key: file for file in target.files}
     present = {file.key: file for file in current.files}
@@ -65,11 +66,13 @@ def plan_restore(current: Snapshot, target: Snapshot) -> RestorePlan:
     metadata = replace(target.state.metadata, id=before.id, created_time=before.created_time,
                        configuration=configuration)  # fmt: skip
     protocol = with_features(current.protocol, features_needed(metadata.schema_string, configuration))
+    adds = tuple(replace(file, data_change=True) for key, file in wanted.items() if key not in present)
+    removes = tuple(file for key, file in present.items() if key not in wanted)
+    if (adds or removes) and EVENT_ID in target.schema.names:
+        undone = with_undone(target.properties, target.version + 1, current.version)
+        metadata = replace(metadata, configuration={**configuration, UNDONE: undone})
     return RestorePlan(
-        tuple(replace(file, data_change=True) for key, file in wanted.items() if key not in present),
-        tuple(file for key, file in present.items() if key not in wanted),
-        None if metadata == before else metadata,
-        None if protocol == current.protocol else protocol,
+        adds, removes, None if metadata == before else metadata, None if protocol == current.protocol else protocol
     )
 
 

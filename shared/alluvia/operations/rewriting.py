@@ -24,6 +24,7 @@ from alluvia.table.masks import count, interleaved, mask_of, positions_of
 from alluvia.table.merged_statistics import loose_statistics
 from alluvia.table.roaring import sorted_positions
 from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import FILE_AGE_MS_MAX
 
 WAITING_BYTES = 64 << 20
 """New rows of so many bytes go into files of their own before more are gathered."""
@@ -65,8 +66,12 @@ class _Found:
 
 @dataclass(slots=True)
 class Part:
-    """Files that were worked on together: their new rows and their changes share files, and stand or fall together."""
+    """Files that were worked on together: their new rows and their changes share files, and stand or fall together.
 
+    Nothing of it was written before `begun_ms`.
+    """
+
+    begun_ms: int
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     adds: list[AddFile] = field(default_factory=list)
     cdc: list[CdcFile] = field(default_factory=list)
@@ -98,21 +103,26 @@ class Rewriter:
         self._check = handle.row_check(snapshot)
         self._vectors = snapshot.settings.deletion_vectors
         self._changes = ChangeWriter(handle, snapshot) if snapshot.settings.change_data_feed else None
-        self._open = Part()
+        self._open = self._new_part()
         self._waiting: list[pa.Table] = []
         self._found: dict[str, _Found] = {}
         self._found_bytes = 0
 
     def work(self, snapshot: Snapshot, candidates: Sequence[AddFile], inserts: Inserts | None = None) -> list[Outcome]:
-        """Bring the outcomes up to a snapshot, of which `candidates` are the files that can match."""
+        """Bring the outcomes up to a snapshot, of which `candidates` are the files that can match.
+
+        Parts whose files vacuum may have taken since an earlier plan are made anew.
+        """
         self._snapshot = snapshot
         live = {file.key for file in candidates}
-        self.parts = [part for part in self.parts if part.outcomes.keys() <= live]
+        young_ms = self._handle.clock.now_ms() - FILE_AGE_MS_MAX
+        self.parts = [part for part in self.parts if part.outcomes.keys() <= live and part.begun_ms >= young_ms]
+        self._open = self._new_part()
         done = {key for part in self.parts for key in part.outcomes}
         pending = [file for file in candidates if file.key not in done]
         whole = [file for file in pending if self.edit.goes_whole(file)]
         for file in whole:
-            self.parts.append(Part({file.key: _whole(file)}))
+            self.parts.append(self._new_part(_whole(file)))
         known = {file.key for file in whole}
         try:
             self._read([file for file in pending if file.key not in known])
@@ -122,10 +132,13 @@ class Rewriter:
                 self._insert(inserts)
             self._close()
         finally:
-            self._open, self._waiting = Part(), []
+            self._open, self._waiting = self._new_part(), []
             if self._changes is not None:
                 self._changes.clear()
         return self._outcomes()
+
+    def _new_part(self, *outcomes: Outcome) -> Part:
+        return Part(self._handle.clock.now_ms(), {outcome.file.key: outcome for outcome in outcomes})
 
     def _outcomes(self) -> list[Outcome]:
         return [outcome for part in (*self.parts, self._open) for outcome in part.outcomes.values()]
@@ -136,7 +149,7 @@ class Rewriter:
             with data:
                 outcome = self._process(data)
             if not outcome.changed:
-                self.parts.append(Part({outcome.file.key: outcome}))
+                self.parts.append(self._new_part(outcome))
                 continue
             self._open.outcomes[outcome.file.key] = outcome
             waiting = self._waiting_bytes()
@@ -281,7 +294,7 @@ class Rewriter:
         if self._changes is not None:
             part.cdc = self._changes.finish()
         self.parts.append(part)
-        self._open = Part()
+        self._open = self._new_part()
 
 
 def _whole(file: AddFile) -> Outcome:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.log.actions import AddFile
 from alluvia.store import Store
 from alluvia.table.predicate import Predicate, Unknown
 from alluvia.table.reader import read_file
@@ -47,7 +46,3 @@ def scan(
                     yield kept.select(wanted)
 
     return pa.RecordBatchReader.from_batches(pa.schema([snapshot.schema.field(name) for name in wanted]), batches())
-
-
-def _complete(batch: pa.RecordBatch, snapshot: Snapshot, file: AddFile, schema: pa.Schema) -> pa.RecordBatch:
-    return snapshot.read_plan(schema).fit(batch, file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -66,8 +67,8 @@ class Source:
         return found["position"].combine_chunks(), found["number"].combine_chunks()
 
     @cached_property
-    def _sorted(self) -> Mapping[str, list[Any]]:
-        """Return the values of each key column that has an order in statistics, ascending."""
+    def _sorted(self) -> Mapping[str, _Values]:
+        """Return the values of each key column that has an order in statistics."""
         found = {}
         for name in self.on:
             kind = self.rows.schema.field(name).type
@@ -75,10 +76,11 @@ class Source:
                 continue
             values = pc.unique(self._whole_keys[name])
             values = values.take(pc.sort_indices(values))
-            if len(values) > KEYS_SORTED_MAX:
+            every = len(values) <= KEYS_SORTED_MAX
+            if not every:
                 values = values.take(pa.array([0, len(values) - 1]))
             try:
-                found[name] = values.to_pylist()
+                found[name] = _Values(values.to_pylist(), every)
             except (ValueError, OverflowError):  # a time that Python has not
                 continue
         return found
@@ -100,7 +102,9 @@ class Source:
         """Return what a row with one of the keys needs."""
         parts: list[Predicate] = []
         for name, values in self._sorted.items():
-            parts += [Comparison((name,), ">=", values[0]), Comparison((name,), "<=", values[-1])] if values else []
+            if values.ascending:
+                least, greatest = values.ascending[0], values.ascending[-1]
+                parts += [Comparison((name,), ">=", least), Comparison((name,), "<=", greatest)]
         return And(tuple(parts))
 
     def matcher(self, snapshot: Snapshot) -> Callable[[AddFile], bool]:
@@ -112,20 +116,29 @@ class Source:
         return lambda file: self._can_hold(FileStatistics(file, schema, columns, exact=exact))
 
     def _can_hold(self, file: FileStatistics) -> bool:
-        return all(_within(values, file.bounds((name,))) for name, values in self._sorted.items()) and not any(
+        return all(values.reach(file.bounds((name,))) for name, values in self._sorted.items()) and not any(
             file.rows is not None and file.nulls((name,)) == file.rows for name in self.on
         )
 
 
-def _within(values: Sequence[Any], bounds: tuple[Any, Any] | None) -> bool:
-    """Whether one of some values, which ascend, lies within bounds, where there are any."""
-    if bounds is None:
-        return True
-    try:
-        at = bisect_left(values, bounds[0])
-        return at < len(values) and bool(values[at] <= bounds[1])
-    except TypeError:
-        return True
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The values of a key column: `every` one, or the least and the greatest alone."""
+
+    ascending: Sequence[Any]
+    every: bool
+
+    def reach(self, bounds: tuple[Any, Any] | None) -> bool:
+        """Whether one of the values can lie within bounds, where there are any."""
+        if bounds is None:
+            return True
+        try:
+            if not self.every:
+                return bool(self.ascending[0] <= bounds[1] and self.ascending[-1] >= bounds[0])
+            at = bisect_left(self.ascending, bounds[0])
+            return at < len(self.ascending) and bool(self.ascending[at] <= bounds[1])
+        except TypeError:
+            return True
 
 
 def read_rows(rows: Any, schema: pa.Schema, on: Sequence[str], extra: Callable[[str], bool]) -> pa.Table:

@@ -1,27 +1,32 @@
-"""Vacuum: deleting what no retained version needs. Data files by reference, the log by age; nothing by clock alone."""
+"""Vacuum: deleting what no retained version needs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from alluvia.errors import ConcurrentDomain, Invalid, MetadataChanged, VersionExpired, VersionNotFound
-from alluvia.log.actions import AddFile, DomainMetadata, RemoveFile
-from alluvia.log.paths import LOG_FOLDER, check_relative, parse_name
-from alluvia.log.replay import State
+from alluvia.errors import (
+    ConcurrentDomain,
+    Invalid,
+    MetadataChanged,
+    TransactionExpired,
+    Unavailable,
+    VersionExpired,
+    VersionNotFound,
+)
+from alluvia.log.actions import DomainMetadata, RemoveFile
+from alluvia.log.paths import LOG_FOLDER, parse_name
 from alluvia.log.segment import read_listing
-from alluvia.operations.change_files import CHANGE_FOLDER
-from alluvia.operations.checkpoint import checkpoint
+from alluvia.operations.checkpoint import checkpoint, tombstones_after_ms
 from alluvia.operations.drop import old_hints
-from alluvia.operations.log_cleanup import expired_log, named_sidecars, unnamed_sidecars
+from alluvia.operations.log_cleanup import expired_log, named_sidecars
+from alluvia.operations.vacuum_plan import Cutoffs, VacuumPlan, plan_vacuum
 from alluvia.store import ObjectInfo
-from alluvia.table.deletion_vectors import stored_vector
 from alluvia.table.handle import TableHandle, oldest_readable
-from alluvia.table.hive import is_hidden
 from alluvia.table.lineage import is_dropped
 from alluvia.table.properties import OLDEST_READABLE
-from alluvia.table.protocols import check_writable, has_domains
+from alluvia.table.protocols import GUARD, check_writable, has_domains
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 from alluvia.table.window import index_name
@@ -31,6 +36,9 @@ ORPHAN_AGE_MS_MIN = 24 * 60 * 60 * 1000
 LOG_AGE_MS_MIN = 24 * 60 * 60 * 1000
 """Commits are kept this long at least, whatever the property says: longer than a handle follows the log from one
 version, and a transaction lasts, which could otherwise write a version that has come and gone."""
+PLAN_AGE_MS_MAX = 12 * 60 * 60 * 1000
+"""A plan is not carried out later: what has come back and gone since may be in no checkpoint any more."""
+PLANS_MAX = 5
 TRIES_MAX = 100
 
 
@@ -51,89 +59,15 @@ class VacuumReport:
 
 
 @dataclass(frozen=True, slots=True)
-class VacuumPlan:
-    """Objects below the table's root; `removed_ms` is when the last of the data files was removed, None if none was."""
+class _Work:
+    """What a vacuum means to do: `oldest` is the version that will be the oldest to be read."""
 
-    data_files: tuple[ObjectInfo, ...]
-    orphans: tuple[ObjectInfo, ...]
-    log_files: tuple[ObjectInfo, ...]
-    removed_ms: int | None
-    change_files: tuple[ObjectInfo, ...] = ()
-
-    @property
-    def objects(self) -> tuple[ObjectInfo, ...]:
-        """Return all that goes, the log last: what names a file outlives the file."""
-        return (*self.data_files, *self.orphans, *self.change_files, *self.log_files)
-
-    def without(self, state: State) -> VacuumPlan:
-        """Return the plan without what has come back since it was made, be it for a while.
-
-        A restore may have won before its record, or the commit that an orphan was written for.
-        """
-        kept = live_paths(state)
-        removed_ms = self.removed_ms or 0
-        kept |= {path for file in state.tombstones if file.deletion_timestamp > removed_ms for path in _paths(file)}
-        named = {path for file in state.tombstones for path in _paths(file)}
-        data_files = tuple(info for info in self.data_files if info.key not in kept)
-        orphans = tuple(info for info in self.orphans if info.key not in kept and info.key not in named)
-        return replace(self, data_files=data_files, orphans=orphans)
-
-
-@dataclass(frozen=True, slots=True)
-class Cutoffs:
-    """Times in ms: files removed, orphans last written, and log files written before them go."""
-
-    removed: int
-    orphans: int
-    log: int
-
-
-def plan_vacuum(
-    state: State, objects: Iterable[ObjectInfo], cutoffs: Cutoffs, sidecars_named: Collection[str] | None = None
-) -> VacuumPlan:
-    """Choose what goes from all objects below a table's root (their keys relative to it). Pure.
-
-    A data file goes when it was removed before the cut-off; a file that nothing names when it was last written before
-    its own. Files of changes go with the retention of removed files, but no sooner than orphans. Other folders whose
-    name starts with `_` or `.` hold no data files. Sidecars of checkpoints go unless they are among `sidecars_named`;
-    all of them stay where that is not known.
-    """
-    live = live_paths(state)
-    dead: dict[str, int] = {}
-    for file in state.tombstones:
-        for path in _paths(file):
-            if path not in live:
-                dead[path] = max(dead.get(path, 0), file.deletion_timestamp)
-    data_files, orphans, log_files, change_files = [], [], [], []
-    for info in objects:
-        if info.key.startswith(LOG_FOLDER):
-            log_files.append(info)
-        elif info.key.startswith(CHANGE_FOLDER):
-            if info.modified_ms < min(cutoffs.removed, cutoffs.orphans):
-                change_files.append(info)
-        elif is_hidden(info.key) or info.key in live:
-            continue
-        elif info.key in dead:
-            if dead[info.key] < cutoffs.removed:
-                data_files.append(info)
-        elif info.modified_ms < cutoffs.orphans:
-            orphans.append(info)
-    expired = expired_log(log_files, cutoffs.log)
-    if sidecars_named is not None:
-        expired += unnamed_sidecars(log_files, sidecars_named, cutoffs.log)
-    removed_ms = max((dead[info.key] for info in data_files), default=None)
-    return VacuumPlan(tuple(data_files), tuple(orphans), tuple(expired), removed_ms, tuple(change_files))
-
-
-def live_paths(state: State) -> set[str]:
-    """Return the paths of what a version needs. Raises `Unsupported` for an absolute one, which may lie anywhere."""
-    return {check_relative(path) for file in state.files for path in _paths(file)}
-
-
-def _paths(file: AddFile | RemoveFile) -> list[str]:
-    """Return the path of a data file, and that of its deletion vector if that is in a file of its own."""
-    stored = None if file.deletion_vector is None else stored_vector(file.deletion_vector)
-    return [file.path] if stored is None else [file.path, stored.path]
+    planned_ms: int
+    snapshot: Snapshot
+    cutoffs: Cutoffs
+    plan: VacuumPlan
+    oldest: int
+    hints: list[str]
 
 
 def vacuum(handle: TableHandle, retention: timedelta | None = None, *, dry_run: bool = False) -> VacuumReport:
@@ -142,8 +76,33 @@ def vacuum(handle: TableHandle, retention: timedelta | None = None, *, dry_run: 
     Orphans, files that no commit names, are kept for a day at least, whatever the retention: a transaction may be about
     to name them. Before anything goes, a commit records the oldest version that stays readable; before orphans go there
     is one in any case, so that whoever still means to name one loses a race, and learns that it is too old. One LIST
-    request per 1,000 objects, one DELETE per 1,000 that go. Raises `Invalid` for a negative retention.
+    request per 1,000 objects, one DELETE per 1,000 that go. Raises `Invalid` for a negative retention, and
+    `Unavailable` where planning alone takes half a day.
     """
+    for _ in range(PLANS_MAX):
+        work = _planned(handle, retention)
+        plan = work.plan
+        if dry_run:
+            return _report(work, plan, dry_run=True)
+        if plan.objects or work.hints:
+            _record_oldest(handle, work.oldest, fence=bool(plan.orphans or work.hints))
+            newest = handle.newest(dropped=True)
+            if handle.clock.now_ms() - work.planned_ms > PLAN_AGE_MS_MAX:
+                continue
+            plan = plan.without(newest)
+            handle.store.delete([handle.root + info.key for info in plan.objects])
+            _delete_indexes(handle, plan)
+        handle.store.sweep(handle.root, work.cutoffs.orphans)
+        if is_dropped(work.snapshot.properties):
+            checkpoint(handle, dropped=True)
+        else:
+            handle.store.delete([handle.root + key for key in work.hints])
+        return _report(work, plan, dry_run=False)
+    msg = f"vacuum of {handle.name} took longer than {PLAN_AGE_MS_MAX // 3_600_000} hours to plan, {PLANS_MAX} times"
+    raise Unavailable(msg)
+
+
+def _planned(handle: TableHandle, retention: timedelta | None) -> _Work:
     now_ms = handle.clock.now_ms()
     # The listing comes first: whatever it holds that was ever committed, the version read after it knows.
     objects = [replace(info, key=info.key[len(handle.root) :]) for info in handle.store.list(handle.root)]
@@ -153,33 +112,64 @@ def vacuum(handle: TableHandle, retention: timedelta | None = None, *, dry_run: 
     cutoffs = Cutoffs(
         removed=now_ms - retention_ms if retention_ms else max(now_ms, snapshot.timestamp_ms) + 1,
         orphans=now_ms - max(retention_ms, ORPHAN_AGE_MS_MIN),
-        log=now_ms - max(snapshot.settings.log_retention_ms, LOG_AGE_MS_MIN),
+        log=now_ms - max(snapshot.settings.log_retention_ms, LOG_AGE_MS_MIN) if snapshot.settings.cleans_log else 0,
     )
     log_files = [info for info in objects if info.key.startswith(LOG_FOLDER)]
     named = named_sidecars(handle.log, log_files, expired_log(log_files, cutoffs.log))
-    plan = plan_vacuum(snapshot.state, objects, cutoffs, named)
+    forgotten = _forgotten_removes(handle, snapshot, log_files, cutoffs.removed)
+    plan = plan_vacuum(snapshot, objects, cutoffs, named, forgotten)
+    if plan.data_files:
+        cutoffs = replace(cutoffs, removed=_in_effect(handle, snapshot, log_files, cutoffs.removed))
+        plan = plan_vacuum(snapshot, objects, cutoffs, named, forgotten)
     oldest = _oldest_after(handle, snapshot, objects, plan, cutoffs)
-    hints = old_hints(objects, cutoffs.orphans)
-    if not dry_run and (plan.objects or hints):
-        _record_oldest(handle, oldest, fence=bool(plan.orphans or hints))
-        plan = plan.without(handle.newest(dropped=True).state)
-        handle.store.delete([handle.root + info.key for info in plan.objects])
-        _delete_indexes(handle, plan)
-    if not dry_run:
-        handle.store.sweep(handle.root, cutoffs.orphans)
-        if is_dropped(snapshot.properties):
-            checkpoint(handle, dropped=True)
-        else:
-            handle.store.delete([handle.root + key for key in hints])
+    return _Work(now_ms, snapshot, cutoffs, plan, oldest, old_hints(objects, cutoffs.orphans))
+
+
+def _report(work: _Work, plan: VacuumPlan, *, dry_run: bool) -> VacuumReport:
     return VacuumReport(
         dry_run,
         tuple(info.key for info in plan.data_files),
         tuple(info.key for info in plan.orphans),
         tuple(info.key for info in plan.log_files),
         sum(info.size for info in plan.objects),
-        oldest,
+        work.oldest,
         tuple(info.key for info in plan.change_files),
     )
+
+
+def _forgotten_removes(
+    handle: TableHandle, snapshot: Snapshot, log_files: Sequence[ObjectInfo], since_ms: int
+) -> list[RemoveFile]:
+    """Return the removes since a moment that checkpoints have dropped: those older than the table's own retention.
+
+    None, and no request, where what is asked for is not more than the table's own.
+    """
+    if tombstones_after_ms(snapshot, handle.clock.now_ms()) <= since_ms:
+        return []
+    commits = handle.log.read_commits(_put_since(log_files, since_ms))
+    return [remove for commit in commits for remove in commit.removes]
+
+
+def _in_effect(handle: TableHandle, snapshot: Snapshot, log_files: Sequence[ObjectInfo], before_ms: int) -> int:
+    """Return the moment, by what commits say, before which removals had taken effect at another.
+
+    A commit that was made then may have been put hours later: files that it removed were live until then. One GET,
+    where a commit was put since.
+    """
+    young = _put_since(log_files, before_ms) if _is_exact(snapshot) else []
+    commit = handle.log.read_commit(young[0]) if young else None
+    return before_ms if commit is None else min(before_ms, commit.timestamp_ms)
+
+
+def _put_since(log_files: Sequence[ObjectInfo], since_ms: int) -> list[int]:
+    """Return the versions whose commits were put at a moment or later, in order."""
+    times = {info.key.removeprefix(LOG_FOLDER): info.modified_ms for info in log_files}
+    return [version for version, file in sorted(read_listing(times).commits.items()) if times[file.name] >= since_ms]
+
+
+def _is_exact(snapshot: Snapshot) -> bool:
+    """Whether tombstones have the times of the commits that made them: nobody writes the table but this library."""
+    return snapshot.settings.in_commit_timestamps and GUARD in (snapshot.protocol.writer_features or ())
 
 
 def _oldest_after(
@@ -198,9 +188,8 @@ def _oldest_after(
         oldest = max(oldest, min(left, default=snapshot.version))
     moments = [] if plan.removed_ms is None else [plan.removed_ms]
     if plan.orphans and handle.log.checkpoint_version is not None:
-        moments.append(handle.clock.now_ms() - snapshot.settings.file_retention_ms)
-    exact = snapshot.settings.in_commit_timestamps and snapshot.settings.writers == "alluvia"
-    if not exact and (plan.data_files or plan.orphans):
+        moments.append(tombstones_after_ms(snapshot, handle.clock.now_ms()))
+    if not _is_exact(snapshot) and (plan.data_files or plan.orphans):
         moments.append(cutoffs.removed)
     return max(oldest, _version_at(handle, max(moments))) if moments else oldest
 
@@ -233,7 +222,7 @@ def _record_oldest(handle: TableHandle, oldest: int, *, fence: bool) -> None:
             return
         try:
             handle.transaction(snapshot).commit(_record(snapshot, max(oldest, known)))
-        except (ConcurrentDomain, MetadataChanged):
+        except (ConcurrentDomain, MetadataChanged, TransactionExpired):
             if tries == TRIES_MAX:
                 raise
         else:

@@ -23,8 +23,9 @@ from alluvia.errors import (
 )
 from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile
 from alluvia.log.commit import CommitActions
+from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.table.lineage import is_dropped
-from alluvia.table.properties import CONSTRAINT
+from alluvia.table.properties import APPEND_ONLY, CONSTRAINT, PARTITION_BY
 from alluvia.table.schema import only_adds_nullable
 
 
@@ -87,16 +88,17 @@ def metadata_changed(attempt: Attempt, winner: CommitActions) -> Conflict | None
     return MetadataChanged(f"version {winner.version} changed the table's schema or properties: start again")
 
 
+_TELLING = (PARTITION_BY, APPEND_ONLY, IN_COMMIT_TIMESTAMPS)
+"""Properties that say how rows are written, or whether."""
+
+
 def harmless_change(before: Metadata, after: Metadata) -> bool:
     """Whether rows written for one metadata fit another: same partition columns, only nullable columns added."""
     return (
         before.id == after.id
         and before.partition_columns == after.partition_columns
         and only_adds_nullable(before.schema_string, after.schema_string)
-        and before.configuration.get("alluvia.partition_by") == after.configuration.get("alluvia.partition_by")
-        and before.configuration.get("delta.appendOnly") == after.configuration.get("delta.appendOnly")
-        and before.configuration.get("delta.enableInCommitTimestamps")
-        == after.configuration.get("delta.enableInCommitTimestamps")
+        and all(before.configuration.get(name) == after.configuration.get(name) for name in _TELLING)
         and _constraints(before) == _constraints(after)
         and is_dropped(before.configuration) == is_dropped(after.configuration)
     )
@@ -135,11 +137,18 @@ def rows_added(attempt: Attempt, winner: CommitActions) -> Conflict | None:
 
 
 def read_file_removed(attempt: Attempt, winner: CommitActions) -> Conflict | None:
-    """Rows that the attempt has read are gone; a compaction's removals take no rows away."""
+    """Rows that the attempt has read are gone; a compaction's removals take no rows away (see `moved_reads`)."""
     for remove in winner.removes:
         if remove.data_change and remove.key in attempt.files_read:
             return ConcurrentDeleteRead(f"version {winner.version} removed {remove.path}, which was read")
     return None
+
+
+def moved_reads(files_read: frozenset[str], winner: CommitActions) -> frozenset[str]:
+    """Return the files that hold what was read, after a winner that may have moved it into other files."""
+    if not any(remove.key in files_read and not remove.data_change for remove in winner.removes):
+        return files_read
+    return files_read | {add.key for add in winner.adds if not add.data_change}
 
 
 def file_removed_twice(attempt: Attempt, winner: CommitActions) -> Conflict | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from threading import RLock
 
 import pyarrow as pa
 
 from alluvia.clock import Clock
-from alluvia.errors import Invalid, TableNotFound, Unsupported, VersionExpired, VersionNotFound
+from alluvia.errors import Corrupt, Invalid, TableNotFound, Unsupported, VersionExpired, VersionNotFound
 from alluvia.log.log import Log
 from alluvia.log.replay import State
 from alluvia.store import Store
@@ -38,7 +37,7 @@ class TableHandle:
         self.name = name
         self.clock = clock
         self.log = Log(store, root, clock)
-        self.lock = RLock()
+        self.lock = self.log.lock
         self.window: DedupWindow | None = None
         self.constraints: Constraints | None = None
 
@@ -49,7 +48,7 @@ class TableHandle:
         """
         with self.lock:
             state = self.log.refresh()
-            return Snapshot(state, self.root, self.name) if dropped else self._snapshot(state)
+            return Snapshot(state, self.root, self.name, self.store.locate) if dropped else self._snapshot(state)
 
     def at_hand(self, *, dropped: bool = False) -> Snapshot:
         """Return the newest version that this handle knows, without a request if it knows one.
@@ -98,7 +97,7 @@ class TableHandle:
     def transaction(self, base: Snapshot, age_ms_max: int = TRANSACTION_AGE_MS_MAX) -> Transaction:
         """Begin a transaction on a snapshot. Raises `Unsupported` for a table that this library must not write."""
         check_writable(base.state.protocol, base.state.metadata)
-        return Transaction(self.log, base.state, self.lock, age_ms_max)
+        return Transaction(self.log, base.state, age_ms_max)
 
     def writer(self, snapshot: Snapshot) -> FileWriter:
         """Return a writer of data files for a snapshot's table, which keeps its CHECK constraints."""
@@ -138,9 +137,12 @@ class TableHandle:
 
 
 def oldest_readable(state: State) -> int:
-    """Return the oldest version whose files vacuum has left, by the table's own record."""
+    """Return the oldest version whose files vacuum has left, by the table's own record. Raises `Corrupt`."""
     domain = state.domains.get(OLDEST_READABLE)
     text = domain.configuration if domain is not None else state.metadata.configuration.get(OLDEST_READABLE, "0")
+    if not text.isdecimal():
+        msg = f"{OLDEST_READABLE} is {text[:100]!r}, which is no version: only this library may set it"
+        raise Corrupt(msg)
     return int(text)
 
 

@@ -20,6 +20,8 @@ DROPPED = "alluvia.dropped"
 """The version of the drop, as long as there is no table of that name."""
 DROPPED_TABLES = "alluvia.dropped_tables"
 VERSION_GAPS = "alluvia.version_gaps"
+UNDONE = "alluvia.undone_versions"
+"""The versions whose events a restore took back, so that they may come again: first and last of each range."""
 LINEAGE = (DROPPED, DROPPED_TABLES, VERSION_GAPS)
 
 Gaps = tuple[tuple[int, int], ...]
@@ -59,6 +61,19 @@ def version_gaps(configuration: Mapping[str, str]) -> Gaps:
         return tuple((int(first), int(last)) for first, last in _read(configuration, VERSION_GAPS))
     except (TypeError, ValueError) as error:
         raise Corrupt(_broken(VERSION_GAPS)) from error
+
+
+def undone_versions(configuration: Mapping[str, str]) -> Gaps:
+    """Return the ranges of versions that restores have taken back. Raises `Corrupt`."""
+    try:
+        return tuple((int(first), int(last)) for first, last in _read(configuration, UNDONE))
+    except (TypeError, ValueError) as error:
+        raise Corrupt(_broken(UNDONE)) from error
+
+
+def with_undone(target: Mapping[str, str], first: int, last: int) -> str:
+    """Return the mark of a table that is restored to a version with these properties, which `first` follows."""
+    return orjson.dumps(with_gap(undone_versions(target), first, last)).decode()
 
 
 def in_gap(gaps: Gaps, version: int) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from hashlib import blake2b
 from typing import Any
 from urllib.parse import quote
 
@@ -27,6 +28,7 @@ from alluvia.table.partition_values import parse_partition_text as parse_partiti
 PARTITION_TAG = "alluvia.partition"
 TRANSFORMS = ("year", "month", "day", "hour")
 PARTITIONS_MAX = 100
+FOLDER_CHARS_MAX = 200
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _FORMATS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
 _CALL = re.compile(r"^\s*(\w+)\s*\(\s*(.+?)\s*\)\s*$")
@@ -160,8 +162,17 @@ def _partition(spec: PartitionSpec, keys: Sequence[Any]) -> Partition:
         else:
             text = None if key is None else key.strftime(_FORMATS[field.transform])
             transforms[str(field)] = text
-        folders.append(f"{quote(field.folder, safe='')}={NULL_FOLDER if text is None else quote(text, safe='')}/")
+        name = f"{quote(field.folder, safe='')}={NULL_FOLDER if text is None else quote(text, safe='')}"
+        folders.append(f"{_short(name)}/")
     return Partition(values, transforms, "".join(folders))
+
+
+def _short(name: str) -> str:
+    """Return a folder's name as long as file systems allow: readers take values from the log, not from paths."""
+    if len(name) <= FOLDER_CHARS_MAX:
+        return name
+    digest = blake2b(name.encode(), digest_size=12).hexdigest()
+    return f"{name[: FOLDER_CHARS_MAX - len(digest) - 1]}-{digest}"
 
 
 def partition_text(value: Any, column: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from alluvia.errors import Corrupt, Invalid
+from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 
 PARTITION_BY = "alluvia.partition_by"
 SORT_BY = "alluvia.sort_by"
@@ -19,12 +20,10 @@ TARGET_FILE_SIZE = "alluvia.target_file_size"
 ROW_GROUP_ROWS = "alluvia.row_group_rows"
 CODEC = "alluvia.codec"
 OLDEST_READABLE = "alluvia.oldest_readable_version"
-IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
-ENABLED_VERSION = "delta.inCommitTimestampEnablementVersion"
-ENABLED_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
 APPEND_ONLY = "delta.appendOnly"
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 LOG_RETENTION = "delta.logRetentionDuration"
+LOG_CLEANUP = "delta.enableExpiredLogCleanup"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
 INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
 CHECKPOINT_POLICY = "delta.checkpointPolicy"
@@ -39,7 +38,7 @@ KNOWN = frozenset(
     {
         *(PARTITION_BY, SORT_BY, WRITERS, DEDUP_WINDOW, TARGET_FILE_SIZE, ROW_GROUP_ROWS, CODEC, OLDEST_READABLE),
         *(IN_COMMIT_TIMESTAMPS, APPEND_ONLY, CHECKPOINT_INTERVAL, LOG_RETENTION, FILE_RETENTION, INDEXED_COLUMNS),
-        *(DELETION_VECTORS, CHANGE_DATA_FEED),
+        *(DELETION_VECTORS, CHANGE_DATA_FEED, LOG_CLEANUP),
         *(CHECKPOINT_POLICY, STATISTICS_AS_JSON, STATISTICS_AS_STRUCT),
     }
 )
@@ -92,6 +91,7 @@ class Properties:
     checkpoint_policy: str = "classic"
     statistics_as_json: bool = True
     statistics_as_struct: bool = True
+    cleans_log: bool = True
 
 
 def read_properties(configuration: Mapping[str, str]) -> Properties:
@@ -153,6 +153,7 @@ def _read(given: Mapping[str, str]) -> Properties:
         checkpoint_policy=_policy(given),
         statistics_as_json=_flag(given, STATISTICS_AS_JSON, "true"),
         statistics_as_struct=_flag(given, STATISTICS_AS_STRUCT, "true"),
+        cleans_log=_flag(given, LOG_CLEANUP, "true"),
     )
 
 

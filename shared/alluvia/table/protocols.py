@@ -6,13 +6,23 @@ Source: Delta protocol, "Table Features" and "Valid Feature Names in Table Featu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from alluvia.errors import Corrupt, Unsupported
 from alluvia.log.actions import Metadata, Protocol
+from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps
 from alluvia.table import type_changes
 from alluvia.table.column_mapping import mapping_of
-from alluvia.table.properties import APPEND_ONLY, CHANGE_DATA_FEED, CHECKPOINT_POLICY, CONSTRAINT, DELETION_VECTORS
+from alluvia.table.properties import (
+    APPEND_ONLY,
+    CHANGE_DATA_FEED,
+    CHECKPOINT_POLICY,
+    CONSTRAINT,
+    DELETION_VECTORS,
+    Properties,
+    read_properties,
+)
 from alluvia.table.schema import schema_fields, uses_type
 
 GUARD = "alluvia"
@@ -121,9 +131,24 @@ def has_domains(protocol: Protocol) -> bool:
     return "domainMetadata" in (protocol.writer_features or ())
 
 
+def settings_of(protocol: Protocol, metadata: Metadata) -> Properties:
+    """Return a table's properties as they are in force. Raises `Corrupt`, naming a broken one.
+
+    One that switches a feature on counts where the protocol has the feature: other clients go by that.
+    """
+    found = read_properties(metadata.configuration)
+    features = protocol.writer_features or ()
+    return replace(
+        found,
+        deletion_vectors=found.deletion_vectors and "deletionVectors" in features,
+        change_data_feed=found.change_data_feed and "changeDataFeed" in features,
+        in_commit_timestamps=has_in_commit_timestamps(protocol, metadata),
+    )
+
+
 def default_properties(writers: str) -> Mapping[str, str]:
     """Return the properties that a new table of a kind always has."""
-    return {} if writers == "any" else {"delta.enableInCommitTimestamps": "true"}
+    return {} if writers == "any" else {IN_COMMIT_TIMESTAMPS: "true"}
 
 
 def _fields_with_invariants(schema_string: str) -> list[str]:

@@ -39,13 +39,17 @@ ROW_NUMBER = "file_row_number"
 
 
 def quote_name(name: str) -> str:
-    """Return an SQL identifier."""
+    """Return an SQL identifier. Raises `Unsupported` for a name with a NUL, at which DuckDB's parser ends."""
+    if "\0" in name:
+        msg = f"the name {name!r} holds a NUL character, which SQL cannot: read the other columns with scan"
+        raise Unsupported(msg)
     return '"' + name.replace('"', '""') + '"'
 
 
 def quote_text(text: str) -> str:
-    """Return an SQL text literal."""
-    return "'" + text.replace("'", "''") + "'"
+    """Return an SQL expression for a text: a literal, or several where it has a NUL, at which the parser ends."""
+    parts = ["'" + part.replace("'", "''") + "'" for part in text.split("\0")]
+    return parts[0] if len(parts) == 1 else f"({' || chr(0) || '.join(parts)})"
 
 
 def duckdb_type(kind: pa.DataType) -> str:

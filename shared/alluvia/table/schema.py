@@ -157,7 +157,10 @@ def check_names(names: list[str]) -> None:
 
 
 def delta_field(field: pa.Field, path: str = "") -> Json:
-    """Return one field as Delta has it."""
+    """Return one field as Delta has it. Raises `Invalid` for a name or a type that no table may have."""
+    if "\0" in field.name:
+        msg = f"column {path}{field.name!r} holds a NUL character, which SQL cannot"
+        raise Invalid(msg)
     kind = _delta_type(field.type, f"{path}{field.name}")
     return {"name": field.name, "type": kind, "nullable": field.nullable, "metadata": {}}
 

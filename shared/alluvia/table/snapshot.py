@@ -18,8 +18,8 @@ from alluvia.table.column_mapping import ColumnMapping, mapping_of, physical_pre
 from alluvia.table.fitting import ReadPlan
 from alluvia.table.partition import PartitionSpec, parse_spec
 from alluvia.table.predicate import Predicate
-from alluvia.table.properties import Properties, read_properties
-from alluvia.table.protocols import check_readable
+from alluvia.table.properties import Properties
+from alluvia.table.protocols import check_readable, settings_of
 from alluvia.table.relation import Part, relation_parts
 from alluvia.table.schema import arrow_schema
 from alluvia.table.skipping import prune
@@ -91,8 +91,8 @@ class Snapshot:
 
     @cached_property
     def settings(self) -> Properties:
-        """Return the properties, parsed."""
-        return read_properties(self.properties)
+        """Return the properties that are in force, parsed."""
+        return settings_of(self.protocol, self.state.metadata)
 
     @cached_property
     def partition_spec(self) -> PartitionSpec:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from threading import RLock
 from typing import Any
 
 from alluvia.errors import TransactionExpired, Unavailable
 from alluvia.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
 from alluvia.log.commit import EVENT_IDS, Action, CommitActions, encode_commit
+from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, has_in_commit_timestamps
 from alluvia.log.log import Log
 from alluvia.log.replay import State
-from alluvia.table.conflicts import Attempt, find_conflict
-from alluvia.table.properties import ENABLED_TIMESTAMP, ENABLED_VERSION, IN_COMMIT_TIMESTAMPS
+from alluvia.table.conflicts import Attempt, find_conflict, moved_reads
 from alluvia.table.protocols import check_writable
 
 ENGINE = "Alluvia/0.1.0"
 TRANSACTION_AGE_MS_MAX = 60 * 60 * 1000
+FILE_AGE_MS_MAX = 12 * 60 * 60 * 1000
+"""Files older than this are not committed by a transaction that starts again: vacuum may come for them in a day."""
 BACKOFF_SECONDS = 0.01
 BACKOFF_SECONDS_MAX = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit that happened. `rows` counts those that it added, None where that is not what it does."""
+    """A commit that happened. `rows` counts those in the files that it added, None where nobody asks."""
 
     version: int
     timestamp_ms: int
@@ -61,18 +62,16 @@ OnLost = Callable[[Sequence[CommitActions]], Changes | None]
 class Transaction:
     """One attempt to change a table, from the state that it was planned on.
 
-    `lock` keeps the threads that share a log apart while they commit; other processes need none.
+    The log's lock keeps the threads that share it apart while they commit; other processes need none.
     """
 
-    def __init__(
-        self, log: Log, base: State, lock: RLock | None = None, age_ms_max: int = TRANSACTION_AGE_MS_MAX
-    ) -> None:
+    def __init__(self, log: Log, base: State, age_ms_max: int = TRANSACTION_AGE_MS_MAX) -> None:
         self._log = log
         self._base = base
-        self._lock = lock or RLock()
         self._started_ms = log.clock.now_ms()
         self._age_ms_max = age_ms_max
         self._txn_id = log.clock.new_id()
+        self._moved: frozenset[str] = frozenset()
 
     def commit(self, changes: Changes, on_lost: OnLost | None = None) -> Commit | None:
         """Commit the changes at the next free version.
@@ -81,7 +80,7 @@ class Transaction:
         changes to go on with, or None to give up without a commit (then this returns None). Raises a `Conflict`,
         `CommitUnknown`, `Unavailable`, or `Unsupported` where a winner made the table one we cannot write.
         """
-        with self._lock:
+        with self._log.lock:
             return self._commit(changes, on_lost)
 
     def _commit(self, changes: Changes, on_lost: OnLost | None) -> Commit | None:
@@ -143,7 +142,7 @@ class Transaction:
             protocol=changes.protocol,
             domains=changes.domains,
             can_match=changes.can_match,
-            files_read=changes.files_read,
+            files_read=changes.files_read | self._moved,
             app_ids=frozenset(txn.app_id for txn in changes.txns),
             domains_read=changes.domains_read,
         )
@@ -151,6 +150,8 @@ class Transaction:
             conflict = find_conflict(attempt, winner)
             if conflict is not None:
                 raise conflict
+            self._moved = moved_reads(attempt.files_read, winner)
+            attempt = replace(attempt, files_read=self._moved)
         newest = self._log.state
         if newest is None or newest.version != winners[-1].version:
             msg = "the table's log moved on while this transaction read it: try again"
@@ -175,11 +176,11 @@ class Transaction:
             "txnId": self._txn_id,
             "operationMetrics": _metrics(changes),
         }
-        metadata = changes.metadata
-        if (metadata or state.metadata).configuration.get(IN_COMMIT_TIMESTAMPS) == "true":
+        metadata, protocol = changes.metadata, changes.protocol or state.protocol
+        if has_in_commit_timestamps(protocol, metadata or state.metadata):
             info = {"inCommitTimestamp": max(now_ms, state.timestamp_ms + 1), **info}
             timestamp_ms = int(info["inCommitTimestamp"])
-            if metadata is not None and state.metadata.configuration.get(IN_COMMIT_TIMESTAMPS) != "true":
+            if metadata is not None and not has_in_commit_timestamps(state.protocol, state.metadata):
                 metadata = timed_from(metadata, state.version + 1, timestamp_ms)
         if changes.event_ids:
             info[EVENT_IDS] = changes.event_ids
@@ -204,6 +205,11 @@ class Transaction:
     def _back_off(self, tries: int) -> None:
         limit = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * 2**tries)
         self._log.clock.sleep(limit * self._log.clock.uniform())
+
+
+def too_old(adds: Iterable[AddFile], now_ms: int) -> bool:
+    """Whether one of some files that wait to be committed is so old that vacuum may have taken it."""
+    return any(add.modification_time < now_ms - FILE_AGE_MS_MAX for add in adds)
 
 
 def timed_from(metadata: Metadata, version: int, timestamp_ms: int) -> Metadata:

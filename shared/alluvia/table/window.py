@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import pyarrow as pa
 
 from alluvia.errors import Corrupt
 from alluvia.log.commit import EVENT_IDS, CommitActions
-from alluvia.table.lineage import Gaps, in_gap
+from alluvia.table.lineage import Gaps, in_gap, undone_versions, version_gaps
+from alluvia.table.properties import read_properties
 
 FINGERPRINT_BYTES = 12
 
@@ -44,16 +46,30 @@ def fingerprints_of(commit: CommitActions) -> list[bytes]:
     return [data[at : at + FINGERPRINT_BYTES] for at in range(0, len(data), FINGERPRINT_BYTES)]
 
 
+@dataclass(frozen=True, slots=True)
+class WindowRules:
+    """For how long ids are remembered, and of which commits: not those of other tables, or those that were undone."""
+
+    window_ms: int
+    gaps: Gaps = ()
+    undone: Gaps = ()
+
+    @classmethod
+    def of(cls, configuration: Mapping[str, str]) -> WindowRules:
+        """Read the rules of a table from its properties. Raises `Corrupt`."""
+        window_ms = read_properties(configuration).dedup_window_ms
+        return cls(window_ms, version_gaps(configuration), undone_versions(configuration))
+
+
 class DedupWindow:
     """Fingerprints by the time of their commit; those older than the window are forgotten.
 
-    Time here is the log's own: the newest commit seen, never this machine's clock. Commits of other tables, in `gaps`
-    of the table's versions, are passed over.
+    Time here is the log's own: the newest commit seen, never this machine's clock. Commits of other tables are passed
+    over. Those that a restore has undone are kept, for a restore that goes back to them; their events are not known.
     """
 
-    def __init__(self, window_ms: int, version: int = -1, gaps: Gaps = ()) -> None:
-        self.window_ms = window_ms
-        self.gaps = gaps
+    def __init__(self, rules: WindowRules, version: int = -1) -> None:
+        self.rules = rules
         self.version = version
         self._known: dict[bytes, int] = {}
         self._by_commit: deque[tuple[int, int, list[bytes]]] = deque()
@@ -67,10 +83,11 @@ class DedupWindow:
     def add(self, version: int, timestamp_ms: int, prints: list[bytes]) -> None:
         """Take the fingerprints of the next commit."""
         self.version = version
-        if prints and not in_gap(self.gaps, version):
-            self._known.update(dict.fromkeys(prints, version))
+        if prints and not in_gap(self.rules.gaps, version):
+            if not in_gap(self.rules.undone, version):
+                self._known.update(dict.fromkeys(prints, version))
             self._by_commit.append((version, timestamp_ms, prints))
-        self._forget(timestamp_ms - self.window_ms)
+        self._forget(timestamp_ms - self.rules.window_ms)
 
     def follow(self, commits: Iterable[CommitActions]) -> None:
         """Take the commits that the window has not seen yet."""
@@ -118,7 +135,7 @@ def write_index(window: DedupWindow) -> bytes:
     return bytes(sink.getvalue())
 
 
-def read_index(data: bytes, name: str, window_ms: int, version: int, gaps: Gaps = ()) -> DedupWindow:
+def read_index(data: bytes, name: str, rules: WindowRules, version: int) -> DedupWindow:
     """Read the window at a version. Raises `Corrupt`, naming the file."""
     try:
         table = pa.ipc.open_file(pa.BufferReader(data)).read_all().select(_INDEX_SCHEMA.names)
@@ -129,7 +146,7 @@ def read_index(data: bytes, name: str, window_ms: int, version: int, gaps: Gaps 
     if table.schema != _INDEX_SCHEMA or any(column.null_count for column in table.columns):
         msg = f"{name} cannot be read: its columns are not those of an index"
         raise Corrupt(msg)
-    window = DedupWindow(window_ms, gaps=gaps)
+    window = DedupWindow(rules)
     for at, timestamp_ms, joined in zip(*(column.to_pylist() for column in table.columns), strict=True):
         parts = [joined[start : start + FINGERPRINT_BYTES] for start in range(0, len(joined), FINGERPRINT_BYTES)]
         window.add(at, timestamp_ms, parts)

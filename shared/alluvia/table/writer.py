@@ -11,13 +11,15 @@ import pyarrow.parquet as pq
 from alluvia.clock import Clock
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
+from alluvia.log.paths import folder_of
 from alluvia.store import Store
-from alluvia.table.partition import Partition, PartitionSpec, split
+from alluvia.table.partition import PARTITION_TAG, Partition, PartitionSpec, split
 from alluvia.table.properties import Properties
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics import file_statistics
 
 PARALLEL = 8
+REFUSALS_CHECKED_MAX = 4096
 
 
 class FileWriter:
@@ -59,6 +61,30 @@ class FileWriter:
                 self._store.put(self._root + add.path, data)
         return [add for add, _ in prepared]
 
+    def refusals(self, table: pa.Table) -> dict[int, str]:
+        """Return why rows cannot be written, by their numbers, once a write has raised `Invalid`; none is written.
+
+        Halves are looked at until each bad row is alone. Empty where so many are bad that this would take too long.
+        """
+        found: dict[int, str] = {}
+        waiting = [(0, table)]
+        for _ in range(REFUSALS_CHECKED_MAX):
+            if not waiting:
+                return found
+            start, rows = waiting.pop()
+            try:
+                if self._check is not None:
+                    self._check(rows)
+                for _ in split(rows, self._spec):
+                    pass
+            except Invalid as error:
+                half = len(rows) // 2
+                if half:
+                    waiting += [(start, rows.slice(0, half)), (start + half, rows.slice(half))]
+                else:
+                    found[start] = str(error)
+        return {}
+
     def _encode(self, table: pa.Table) -> Iterator[tuple[AddFile, bytes]]:
         for partition, rows in split(table, self._spec):
             ordered = sort_rows(rows, self._settings.sort_by)
@@ -71,6 +97,16 @@ def new_file(partition: Partition, size: int, stats: str, clock: Clock, *, data_
     """Return the add of a new file of a partition, under a name that no other file has."""
     path = f"{partition.folder}part-{clock.new_id()}.parquet"
     return AddFile(path, partition.values, size, clock.now_ms(), data_change, stats, partition.tags)
+
+
+def new_file_like(like: AddFile, size: int, stats: str, clock: Clock, *, data_change: bool = True) -> AddFile:
+    """Return the add of a new file with rows of another one: of its partition, and in its folder.
+
+    Of its tags the new file has the partition's: others are about the other's own rows.
+    """
+    path = f"{folder_of(like.path)}part-{clock.new_id()}.parquet"
+    tags = {name: text for name, text in like.tags.items() if name == PARTITION_TAG}
+    return AddFile(path, like.partition_values, size, clock.now_ms(), data_change, stats, tags)
 
 
 def sort_rows(rows: pa.Table, sort_by: tuple[str, ...]) -> pa.Table:

@@ -340,7 +340,7 @@ def test_expired_tombstones_go_with_their_sidecars() -> None:
         replace_file(table, number, number + 100)
     table.checkpoint()
     assert len(list(cold(store, table).snapshot().state.tombstones)) == 12
-    clock.advance(2 * DAY_MS / 1000)
+    clock.advance(3 * DAY_MS / 1000)
     fill(table, range(200, 201))
     table.checkpoint()
     assert not list(cold(store, table).snapshot().state.tombstones)

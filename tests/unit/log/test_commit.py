@@ -3,16 +3,17 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from alluvia.errors import Corrupt, Unsupported
+from alluvia.errors import Corrupt
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.commit import parse_commit
 from alluvia.log.paths import (
     CheckpointFile,
     CommitFile,
-    check_relative,
     commit_name,
     decode_path,
     encode_path,
+    folder_of,
+    is_absolute,
     parse_name,
 )
 
@@ -151,11 +152,16 @@ def test_a_commit_has_twenty_digits() -> None:
 
 
 @pytest.mark.parametrize("path", ["s3://b/x", "file:/x", "file:///x", "/x", "abfss://c@a/x"])
-def test_an_absolute_path_is_refused_by_name(path: str) -> None:
-    with pytest.raises(Unsupported, match="absolute path"):
-        check_relative(path)
+def test_an_absolute_path_stands_for_itself(path: str) -> None:
+    assert is_absolute(path)
+    assert folder_of(path) == ""
 
 
-@pytest.mark.parametrize("path", ["x", "a:b/c", "ts=2021-01-01 10:00:00/x", "a/b://c", "p=s3:/x"])
-def test_a_relative_path_may_hold_colons(path: str) -> None:
-    assert check_relative(path) == path
+@pytest.mark.parametrize(
+    ("path", "folder"),
+    [("x", ""), ("a:b/c", "a:b/"), ("ts=2021-01-01 10:00:00/x", "ts=2021-01-01 10:00:00/"), ("a/b://c", "a/b:/"),
+     ("p=s3:/x", "p=s3:/"), ("./a//b/x", "a/b/"), ("../other/x", ""), ("a/../../x", "")]
+)  # fmt: skip
+def test_a_relative_path_may_hold_colons_and_has_a_folder(path: str, folder: str) -> None:
+    assert not is_absolute(path)
+    assert folder_of(path) == folder

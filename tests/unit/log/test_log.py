@@ -211,3 +211,21 @@ def test_file_times_are_made_to_increase() -> None:
     for version in (1, 2):
         put_commit(store, version, [add(f"f{version}")], START_MS)
     assert [log.version_at(START_MS + offset) for offset in (0, 1, 2, 3)] == [0, 1, 2, 2]
+
+
+def test_a_version_that_clean_up_takes_while_it_is_read_has_expired() -> None:
+    """Seeds 34430 and 45344 of the simulation."""
+    _, store, log = new_log(6)
+    log.checkpoint(log.at(4), 0)
+    taken: list[str] = []
+
+    class Cleaned(CountingStore):
+        def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+            if key.endswith(commit_name(0)) and not taken:
+                taken.extend(ROOT + commit_name(version) for version in range(4))
+                self.inner.delete(taken)
+            return super().get(key, start, end)
+
+    with pytest.raises(VersionExpired, match="version 2 has expired; the oldest version that can be read is 4"):
+        Log(Cleaned(store.inner), ROOT, log.clock).at(2)
+    assert len(taken) == 4

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
-from alluvia.table.window import DedupWindow, write_index
+from alluvia.table.window import DedupWindow, WindowRules, write_index
 from tests.unit.operations.damages import Action, Hands, codes, events, make_events
 
 
@@ -238,7 +238,7 @@ def test_an_index_of_event_ids_of_noise(hands: Hands) -> None:
 
 
 def test_an_index_that_lacks_events(hands: Hands) -> None:
-    index(hands).write_bytes(write_index(DedupWindow(1)))
+    index(hands).write_bytes(write_index(DedupWindow(WindowRules(1))))
     report = hands.verify()
     assert codes(report) == {"window-index-wrong"}
     assert [finding.message.partition(": ")[2] for finding in report.findings] == [
@@ -247,7 +247,7 @@ def test_an_index_that_lacks_events(hands: Hands) -> None:
 
 
 def test_an_index_with_other_events(hands: Hands) -> None:
-    window = DedupWindow(1 << 60)
+    window = DedupWindow(WindowRules(1 << 60))
     for version in (1, 2, 3, 8):
         time = hands.first(version, "commitInfo")["inCommitTimestamp"]
         window.add(version, time, [bytes(12)])

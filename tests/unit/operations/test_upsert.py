@@ -12,6 +12,7 @@ import pytest
 
 from alluvia.errors import Invalid
 from alluvia.lake import Lake, Table
+from alluvia.operations import upsert_source
 from alluvia.store import CountingStore
 from tests.unit.operations.races import Race
 from tests.unit.operations.rows import SCHEMA, by_id, every_kind, ids, make
@@ -354,3 +355,37 @@ def test_a_reader_is_read_once_however_often_it_plans(lake: Lake) -> None:
     reader = pa.RecordBatchReader.from_batches(SCHEMA, batches())
     report = race.table(lambda table: table.evolve({"extra": "long"})).upsert(reader, on=["id"])
     assert (report.tries, report.rows_inserted) == (2, 1)
+
+
+def test_a_file_between_the_least_and_the_greatest_of_very_many_keys_is_read(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upsert_source, "KEYS_SORTED_MAX", 5)
+    table = lake.create_table("t", {"k": "long", "v": "string"})
+    table.append([{"k": key, "v": "old"} for key in (50, 51)])
+    table.append([{"k": 500, "v": "old"}])
+    changes = table.upsert([{"k": key, "v": "new"} for key in range(100)], on=["k"])
+    assert (changes.rows_inserted, changes.rows_updated, changes.files_read) == (98, 2, 1)
+    rows = table.scan().read_all().to_pylist()
+    assert sorted((row["k"], row["v"]) for row in rows) == [*((key, "new") for key in range(100)), (500, "old")]
+
+
+def test_an_upsert_of_very_many_keys_notices_one_that_wins(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upsert_source, "KEYS_SORTED_MAX", 5)
+    lake.create_table("t", {"k": "long"})
+    table = Race(lake).table(lambda theirs: theirs.upsert([{"k": 77}], on=["k"]))
+    changes = table.upsert([{"k": key} for key in range(100)], on=["k"])
+    assert (changes.tries, changes.rows_inserted) == (2, 99)
+    assert sorted(table.scan().read_all()["k"].to_pylist()) == list(range(100))
+
+
+def test_rows_that_a_compaction_moved_before_they_went_are_put_in(lake: Lake) -> None:
+    """Seed 40923 of the simulation: what was read lies in another file when it is deleted."""
+    first = lake.create_table("t", {"k": "long", "v": "string"})
+    first.append([{"k": 1, "v": "old"}])
+    first.append([{"k": 2, "v": "old"}])
+    ours = Race(lake).table(lambda theirs: (theirs.merge(full=True), theirs.delete("k = 1")))
+    changes = ours.upsert([{"k": 1, "v": "new"}, {"k": 3, "v": "new"}], on=["k"], matched="ignore")
+    assert (changes.tries, changes.rows_inserted) == (2, 2)
+    rows = ours.scan().read_all().to_pylist()
+    assert sorted((row["k"], row["v"]) for row in rows) == [(1, "new"), (2, "old"), (3, "new")]

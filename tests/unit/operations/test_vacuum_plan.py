@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
 from alluvia.errors import Unsupported
@@ -12,8 +9,9 @@ from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import replay
 from alluvia.operations.log_cleanup import expired_log
-from alluvia.operations.vacuum import Cutoffs, plan_vacuum
+from alluvia.operations.vacuum_plan import Cutoffs, plan_vacuum
 from alluvia.store import ObjectInfo
+from alluvia.table.snapshot import Snapshot
 from tests.unit.log.build import PROTOCOL, metadata
 
 
@@ -21,18 +19,19 @@ def info(key: str, modified_ms: int = 0) -> ObjectInfo:
     return ObjectInfo(key, 1, modified_ms)
 
 
-def state(files: list[str], removed: dict[str, int]) -> Any:
+def snapshot(files: list[str], removed: dict[str, int]) -> Snapshot:
     first = CommitActions(0, {}, PROTOCOL, metadata())
     adds = [AddFile(path, {}, 1, 1, data_change=True) for path in files]
     removes = [RemoveFile(path, time, data_change=True) for path, time in removed.items()]
-    return replay(None, [first, CommitActions(1, removes=removes), CommitActions(2, adds=adds)])
+    commits = [first, CommitActions(1, removes=removes), CommitActions(2, adds=adds)]
+    return Snapshot(replay(None, commits), "t/", "t")
 
 
 def test_the_plan_by_itself() -> None:
     objects = [info(key) for key in ("live", "p=a%20b/live", "back", "gone", "young", "orphan")]
     objects += [info("fresh", 500), info("_x/y"), info(".x"), info("_delta_log/00000000000000000000.json")]
     found = plan_vacuum(
-        state(["live", "p=a%20b/live", "back"], {"gone": 99, "young": 100, "back": 5}),
+        snapshot(["live", "p=a%20b/live", "back"], {"gone": 99, "young": 100, "back": 5}),
         objects,
         Cutoffs(removed=100, orphans=400, log=0),
     )
@@ -42,8 +41,7 @@ def test_the_plan_by_itself() -> None:
 
 
 def test_a_plan_is_not_made_where_a_live_file_could_be_mistaken_for_an_orphan() -> None:
-    known = state(["live"], {})
-    elsewhere = replace(known, files=state(["gs://b/t/live"], {}).files)
+    elsewhere = snapshot(["gs://b/t/live"], {})
     with pytest.raises(Unsupported, match="gs://b/t/live"):
         plan_vacuum(elsewhere, [info("live")], Cutoffs(1000, 1000, 0))
 

@@ -160,6 +160,24 @@ def test_partition_values_may_hold_any_character(own_lake: alluvia.Lake) -> None
         assert [scan.files_read for scan in scans(own_lake, text)] == [1]
 
 
+def test_a_partition_value_may_hold_a_nul(own_lake: alluvia.Lake) -> None:
+    table = own_lake.create_table("t", {"name": "string", "n": "long"}, partition_by=["name"])
+    table.append([{"name": "x\0y", "n": 1}, {"name": "\0", "n": 2}, {"name": "x", "n": 3}])
+    assert query(own_lake, "SELECT n, name FROM t ORDER BY n") == [(1, "x\0y"), (2, "\0"), (3, "x")]
+    assert query(own_lake, "SELECT n FROM t WHERE name = 'x'") == [(3,)]
+    assert query(own_lake, "SELECT n FROM t WHERE name = 'x' || chr(0) || 'y'") == [(1,)]
+    table.append([{"name": "x\0y", "n": 4}])
+    table.merge()
+    assert table.delete("name = 'x'").rows_deleted == 1
+    assert query(own_lake, "SELECT n, name FROM t ORDER BY n") == [(1, "x\0y"), (2, "\0"), (4, "x\0y")]
+
+
+@pytest.mark.parametrize("schema", [{"a\0b": "long"}, {"a": "struct<x\0y: long>"}])
+def test_a_column_name_may_not_hold_a_nul(own_lake: alluvia.Lake, schema: dict[str, str]) -> None:
+    with pytest.raises(Invalid):
+        own_lake.create_table("t", schema)
+
+
 def test_nothing_is_left_behind(lake: alluvia.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     run(lake, "SELECT count(*) FROM events").read_all()

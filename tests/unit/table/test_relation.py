@@ -17,6 +17,7 @@ from alluvia.lake import Table
 from alluvia.table.relation import duckdb_type, escape_glob, quote_name, quote_text, relation_sql
 from tests.judges import canonical
 
+NUL = "\0it\0\0's\0"
 NOON = datetime(2024, 5, 6, 12, tzinfo=UTC)
 
 
@@ -138,6 +139,7 @@ def test_a_column_that_a_file_lacks_is_null_there(tmp_path: Path) -> None:
 def test_names_and_texts_are_quoted() -> None:
     assert quote_name('a"b') == '"a""b"'
     assert quote_text("it's") == "'it''s'"
+    assert duckdb.execute(f"SELECT {quote_text(NUL)}").fetchone() == (NUL,)
     assert escape_glob("a*b?c[d]") == "a[*]b[?]c[[]d]"
 
 
@@ -146,8 +148,9 @@ def test_names_and_texts_are_quoted() -> None:
     [
         (pa.schema([]), "the table has no columns"),
         (pa.schema([("n", pa.int64()), ("s", pa.list_(pa.struct([])))]), "a struct without fields"),
+        (pa.schema([("a\0b", pa.int64())]), "holds a NUL character"),
     ],
-    ids=["no columns", "no fields"],
+    ids=["no columns", "no fields", "a name with a NUL"],
 )
 def test_what_sql_cannot_show_is_refused(schema: pa.Schema, message: str) -> None:
     with pytest.raises(Unsupported, match=message):

@@ -10,6 +10,7 @@ from alluvia.log.commit import CommitActions
 from alluvia.table.window import (
     FINGERPRINT_BYTES,
     DedupWindow,
+    WindowRules,
     encode_fingerprints,
     fingerprints,
     fingerprints_of,
@@ -51,7 +52,7 @@ def test_a_damaged_list_of_ids_is_an_error(broken: object) -> None:
 
 
 def test_ids_are_forgotten_by_the_logs_time() -> None:
-    window = DedupWindow(1000)
+    window = DedupWindow(WindowRules(1000))
     window.follow([commit(1, 5000, "a"), commit(2, 5500, "b"), commit(3, 6000)])
     assert knows(window, "a", "b") == [True, True]
     window.follow([commit(4, 6001)])
@@ -62,14 +63,14 @@ def test_ids_are_forgotten_by_the_logs_time() -> None:
 
 
 def test_an_id_that_came_again_lasts_from_then_on() -> None:
-    window = DedupWindow(1000)
+    window = DedupWindow(WindowRules(1000))
     window.follow([commit(1, 0, "a", "b"), commit(2, 900, "a")])
     window.follow([commit(3, 1500)])
     assert knows(window, "a", "b") == [True, False]
 
 
 def test_a_commit_is_followed_once() -> None:
-    window = DedupWindow(1000)
+    window = DedupWindow(WindowRules(1000))
     commits = [commit(1, 0, "a"), commit(2, 10, "b")]
     window.follow(commits)
     window.follow(commits)
@@ -87,11 +88,11 @@ def test_the_index_holds_what_following_all_commits_would_know(
     for version, (later, ids) in enumerate(steps):
         now += later
         commits.append(commit(version, now, *ids))
-    whole = DedupWindow(window_ms)
+    whole = DedupWindow(WindowRules(window_ms))
     whole.follow(commits)
-    early = DedupWindow(window_ms)
+    early = DedupWindow(WindowRules(window_ms))
     early.follow(commits[:at])
-    reopened = read_index(write_index(early), "x", window_ms, early.version)
+    reopened = read_index(write_index(early), "x", WindowRules(window_ms), early.version)
     assert list(reopened.entries()) == list(early.entries())
     reopened.follow(commits)
     every = [each for _, ids in steps for each in ids]
@@ -105,17 +106,17 @@ def test_the_index_holds_what_following_all_commits_would_know(
 @pytest.mark.parametrize("data", [b"", b"ARROW1", b"garbage"])
 def test_a_damaged_index_is_named(data: bytes) -> None:
     with pytest.raises(Corrupt, match="some/name"):
-        read_index(data, "some/name", 1000, 5)
+        read_index(data, "some/name", WindowRules(1000), 5)
 
 
 def test_an_index_with_any_damaged_byte_is_named_or_read() -> None:
-    window = DedupWindow(1000)
+    window = DedupWindow(WindowRules(1000))
     window.follow([commit(version, version, f"event {version}") for version in range(3)])
     data = write_index(window)
     named = 0
     for at in range(len(data)):
         try:
-            read_index(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :], "some/name", 1000, 5)
+            read_index(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :], "some/name", WindowRules(1000), 5)
         except Corrupt as error:
             named += "some/name" in str(error)
     assert named > len(data) / 4
@@ -127,7 +128,7 @@ def test_an_index_with_other_columns_is_named() -> None:
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     with pytest.raises(Corrupt, match="some/name"):
-        read_index(bytes(sink.getvalue()), "some/name", 1000, 5)
+        read_index(bytes(sink.getvalue()), "some/name", WindowRules(1000), 5)
 
 
 def test_an_index_stands_beside_its_checkpoint() -> None:

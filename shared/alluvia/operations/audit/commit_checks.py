@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from alluvia.log.commit import CommitActions
 from alluvia.log.paths import commit_name
 from alluvia.operations.audit.report import Findings
-from alluvia.table.properties import IN_COMMIT_TIMESTAMPS
 
 _ENGINE = "Alluvia/"
 _INFO = b'"commitInfo"'
@@ -107,8 +105,3 @@ class CommitChecks:
 def _is_info(text: bytes) -> bool:
     """Whether a text begins with a commitInfo action."""
     return text.lstrip().removeprefix(b"{").lstrip().startswith(_INFO)
-
-
-def is_timed(configuration: Mapping[str, str]) -> bool:
-    """Whether a table with some properties has in-commit timestamps."""
-    return configuration.get(IN_COMMIT_TIMESTAMPS, "").lower() == "true"

@@ -13,11 +13,12 @@ from alluvia.log.actions import CdcFile, Metadata, Protocol
 from alluvia.log.agreement import disagreement
 from alluvia.log.checkpoint_reader import Checkpoint as OpenCheckpoint
 from alluvia.log.commit import CommitActions, parse_commit
+from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
 from alluvia.log.paths import LOG_FOLDER, commit_name
 from alluvia.log.replay import State
 from alluvia.log.sidecars import Sidecar
 from alluvia.operations.audit.checkpoint_checks import Subject, compare
-from alluvia.operations.audit.commit_checks import CommitChecks, is_timed
+from alluvia.operations.audit.commit_checks import CommitChecks
 from alluvia.operations.audit.leaves import Leaf
 from alluvia.operations.audit.objects import Checkpoint, Objects
 from alluvia.operations.audit.replaying import Replay, from_checkpoint
@@ -164,9 +165,10 @@ class LogWalk:
 
     def _timed(self, commit: CommitActions, replay: Replay | None) -> bool:
         metadata = commit.metadata or (None if replay is None else replay.metadata)
-        if metadata is None:
+        protocol = commit.protocol or (None if replay is None else replay.protocol)
+        if metadata is None or protocol is None:
             return "inCommitTimestamp" in commit.info
-        return is_timed(metadata.configuration)
+        return has_in_commit_timestamps(protocol, metadata)
 
     def _take_events(self, commit: CommitActions) -> None:
         try:

@@ -65,7 +65,7 @@ class Finding:
 class AuditReport:
     """What an audit looked at, and all that it found, the worst first.
 
-    `version` is the newest that the log names and `oldest_version` the oldest that it can make, None if it makes none;
+    `version` is the newest that the log names and `oldest_version` the oldest that can be read, None if none can;
     `versions` and `checkpoints` count those in the log, `files`, `rows` and `bytes` what the newest version holds
     (`rows` None where statistics do not say), `orphans` the files that no version names. `found` counts the findings of
     each kind: of one kind only the first 100 are in `findings`.

@@ -38,7 +38,7 @@ from alluvia.operations.ingest import EVENT_ID
 from alluvia.store import ObjectInfo
 from alluvia.table.handle import RowCheck, TableHandle, oldest_readable
 from alluvia.table.lineage import in_gap, is_dropped, version_gaps
-from alluvia.table.properties import OLDEST_READABLE, Properties, read_properties
+from alluvia.table.properties import Properties, read_properties
 from alluvia.table.protocols import GUARD, check_readable
 from alluvia.table.schema import arrow_schema
 from alluvia.table.snapshot import Snapshot
@@ -70,6 +70,7 @@ class _Contents:
     rows: int | None = None
     bytes: int = 0
     orphans: Sequence[ObjectInfo] = ()
+    oldest: int = 0
 
 
 class _Audit:
@@ -106,7 +107,7 @@ class _Audit:
             table=self._handle.name,
             full=self._full,
             version=objects.newest if objects.newest >= 0 else None,
-            oldest_version=walk.oldest,
+            oldest_version=None if walk.oldest is None else max(walk.oldest, contents.oldest),
             versions=len(objects.commits),
             checkpoints=sum(map(len, objects.checkpoints.values())),
             files=contents.files,
@@ -170,7 +171,8 @@ class _Audit:
         if is_dropped(snapshot.properties):
             findings.add("table-dropped", "the table was dropped; undrop brings it back until vacuum takes its files")
         settings = self._settings(snapshot)
-        retention = Retention(self._now_ms, self._now_ms - settings.file_retention_ms, self._oldest(snapshot))
+        oldest = self._oldest(snapshot)
+        retention = Retention(self._now_ms, self._now_ms - settings.file_retention_ms, oldest)
         files = list(replay.files.values())
         there = check_live_files(place, files, findings)
         check_log_entries(place, files, leaves, there, findings)
@@ -184,7 +186,7 @@ class _Audit:
             rules = Rules(leaves, self._constraints(snapshot, settings))
             reading = Reading(self._store, snapshot, rules, there, findings, self._progress)
             rows = reading.run(replay, walk.window if whole else None, settings.dedup_window_ms)
-        return _Contents(len(files), rows, sum(file.size for file in files), orphans)
+        return _Contents(len(files), rows, sum(file.size for file in files), orphans, oldest)
 
     def _settings(self, snapshot: Snapshot) -> Properties:
         """Return the table's properties; the defaults, reported, where they cannot be read."""
@@ -198,9 +200,8 @@ class _Audit:
     def _oldest(self, snapshot: Snapshot) -> int:
         try:
             return oldest_readable(snapshot.state)
-        except ValueError:
-            msg = f"the record of the oldest readable version ({OLDEST_READABLE}) is no whole number"
-            self._findings.add("property-unreadable", msg, version=snapshot.version)
+        except Corrupt as error:
+            self._findings.add("property-unreadable", str(error), version=snapshot.version)
             return 0
 
     def _note_orphans(self, orphans: Sequence[ObjectInfo], objects: Objects, walk: Walk) -> None:
@@ -220,7 +221,7 @@ class _Audit:
             return
         metadata = walk.metadata[version]
         rules = window_rules(snapshot.properties)
-        if rules is None or is_dropped(metadata.configuration) or in_gap(rules[1], version):
+        if rules is None or is_dropped(metadata.configuration) or in_gap(rules.gaps, version):
             return
         name = index_name(version)
         if name not in objects.windows:
@@ -233,7 +234,7 @@ class _Audit:
             return
         try:
             data = self._store.get(self._handle.root + name)
-            for what in wrong_index(data, name, version, walk.window, metadata.configuration):
+            for what in wrong_index(data, name, version, walk.window, snapshot.protocol, metadata):
                 self._findings.add("window-index-wrong", f"{name}: {what}", version=version, file=name)
         except Corrupt as error:
             self._findings.add("window-index-unreadable", str(error), version=version, file=name)

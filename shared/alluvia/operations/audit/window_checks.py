@@ -6,15 +6,15 @@ An event that the index lacks would be taken a second time; one that it makes up
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from alluvia.errors import Corrupt
+from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.commit import CommitActions
-from alluvia.operations.audit.commit_checks import is_timed
-from alluvia.table.lineage import Gaps, in_gap, version_gaps
-from alluvia.table.properties import read_properties
-from alluvia.table.window import fingerprints_of, read_index
+from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
+from alluvia.table.lineage import in_gap
+from alluvia.table.window import WindowRules, fingerprints_of, read_index
 
 _ENDLESS_MS = 1 << 62
 
@@ -29,7 +29,7 @@ class WindowRecord:
     times: dict[int, int] = field(default_factory=dict)
     digests: dict[int, bytes] = field(default_factory=dict)
     settled: int = 0
-    rules: tuple[int, Gaps] | None = None
+    rules: WindowRules | None = None
 
     def take(self, commit: CommitActions) -> None:
         """Take the next commit. Raises `Corrupt` where its event ids cannot be read."""
@@ -43,38 +43,37 @@ class WindowRecord:
             self.digests[commit.version] = _digest(b"".join(prints))
 
 
-def window_rules(configuration: Mapping[str, str]) -> tuple[int, Gaps] | None:
-    """Return the window's length in ms and the versions that are not the table's own; None where unreadable."""
+def window_rules(configuration: Mapping[str, str]) -> WindowRules | None:
+    """Return the rules of a table's window; None where they cannot be read."""
     try:
-        return read_properties(configuration).dedup_window_ms, version_gaps(configuration)
+        return WindowRules.of(configuration)
     except Corrupt:
         return None
 
 
 def wrong_index(
-    data: bytes, name: str, version: int, record: WindowRecord, configuration: Mapping[str, str]
+    data: bytes, name: str, version: int, record: WindowRecord, protocol: Protocol, metadata: Metadata
 ) -> Iterator[str]:
     """Yield what an index at a version does not have as the commits have it. Raises `Corrupt` if it is unreadable.
 
     Commits that the log no longer holds, and those from before the window's rules changed, may be in it or not.
     """
-    rules = window_rules(configuration)
+    rules = window_rules(metadata.configuration)
     if rules is None:
         return
-    window_ms, gaps = rules
     held: set[int] = set()
-    for at, timestamp_ms, joined in read_index(data, name, _ENDLESS_MS, version, gaps).entries():
+    for at, timestamp_ms, joined in read_index(data, name, replace(rules, window_ms=_ENDLESS_MS), version).entries():
         held.add(at)
         if at > version:
             yield f"it holds events of version {at}, which came after it"
         elif at in record.times and (_digest(joined) != record.digests.get(at) or timestamp_ms != record.times[at]):
             yield f"its events of version {at} are not those of the commit"
-    if not is_timed(configuration):
+    if not has_in_commit_timestamps(protocol, metadata):
         return
     newest_ms = max((time for at, time in record.times.items() if at <= version), default=0)
     for at in record.digests:
-        needed = record.settled < at <= version and record.times[at] >= newest_ms - window_ms
-        if needed and at not in held and not in_gap(gaps, at):
+        needed = record.settled < at <= version and record.times[at] >= newest_ms - rules.window_ms
+        if needed and at not in held and not in_gap(rules.gaps, at):
             yield f"it lacks the events of version {at}"
 
 

@@ -1,0 +1,64 @@
+"""Rows of a query or of the change feed: a readable table, or with `--json` what SQL over HTTP answers."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from alluvia.cli.output import text_table
+from alluvia.sql.formats import CHUNK_ROWS, NDJSON, render
+from alluvia.sql.plain import plain_values
+
+ROWS_SHOWN = 1000
+_FAR_YEAR = re.compile(r"([+-])(\d{6})-")
+_AS_THEY_ARE = (
+    *(pa.types.is_null, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary),
+)
+
+
+def show_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, as_json: bool) -> None:
+    """Print rows: one JSON object a line, or the first of them as a table. Columns may have one name."""
+    if as_json:
+        for batch in batches:
+            for start in range(0, len(batch), CHUNK_ROWS):
+                lines = render(schema, [batch.slice(start, CHUNK_ROWS)], NDJSON, sys.maxsize)
+                click.echo(lines, nl=False)
+        return
+    rows: list[tuple[Any, ...]] = []
+    count = 0
+    for batch in batches:
+        count += len(batch)
+        shown = batch.slice(0, ROWS_SHOWN - len(rows))
+        rows += zip(*map(shown_values, shown.columns), strict=True)
+    click.echo(text_table(schema.names, rows))
+    if count > len(rows):
+        click.echo(f"… {count} rows in all; --json prints every one")
+
+
+def shown_values(array: pa.Array) -> list[Any]:
+    """Return an array's values as a table shows them: days and moments as DuckDB writes them, others plain."""
+    if any(matches(array.type) for matches in _AS_THEY_ARE):
+        return list(array.to_pylist())
+    values = plain_values(array)
+    if pa.types.is_timestamp(array.type) or pa.types.is_date32(array.type):
+        return [None if value is None else _as_duckdb(value) for value in values]
+    return values
+
+
+def _as_duckdb(text: str) -> str:
+    """Return an ISO 8601 day or moment as DuckDB writes it, but without a zone, which is always UTC."""
+    day, _, clock = text.removesuffix("Z").partition("T")
+    match = _FAR_YEAR.match(day)
+    before_christ = match is not None and match[1] == "-"
+    if match is not None:
+        year = int(match[2])
+        day = f"{year + 1 if before_christ else year:04d}{day[match.end() - 1 :]}"
+    elif day.startswith("0000-"):  # the year before 1
+        day, before_christ = f"0001{day[4:]}", True
+    return " ".join(part for part in (day + (" (BC)" if before_christ else ""), clock) if part)

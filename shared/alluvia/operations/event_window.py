@@ -1,0 +1,102 @@
+"""Opening the window of event ids: from the index beside a checkpoint, and from the commits after it."""
+
+from __future__ import annotations
+
+from alluvia.errors import ObjectNotFound
+from alluvia.log.commit import CommitActions
+from alluvia.log.log import Log
+from alluvia.table.handle import TableHandle
+from alluvia.table.lineage import below_gap, in_gap
+from alluvia.table.window import WINDOW_FOLDER, DedupWindow, WindowRules, index_name, index_version, read_index
+
+
+def follow_window(handle: TableHandle) -> DedupWindow:
+    """Bring a handle's window up to the version that it knows; the commits that it followed hold all that is new."""
+    state = handle.log.state or handle.at_hand().state
+    if handle.window is not None and handle.window.rules == WindowRules.of(state.metadata.configuration):
+        commits = handle.log.since(handle.window.version)
+        if commits is not None:
+            handle.window.follow(commits)
+            return handle.window
+    handle.window = open_window(handle.log)
+    handle.window.version = max(handle.window.version, state.version)
+    return handle.window
+
+
+def open_window(log: Log) -> DedupWindow:
+    """Build the window at the version that a log knows: the checkpoint's index in one GET, and the commits after it.
+
+    Where there is no index, for example beside another writer's checkpoint, the window's commits are read one by one.
+    A checkpoint that was written when another table had the name has the index of that one. Clean-up may take the index
+    of a log that was opened a moment before, and commits of the window too: then the log is opened again, on the
+    checkpoint that made them needless.
+    """
+    while True:
+        window, whole = _window_of(log)
+        start = log.checkpoint_version
+        if whole:
+            return window
+        log.open()
+        if log.checkpoint_version == start:
+            return window
+
+
+def _window_of(log: Log) -> tuple[DedupWindow, bool]:
+    """Return the window of a log as it is at hand, and whether all that it is made from was there."""
+    state = log.state or log.open()
+    rules = WindowRules.of(state.metadata.configuration)
+    after_ms = state.timestamp_ms - rules.window_ms
+    start = log.checkpoint_version
+    commits = log.since(-1 if start is None else start)
+    if commits is None:
+        return _from_commits(log, state.version, after_ms, rules)
+    whole = True
+    if start is None:
+        window = DedupWindow(rules)
+    elif in_gap(rules.gaps, start):
+        window, whole = _from_commits(log, start, after_ms, rules)
+    else:
+        name = index_name(start)
+        try:
+            window = read_index(log.store.get(log.root + name), name, rules, start)
+        except ObjectNotFound:
+            window, whole = _from_commits(log, start, after_ms, rules)
+    window.follow(commits)
+    return window, whole
+
+
+def _from_commits(log: Log, version: int, after_ms: int, rules: WindowRules) -> tuple[DedupWindow, bool]:
+    """Return the window that the commits up to a version make, and whether all that it needs was there.
+
+    Where clean-up has taken a commit, an index stands for it and those before it: that of a checkpoint which is not the
+    newest any more, or which was written before another table had the name.
+    """
+    found: list[CommitActions] = []
+    window, whole = DedupWindow(rules), True
+    at = below_gap(rules.gaps, version)
+    while at >= 0:
+        commit = log.read_commit(at)
+        if commit is None:
+            window, whole = _from_index(log, at, version, rules)
+            break
+        if commit.timestamp_ms < after_ms:
+            break
+        found.append(commit)
+        at = below_gap(rules.gaps, at - 1)
+    window.follow(reversed(found))
+    return window, whole
+
+
+def _from_index(log: Log, missing: int, version: int, rules: WindowRules) -> tuple[DedupWindow, bool]:
+    """Return the newest index of the table's own up to a version, and whether it holds the missing commit's ids."""
+    keys = (info.key.removeprefix(log.root) for info in log.store.list(log.root + WINDOW_FOLDER))
+    versions = [at for key in keys if (at := index_version(key)) is not None]
+    own = [at for at in versions if at <= version and not in_gap(rules.gaps, at)]
+    newest = max(own, default=-1)
+    try:
+        data = log.store.get(log.root + index_name(newest)) if own else None
+    except ObjectNotFound:  # clean-up was faster
+        data = None
+    if data is None:
+        return DedupWindow(rules), False
+    return read_index(data, index_name(newest), rules, newest), newest >= missing
