@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from alluvia.clock import Clock, SystemClock
-from alluvia.errors import Invalid
+from alluvia.errors import Corrupt, Invalid
 from alluvia.log.actions import AddFile
 from alluvia.operations import (
     append,
@@ -37,8 +37,8 @@ from alluvia.operations import ingest as ingestion
 from alluvia.operations import merge as merging
 from alluvia.operations.replanning import RowChanges
 from alluvia.store import Store, open_store, open_wide_store
+from alluvia.table.arguments import check_place, schema_of
 from alluvia.table.handle import RowCheck, TableHandle
-from alluvia.table.schema import parse_type
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Commit
 
@@ -60,21 +60,23 @@ _EVENT_START = [
 _EVENT_END = [pa.field("properties", pa.string()), pa.field("received_at", _TIME, nullable=False)]
 
 
-def connect(uri: str, *, clock: Clock | None = None, **options: str) -> Lake:
+def connect(uri: str | os.PathLike[str], *, clock: Clock | None = None, **options: str) -> Lake:
     """Open the lake at a URI: `s3://bucket/prefix`, a path, `file:///path` or `memory://name`. Makes no request.
 
     Options for S3: `endpoint_url`, `region`, `access_key_id`, `secret_access_key`, `session_token`. Raises `Invalid`.
     """
+    check_place("uri", uri)
     clock = clock or SystemClock()
     return Lake(open_store(str(uri), clock, **options), clock)
 
 
-def open_table(uri: str, *, clock: Clock | None = None, **options: str) -> Table:
+def open_table(uri: str | os.PathLike[str], *, clock: Clock | None = None, **options: str) -> Table:
     """Open a Delta table where it lies, whoever made it: a path or URI as `connect` takes it. Makes no request.
 
     Files that its log names by absolute paths are read wherever they lie in its file system or bucket, as those of a
     shallow clone do (a lake reads only what lies below its own root). `TableNotFound` comes on first use.
     """
+    check_place("uri", uri)
     clock = clock or SystemClock()
     parent, name = _split_uri(str(uri))
     lake = Lake(open_wide_store(parent, clock, **options), clock)
@@ -138,14 +140,12 @@ class Lake:
     ) -> Table:
         """Create a table, in one request. Raises `TableExists` or `Invalid`.
 
-        `schema` is a pyarrow schema, or a mapping of column names to Delta's type names. `partition_by` takes columns
-        and `year`, `month`, `day` or `hour` of a time, such as `day(ts)`.
+        `schema` is a pyarrow schema, or a mapping of column names to Delta's type names or pyarrow's types.
+        `partition_by` takes columns and `year`, `month`, `day` or `hour` of a time, such as `day(ts)`.
         """
-        if not isinstance(schema, pa.Schema):
-            schema = pa.schema([(column, parse_type(kind)) for column, kind in schema.items()])
         handle = self._handle(name)
         metadata = create.plan_create(
-            schema,
+            schema_of(schema),
             partition_by=partition_by,
             sort_by=sort_by,
             properties=properties or {},
@@ -218,7 +218,7 @@ class Lake:
 
     def _handle(self, name: str) -> TableHandle:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            msg = f"table name {name!r}: use lower-case letters, digits and underscores, starting with a letter"
+            msg = f"table name {name!r}: use lower-case letters, digits and underscores, a letter first, 128 at most"
             raise Invalid(msg)
         with self._lock:
             if name not in self._handles:
@@ -240,7 +240,12 @@ class Lake:
 
     def _holds(self, name: str, *, dropped: bool) -> bool:
         there, may_be_dropped = drop.find_log(self.store, f"{name}/")
-        return there and (dropped or not may_be_dropped or not drop.dropped_now(self._handle(name)))
+        if not there or dropped or not may_be_dropped:
+            return there
+        try:
+            return not drop.dropped_now(self._handle(name))
+        except Corrupt:  # it is there, and whoever opens it is told
+            return True
 
 
 def _row_check(constraints: Mapping[str, str], schema: pa.Schema) -> RowCheck:

@@ -73,6 +73,27 @@ def test_a_truncated_commit(root: Path, length: int) -> None:
         reopened(root).snapshot()
 
 
+def test_the_table_of_a_damaged_log_is_named(root: Path) -> None:
+    table = fill(root)
+    table.lake.create_table("other", {"n": "long"})
+    path = commit(root, 3)
+    path.write_bytes(path.read_bytes()[:40])
+    lake = alluvia.connect(str(root.parent))
+    with pytest.raises(Corrupt, match=r"^table t: _delta_log/"):
+        lake.sql("SELECT count(*) FROM other, t")
+
+
+def test_a_table_that_was_dropped_once_and_is_damaged_is_listed(root: Path) -> None:
+    lake = alluvia.connect(str(root.parent))
+    fill(root)
+    lake.create_table("other", {"n": "long"})
+    lake.drop_table("t")
+    lake.create_table("t", {"n": "long"})
+    path = commit(root, 3)
+    path.write_bytes(path.read_bytes()[:40])
+    assert alluvia.connect(str(root.parent)).tables() == ["other", "t"]
+
+
 @pytest.mark.parametrize("tag", ["metaData", "protocol"])
 def test_two_of_what_a_commit_may_hold_once(root: Path, tag: str) -> None:
     fill(root)

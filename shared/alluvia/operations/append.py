@@ -109,9 +109,9 @@ def _check_still_fitting(handle: TableHandle, before: Snapshot, after: Snapshot,
 def check_txn(txn: tuple[str, int]) -> None:
     """Raise `Invalid` for what is no application's id and number."""
     app_id, version = txn if isinstance(txn, tuple) and len(txn) == 2 else (None, None)
-    number = isinstance(version, int) and not isinstance(version, bool) and version >= 0
+    number = isinstance(version, int) and not isinstance(version, bool) and 0 <= version < 1 << 63
     if not isinstance(app_id, str) or not app_id or not number:
-        msg = f"txn: expected a text and a number from 0, got {txn!r}"
+        msg = f"txn: expected a text and a number from 0 to 2**63 - 1, got {txn!r}"
         raise Invalid(msg)
 
 

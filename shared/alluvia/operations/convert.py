@@ -20,6 +20,7 @@ from alluvia.log.paths import is_absolute
 from alluvia.operations.create import create, plan_create
 from alluvia.operations.drop import find_log
 from alluvia.store import ObjectInfo, Store
+from alluvia.table.arguments import check_text
 from alluvia.table.footer import StoredColumns, footer_size, footer_statistics, parse_footer, stored_columns
 from alluvia.table.handle import TableHandle
 from alluvia.table.hive import infer_type, is_hidden, partition_texts
@@ -89,6 +90,7 @@ def convert(
 
 def check_place(store: Store, path: str, handle: TableHandle) -> None:
     """Raise `Invalid` unless a path, from the store's root or a whole one or a URI, is that of a table's root."""
+    check_text("path", path, handle.name)
     root = handle.root.rstrip("/")
     whole = is_absolute(path)
     key = store.locate(path.rstrip("/")) if whole else path.removeprefix("./").rstrip("/")

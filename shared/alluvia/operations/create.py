@@ -12,6 +12,7 @@ from alluvia.log.commit import CommitActions, encode_commit
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.log.log import FOLLOW_AGE_MS_MAX
 from alluvia.operations.drop import find_log, recreate
+from alluvia.table.arguments import check_names
 from alluvia.table.handle import TableHandle
 from alluvia.table.partition import parse_spec
 from alluvia.table.properties import (
@@ -44,6 +45,8 @@ def plan_create(
     now_ms: int,
 ) -> Metadata:
     """Return the metadata of a new table. Raises `Invalid`, naming what is wrong."""
+    check_names("partition_by", partition_by)
+    check_names("sort_by", sort_by)
     text = schema_string(schema)
     spec = parse_spec(partition_by, normal_schema(schema))
     check_sort(sort_by, normal_schema(schema))

@@ -11,6 +11,7 @@ from alluvia.errors import Invalid
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.operations.create import check_sort
+from alluvia.table.arguments import schema_of
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import (
     CONSTRAINT,
@@ -21,7 +22,7 @@ from alluvia.table.properties import (
     read_properties,
 )
 from alluvia.table.protocols import features_needed, with_features
-from alluvia.table.schema import add_fields, arrow_schema, parse_type
+from alluvia.table.schema import add_fields, arrow_schema
 from alluvia.table.transaction import Changes, Commit
 
 _FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE)
@@ -33,7 +34,7 @@ def plan_evolve(
     """Return the metadata after the change. Raises `Invalid`, naming the column or property."""
     text = metadata.schema_string
     if add:
-        fields = add if isinstance(add, pa.Schema) else pa.schema([(k, _kind(k, v)) for k, v in add.items()])
+        fields = schema_of(add)
         _check_new(fields, arrow_schema(text))
         text = add_fields(text, fields)
     given = check_properties(properties or {})
@@ -59,15 +60,6 @@ def _check_new(fields: pa.Schema, present: pa.Schema) -> None:
                 f"go: add one of another name, or write the rows into a new table"
             )
             raise Invalid(msg)
-
-
-def _kind(name: str, kind: object) -> pa.DataType:
-    if isinstance(kind, str):
-        return parse_type(kind)
-    if isinstance(kind, pa.DataType):
-        return kind
-    msg = f"column {name}: expected a type's name such as 'long', or a pyarrow type, got {type(kind).__name__}"
-    raise Invalid(msg)
 
 
 def protocol_for(protocol: Protocol, metadata: Metadata) -> Protocol | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from alluvia.errors import AlluviaError, Conflict, Corrupt, Invalid, ObjectNotFound, Unavailable
+from alluvia.errors import AlluviaError, Conflict, Corrupt, ObjectNotFound, Unavailable
 from alluvia.log.action_file import UNREADABLE
 from alluvia.log.actions import AddFile
 from alluvia.operations.checkpoint import checkpoint, checkpoint_due
@@ -18,6 +18,7 @@ from alluvia.operations.copied_statistics import copied_statistics
 from alluvia.operations.merge_plan import MergeGroup, plan_merge
 from alluvia.operations.scratch import scratch_database
 from alluvia.store import Store
+from alluvia.table.arguments import check_number
 from alluvia.table.handle import TableHandle
 from alluvia.table.reader import open_parquet
 from alluvia.table.relation import quote_name, quote_text
@@ -62,9 +63,8 @@ def merge(
     group, the rest is planned again on the new files. An empty merge costs no request beyond looking for new commits.
     `target_size` is in bytes, the property `alluvia.target_file_size` by default.
     """
-    if target_size is not None and target_size <= 0:
-        msg = f"target_size: {target_size} is no size in bytes"
-        raise Invalid(msg)
+    check_number("target_size", target_size)
+    check_number("memory_mb", memory_mb)
     report = MergeReport()
     snapshot = handle.newest()
     report.files_before = len(snapshot.files)

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.store import Store
+from alluvia.table.arguments import check_names
 from alluvia.table.predicate import Predicate, Unknown
 from alluvia.table.reader import read_file
 from alluvia.table.snapshot import Snapshot
@@ -29,6 +30,8 @@ def scan(
     `filter_columns`. One GET a file, when its turn comes. Raises `Invalid` for an unknown column, `Corrupt` where a
     file is missing or unreadable.
     """
+    if columns is not None:
+        check_names("columns", columns)
     wanted = list(snapshot.schema.names if columns is None else columns)
     unknown = sorted(set(wanted) - set(snapshot.schema.names))
     if unknown or len(set(wanted)) < len(wanted):

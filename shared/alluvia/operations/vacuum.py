@@ -202,7 +202,10 @@ def _version_at(handle: TableHandle, moment_ms: int) -> int:
         return 0
 
 
-def _milliseconds(retention: timedelta) -> int:
+def _milliseconds(retention: object) -> int:
+    if not isinstance(retention, timedelta):
+        msg = f"retention: expected a timedelta, such as timedelta(days=7), got {retention!r:.100}"
+        raise Invalid(msg)
     if retention < timedelta(0):
         msg = f"retention: {retention} is negative; give how long removed files are kept"
         raise Invalid(msg)

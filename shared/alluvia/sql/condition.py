@@ -22,6 +22,7 @@ from alluvia.sql.predicates import column_predicate
 from alluvia.sql.references import find_references, names_in_use
 from alluvia.sql.scopes import Item, Scope
 from alluvia.sql.tree import Node, walk, without_locations
+from alluvia.table.arguments import check_text
 from alluvia.table.predicate import Predicate
 
 _WHERE = "SELECT * FROM rows WHERE "
@@ -84,6 +85,7 @@ def condition(text: str, schema: pa.Schema) -> Condition:
 
 def _expression(text: str) -> Node:
     """Return the condition's tree; whatever else the text brings along is refused."""
+    check_text("where", text, "id = 1")
     root = parse(_WHERE + text).root
     mask = parse(_MASK + text + _MASK_END).root
     plain = {**parse(_WHERE + "true").root, "where_clause": None}

@@ -16,6 +16,7 @@ from alluvia.errors import Invalid
 from alluvia.sql.duck import planner
 from alluvia.sql.failures import query_error
 from alluvia.sql.tree import Node
+from alluvia.table.arguments import check_text
 
 QUERY_LIMIT_BYTES = 256 * 1024
 _EXPLAIN = b"explain"
@@ -32,6 +33,7 @@ class Statement:
 
 def parse(text: str) -> Statement:
     """Parse what a user sent. Raises `Invalid` unless it is one SELECT, or EXPLAIN of one, with DuckDB's message."""
+    check_text("query", text, "SELECT 1")
     _check(text)
     return read(text)
 

@@ -297,13 +297,13 @@ def _fail(error: Exception, key: str) -> NoReturn:
         if _refused(code, status):
             msg = f"S3 refuses {key or 'the bucket'} ({code}): check the lake's URI, endpoint, credentials and policy"
             raise Invalid(msg) from error
-        msg = f"S3 did not serve {key} ({code}): try again"
+        msg = f"S3 did not serve {key or 'the bucket'} ({code}): try again"
         raise Unavailable(msg) from error
     if isinstance(error, NoCredentialsError):
         msg = "no AWS credentials found: set them in the environment, or pass access_key_id and secret_access_key"
         raise Invalid(msg) from error
     if isinstance(error, (BotoConnectionError, HTTPClientError, HTTPError)):
-        msg = f"S3 cannot be reached for {key} ({type(error).__name__}): try again"
+        msg = f"S3 cannot be reached for {key or 'the bucket'} ({type(error).__name__}): try again"
         raise Unavailable(msg) from error
-    msg = f"S3 request for {key} failed ({type(error).__name__})"
+    msg = f"S3 request for {key or 'the bucket'} failed ({type(error).__name__})"
     raise Unavailable(msg) from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -46,7 +47,7 @@ class TableHandle:
 
         With `dropped` also that of a table that was dropped: no files, but all that vacuum needs.
         """
-        with self.lock:
+        with self.lock, self._named():
             state = self.log.refresh()
             return Snapshot(state, self.root, self.name, self.store.locate) if dropped else self._snapshot(state)
 
@@ -57,7 +58,7 @@ class TableHandle:
         """
         if dropped:
             return self.newest(dropped=True)
-        with self.lock:
+        with self.lock, self._named():
             if self.log.state is None or self.log.stale:
                 return self._snapshot(self.log.open())
             if is_dropped(self.log.state.metadata.configuration):
@@ -83,7 +84,7 @@ class TableHandle:
         newest = self.newest()
         if version is None and timestamp is None:
             return newest
-        with self.lock:
+        with self.lock, self._named():
             oldest = oldest_readable(newest.state)
             wanted = version if version is not None else self._version_at(newest, _milliseconds(timestamp), oldest)
             if wanted == newest.version:
@@ -129,6 +130,15 @@ class TableHandle:
             msg = f"there was no table {self.name} at that time"
             raise VersionNotFound(msg)
         return found
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Have errors about the log's files, whose names are those of every log, name the table."""
+        try:
+            yield
+        except Corrupt as error:
+            msg = f"table {self.name}: {error}"
+            raise Corrupt(msg) from error
 
     def _snapshot(self, state: State) -> Snapshot:
         if is_dropped(state.metadata.configuration):

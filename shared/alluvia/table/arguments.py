@@ -1,0 +1,62 @@
+"""What callers give, of whatever type: each check raises `Invalid`, naming the argument and what it should be. Pure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid
+from alluvia.table.schema import parse_type
+
+
+def check_names(argument: str, given: object) -> None:
+    """Refuse what is no list of names; a text is one name, not its letters."""
+    whole = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+    if not whole or not all(isinstance(name, str) for name in given):  # type: ignore[attr-defined]
+        msg = f"{argument}: expected a list of names, such as ['id'], got {given!r:.100}"
+        raise Invalid(msg)
+
+
+def check_text(argument: str, given: object, example: str) -> None:
+    """Refuse what is no text."""
+    if not isinstance(given, str):
+        msg = f"{argument}: expected text, such as {example!r}, got {given!r:.100}"
+        raise Invalid(msg)
+
+
+def check_place(argument: str, given: object) -> None:
+    """Refuse what is neither a path nor a URI."""
+    if not isinstance(given, str | os.PathLike) or not str(given):
+        msg = f"{argument}: expected a path or a URI, such as 's3://bucket/prefix', got {given!r:.100}"
+        raise Invalid(msg)
+
+
+def check_number(argument: str, given: object) -> None:
+    """Refuse what is neither None nor a whole number above 0."""
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given <= 0):
+        msg = f"{argument}: expected a whole number above 0, got {given!r:.100}"
+        raise Invalid(msg)
+
+
+def schema_of(given: Any) -> pa.Schema:
+    """Return a caller's schema: one of pyarrow's, or a mapping of names to Delta's type names or pyarrow's types."""
+    if isinstance(given, pa.Schema):
+        return given
+    if not isinstance(given, Mapping):
+        msg = f"schema: expected a pyarrow schema or a mapping such as {{'id': 'long'}}, got {given!r:.100}"
+        raise Invalid(msg)
+    return pa.schema([(name, type_of(name, kind)) for name, kind in given.items()])
+
+
+def type_of(name: object, kind: object) -> pa.DataType:
+    """Return the type that a caller gives for a column, by Delta's name or as pyarrow's."""
+    check_text("column name", name, "id")
+    if isinstance(kind, str):
+        return parse_type(kind)
+    if isinstance(kind, pa.DataType):
+        return kind
+    msg = f"column {name}: expected a type's name such as 'long', or a pyarrow type, got {kind!r:.100}"
+    raise Invalid(msg)
