@@ -46,6 +46,7 @@ class LakeMachine(RuleBasedStateMachine):
         self.versions: list[Counter[Row]] = []
         self.times_ms: list[int] = []
         self.known: dict[str, int] = {}
+        self.known_at: list[dict[str, int]] = []
         self.oldest = 0
         self.columns: tuple[str, ...] = tuple(SCHEMA.names)
         self.schemas: list[tuple[str, ...]] = []
@@ -68,6 +69,7 @@ class LakeMachine(RuleBasedStateMachine):
         """Note a version that came."""
         self.versions.append(+rows)
         self.schemas.append(self.columns)
+        self.known_at.append(self.known)
         self.note_time()
 
     @property
@@ -91,6 +93,7 @@ class LakeMachine(RuleBasedStateMachine):
         if new:
             self.commit(self.rows + Counter(self.row(key, amount, None) for key, amount in new.items()))
             self.known |= dict.fromkeys(new, self.times_ms[-1])
+            self.known_at[-1] = self.known
         assert done.version == len(self.versions) - 1
 
     @rule(batch=st.lists(st.tuples(KEYS, AMOUNTS, st.sampled_from(["a", "b", None])), max_size=3), cold=st.booleans())
@@ -168,6 +171,7 @@ class LakeMachine(RuleBasedStateMachine):
             return
         self.columns = self.schemas[version]
         if report.version == len(self.versions):
+            self.known = self.known_at[version]
             self.commit(self.versions[version])
         assert self.columns == tuple(table.snapshot().schema.names)
 

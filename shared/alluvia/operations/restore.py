@@ -61,14 +61,17 @@ def plan_restore(current: Snapshot, target: Snapshot) -> RestorePlan:
     wanted = {file.key: file for file in target.files}
     present = {file.key: file for file in current.files}
     before = current.state.metadata
-    configuration = {name: text for name, text in target.properties.items() if name not in _KEPT}
-    configuration |= {name: before.configuration[name] for name in _KEPT if name in before.configuration}
+    kept = {name: text for name, text in before.configuration.items() if name in _KEPT}
+    configuration = {name: text for name, text in target.properties.items() if name not in (*_KEPT, UNDONE)} | kept
     metadata = replace(target.state.metadata, id=before.id, created_time=before.created_time,
                        configuration=configuration)  # fmt: skip
     protocol = with_features(current.protocol, features_needed(metadata.schema_string, configuration))
     adds = tuple(replace(file, data_change=True) for key, file in wanted.items() if key not in present)
     removes = tuple(file for key, file in present.items() if key not in wanted)
-    if (adds or removes) and EVENT_ID in target.schema.names:
+    plain = {name: text for name, text in before.configuration.items() if name != UNDONE}
+    if not adds and not removes and metadata == replace(before, configuration=plain):
+        return RestorePlan((), (), None, None)
+    if EVENT_ID in (*target.schema.names, *current.schema.names):
         undone = with_undone(target.properties, target.version + 1, current.version)
         metadata = replace(metadata, configuration={**configuration, UNDONE: undone})
     return RestorePlan(

@@ -82,10 +82,25 @@ def test_known_events_of_a_batch_that_meets_a_restore_are_looked_up_again(lake: 
 def test_a_restore_that_changes_nothing_leaves_no_mark(table: Table) -> None:
     ingest(table, "a")
     before = table.snapshot().properties
-    table.evolve(properties={"team": "x"})
-    table.restore(version=1)
+    assert table.restore(version=1).version == 1
     assert table.snapshot().properties == before
     assert ingest(table, "a") == (0, 1)
+
+
+def test_the_same_version_again_changes_nothing(table: Table) -> None:
+    ingest(table, "a")
+    ingest(table, "b")
+    assert table.restore(version=1).version == 3
+    assert table.restore(version=1).version == 3
+
+
+def test_events_that_were_deleted_before_the_restore_are_taken_back_too(table: Table) -> None:
+    ingest(table, "a")
+    ingest(table, "b")
+    table.delete("event_id = 'b'")
+    table.evolve(properties={"team": "x"})
+    table.restore(version=1)
+    assert ingest(table, "b") == (1, 0)
 
 
 def test_what_was_taken_back_stays_so_over_a_drop(lake: Lake, table: Table) -> None:
