@@ -267,7 +267,7 @@ class Log:
         while low < high:
             middle = (low + high) // 2
             commit = self.read_commit(versions[middle])
-            if commit is not None and commit.timestamp_ms <= timestamp_ms:
+            if commit is None or commit.timestamp_ms <= timestamp_ms:  # clean-up takes the oldest alone
                 low = middle + 1
             else:
                 high = middle

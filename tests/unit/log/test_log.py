@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from alluvia.errors import Corrupt, TableNotFound, Unavailable, VersionExpired, VersionNotFound
 from alluvia.log.log import Log
 from alluvia.log.paths import LAST_CHECKPOINT, checkpoint_name, commit_name
-from alluvia.store import CountingStore, MemoryStore
+from alluvia.store import CountingStore, MemoryStore, ObjectInfo
 from tests.unit.log.build import ROOT, START_MS, add, new_log, paths, put_commit
 
 
@@ -229,3 +231,21 @@ def test_a_version_that_clean_up_takes_while_it_is_read_has_expired() -> None:
     with pytest.raises(VersionExpired, match="version 2 has expired; the oldest version that can be read is 4"):
         Log(Cleaned(store.inner), ROOT, log.clock).at(2)
     assert len(taken) == 4
+
+
+@pytest.mark.parametrize("gone", range(6))
+def test_a_version_at_a_moment_is_none_too_old_though_clean_up_takes_commits_meanwhile(gone: int) -> None:
+    """Seed 87338 of the simulation: vacuum found too old a version, and recorded it."""
+
+    class Cleaned(CountingStore):
+        def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
+            found = list(super().list(prefix, start_after))
+            self.inner.delete([ROOT + commit_name(version) for version in range(gone)])
+            return iter(found)
+
+    for version in range(7):
+        _, store, log = new_log(7)
+        log.checkpoint(log.at(5), 0)
+        log.open()
+        log.store = Cleaned(store.inner)
+        assert log.version_at(START_MS + 10_000 * version) == max(version, gone - 1)
