@@ -217,9 +217,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("forget the sort", "table/writer.py", "return rows.sort_by(keys) if keys else rows", "return rows"),
     Mutant(
         "drop a tombstone early",
-        "log/checkpoint_writer.py",
-        "live_tombstones(state.tombstones, tombstones_after_ms)),",
-        "live_tombstones(state.tombstones, tombstones_after_ms + 1_800_000)),",
+        "operations/checkpoint.py",
+        "snapshot.settings.file_retention_ms - TOMBSTONES_LONGER_MS",
+        "snapshot.settings.file_retention_ms + 1_800_000",
     ),
     Mutant(
         "commit before the data files are durable",
