@@ -19,14 +19,13 @@ from alluvia.errors import (
     TransactionExpired,
     Unavailable,
     VersionExpired,
-    VersionNotFound,
 )
 from alluvia.log.agreement import HEAD_BYTES, difference, disagreement, files_in, first_lines
 from alluvia.log.checkpoint_reader import Hint, parse_last_checkpoint, read_checkpoint
 from alluvia.log.checkpoint_writer import Form
 from alluvia.log.checkpointing import put_checkpoint, put_v2_checkpoint
 from alluvia.log.commit import CommitActions, parse_commit
-from alluvia.log.in_commit_timestamps import has_in_commit_timestamps, timed_since
+from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
 from alluvia.log.paths import (
     LAST_CHECKPOINT,
     LOG_FOLDER,
@@ -235,53 +234,6 @@ class Log:
                 self.state = written.state
                 self._based_ms = began_ms
         return sum(written.sizes.values())
-
-    def version_at(self, timestamp_ms: int, oldest_readable: int = 0) -> int:
-        """Return the newest version whose timestamp is at or before a moment.
-
-        In-commit timestamps increase with the version, so a binary search reads few commits. Versions from before there
-        were any go by the files' times, each at least one millisecond after the one before, as the protocol's clients
-        do.
-        Raises `VersionNotFound` before the first version, `VersionExpired` before the oldest that is left: in the log,
-        or by the table's own record, `oldest_readable`.
-        """
-        listing = self.listing()
-        oldest = max(oldest_version(listing) or 0, oldest_readable)
-        versions = [version for version in sorted(listing.commits) if version >= oldest]
-        state = self.state or self.open()
-        since = timed_since(state.protocol, state.metadata)
-        timed = [version for version in versions if since is not None and version >= since]
-        found = self._version_by_commit_time(timed, timestamp_ms)
-        if found is None and len(timed) < len(versions):
-            found = self._version_by_file_time(versions[: len(versions) - len(timed)], timestamp_ms)
-        if found is None:
-            if oldest > 0:
-                msg = f"the version at that time has expired; the oldest version that can be read is {oldest}"
-                raise VersionExpired(msg)
-            msg = "the table did not exist yet at that time"
-            raise VersionNotFound(msg)
-        return found
-
-    def _version_by_commit_time(self, versions: Sequence[int], timestamp_ms: int) -> int | None:
-        low, high = 0, len(versions)
-        while low < high:
-            middle = (low + high) // 2
-            commit = self.read_commit(versions[middle])
-            if commit is None or commit.timestamp_ms <= timestamp_ms:  # clean-up takes the oldest alone
-                low = middle + 1
-            else:
-                high = middle
-        return versions[low - 1] if low else None
-
-    def _version_by_file_time(self, versions: Sequence[int], timestamp_ms: int) -> int | None:
-        times = {info.key: info.modified_ms for info in self.store.list(self.root + LOG_FOLDER)}
-        found, last = None, -1
-        for version in versions:
-            last = max(last + 1, times.get(self.root + commit_name(version), 0))
-            if last > timestamp_ms:
-                break
-            found = version
-        return found
 
     def _keep(self, state: State, began_ms: int) -> State:
         self.state = state

@@ -18,6 +18,7 @@ from alluvia.errors import (
 from alluvia.log.actions import DomainMetadata, RemoveFile
 from alluvia.log.paths import LOG_FOLDER, parse_name
 from alluvia.log.segment import read_listing
+from alluvia.log.time_travel import version_at
 from alluvia.operations.checkpoint import checkpoint, tombstones_after_ms
 from alluvia.operations.drop import old_hints
 from alluvia.operations.log_cleanup import expired_log, named_sidecars
@@ -197,7 +198,7 @@ def _oldest_after(
 def _version_at(handle: TableHandle, moment_ms: int) -> int:
     """Return the version that was current at a moment; 0 before the oldest that the log still holds."""
     try:
-        return handle.log.version_at(moment_ms)
+        return version_at(handle.log, moment_ms)
     except (VersionExpired, VersionNotFound):
         return 0
 

@@ -12,6 +12,7 @@ from alluvia.clock import Clock
 from alluvia.errors import Corrupt, Invalid, TableNotFound, Unsupported, VersionExpired, VersionNotFound
 from alluvia.log.log import Log
 from alluvia.log.replay import State
+from alluvia.log.time_travel import version_at
 from alluvia.store import Store
 from alluvia.table.lineage import first_version, in_gap, is_dropped, version_gaps
 from alluvia.table.properties import OLDEST_READABLE
@@ -121,7 +122,7 @@ class TableHandle:
         gaps = version_gaps(newest.properties)
         first = first_version(gaps)
         try:
-            found = self.log.version_at(moment_ms, max(oldest, first))
+            found = version_at(self.log, moment_ms, max(oldest, first))
         except VersionExpired:
             if first < max(oldest, self.log.oldest()):
                 raise

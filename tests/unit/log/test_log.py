@@ -9,6 +9,7 @@ import pytest
 from alluvia.errors import Corrupt, TableNotFound, Unavailable, VersionExpired, VersionNotFound
 from alluvia.log.log import Log
 from alluvia.log.paths import LAST_CHECKPOINT, checkpoint_name, commit_name
+from alluvia.log.time_travel import version_at
 from alluvia.store import CountingStore, MemoryStore, ObjectInfo
 from tests.unit.log.build import ROOT, START_MS, add, new_log, paths, put_commit
 
@@ -20,7 +21,7 @@ def cold(store: CountingStore, log: Log) -> Log:
 
 def test_no_log_is_no_table() -> None:
     _, store, log = new_log(0)
-    for attempt in (log.open, log.refresh, log.listing, log.oldest, lambda: log.at(0), lambda: log.version_at(0)):
+    for attempt in (log.open, log.refresh, log.listing, log.oldest, lambda: log.at(0), lambda: version_at(log, 0)):
         with pytest.raises(TableNotFound, match="'t'"):
             attempt()
     store.put(f"{ROOT}_delta_log/_last_checkpoint", b"{}")
@@ -182,13 +183,13 @@ def test_the_version_at_a_moment_is_the_last_one_before_it(*, in_commit: bool) -
     _, store, log = new_log(9, in_commit=in_commit)
     for version in range(9):
         for offset, expected in ((0, version), (1, version), (9_999, version), (10_000, min(8, version + 1))):
-            assert log.version_at(START_MS + 10_000 * version + offset) == expected
-    assert log.version_at(START_MS + 10**12) == 8
+            assert version_at(log, START_MS + 10_000 * version + offset) == expected
+    assert version_at(log, START_MS + 10**12) == 8
     with pytest.raises(VersionNotFound, match="did not exist yet"):
-        log.version_at(START_MS - 1)
+        version_at(log, START_MS - 1)
     if in_commit:
         store.reset()
-        log.version_at(START_MS)
+        version_at(log, START_MS)
         assert store.requests["get"] <= 4
 
 
@@ -198,11 +199,11 @@ def test_a_moment_before_the_oldest_version_has_expired() -> None:
     store.delete([ROOT + commit_name(version) for version in range(3)])
     log = cold(store, log)
     assert log.oldest() == 3
-    assert log.version_at(START_MS + 30_000) == 3
+    assert version_at(log, START_MS + 30_000) == 3
     with pytest.raises(VersionExpired, match="oldest version that can be read is 3"):
-        log.version_at(START_MS + 29_999)
+        version_at(log, START_MS + 29_999)
     with pytest.raises(VersionExpired, match="oldest version that can be read is 5"):
-        log.version_at(START_MS + 49_999, oldest_readable=5)
+        version_at(log, START_MS + 49_999, oldest_readable=5)
     with pytest.raises(VersionExpired, match="version 2 has expired; the oldest version that can be read is 3"):
         log.at(2)
 
@@ -212,7 +213,7 @@ def test_file_times_are_made_to_increase() -> None:
     clock.advance(-10)
     for version in (1, 2):
         put_commit(store, version, [add(f"f{version}")], START_MS)
-    assert [log.version_at(START_MS + offset) for offset in (0, 1, 2, 3)] == [0, 1, 2, 2]
+    assert [version_at(log, START_MS + offset) for offset in (0, 1, 2, 3)] == [0, 1, 2, 2]
 
 
 def test_a_version_that_clean_up_takes_while_it_is_read_has_expired() -> None:
@@ -248,4 +249,4 @@ def test_a_version_at_a_moment_is_none_too_old_though_clean_up_takes_commits_mea
         log.checkpoint(log.at(5), 0)
         log.open()
         log.store = Cleaned(store.inner)
-        assert log.version_at(START_MS + 10_000 * version) == max(version, gone - 1)
+        assert version_at(log, START_MS + 10_000 * version) == max(version, gone - 1)
