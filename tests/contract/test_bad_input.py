@@ -185,6 +185,17 @@ def test_a_damaged_data_file(root: Path, use: str, damage: str) -> None:
         USES[use](reopened(root))
 
 
+@pytest.mark.parametrize("use", ["scan", "delete", "update", "upsert"])
+def test_a_compression_that_arrow_lacks_is_no_damage(root: Path, use: str) -> None:
+    table = fill(root, **{"alluvia.codec": "snappy"})
+    for path in root.glob("*.parquet"):
+        data = path.read_bytes()
+        assert data.count(b"\x18\x01n\x15\x02") == 1
+        path.write_bytes(data.replace(b"\x18\x01n\x15\x02", b"\x18\x01n\x15\x06"))
+    with pytest.raises(Unsupported, match=r"data file part-.*\.parquet cannot be read by this library: .*LZO"):
+        USES[use](table)
+
+
 @pytest.mark.parametrize("use", ["scan", "sql", "delete", "update"])
 @pytest.mark.parametrize(
     "lie",

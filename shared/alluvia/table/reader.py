@@ -17,6 +17,9 @@ from alluvia.table.deletions import read_deletions
 from alluvia.table.masks import mask_of
 from alluvia.table.snapshot import Snapshot
 
+_CODEC_LACKING = "LZO"
+"""The one compression of Parquet's that Arrow has not."""
+
 
 def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield a data file's live rows with the columns of `schema`: stored, from the log, or null where it has none.
@@ -31,15 +34,17 @@ def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema
     except ObjectNotFound as error:
         msg = f"data file {file.path} of version {snapshot.version} is missing"
         raise Corrupt(msg) from error
+    metadata = None
     try:
         parquet = open_parquet(io.BytesIO(data))
-        check_positions(file, deleted, parquet.metadata.num_rows)
+        metadata = parquet.metadata
+        check_positions(file, deleted, metadata.num_rows)
         start = 0
         for batch in parquet.iter_batches(columns=plan.stored_names(parquet.schema_arrow)):
             yield live_rows(plan.fit(batch, file), deleted, start)
             start += len(batch)
     except UNREADABLE as error:
-        raise unreadable(file, error) from error
+        raise unreadable(file, error, metadata) from error
 
 
 def open_parquet(source: object) -> pq.ParquetFile:
@@ -63,10 +68,17 @@ def check_positions(file: AddFile, deleted: pa.Int64Array, rows: int) -> None:
         raise Corrupt(msg)
 
 
-def unreadable(file: AddFile, error: Exception) -> AlluviaError:
-    """Return our error for one that pyarrow raised while it read a data file."""
+def unreadable(file: AddFile, error: Exception, metadata: pq.FileMetaData | None = None) -> AlluviaError:
+    """Return our error for one that pyarrow raised while it read a data file; `metadata` is what its footer says."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    # Arrow has one OSError for damage and for a codec that it lacks (LZO): only its words tell them apart.
-    if isinstance(error, NotImplementedError) or (isinstance(error, OSError) and "not supported" in reason):
+    if isinstance(error, NotImplementedError) or _has_codec(metadata, _CODEC_LACKING):
         return Unsupported(f"data file {file.path} cannot be read by this library: {reason}")
     return Corrupt(f"data file {file.path} cannot be read: {reason}")
+
+
+def _has_codec(metadata: pq.FileMetaData | None, codec: str) -> bool:
+    """Whether a file has a column that is compressed so."""
+    if metadata is None:
+        return False
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    return any(group.column(at).compression == codec for group in groups for at in range(group.num_columns))
