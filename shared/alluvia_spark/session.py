@@ -22,6 +22,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
+from alluvia.environment import environment
 from alluvia.errors import Invalid
 
 TASK_TRIES = 4
@@ -100,7 +101,7 @@ def _start_local(app_name: str, cores: int | None, settings: Mapping[str, str], 
     builder = SparkSession.builder.appName(app_name).master(f"local[{cores or '*'},{TASK_TRIES}]")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _environment(_java_home(scratch)):
+    with environment(_variables(_java_home(scratch)), without=_STRANGERS):
         return builder.getOrCreate()
 
 
@@ -142,23 +143,12 @@ def _java_home(scratch: Path) -> Path:
     return wrapper.parent.parent
 
 
-@contextmanager
-def _environment(java_home: Path) -> Iterator[None]:
-    """Set what Spark's launcher and its Python workers read from the environment, for as long as they start."""
-    ours = {
+def _variables(java_home: Path) -> dict[str, str]:
+    """Return what Spark's launcher and its Python workers read from the environment while they start."""
+    return {
         "JAVA_HOME": str(java_home),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_LOCAL_IP": _LOOPBACK,
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
-    before = {name: os.environ.pop(name, None) for name in (*ours, *_STRANGERS)}
-    os.environ.update(ours)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

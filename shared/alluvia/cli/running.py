@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import orjson
 
 from alluvia.cli.options import Common, command
+from alluvia.environment import environment
 from alluvia.errors import Invalid
 
 _SECONDS = click.FloatRange(0, 366 * 86400)
@@ -48,24 +46,9 @@ def invoke(common: Common, function: str, event: Path) -> None:
         msg = f"{event} is not JSON: {error}"
         raise Invalid(msg) from error
     lake = common.lake()
-    with _environment({LAKE: common.uri, ENDPOINT_URL: common.endpoint_url or ""}), using(lake):
+    with environment({LAKE: common.uri, ENDPOINT_URL: common.endpoint_url or ""}), using(lake):
         answer = load_handler(function)(payload, LocalContext(function, lake.clock))
     click.echo(orjson.dumps(answer, option=None if common.as_json else orjson.OPT_INDENT_2, default=str))
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Have environment variables hold some values: backfill hands the lake on by its name."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 @command

@@ -17,21 +17,12 @@ from alluvia.log.paths import LOG_FOLDER, commit_name
 from alluvia.store import CountingStore, MemoryStore, PutResult
 from alluvia.table.window import index_name
 from tests.contract.workers import events
+from tests.unit.operations.ingesting import ingest, stored
 
 
 @pytest.fixture
 def table(lake: Lake) -> Table:
     return lake.create_events("t", partition_by=())
-
-
-def ingest(table: Table, *ids: str) -> tuple[int, int]:
-    answer = table.ingest(events(table.handle.at_hand().schema, ids))
-    return answer.rows, answer.duplicates
-
-
-def stored(table: Table) -> list[str]:
-    found: list[str] = table.scan(["event_id"]).read_all()["event_id"].to_pylist()
-    return sorted(found)
 
 
 def test_an_event_is_there_once_whoever_brings_it_again(table: Table, lake: Lake, other: Lake) -> None:

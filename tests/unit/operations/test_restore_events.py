@@ -8,23 +8,13 @@ from alluvia.clock import ManualClock
 from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore
 from alluvia.table.window import index_name
-from tests.contract.workers import events
+from tests.unit.operations.ingesting import ingest, stored
 from tests.unit.operations.races import Race
 
 
 @pytest.fixture
 def table(lake: Lake) -> Table:
     return lake.create_events("t", partition_by=())
-
-
-def ingest(table: Table, *ids: str) -> tuple[int, int]:
-    answer = table.ingest(events(table.handle.at_hand().schema, ids))
-    return answer.rows, answer.duplicates
-
-
-def stored(table: Table) -> list[str]:
-    found: list[str] = table.scan(["event_id"]).read_all()["event_id"].to_pylist()
-    return sorted(found)
 
 
 def seen_by(lake: Lake) -> Table:

@@ -1,0 +1,18 @@
+"""A table of events, known by their ids: bringing them, and what is there."""
+
+from __future__ import annotations
+
+from alluvia.lake import Table
+from tests.contract.workers import events
+
+
+def ingest(table: Table, *ids: str) -> tuple[int, int]:
+    """Ingest events. Returns how many rows came of them, and how many were duplicates."""
+    answer = table.ingest(events(table.handle.at_hand().schema, ids))
+    return answer.rows, answer.duplicates
+
+
+def stored(table: Table) -> list[str]:
+    """Return the ids of the rows that are there."""
+    found: list[str] = table.scan(["event_id"]).read_all()["event_id"].to_pylist()
+    return sorted(found)
