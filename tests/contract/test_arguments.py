@@ -36,6 +36,11 @@ CASES: dict[str, tuple[Callable[[Any], object], str]] = {
     "scan columns": (lambda t: t.scan("id"), "columns: expected a list of names"),
     "delete": (lambda t: t.delete(None), "where: expected text, such as 'id = 1', got None"),
     "update where": (lambda t: t.update({"s": "'y'"}, where=True), "where: expected text"),
+    "upsert when": (
+        lambda t: t.upsert([{"id": 1}], on=["id"], when=5),
+        "^when: expected text, such as 'new.id > 0', got 5",
+    ),
+    "upsert columns": (lambda t: t.upsert([{"id": 1}], on=["id"], columns="s"), "^columns: expected a list of names"),
     "sql": (lambda t: t.lake.sql(None), "query: expected text, such as 'SELECT 1', got None"),
     "vacuum": (lambda t: t.vacuum(5), r"retention: expected a timedelta, such as timedelta\(days=7\), got 5"),
     "vacuum back": (lambda t: t.vacuum(timedelta(-1)), "retention: -1 day.* is negative"),

@@ -191,7 +191,7 @@ def _commit(
     schema = handle.at_hand().schema
     reasons: Mapping[int, str] = {}
     for tries_left in reversed(range(_TRIES)):
-        rows = rows_for(schema, events, reasons)
+        rows, reasons = rows_for(schema, events, reasons), {}
         if not len(rows.table):
             return 0, None
         newest = handle.at_hand().schema  # where rejects were kept, a newer one may have been seen
@@ -200,13 +200,11 @@ def _commit(
                 return len(rows.table), table.ingest(rows.table)
             except (MetadataChanged, Invalid) as error:
                 newest = handle.newest().schema
-                reasons = {}
-                if events and isinstance(error, Invalid) and newest.equals(schema):
+                by_rows = isinstance(error, Invalid) and newest.equals(schema)
+                if by_rows and events:
                     reasons = handle.writer(handle.at_hand()).refusals(rows.table)
-                if not tries_left or (isinstance(error, Invalid) and newest.equals(schema) and not reasons):
+                if not tries_left or (by_rows and not reasons):
                     raise
-        else:
-            reasons = {}
         schema = newest
         refused = set(rows.refused)
         events = [event for index, event in enumerate(events) if index not in refused]

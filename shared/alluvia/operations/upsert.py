@@ -18,6 +18,7 @@ from alluvia.operations.rewriting import Outcome, Rewriter
 from alluvia.operations.row_changes import report, row_changes
 from alluvia.operations.update import moves_rows, with_columns
 from alluvia.operations.upsert_source import Source, read_rows
+from alluvia.table.arguments import check_names, check_text
 from alluvia.table.deletions import NO_POSITIONS
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import definite, mask_of, positions_of
@@ -82,6 +83,11 @@ def check_rules(rules: Rules) -> None:
         if value not in allowed:
             msg = f"{name}: {value!r} is none of {', '.join(map(repr, allowed))}"
             raise Invalid(msg)
+    for name in ("when", "delete_when", "insert_when"):
+        if getattr(rules, name) is not None:
+            check_text(name, getattr(rules, name), "new.id > 0")
+    if rules.columns is not None:
+        check_names("columns", rules.columns)
     if rules.columns is not None and rules.matched != "update":
         msg = "columns: they are set by matched='update' alone"
         raise Invalid(msg)
