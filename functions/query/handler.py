@@ -26,8 +26,11 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
-from alluvia.sql import QueryTooCostly, TableScan, run
-from alluvia.sql.formats import Format, NotAcceptable, choose_format, render
+from alluvia.sql.engine import run_rendered
+from alluvia.sql.failures import QueryTooCostly, cut
+from alluvia.sql.formats import Format, NotAcceptable, choose_format
+from alluvia.sql.processes import POOL
+from alluvia.sql.scans import TableScan
 from functions.query.settings import Settings
 
 PATH = "/q"
@@ -47,6 +50,8 @@ _STATUSES: list[tuple[type[AlluviaError], int]] = [
 ]
 
 logger = Logger(service="query")
+if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
+    POOL.prepare(1)  # it starts while this process goes on to load
 
 Response = dict[str, Any]
 
@@ -92,12 +97,11 @@ def respond(event: dict[str, Any], accept: object, settings: Settings, lake: Lak
     try:
         form = choose_format(accept if isinstance(accept, str) else None)
         query = query_of(json_of(event) if "requestContext" in event else event)
-        with run(lake, query, settings.limits) as result:
-            body = render(result.schema, result, form, settings.result_limit_bytes)
+        found = run_rendered(lake, query, form, settings.result_limit_bytes, settings.limits)
     except AlluviaError as error:
         return failure(error)
-    logger.info("answered", extra={"bytes": len(body), "tables": [_numbers(table) for table in result.tables]})
-    return success(body, form)
+    logger.info("answered", extra={"bytes": len(found.body), "tables": [_numbers(table) for table in found.tables]})
+    return success(found.body, form)
 
 
 def failure(error: AlluviaError) -> Response:
@@ -105,7 +109,7 @@ def failure(error: AlluviaError) -> Response:
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
     if status < 500:
         logger.info("refused", extra={"status": status, "reason": type(error).__name__})
-        return answer(status, {"error": str(error)})
+        return answer(status, {"error": cut(str(error))})
     logger.error("failed", exc_info=error)
     if status == 503:
         return answer(status, {"error": str(error)}, **{"Retry-After": str(RETRY_AFTER_SECONDS)})

@@ -212,7 +212,7 @@ class Lake:
 
     def sql(self, query: str) -> pa.Table:
         """Run one SELECT over the lake's tables, by DuckDB. Raises `Invalid` with DuckDB's message, `TableNotFound`."""
-        from alluvia.sql import run
+        from alluvia.sql.engine import run
 
         return run(self, query).read_all()
 
@@ -250,7 +250,7 @@ class Lake:
 
 def _row_check(constraints: Mapping[str, str], schema: pa.Schema) -> RowCheck:
     """Return what raises for rows that break a CHECK constraint; loads DuckDB only for a table that has one."""
-    from alluvia.sql import row_check
+    from alluvia.sql.constraints import row_check
 
     return row_check(constraints, schema)
 
@@ -321,7 +321,8 @@ class Table:
 
     def update(self, values: Mapping[str, str], where: str | None = None) -> RowChanges:
         """Set columns to SQL expressions in the rows for which a condition holds; in all rows without one."""
-        from alluvia.sql import assignments, condition
+        from alluvia.sql.assignments import assignments
+        from alluvia.sql.condition import condition
 
         return update.update(self.handle, values, where, condition, assignments)
 
@@ -345,7 +346,7 @@ class Table:
         `unmatched="insert"` (the default unless `matched="delete"`), or not, `"ignore"`; with `insert_when`, where that
         holds. Conditions name the new row's columns `new.<column>`, also such as the table does not have.
         """
-        from alluvia.sql import pair_condition
+        from alluvia.sql.pairs import pair_condition
 
         rules = upsert.Rules(matched, columns, when, delete_when, unmatched, insert_when)
         return upsert.upsert(self.handle, rows, on, rules, pair_condition)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
@@ -22,27 +20,7 @@ from click.testing import CliRunner
 import alluvia
 from alluvia.cli.client import Client
 from alluvia.cli.commands import cli
-
-ROOT = Path(__file__).parents[2]
-
-
-@contextlib.contextmanager
-def serving(lake: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "alluvia.cli", "serve", "--lake", str(lake), "--port", "0", *words],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        match = re.search(r":(\d+)$", line.strip())
-        assert match, line
-        yield process, int(match[1])
-    finally:
-        process.kill()
-        process.wait()
+from tests.serving import serving
 
 
 def test_it_listens_on_loopback_only_and_answers(tmp_path: Path) -> None:

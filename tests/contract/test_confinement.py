@@ -14,19 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import alluvia
 from alluvia.errors import AlluviaError
-from alluvia.sql import rewrite, run
+from alluvia.sql import rewrite
 from alluvia.sql.constants import Constants
+from alluvia.sql.engine import run
+from alluvia.sql.limits import Limits
 from alluvia.sql.parse import parse
+from alluvia.sql.processes import Engine, EngineError
 from alluvia.sql.references import find_references
 from alluvia.sql.scans import plan_scans
-from alluvia.sql.session import Limits, Session
+from alluvia.sql.session import Session
 from functions.query.handler import handler
 from tests.s3server import S3Server
 
@@ -275,15 +277,15 @@ def test_the_text_is_refused(place: Place, form: str) -> None:
 
 
 @contextmanager
-def shut_database(place: Place) -> Iterator[duckdb.DuckDBPyConnection]:
+def shut_database(place: Place) -> Iterator[Engine]:
     """Yield the database of a query on `events`, at the point where the user's text would run."""
     session = Session(place.lake.store, Limits())
     try:
-        constants = Constants(session.begin())
+        constants = Constants(session.now_us)
         references = find_references(parse("FROM events").root)
         session.open(plan_scans(place.lake, references, constants), ["scan_0"])
-        connection = session._connection
-        assert connection.execute("SELECT * FROM alluvia.scan_0").fetchall() == [(1,)]
+        connection = session._engine
+        assert connection.execute("SELECT * FROM alluvia.scan_0").fetchall() == [[1]]
         yield connection
     finally:
         session.close()
@@ -291,7 +293,7 @@ def shut_database(place: Place) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.mark.parametrize("form", [*(form for form in READS if "events" not in form), *OUTSIDE])
 def test_the_database_refuses_what_lies_outside(place: Place, form: str) -> None:
-    with shut_database(place) as connection, pytest.raises(duckdb.Error):
+    with shut_database(place) as connection, pytest.raises(EngineError):
         connection.execute(place.text(form)).fetchall()
 
 
@@ -300,7 +302,7 @@ def test_the_database_gives_no_secret(place: Place) -> None:
         for text in ("FROM duckdb_secrets(redact => true)", "FROM duckdb_settings()", "FROM duckdb_variables()"):
             shown = str(connection.execute(text).fetchall())
             assert "test-secret" not in shown
-    with shut_database(place) as connection, pytest.raises(duckdb.Error):
+    with shut_database(place) as connection, pytest.raises(EngineError):
         connection.execute("FROM duckdb_secrets(redact => false)").fetchall()
 
 
@@ -340,7 +342,7 @@ def test_nothing_was_written(place: Place) -> None:
     for form in OUTSIDE:
         assert ask(place, place.text(form))["statusCode"] == 400
     for form in OUTSIDE:
-        with shut_database(place) as connection, pytest.raises(duckdb.Error):
+        with shut_database(place) as connection, pytest.raises(EngineError):
             connection.execute(place.text(form))
     assert sorted(info.key for info in place.lake.store.list("")) == before
     if not place.names["root"].startswith("s3://"):
@@ -360,7 +362,7 @@ def test_a_table_that_a_query_does_not_name_is_closed_to_it(place: Place) -> Non
     snapshot = place.lake.table("others").snapshot()
     (file, *_) = snapshot.files
     url = place.lake.store.url(snapshot.key(file))
-    with shut_database(place) as connection, pytest.raises(duckdb.Error):
+    with shut_database(place) as connection, pytest.raises(EngineError):
         connection.execute(f"FROM read_parquet('{url}')").fetchall()
 
 
@@ -370,12 +372,12 @@ def test_a_pruned_file_is_closed_too(place: Place) -> None:
     table.append([{"n": 2}])
     session = Session(place.lake.store, Limits())
     try:
-        constants = Constants(session.begin())
+        constants = Constants(session.now_us)
         scans = plan_scans(place.lake, find_references(parse("FROM pruned WHERE n = 1").root), constants)
         session.open(scans, ["scan_0"])
         open_keys = {scans[0].snapshot.key(file) for file in scans[0].files}
         (closed,) = {scans[0].snapshot.key(file) for file in scans[0].snapshot.files} - open_keys
-        with pytest.raises(duckdb.Error):
-            session._connection.execute(f"FROM read_parquet('{place.lake.store.url(closed)}')").fetchall()
+        with pytest.raises(EngineError):
+            session._engine.execute(f"FROM read_parquet('{place.lake.store.url(closed)}')").fetchall()
     finally:
         session.close()

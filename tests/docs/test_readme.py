@@ -80,12 +80,13 @@ def test_make_targets_that_the_readme_names_exist() -> None:
 
 def test_curl_examples_answer_as_the_readme_says(tmp_path: Path) -> None:
     text = "".join(block for _, block in blocks(README, "console"))
-    examples = re.findall(r"^\$ curl -d '(.*?)' localhost:8080(\S+)\n(.*)$", text, re.MULTILINE)
+    examples = re.findall(r"^\$ curl (-d|--json) '(.*?)' localhost:8080(\S+)\n(.*)$", text, re.MULTILINE)
     assert len(examples) >= 2
     with in_background(alluvia.connect(str(tmp_path))) as port:
         client = Client(port)
-        for body, path, expected in examples:
-            reply = client.post(path, body.encode())
+        for option, body, path, expected in examples:
+            headers = {"Content-Type": "application/json", "Accept": "application/json"} if option == "--json" else {}
+            reply = client.post(path, body.encode(), headers)
             assert reply.status == 200, reply.body
             assert reply.json() == json.loads(expected)
 

@@ -31,6 +31,7 @@ class Client:
     def post(self, path: str, body: bytes | dict[str, Any], headers: Mapping[str, str] | None = None) -> Reply:
         """Post bytes, or an object as JSON."""
         data = body if isinstance(body, bytes) else orjson.dumps(body)
-        self._connection.request("POST", path, data, dict(headers or {}))
+        kind = {} if isinstance(body, bytes) else {"Content-Type": "application/json"}
+        self._connection.request("POST", path, data, {**kind, **(headers or {})})
         answer = self._connection.getresponse()
         return Reply(answer.status, answer.read())

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import base64
 import importlib
+import json
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from http import HTTPStatus
+from threading import BoundedSemaphore
 from typing import Any
 from urllib.parse import parse_qsl
 
 from alluvia.cli.context import LocalContext
+from alluvia.cli.guards import refusal
 from alluvia.clock import Clock
 
 Handler = Callable[[dict[str, Any], Any], Any]
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+PATH_CHARS_MAX = 200
 FUNCTIONS = ("ingest", "merge", "query", "vacuum", "backfill")
 
 
@@ -24,26 +29,61 @@ def load_handler(function: str) -> Handler:
     return handler
 
 
-class Gateway:
-    """Routes requests to the ingest and query functions."""
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a server takes: the names it may be called by besides those of loopback (None: any), and queries at once."""
 
-    def __init__(self, clock: Clock) -> None:
+    hosts: Collection[str] | None = ()
+    queries: int = 4
+    queries_waiting: int = 16
+
+
+class Gateway:
+    """Routes requests to the ingest and query functions, and tells `log` of each request on one line."""
+
+    def __init__(self, clock: Clock, rules: Rules, log: Callable[[str], object] = lambda _: None) -> None:
         self._clock = clock
+        self._rules = rules
+        self._log = log
         self._ingest = load_handler("ingest")
         self._query = load_handler("query")
+        self._running = BoundedSemaphore(rules.queries)
+        self._taken = BoundedSemaphore(rules.queries + rules.queries_waiting)
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request, as WSGI has it."""
+        began_ms = self._clock.now_ms()
         event = to_event(environ, self._clock)
-        handler = self._query if event["rawPath"] == "/q" or event["rawPath"].startswith("/q/") else self._ingest
-        answer = self._call(handler, event)
+        answer = self._answer(event)
         body = answer.get("body") or ""
         data = base64.b64decode(body) if answer.get("isBase64Encoded") else body.encode()
         status = HTTPStatus(answer["statusCode"])
         headers = [(name, str(value)) for name, value in (answer.get("headers") or {}).items()]
         headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
+        http = event["requestContext"]["http"]
+        took_ms = self._clock.now_ms() - began_ms
+        path = json.dumps(http["path"][:PATH_CHARS_MAX])[1:-1]
+        self._log(f"{http['sourceIp']} {http['method']} {path} {status.value} {len(data)} bytes {took_ms} ms")
         start_response(f"{status.value} {status.phrase}", [*headers, ("Content-Length", str(len(data)))])
         return [data]
+
+    def _answer(self, event: dict[str, Any]) -> dict[str, Any]:
+        refused = refusal(event["headers"], self._rules.hosts)
+        if refused is not None:
+            return _error(403, refused)
+        if event["rawPath"] != "/q" and not event["rawPath"].startswith("/q/"):
+            return self._call(self._ingest, event)
+        media_type = event["headers"].get("content-type", "").partition(";")[0].strip().lower()
+        if event["requestContext"]["http"]["method"] == "POST" and media_type != "application/json":
+            return _error(415, 'Content-Type: send application/json, with {"query": "SELECT …"}')
+        if not self._taken.acquire(blocking=False):
+            answer = _error(503, "too many queries wait already: send this one again")
+            return {**answer, "headers": {**answer["headers"], "Retry-After": "5"}}
+        try:
+            with self._running:
+                return self._call(self._query, event)
+        finally:
+            self._taken.release()
 
     def _call(self, handler: Handler, event: dict[str, Any]) -> dict[str, Any]:
         """Call a handler; what it does not answer for becomes a 500 without details, as API Gateway has it."""
@@ -51,8 +91,16 @@ class Gateway:
             answer: dict[str, Any] = handler(event, LocalContext("local", self._clock))
         except Exception:  # noqa: BLE001 - a server goes on; the traceback is for whoever runs it
             traceback.print_exc()
-            return {"statusCode": 500, "body": '{"error":"internal error"}'}
+            return _error(500, "internal error")
         return answer
+
+
+def _error(status: int, message: str) -> dict[str, Any]:
+    return {
+        "statusCode": status,
+        "headers": {"Content-Type": "application/json"},
+        "body": json.dumps({"error": message}, ensure_ascii=False),
+    }
 
 
 def to_event(environ: dict[str, Any], clock: Clock) -> dict[str, Any]:

@@ -18,12 +18,18 @@ _timestamp = click.option("--timestamp", help="As of this moment, ISO 8601 (UTC 
 
 @command
 @click.argument("sql")
-def query(common: Common, sql: str) -> None:
+@click.option(
+    "--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop the query after this."
+)
+def query(common: Common, sql: str, timeout: float | None) -> None:
     """Run one SELECT; "-" reads it from standard input."""
     from alluvia.cli.rows import show_rows
+    from alluvia.sql.engine import run
+    from alluvia.sql.limits import Limits
 
-    table = common.lake().sql(sys.stdin.read() if sql == "-" else sql)
-    show_rows(table.schema, table.to_batches(), as_json=common.as_json)
+    text = sys.stdin.read() if sql == "-" else sql
+    with run(common.lake(), text, Limits(timeout_seconds=timeout)) as result:
+        show_rows(result.schema, result, as_json=common.as_json)
 
 
 @command

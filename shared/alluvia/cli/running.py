@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -17,14 +18,33 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
 @command
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="A name that requests may call the server by.")
 @click.option("--merge-every", default=60.0, type=_SECONDS, show_default=True, metavar="SECONDS", help="0: never.")
 @click.option("--vacuum-every", default=86400.0, type=_SECONDS, show_default=True, metavar="SECONDS", help="0: never.")
-def serve(common: Common, host: str, port: int, merge_every: float, vacuum_every: float) -> None:
+@click.option("--quiet", is_flag=True, help="Do not log requests.")
+def serve(
+    common: Common,
+    host: str,
+    port: int,
+    allow_host: tuple[str, ...],
+    merge_every: float,
+    vacuum_every: float,
+    *,
+    quiet: bool,
+) -> None:
     """Put the functions behind a local HTTP server; merge and vacuum run on a schedule. Without authentication."""
-    from alluvia.cli.serve import running
+    import signal
 
-    with running(common.lake(), host, port, merge_every, vacuum_every) as server:
+    from alluvia.cli.guards import is_loopback
+    from alluvia.cli.serve import Options, running
+
+    options = Options(host, port, allow_host, merge_every, vacuum_every, not quiet)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that what runs is ended in order
+    with running(common.lake(), options) as server:
         click.echo(f"alluvia serves {common.uri} at http://{host}:{server.effective_port}")
+        if not is_loopback(host):
+            click.echo(f"Warning: anyone who reaches {host} can read and write this lake: nobody is asked for a "
+                       "password. Put a proxy that authenticates in front.", err=True)  # fmt: skip
         server.run()
 
 

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import errno
+import os
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import waitress
-from waitress.server import create_server
 
 from alluvia.cli.context import LocalContext
-from alluvia.cli.gateway import Gateway, load_handler
-from alluvia.errors import Invalid
+from alluvia.cli.gateway import Gateway, Rules, load_handler
+from alluvia.cli.guards import is_loopback
+from alluvia.cli.listening import listen
+from alluvia.environment import environment
 from alluvia.lake import Lake
 from alluvia.runtime import using
+from alluvia.sql.processes import POOL
 
-BODY_LIMIT_BYTES = 10 << 20
-"""API Gateway's limit of an HTTP API: beyond it the server refuses the request without reading it."""
+QUERY_MEMORY = "ALLUVIA_QUERY_MEMORY_MB"
 MERGE_SECONDS = 60.0
 VACUUM_SECONDS = 24 * 3600.0
 THREADS = 8
+"""Threads for other requests than queries, which have as many as may run or wait."""
 
 
 class Schedule:
@@ -68,21 +73,40 @@ def schedule_event(lake: Lake) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a lake is served: where, to whom, and how often it is merged and vacuumed (in seconds; 0: never)."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 takes a free one."""
+    allow_hosts: tuple[str, ...] = ()
+    merge_seconds: float = MERGE_SECONDS
+    vacuum_seconds: float = VACUUM_SECONDS
+    log_requests: bool = True
+
+    @property
+    def hosts(self) -> tuple[str, ...] | None:
+        """Names that the server may be called by, besides those of loopback; None: any."""
+        if self.allow_hosts or is_loopback(self.host):
+            return (self.host, *self.allow_hosts)
+        return None
+
+
 @contextmanager
-def running(
-    lake: Lake,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    merge_seconds: float = MERGE_SECONDS,
-    vacuum_seconds: float = VACUUM_SECONDS,
-) -> Iterator[waitress.server.BaseWSGIServer]:
-    """Serve a lake on a port (any free one for 0) until the block ends; `effective_port` of what it yields says which.
+def running(lake: Lake, options: Options) -> Iterator[waitress.server.BaseWSGIServer]:
+    """Serve a lake until the block ends; `effective_port` of what it yields says where.
 
     The block must call `run()` of it, here or in a thread.
     """
-    with using(lake):
-        schedule = Schedule(lake, merge_seconds, vacuum_seconds)
-        server = _listen(lake, host, port)
+    rules = Rules(options.hosts)
+    memory = {QUERY_MEMORY: str(memory_mb(rules.queries))} if QUERY_MEMORY not in os.environ else {}
+    log = _log if options.log_requests else _log_nothing
+    with using(lake), environment(memory):
+        schedule = Schedule(lake, options.merge_seconds, options.vacuum_seconds)
+        threads = THREADS + rules.queries + rules.queries_waiting
+        server = listen(Gateway(lake.clock, rules, log), options.host, options.port, threads)
+        POOL.prepare(1)
         schedule.start()
         try:
             yield server
@@ -91,30 +115,26 @@ def running(
             schedule.stop()
 
 
-def _listen(lake: Lake, host: str, port: int) -> waitress.server.BaseWSGIServer:
-    try:
-        return create_server(
-            Gateway(lake.clock),
-            host=host,
-            port=port,
-            threads=THREADS,
-            max_request_body_size=BODY_LIMIT_BYTES,
-            ident="alluvia",
-        )
-    except (OSError, ValueError) as error:  # waitress raises ValueError for a host that has no address
-        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            msg = f"--port {port} of {host} is in use: give another, or 0 for a free one"
-        elif isinstance(error, PermissionError):
-            msg = f"--port {port} may not be used by this user: give one above 1023, or 0 for a free one"
-        else:
-            msg = f"--host {host}: cannot listen there: give an address of this machine, such as 127.0.0.1"
-        raise Invalid(msg) from error
+def memory_mb(queries: int) -> int:
+    """Return how much memory each of some queries at once may take on this machine, in MB: two thirds in all."""
+    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):  # no such file, or "max"
+        size = min(size, int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
+    return max(64, size * 2 // 3 // queries // 1_000_000)
+
+
+def _log(line: str) -> None:
+    sys.stderr.write(f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {line}\n")
+
+
+def _log_nothing(line: str) -> None:
+    """Let a line go."""
 
 
 @contextmanager
 def in_background(lake: Lake) -> Iterator[int]:
     """Serve a lake in a thread, without schedules, and yield the port."""
-    with running(lake, merge_seconds=0, vacuum_seconds=0) as server:
+    with running(lake, Options(merge_seconds=0, vacuum_seconds=0, log_requests=False)) as server:
 
         def serve() -> None:
             with suppress(OSError):  # closing the server's sockets is what ends its loop

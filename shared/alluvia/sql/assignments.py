@@ -15,7 +15,7 @@ import pyarrow as pa
 from alluvia.errors import Invalid
 from alluvia.sql.condition import columns_used, looks_beyond_its_row
 from alluvia.sql.duck import confine, connect
-from alluvia.sql.failures import Context, translate
+from alluvia.sql.failures import Context, details_of, translate
 from alluvia.sql.parse import parse
 from alluvia.sql.references import find_references
 from alluvia.sql.tree import Node, is_constant, without_locations
@@ -145,7 +145,7 @@ def _values(connection: duckdb.DuckDBPyConnection, name: str, text: str, rows: p
     try:
         values = connection.execute(_START + text + _END).to_arrow_table().column(0)
     except duckdb.Error as error:
-        found = translate(error, Context(text, lambda position: position - len(_START)))
+        found = translate(details_of(error), Context(text, lambda position: position - len(_START)))
         raise type(found)(f"column {name}: {found}") from None
     finally:
         connection.unregister("rows")

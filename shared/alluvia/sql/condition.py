@@ -15,7 +15,7 @@ from alluvia.errors import Invalid
 from alluvia.sql.complements import complement
 from alluvia.sql.constants import Constants
 from alluvia.sql.duck import confine, connect
-from alluvia.sql.failures import Context, translate
+from alluvia.sql.failures import Context, details_of, translate
 from alluvia.sql.operands import Columns
 from alluvia.sql.parse import parse
 from alluvia.sql.predicates import column_predicate
@@ -130,7 +130,7 @@ def _mask(connection: duckdb.DuckDBPyConnection, text: str, rows: pa.Table) -> p
     try:
         mask = connection.execute(_MASK + text + _MASK_END).to_arrow_table().column(0)
     except duckdb.Error as error:
-        raise translate(error, Context(text, lambda position: position - len(_MASK))) from None
+        raise translate(details_of(error), Context(text, lambda position: position - len(_MASK))) from None
     finally:
         connection.unregister("rows")
     if len(mask) != len(rows):

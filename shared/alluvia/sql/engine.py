@@ -6,23 +6,26 @@ leave; then the database is shut (see `duck.confine`), and only then does the us
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import pyarrow as pa
 
 from alluvia.sql.constants import Constants
 from alluvia.sql.failures import UnreadableFile
+from alluvia.sql.formats import Format, render
+from alluvia.sql.limits import Limits
 from alluvia.sql.parse import Statement, parse
 from alluvia.sql.references import References, find_references, names_in_use, shows_tables
-from alluvia.sql.rewrite import rewrite
-from alluvia.sql.scans import Lake, TableScan, newest_snapshots, plan_scans, scan_table
-from alluvia.sql.session import Limits, Session
+from alluvia.sql.rewrite import Rewritten, rewrite
+from alluvia.sql.scans import Lake, Scan, TableScan, newest_snapshots, plan_scans, scan_table
+from alluvia.sql.session import Session
 from alluvia.table.snapshot import Snapshot
-
-__all__ = ["Limits", "Result", "run"]
 
 
 class Result:
@@ -39,7 +42,7 @@ class Result:
         self.tables = tables
         """What each naming of a table in the query cost, in order."""
         self._batches = batches
-        self._close = close
+        self._finalizer = weakref.finalize(self, close)  # also where nobody reads the rows to their end
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows; raises `Invalid` or `Unavailable` where the query fails half-way."""
@@ -62,7 +65,15 @@ class Result:
 
     def close(self) -> None:
         """Stop the query, if it still runs, and free what it holds."""
-        self._close()
+        self._finalizer()
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A query's rows as bytes, and what each naming of a table in it cost, in order."""
+
+    body: bytes
+    tables: tuple[TableScan, ...]
 
 
 def run(lake: Lake, query: str, limits: Limits | None = None) -> Result:
@@ -71,48 +82,76 @@ def run(lake: Lake, query: str, limits: Limits | None = None) -> Result:
     Raises `Invalid` with DuckDB's message for a query that is wrong or not allowed, its subclass `QueryTooCostly` at a
     limit, `TableNotFound`, `VersionNotFound`, `VersionExpired`; `Unavailable` and `Corrupt` for the lake's own trouble.
     """
+
+    def stream(session: Session, rewritten: Rewritten, reports: tuple[TableScan, ...]) -> Result:
+        schema, batches = session.run(rewritten.text, query, rewritten.position)
+        return Result(schema, batches, reports, session.close)
+
+    return _attempt(lake, query, limits or Limits(), stream, lambda result: result)
+
+
+def run_rendered(lake: Lake, query: str, form: Format, limit_bytes: int, limits: Limits | None = None) -> Rendered:
+    """Run a query as `run` does and return its rows in a form. Raises `QueryTooCostly` where they exceed the limit."""
+
+    def rendered(session: Session, rewritten: Rewritten, reports: tuple[TableScan, ...]) -> Rendered:
+        with closing(session):
+            return Rendered(session.render(rewritten.text, query, rewritten.position, form.name, limit_bytes), reports)
+
+    def of_result(result: Result) -> Rendered:
+        return Rendered(render(result.schema, result, form, limit_bytes), result.tables)
+
+    return _attempt(lake, query, limits or Limits(), rendered, of_result)
+
+
+_Answer = TypeVar("_Answer")
+
+
+def _attempt(
+    lake: Lake,
+    query: str,
+    limits: Limits,
+    answer: Callable[[Session, Rewritten, tuple[TableScan, ...]], _Answer],
+    of_result: Callable[[Result], _Answer],
+) -> _Answer:
+    """Plan a query and have it answered; once more for each kind of file that DuckDB turns out not to read."""
     statement = parse(query)
     if shows_tables(statement.root) and not statement.explain:
-        return _of_table(pa.table({"name": pa.array(lake.tables(), pa.string())}))
+        return of_result(_of_table(pa.table({"name": pa.array(lake.tables(), pa.string())})))
     references = find_references(statement.root)
     unreadable: set[str | None] = set()
     while True:
         with ThreadPoolExecutor(1) as pool:  # the newest versions are looked up while DuckDB starts
             looking = pool.submit(newest_snapshots, lake, references)
-            session = Session(lake.store, limits or Limits(), _copied(unreadable))
+            session = Session(lake.store, limits, lambda path: None in unreadable or path in unreadable)
         try:
-            return _run(lake, statement, references, session, looking.result())
+            scans, rewritten = _open(lake, statement, references, session, looking.result())
+            reports = tuple(scan.report() for scan in scans)
+            if not statement.explain:
+                return answer(session, rewritten, reports)
+            with closing(session):
+                _, batches = session.run(rewritten.text, statement.text, rewritten.position)
+                plan = "\n".join(str(text) for batch in batches for text in batch.column(1).to_pylist())
+            return of_result(_of_table(scan_table(scans, plan), reports))
         except UnreadableFile as error:
             session.close()
-            if None in unreadable:
-                raise
+            if None in unreadable or error.path in unreadable:
+                raise error.otherwise from None  # all that it may be about was read: the query failed of its own
             # Our own reader knows more kinds of Parquet, or what is wrong and with which file.
-            unreadable.add(None if unreadable else error.path)
+            unreadable.add(error.path)
         except BaseException:
             session.close()
             raise
 
 
-def _copied(unreadable: set[str | None]) -> Callable[[str], bool]:
-    """Return whether DuckDB cannot read a file: one is named, or (None) any may be one."""
-    return lambda path: None in unreadable or path in unreadable
-
-
-def _run(
+def _open(
     lake: Lake, statement: Statement, references: References, session: Session, newest: Mapping[str, Snapshot]
-) -> Result:
-    constants = Constants(session.begin(), names_in_use(statement.root))
+) -> tuple[list[Scan], Rewritten]:
+    constants = Constants(session.now_us, names_in_use(statement.root))
     scans = plan_scans(lake, references, constants, newest)
     views = {scan.reference: f"scan_{number}" for number, scan in enumerate(scans)}
     rewritten = rewrite(statement, views)
     session.open(scans, list(views.values()))
-    schema, batches = session.run(rewritten.text, statement.text, rewritten.position)
-    reports = tuple(scan.report() for scan in scans)
-    if not statement.explain:
-        return Result(schema, batches, reports, session.close)
-    plan = "\n".join(str(text) for batch in batches for text in batch.column(1).to_pylist())
-    session.close()
-    return _of_table(scan_table(scans, plan), reports)
+    return scans, rewritten
 
 
 def _of_table(table: pa.Table, reports: tuple[TableScan, ...] = ()) -> Result:

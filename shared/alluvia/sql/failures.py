@@ -9,9 +9,13 @@ from dataclasses import dataclass, field
 from alluvia.errors import AlluviaError, Corrupt, Invalid, Unavailable
 
 LINE_LENGTH_MAX = 100
+MESSAGE_CHARS_MAX = 2000
 _CUT_OFF = "Could not read enough bytes"
 _BROKEN_METADATA = "Invalid"
 """The kind of error under which DuckDB passes on those of Thrift, in which Parquet's metadata stands."""
+_STORE = ("HTTP", "IO")
+"""The kinds of errors about reading files, which no query can raise of its own."""
+ENGINE_FAILED = "DuckDB cannot run this query (an internal error of the engine): write it another way"
 
 
 class QueryTooCostly(Invalid):
@@ -19,11 +23,16 @@ class QueryTooCostly(Invalid):
 
 
 class UnreadableFile(Corrupt):
-    """DuckDB cannot read a data file; `path` is its name in the table, None where DuckDB does not say which it is."""
+    """DuckDB seems not to be able to read a data file: only opening it tells.
 
-    def __init__(self, path: str | None) -> None:
+    `path` is its name in the table, None where DuckDB does not say which it is; `otherwise` is the error if no file
+    turns out to be damaged, since a query can fail with words of its own.
+    """
+
+    def __init__(self, path: str | None, otherwise: AlluviaError) -> None:
         super().__init__(f"the data file {path} cannot be read as Parquet" if path else "a data file is damaged")
         self.path = path
+        self.otherwise = otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +53,12 @@ class Context:
 def query_error(kind: str, message: str, text: str, position: int | None) -> Invalid:
     """Return DuckDB's message with the line that it is about, marked."""
     where = "" if position is None else _mark(text.encode(), position)
-    return Invalid(f"{kind} Error: {message}{where}")
+    return Invalid(f"{kind} Error: {cut(message)}{where}")
+
+
+def cut(text: str) -> str:
+    """Return a text, shortened if it is very long."""
+    return text if len(text) <= MESSAGE_CHARS_MAX else f"{text[:MESSAGE_CHARS_MAX]}…"
 
 
 def _mark(text: bytes, position: int) -> str:
@@ -61,39 +75,39 @@ def _mark(text: bytes, position: int) -> str:
     return f"\n\n{label}{shown}\n{' ' * (len(label) + column - cut + (3 if cut else 0))}^"
 
 
-def translate(error: Exception, context: Context) -> AlluviaError:
-    """Return our error for one that DuckDB raised while it ran a query."""
-    details = _details(error)
+def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
+    """Return our error for one that DuckDB raised while it ran a query, by its fields (see `details_of`)."""
     kind, message = details.get("exception_type", "DuckDB"), details.get("exception_message", "")
     if kind == "INTERRUPT":
         return QueryTooCostly("the query was interrupted")
     if kind == "Out of Memory":
-        return QueryTooCostly(_out_of_memory(context))
+        return QueryTooCostly(out_of_memory(context.memory_limit_bytes))
     file = next((shown for url, shown in context.files.items() if url in message), None)
-    if kind in ("HTTP", "IO") and _CUT_OFF not in message:
+    if kind in _STORE and _CUT_OFF not in message:
         return Unavailable(f"the store did not serve {f'the data file {file}' if file else 'a data file'}: try again")
-    if file is not None or _CUT_OFF in message or kind == _BROKEN_METADATA:
-        return UnreadableFile(file)
     if kind in ("INTERNAL", "FATAL"):
-        return Invalid("DuckDB cannot run this query (an internal error of the engine): write it another way")
-    for hidden in context.hidden:
-        message = message.replace(hidden, "…")
-    position = details.get("position")
-    at = context.position(int(position)) if position is not None and position.isdigit() else None
-    return query_error(kind, message, context.text, at)
+        found = Invalid(ENGINE_FAILED)
+    else:
+        for hidden in context.hidden:
+            message = message.replace(hidden, "…")
+        position = details.get("position")
+        at = context.position(int(position)) if position is not None and position.isdigit() else None
+        found = query_error(kind, message, context.text, at)
+    may_be_damage = context.files and (file is not None or kind in (*_STORE, _BROKEN_METADATA))
+    return UnreadableFile(file, found) if may_be_damage else found
 
 
-def _out_of_memory(context: Context) -> str:
-    limit = context.memory_limit_bytes
-    allowed = "is allowed" if limit is None else f"the {limit // 1_000_000} MB allowed"
+def out_of_memory(limit_bytes: int | None) -> str:
+    """Say that a query needs too much memory."""
+    allowed = "is allowed" if limit_bytes is None else f"the {limit_bytes // 1_000_000} MB allowed"
     return f"the query needs more memory than {allowed}: select fewer rows or columns, or group by fewer values"
 
 
-def _details(error: Exception) -> dict[str, str]:
+def details_of(error: Exception) -> dict[str, str]:
     """Return the fields of an error raised with `errors_as_json`, which a stream wraps once more."""
     text = str(error)
     try:
-        found = json.loads(text[text.index("{") :])
+        found = {str(key): str(value) for key, value in json.loads(text[text.index("{") :]).items()}
     except ValueError:
-        return {"exception_message": text.splitlines()[0] if text else type(error).__name__}
-    return {str(key): str(value) for key, value in found.items()}
+        found = {"exception_message": text.splitlines()[0] if text else type(error).__name__}
+    return {key: value[: 2 * MESSAGE_CHARS_MAX] for key, value in found.items()}

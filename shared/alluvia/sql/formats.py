@@ -199,13 +199,14 @@ def _rows(batch: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
 
 def _distinct(names: list[str]) -> list[str]:
     """Return names of which none is repeated, so that no column of an object hides another."""
-    found: list[str] = []
+    given, found = frozenset(names), dict[str, int]()  # each name used, and the number to try for it next
     for name in names:
-        shown, number = name, 1
-        while shown in found or (number > 1 and shown in names):
+        shown, number = name, found.get(name, 1)
+        while shown in found or (number > 1 and shown in given):
             shown, number = f"{name}_{number}", number + 1
-        found.append(shown)
-    return found
+        found[name] = number
+        found.setdefault(shown, 1)
+    return list(found)
 
 
 def _csv_field(value: Any) -> str:

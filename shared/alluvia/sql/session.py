@@ -1,41 +1,27 @@
-"""One query's own DuckDB database: views over its files, a time limit, a private folder, all gone with it."""
+"""One query's own DuckDB database, in a process of its own: views over its files, limits, a folder."""
 
 from __future__ import annotations
 
 import shutil
-import tempfile
-import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from pathlib import Path
+from contextlib import contextmanager
 
-import duckdb
 import pyarrow as pa
 
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
-from alluvia.sql.duck import S3_OPTIONS, confine, connect, use_s3
-from alluvia.sql.failures import Context, QueryTooCostly, translate
+from alluvia.scratch import new_folder
+from alluvia.sql.failures import ENGINE_FAILED, Context, QueryTooCostly, out_of_memory, translate
+from alluvia.sql.limits import Limits
+from alluvia.sql.processes import Engine, EngineDied, EngineError, OutOfMemory, OutOfTime, Watch
 from alluvia.sql.rewrite import VIEW_SCHEMA
 from alluvia.sql.scans import Scan
 from alluvia.store import Store
 from alluvia.table.relation import escape_glob
 from alluvia.table.views import Views
 
-BATCH_ROWS = 16_384
-_INTERRUPT_SECONDS = 0.05
 HEADS_MAX = 64
 """So many files are looked for when DuckDB could not open one and does not say which."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a query may take; None is no limit of ours (DuckDB's own is 80% of the memory, and every core)."""
-
-    timeout_seconds: float | None = None
-    memory_bytes: int | None = None
-    threads: int | None = None
-    spill_bytes: int | None = None
 
 
 class Session:
@@ -48,41 +34,42 @@ class Session:
         self._store = store
         self._limits = limits
         self._copied = copied
-        self._folder = Path(tempfile.mkdtemp(prefix="alluvia-query-"))
-        self._closed = threading.Event()
-        self._expired = False
         self._files: dict[str, str] = {}
         self._keys: dict[str, str] = {}
+        deadline = None if limits.timeout_seconds is None else time.monotonic() + limits.timeout_seconds
+        self._watch = Watch(deadline, limits.memory_bytes)
+        self._folder = new_folder()
         self._hidden: set[str] = {str(self._folder)}
         try:
-            self._connection = self._connect()
+            with self._translated(Context("")):
+                self._engine = Engine(self._watch, self._options(), store.duckdb_secret())
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
-        self._views = Views(self._connection, VIEW_SCHEMA, store, self._folder, self._check_time)
-        self._watcher = threading.Thread(target=self._interrupt_late, daemon=True)
-        self._watcher.start()
+        self._views = Views(self._engine, VIEW_SCHEMA, store, self._folder, self._check_time)
 
-    def begin(self) -> int:
-        """Begin the query's transaction, and return its `now()` in µs since the Unix epoch."""
-        row = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
-        return int(row[0]) if row else 0
+    @property
+    def now_us(self) -> int:
+        """Return the query's `now()`, in µs since the Unix epoch."""
+        return self._engine.now_us
 
     def open(self, scans: Sequence[Scan], names: Sequence[str]) -> None:
         """Make a view for each scan, by these names, and shut the database."""
-        self._connection.execute(f"CREATE SCHEMA {VIEW_SCHEMA}")
+        with self._translated(Context("")):
+            self._engine.execute(f"CREATE SCHEMA {VIEW_SCHEMA}")
         for scan, name in zip(scans, names, strict=True):
             self._check_time()
             try:
-                self._views.create(name, scan.snapshot, scan.files, self._urls(scan), self._copied)
-            except duckdb.Error as error:
-                found = self._failure(error, Context(""))
-                if not isinstance(found, Invalid) or isinstance(found, QueryTooCostly):
-                    raise found from None
+                with self._translated(Context("")):
+                    self._views.create(name, scan.snapshot, scan.files, self._urls(scan), self._copied)
+            except QueryTooCostly:
+                raise
+            except Invalid:
                 msg = f"the data files of {scan.reference.shown} do not fit the table's schema"
                 raise Corrupt(msg) from None
         self._files |= self._views.copies
-        confine(self._connection, sorted({form for path in self._files for form in (path, escape_glob(path))}))
+        with self._translated(Context("")):
+            self._engine.confine(sorted({form for path in self._files for form in (path, escape_glob(path))}))
 
     def run(self, text: str, source: str, position: Callable[[int], int]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Run a text; return the columns and, as they come, the rows. Raises our errors for DuckDB's.
@@ -91,39 +78,31 @@ class Session:
         `source` is what the user wrote, and `position` maps a byte offset in `text` to one in it.
         """
         context = Context(source, position)
-        self._check_time()
-        try:
-            reader = self._connection.execute(text).to_arrow_reader(BATCH_ROWS)
-        except duckdb.Error as error:
-            raise self._failure(error, context) from None
-        batches = self._batches(reader, context)
-        first = next(batches, None)
-        return reader.schema, batches if first is None else chain([first], batches)
+        with self._translated(context):
+            streams = self._engine.stream(text)
+            schema, first = next(streams).schema, next(streams, None)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            reader = first
+            while reader is not None:
+                yield from reader
+                with self._translated(context):
+                    reader = next(streams, None)
+
+        return schema, batches()
+
+    def render(self, text: str, source: str, position: Callable[[int], int], form: str, limit_bytes: int) -> bytes:
+        """Run a text as `run` does, and return its rows in a form of results. Raises our errors for DuckDB's."""
+        with self._translated(Context(source, position)):
+            found = self._engine.render(text, form, limit_bytes)
+        if isinstance(found, str):
+            raise QueryTooCostly(found)
+        return found
 
     def close(self) -> None:
         """Stop what runs, and remove every trace."""
-        self._closed.set()
-        self._watcher.join()
-        self._connection.close()
+        self._engine.close()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _batches(self, reader: pa.RecordBatchReader, context: Context) -> Iterator[pa.RecordBatch]:
-        while True:
-            self._check_time()
-            try:
-                batch = reader.read_next_batch()
-            except StopIteration:
-                return
-            except (OSError, pa.ArrowException, duckdb.Error) as error:
-                raise self._failure(error, context) from None
-            yield batch
-
-    def _connect(self) -> duckdb.DuckDBPyConnection:
-        secret = self._store.duckdb_secret()
-        connection = connect(self._options() | ({} if secret is None else S3_OPTIONS))
-        if secret is not None:
-            use_s3(connection, secret)
-        return connection
 
     def _options(self) -> dict[str, str]:
         options = {"temp_directory": str(self._folder / "spill")}
@@ -160,16 +139,8 @@ class Session:
             raise Corrupt(msg) from error
         return str(path)
 
-    def _interrupt_late(self) -> None:
-        if self._closed.wait(self._limits.timeout_seconds):
-            return
-        self._expired = True
-        # Again and again, since an interrupt between two statements stops neither.
-        while not self._closed.wait(_INTERRUPT_SECONDS):
-            self._connection.interrupt()
-
     def _check_time(self) -> None:
-        if self._expired:
+        if self._watch.deadline is not None and time.monotonic() > self._watch.deadline:
             raise QueryTooCostly(self._too_slow())
 
     def _too_slow(self) -> str:
@@ -178,9 +149,23 @@ class Session:
             "narrow it by time or another column of the WHERE clause, or select fewer columns"
         )
 
-    def _failure(self, error: Exception, context: Context) -> AlluviaError:
-        if self._expired:
-            return QueryTooCostly(self._too_slow())
+    @contextmanager
+    def _translated(self, context: Context) -> Iterator[None]:
+        """Raise our errors for what goes wrong in the query's process."""
+        try:
+            yield
+        except OutOfTime:
+            raise QueryTooCostly(self._too_slow()) from None
+        except OutOfMemory:
+            raise QueryTooCostly(out_of_memory(self._limits.memory_bytes)) from None
+        except EngineDied as error:
+            if error.status >= 0:
+                raise
+            raise Invalid(ENGINE_FAILED) from error
+        except EngineError as error:
+            raise self._failure(error, context) from None
+
+    def _failure(self, error: EngineError, context: Context) -> AlluviaError:
         known = Context(
             text=context.text,
             position=context.position,
@@ -188,7 +173,7 @@ class Session:
             hidden=tuple(sorted(self._hidden, key=len, reverse=True)),
             memory_limit_bytes=self._limits.memory_bytes,
         )
-        found = translate(error, known)
+        found = translate(error.details, known)
         if isinstance(found, Unavailable) and (path := self._missing(str(error))) is not None:
             return Corrupt(f"data file {path} is missing")
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -15,14 +15,30 @@ from alluvia.table.reader import check_positions
 from alluvia.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+    from duckdb.sqltypes import DuckDBPyType
 
 PARALLEL = 16
 _POSITIONS = "alluvia_positions"
 
 
+class Database(Protocol):
+    """What relations need of a DuckDB database: its own connection has it, and one to another process."""
+
+    def execute(self, query: str, parameters: Any = ..., /) -> Any:
+        """Run a statement; `fetchall` of what it returns gives its rows."""
+
+    def register(self, view_name: str, python_object: Any, /) -> Any:
+        """Give the database an Arrow table under a name."""
+
+    def unregister(self, view_name: str, /) -> Any:
+        """Take it back."""
+
+    def type(self, type_str: str, /) -> DuckDBPyType:
+        """Return a type by its name."""
+
+
 def create_deleted(
-    connection: DuckDBPyConnection, name: str, snapshot: Snapshot, store: Store, files: Sequence[tuple[AddFile, str]]
+    connection: Database, name: str, snapshot: Snapshot, store: Store, files: Sequence[tuple[AddFile, str]]
 ) -> str | None:
     """Make a table of deleted rows, `file` and `position`, for files and their URLs, and return its name.
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,14 +18,11 @@ from alluvia.errors import Unavailable
 from alluvia.log.actions import AddFile
 from alluvia.store import Store
 from alluvia.table.column_mapping import ColumnMapping, identities, misnamed
-from alluvia.table.deleted_rows import create_deleted
+from alluvia.table.deleted_rows import Database, create_deleted
 from alluvia.table.reader import read_file
 from alluvia.table.relation import FILENAME, ROW_NUMBER, Part, escape_glob, relation_parts, union_sql
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.stored_types import fits, holds
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 
 class Views:
@@ -37,7 +33,7 @@ class Views:
 
     def __init__(
         self,
-        connection: DuckDBPyConnection,
+        connection: Database,
         schema: str,
         store: Store,
         folder: Path,

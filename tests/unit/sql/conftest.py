@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.sql import run
+from alluvia.sql.engine import run
 from alluvia.sql.scans import TableScan
 
 SCHEMA = pa.schema(

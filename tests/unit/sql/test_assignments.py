@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia.errors import Invalid
-from alluvia.sql import assignments
+from alluvia.sql.assignments import assignments
 
 SCHEMA = pa.schema(
     [

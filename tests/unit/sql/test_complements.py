@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alluvia.log.actions import AddFile
-from alluvia.sql import condition
+from alluvia.sql.condition import condition
 from alluvia.table.predicate import And, Comparison, In, IsNotNull, IsNull, Or, Predicate, Unknown
 from alluvia.table.skipping import prune
 from alluvia.table.statistics import file_statistics

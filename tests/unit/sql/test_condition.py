@@ -8,7 +8,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import Invalid
-from alluvia.sql import condition
+from alluvia.sql.condition import condition
 
 BATCH = pa.record_batch(
     {

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia.errors import Invalid, Unsupported
-from alluvia.sql import row_check
+from alluvia.sql.constraints import row_check
 
 SCHEMA = pa.schema(
     [("n", pa.int64()), ("my name", pa.string()), ("place", pa.struct([("zip", pa.int64())])), ("day", pa.date32())]

@@ -12,7 +12,10 @@ import pytest
 import alluvia
 from alluvia.clock import ManualClock
 from alluvia.errors import Corrupt, Invalid, TableNotFound, VersionNotFound
-from alluvia.sql import Limits, QueryTooCostly, TableScan, run
+from alluvia.sql.engine import run
+from alluvia.sql.failures import QueryTooCostly
+from alluvia.sql.limits import Limits
+from alluvia.sql.scans import TableScan
 from tests.s3server import S3Server
 from tests.unit.sql.conftest import SCHEMA, fill, query, rows_of_day, scans
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from alluvia.sql import QueryTooCostly
+from alluvia.sql.failures import QueryTooCostly
 from alluvia.sql.formats import ARROW, CSV, FORMATS, JSON, NDJSON, Format, NotAcceptable, choose_format, render
 
 TABLE = pa.table(

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from alluvia.sql import condition
+from alluvia.sql.condition import condition
 from alluvia.table.predicate import (
     And,
     Comparison,

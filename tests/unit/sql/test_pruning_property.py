@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import alluvia
 from alluvia.errors import Invalid
-from alluvia.sql import run, scans
+from alluvia.sql import scans
+from alluvia.sql.engine import run
 from alluvia.table.predicate import Unknown
 
 SCHEMA = pa.schema(

@@ -1,0 +1,40 @@
+"""Which requests a local server takes: not those that a web page elsewhere has a browser send. Pure.
+
+A page can name this machine under a name of its own (the Host is then that name), and can post a form to it without
+asking first (the Origin is then that page's).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address means this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def refusal(headers: Mapping[str, str], allowed: Collection[str] | None) -> str | None:
+    """Return why a request is refused, by its headers (names in lower case); None if it is not.
+
+    `allowed` are the names besides those of loopback that the server may be called by; None allows any.
+    """
+    authority = headers.get("host", "")
+    host = (urlsplit(f"//{authority}").hostname or "") if _is_authority(authority) else ""
+    if allowed is not None and not is_loopback(host) and host not in allowed:
+        return f"Host: {authority[:100]!r} is not a name of this server; start it with --allow-host to add one"
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != authority.lower():
+        return "Origin: pages of other sites may not use this server"
+    if origin is None and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        return "Sec-Fetch-Site: pages of other sites may not use this server"
+    return None
+
+
+def _is_authority(text: str) -> bool:
+    return all(character.isalnum() or character in ".-_:[]" for character in text)

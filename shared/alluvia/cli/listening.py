@@ -1,0 +1,73 @@
+"""The HTTP server: waitress, strict about what it takes, with every refusal in JSON."""
+
+from __future__ import annotations
+
+import errno
+import re
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser, ParsingError
+from waitress.server import BaseWSGIServer, create_server
+from waitress.task import ErrorTask
+
+from alluvia.errors import Invalid
+
+BODY_LIMIT_BYTES = 10 << 20
+"""API Gateway's limit of an HTTP API: beyond it the server refuses the request without reading it."""
+_LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
+_ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
+_REASONS = {413: f"the body is larger than {BODY_LIMIT_BYTES} bytes: send it in several requests"}
+
+
+class _Parser(HTTPRequestParser):  # type: ignore[misc]
+    def parse_header(self, header_plus: bytes) -> None:
+        """Refuse a request with two lengths, which a proxy in front may read in another way (RFC 9112, 6.1)."""
+        super().parse_header(header_plus)
+        if _LENGTH.search(header_plus) and _ENCODING.search(header_plus):
+            msg = "Content-Length and Transfer-Encoding: send one of them"
+            raise ParsingError(msg)
+
+
+class _Refusal(ErrorTask):  # type: ignore[misc]
+    def execute(self) -> None:
+        """Answer a request that never got to the application."""
+        error = self.request.error
+        body = orjson.dumps({"error": _REASONS.get(error.code, error.body)})
+        self.status = f"{error.code} {error.reason}"
+        self.response_headers.append(("Content-Type", "application/json"))
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]
+    parser_class = _Parser
+    error_task_class = _Refusal
+
+
+def listen(application: Callable[..., Any], host: str, port: int, threads: int) -> BaseWSGIServer:
+    """Return a server of a WSGI application. Raises `Invalid` where it cannot listen."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        server = create_server(
+            application,
+            host=min(found)[4][0],  # one address, of the older family first: a name may have several
+            port=port,
+            threads=threads,
+            max_request_body_size=BODY_LIMIT_BYTES + 1,
+            ident="alluvia",
+        )
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            msg = f"--port {port} of {host} is in use: give another, or 0 for a free one"
+        elif isinstance(error, PermissionError):
+            msg = f"--port {port} may not be used by this user: give one above 1023, or 0 for a free one"
+        else:
+            msg = f"--host {host}: cannot listen there: give an address of this machine, such as 127.0.0.1"
+        raise Invalid(msg) from error
+    server.channel_class = _Channel
+    return server

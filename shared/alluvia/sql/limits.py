@@ -1,0 +1,15 @@
+"""What a query may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a query may take; None is no limit of ours (DuckDB's own is 80% of the memory, and every core)."""
+
+    timeout_seconds: float | None = None
+    memory_bytes: int | None = None
+    threads: int | None = None
+    spill_bytes: int | None = None

@@ -1,0 +1,179 @@
+"""What `alluvia serve` refuses, and whom it makes wait for whom."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+from http.client import HTTPException
+from pathlib import Path
+from queue import Queue
+
+import pytest
+
+import alluvia
+from alluvia.cli.client import Client, Reply
+from alluvia.cli.gateway import Rules
+from alluvia.cli.guards import is_loopback, refusal
+from alluvia.cli.listening import BODY_LIMIT_BYTES
+from alluvia.cli.serve import Options, memory_mb
+from tests.serving import serving
+
+SLOW = {"query": "SELECT levenshtein(repeat('ab', 10000000), repeat('ba', 10000000))"}
+
+
+def exchange(port: int, request: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Send bytes, and return the status, headers and body of what comes back."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(request)
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while part := connection.recv(65536):
+                answer += part
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in lines)
+    return int(status.split()[1]), headers, body
+
+
+def post(path: str, body: bytes, *headers: str, host: str = "127.0.0.1") -> bytes:
+    lines = [f"POST {path} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(body)}", "Connection: close", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def test_slow_queries_hold_up_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_QUERY_TIMEOUT_SECONDS", "300")
+    rules = Rules()
+    answers: Queue[Reply] = Queue()
+
+    def ask(port: int) -> None:
+        with contextlib.suppress(OSError, HTTPException):  # the server is killed in the end
+            answers.put(Client(port).post("/q", SLOW))
+
+    with serving(tmp_path / "lake") as (_, port):
+        for _ in range(rules.queries + rules.queries_waiting + 1):
+            threading.Thread(target=ask, args=(port,), daemon=True).start()
+        refused = answers.get(timeout=120)
+        assert (refused.status, "too many queries wait" in refused.json()["error"]) == (503, True)
+        reply = Client(port).post("/v1/events/app", {"event": "signup"})
+        assert (reply.status, reply.json()["accepted"]) == (200, 1)
+        assert answers.empty()
+
+
+def test_other_names_than_its_own_are_refused(tmp_path: Path) -> None:
+    with serving(tmp_path / "lake", "--allow-host", "lake.example") as (_, port):
+        for host in ("127.0.0.1", f"localhost:{port}", f"[::1]:{port}", "lake.example"):
+            assert exchange(port, post("/v1/events/app", b"{}", host=host))[0] == 200
+        for host in ("evil.example", f"evil.example:{port}", "", "127.0.0.1@evil.example", "127.0.0.1.evil.example"):
+            status, headers, body = exchange(port, post("/v1/events/app", b"{}", host=host))
+            assert (status, headers["content-type"]) == (403, "application/json")
+            assert json.loads(body)["error"].startswith("Host: ")
+    assert alluvia.connect(str(tmp_path / "lake")).sql("SELECT count(*) AS n FROM app").to_pylist() == [{"n": 4}]
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["Origin: http://evil.example", "Origin: null", "Origin: http://localhost:1", "Sec-Fetch-Site: cross-site"],
+)
+def test_pages_of_other_sites_are_refused(tmp_path: Path, header: str) -> None:
+    form = "Content-Type: application/x-www-form-urlencoded"
+    with serving(tmp_path / "lake") as (_, port):
+        for path in ("/v1/events/app", "/q"):
+            status, _, body = exchange(port, post(path, b'{"query":"SELECT 1"}', header, form))
+            assert (status, header.split(":", maxsplit=1)[0] in json.loads(body)["error"]) == (403, True)
+        own = f"Origin: http://127.0.0.1:{port}"
+        assert exchange(port, post("/v1/events/own", b"{}", own, host=f"127.0.0.1:{port}"))[0] == 200
+    assert alluvia.connect(str(tmp_path / "lake")).tables() == ["own"]
+
+
+def test_queries_come_as_json(tmp_path: Path) -> None:
+    with serving(tmp_path / "lake") as (_, port):
+        body = b'{"query": "SELECT 1 AS x"}'
+        for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+            status, _, answer = exchange(port, post("/q", body, f"Content-Type: {kind}"))
+            assert (status, "application/json" in json.loads(answer)["error"]) == (415, True)
+        status, _, answer = exchange(port, post("/q", body, "Content-Type: application/json; charset=utf-8"))
+        assert (status, answer) == (200, b'{"x":1}\n')
+
+
+def test_a_request_with_two_lengths_is_refused(tmp_path: Path) -> None:
+    with serving(tmp_path / "lake") as (_, port):
+        for name in ("Transfer-Encoding", "transfer-encoding"):
+            status, headers, body = exchange(port, post("/v1/events/app", b"2\r\n{}\r\n0\r\n\r\n", f"{name}: chunked"))
+            assert (status, headers["content-type"]) == (400, "application/json")
+            assert json.loads(body) == {"error": "Content-Length and Transfer-Encoding: send one of them"}
+        chunked = (
+            b"POST /v1/events/app HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n"
+        )
+        assert exchange(port, chunked + b"\r\n2\r\n{}\r\n0\r\n\r\n")[0] == 200
+
+
+def test_a_body_over_the_limit_is_refused_in_json(tmp_path: Path) -> None:
+    with serving(tmp_path / "lake") as (_, port):
+        head = f"POST /v1/events/app HTTP/1.1\r\nHost: localhost\r\nContent-Length: {BODY_LIMIT_BYTES + 1}\r\n\r\n"
+        status, headers, body = exchange(port, head.encode())
+        assert (status, headers["content-type"]) == (413, "application/json")
+        assert json.loads(body)["error"] == "the body is larger than 10485760 bytes: send it in several requests"
+        assert exchange(port, post("/v1/events/app", b" " * (BODY_LIMIT_BYTES - 2) + b"{}"))[0] == 200
+
+
+def test_each_request_is_a_line_of_the_log(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "alluvia.cli", "serve", "--lake", str(tmp_path), "--port", "0"]
+    for quiet in ([], ["--quiet"]):
+        process = subprocess.Popen([*command, *quiet], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        port = int(process.stdout.readline().rpartition(":")[2])
+        assert Client(port).post("/v1/events/app?key=secret", {"event": "a"}).status == 200
+        assert exchange(port, b"GET /a%0Ab%1B[31m HTTP/1.0\r\n\r\n")[0] == 403
+        process.terminate()
+        lines = process.communicate(timeout=30)[1].splitlines()
+        assert process.returncode == 0
+        if quiet:
+            assert lines == []
+            continue
+        stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00 127\.0\.0\.1"
+        assert re.fullmatch(rf"{stamp} POST /v1/events/app 200 \d+ bytes \d+ ms", lines[0])
+        assert re.fullmatch(rf"{stamp} GET /a\\nb\\u001b\[31m 403 \d+ bytes \d+ ms", lines[1])
+        assert len(lines) == 2
+
+
+def test_it_warns_where_others_can_reach_it(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "alluvia.cli",
+        "serve",
+        "--lake",
+        str(tmp_path),
+        "--port",
+        "0",
+        "--host",
+        "0.0.0.0",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    port = int(process.stdout.readline().rpartition(":")[2])
+    assert exchange(port, post("/v1/events/app", b"{}", host="any.example"))[0] == 200
+    process.terminate()
+    assert "Warning: anyone who reaches 0.0.0.0 can read and write this lake" in process.communicate(timeout=30)[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "loopback"),
+    [
+        *[("localhost", True), ("127.8.0.1", True), ("::1", True), ("a.localhost", True)],
+        *[("0.0.0.0", False), ("localhost.evil", False), ("10.0.0.1", False), ("", False)],
+    ],
+)
+def test_names_of_loopback(name: str, loopback: bool) -> None:
+    assert is_loopback(name) is loopback
+    assert (refusal({"host": name}, ()) is None) is (loopback and name != "::1")
+    assert Options(host=name).hosts == ((name,) if loopback else None)
+
+
+def test_memory_for_queries_is_shared() -> None:
+    assert memory_mb(1) > 3 * memory_mb(4) > 0

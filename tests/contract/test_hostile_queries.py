@@ -1,0 +1,224 @@
+"""Queries that end, stall or swell the process that runs them: each gets an answer, and the next notices nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import alluvia
+from alluvia import scratch
+from alluvia.sql.engine import run
+from alluvia.sql.failures import QueryTooCostly
+from alluvia.sql.formats import _distinct
+from alluvia.sql.limits import Limits
+from alluvia.sql.processes import IDLE_MAX, POOL, EngineDied, Worker
+from functions.query.handler import handler
+
+_BRACKETS = "repeat('[', 200000) || repeat(']', 200000)"
+_OBJECTS = """repeat('{"a":', 100000) || '1' || repeat('}', 100000)"""
+_LAMBDAS = "list_transform(range(1000), x -> " * 4 + "x" + ")" * 4
+_DOUBLING = "WITH a0 AS (SELECT 1 x)" + "".join(
+    f", a{n} AS (FROM a{n - 1} UNION ALL FROM a{n - 1})" for n in range(1, 40)
+)
+CRASHES = {
+    "json_contains": f"SELECT json_contains({_BRACKETS}, '1')",
+    "json_structure": f"SELECT json_structure({_BRACKETS})",
+    "json_merge_patch": f"SELECT json_merge_patch({_OBJECTS}, {_OBJECTS})",
+    "variant": f"SELECT ({_BRACKETS})::JSON::VARIANT::VARCHAR",
+}
+STALLS = {
+    "levenshtein": "SELECT levenshtein(repeat('ab', 200000), repeat('ba', 200000))",
+    "common table expressions": f"{_DOUBLING} SELECT count(*) FROM a39",
+    "recursion": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n FROM r) SELECT count(*) FROM r",
+    "rows that never end": "SELECT i FROM range(1000000000000) t(i) WHERE i % 50000 = 0 AND i < 0",
+}
+SWELLS = {
+    "a list": "SELECT len(range(1000000000))",
+    "lambdas": f"SELECT {_LAMBDAS}",
+    "one batch of rows": "SELECT repeat('x', 1000000) || i FROM range(16384) t(i)",
+    "one text": "SELECT string_agg(repeat('x', 1000000)) FROM range(3000)",
+}
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
+    monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path))
+    monkeypatch.setenv("ALLUVIA_QUERY_TIMEOUT_SECONDS", "2")
+    monkeypatch.setenv("ALLUVIA_QUERY_MEMORY_MB", "300")
+    lake = alluvia.connect(str(tmp_path))
+    lake.create_table("t", {"n": "long"}).append([{"n": 1}, {"n": 2}])
+    return lake
+
+
+def ask(text: str) -> tuple[int, str]:
+    answer = handler({"query": text}, None)
+    return answer["statusCode"], answer["body"]
+
+
+def assert_nothing_happened() -> None:
+    assert ask("SELECT sum(n) AS s FROM t") == (200, '{"s":3}\n')
+    own = scratch.new_folder()
+    assert list(own.parent.iterdir()) == [own]
+    own.rmdir()
+    assert len(POOL._idle) <= IDLE_MAX
+
+
+@pytest.mark.parametrize("text", CRASHES.values(), ids=CRASHES)
+def test_a_query_that_ends_the_engine_ends_nothing_else(lake: alluvia.Lake, text: str) -> None:
+    status, body = ask(text)
+    assert (status, "an internal error of the engine" in body) == (400, True)
+    assert_nothing_happened()
+
+
+@pytest.mark.parametrize("text", STALLS.values(), ids=STALLS)
+def test_a_query_that_no_interrupt_stops_is_stopped(lake: alluvia.Lake, text: str) -> None:
+    status, body = ask(text)
+    assert (status, "longer than the 2 seconds allowed" in body) == (422, True)
+    assert_nothing_happened()
+
+
+@pytest.mark.parametrize("text", SWELLS.values(), ids=SWELLS)
+def test_a_query_that_takes_memory_beyond_the_engines_count_is_stopped(
+    lake: alluvia.Lake, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALLUVIA_QUERY_TIMEOUT_SECONDS", "120")
+    status, body = ask(text)
+    assert (status, "more memory than the 300 MB allowed" in body) == (422, True)
+    assert_nothing_happened()
+
+
+def test_a_long_message_is_cut(lake: alluvia.Lake) -> None:
+    for text in ("SELECT error(repeat('x', 10000000))", f'FROM "{"x" * 100000}"', f"SELECT {'y' * 100000} FROM t"):
+        status, body = ask(text)
+        assert 400 <= status < 500
+        assert len(body) < 2300
+    assert_nothing_happened()
+
+
+def test_damage_is_proved_and_not_read_out_of_a_message(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    send = Worker.send
+
+    def counted(self: Worker, name: str, *rest: Any, **more: Any) -> None:
+        asked.append(name)
+        send(self, name, *rest, **more)
+
+    monkeypatch.setattr(Worker, "send", counted)
+    status, body = ask("SELECT error('Could not read enough bytes') FROM t")
+    assert (status, json.loads(body)) == (400, {"error": "Invalid Input Error: Could not read enough bytes"})
+    assert asked.count("render") == 1
+    (file,) = lake.table("t").snapshot().files
+    status, body = ask(f"SELECT error('{lake.store.url('t/' + file.path)} is odd') FROM t")
+    assert status == 400
+    assert lake.uri not in body
+
+
+def test_columns_of_one_name_are_told_apart_in_one_pass() -> None:
+    names = _distinct(["a"] * 20_000 + ["a_7", "b"])
+    assert len(set(names)) == 20_002
+    assert names[:3] == ["a", "a_1", "a_2"]
+    assert names[-2:] == ["a_7", "b"]
+
+
+def test_rows_left_unread_leave_nothing_behind(lake: alluvia.Lake) -> None:
+    result = run(lake, "SELECT i FROM range(10000000) r(i)")
+    next(iter(result))
+    del result
+    assert_nothing_happened()
+    with run(lake, "SELECT i FROM range(10000000) r(i)") as result:
+        next(iter(result))
+    assert_nothing_happened()
+
+
+def test_a_process_serves_one_query_after_another(lake: alluvia.Lake) -> None:
+    POOL.close()
+    assert ask("SELECT 1 AS x")[0] == 200
+    (worker,) = POOL._idle
+    for _ in range(5):
+        assert ask("SELECT nope")[0] == 400
+        assert ask("SELECT count(*) AS c FROM t")[0] == 200
+    assert POOL._idle == [worker]
+    worker._process.kill()
+    worker._process.wait()
+    assert_nothing_happened()
+
+
+def test_a_process_has_no_secret_of_its_parents(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-for-queries")
+    worker = Worker()
+    environment = Path(f"/proc/{worker._process.pid}/environ").read_bytes()
+    worker.kill()
+    assert b"not-for-queries" not in environment
+
+
+def test_a_process_that_cannot_start_is_not_the_querys_fault(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    POOL.close()
+    monkeypatch.setattr("alluvia.sql.processes._START", "raise SystemExit(3) # {}")
+    with pytest.raises(EngineDied, match="status 3"):
+        run(lake, "SELECT 1")
+
+
+def test_limits_hold_while_rows_come(lake: alluvia.Lake) -> None:
+    limits = Limits(timeout_seconds=1)
+    with (
+        run(lake, "SELECT i FROM range(100000000000) t(i)", limits) as result,
+        pytest.raises(QueryTooCostly, match="longer than the 1 seconds allowed"),
+    ):
+        for _ in result:
+            pass
+    assert_nothing_happened()
+
+
+def test_ctrl_c_ends_a_query_and_its_process(lake: alluvia.Lake) -> None:
+    text = "SELECT levenshtein(repeat('ab', 10000000), repeat('ba', 10000000))"
+    process = subprocess.Popen([sys.executable, "-m", "alluvia.cli", "query", text], stderr=subprocess.PIPE)
+    folders = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not folders.read_text():  # until its query's process is there
+        assert process.poll() is None
+        time.sleep(0.01)
+    child = int(folders.read_text().split()[0])
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    assert not Path(f"/proc/{child}").exists()
+
+
+def test_a_process_ends_with_its_parent(lake: alluvia.Lake) -> None:
+    code = (
+        "import os; from alluvia.sql.processes import Worker; worker = Worker();"
+        "worker.send('open', options={}, secret=None);"
+        "print(worker._process.pid, flush=True); os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    child = int(done.stdout)
+    while Path(f"/proc/{child}").exists():
+        time.sleep(0.01)
+
+
+def test_folders_of_a_process_that_was_killed_are_taken_away(tmp_path: Path) -> None:
+    code = "import os; from alluvia import scratch; print(scratch.new_folder(), flush=True); os.kill(os.getpid(), 9)"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    left = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert Path(left.stdout.strip()).is_dir()
+    (tmp_path / "alluvia-other").mkdir()
+    subprocess.run([sys.executable, "-c", code.replace("; os.kill(os.getpid(), 9)", "")], env=environment, check=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["alluvia-other"]
+
+
+def test_the_command_line_takes_a_time_limit(lake: alluvia.Lake) -> None:
+    text = "SELECT levenshtein(repeat('ab', 10000000), repeat('ba', 10000000))"
+    command = [sys.executable, "-m", "alluvia.cli", "query", text, "--timeout", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "longer than the 1 seconds allowed" in done.stderr) == (1, True)
