@@ -60,11 +60,9 @@ def simulated() -> Iterator[None]:
         log = sys.modules["alluvia.log.log"]
         patch.setattr(log, "RLock", lambda: SimulatedLock(current_scheduler()))
         patch.setattr(duckdb, "connect", _pooled)
-        sql = sys.modules["alluvia.sql"]
-        condition, assignments = _kept(sql.condition), _kept_values(sql.assignments)
-        patch.setattr(sql, "condition", condition)
-        patch.setattr(sys.modules["alluvia.sql.condition"], "condition", condition)
-        patch.setattr(sql, "assignments", assignments)
+        for name, keep in (("condition", _kept), ("assignments", _kept_values)):
+            module = sys.modules[f"alluvia.sql.{name}"]
+            patch.setattr(module, name, keep(getattr(module, name)))
         yield
 
 
