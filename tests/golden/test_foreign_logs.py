@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -105,6 +106,59 @@ def _unknown(made: Made) -> None:
     made.commit(PROTOCOL, PLAIN_META, {"what": {"x": 1}}, cdc, add("a.parquet", strange={"a": [1]}), end="\r\n\n \n")
 
 
+def _unknown_of_any_form(made: Made) -> None:
+    """As in `transaction_log_schema_evolvability`, a test table of Delta's own."""
+    made.file("a.parquet", PLAIN.slice(0, 1))
+    made.file("b.parquet", PLAIN.slice(1, 1))
+    strange = {"some_new_action": "text"}, {"foo": [1]}, {"a": 1, "b": None, "c": True}
+    made.commit(*strange, PROTOCOL, PLAIN_META, {"some_new_action_alongside": ["a", "1"], **add("a.parquet")})
+    made.commit(*strange, {**add("b.parquet"), "another": "x"}, version=1)
+
+
+def _unknown_in_checkpoints(*, as_json: bool) -> Callable[[Made], None]:
+    """Return what makes a table of which a checkpoint is left, in JSON or Parquet, that holds unknown actions too."""
+
+    def make(made: Made) -> None:
+        made.file("a.parquet", PLAIN)
+        features = ["v2Checkpoint"]
+        protocol = {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": features,
+            "writerFeatures": features,
+        }
+        known = [
+            {"protocol": protocol},
+            PLAIN_META,
+            add("a.parquet", strange=1),
+            {"checkpointMetadata": {"version": 0}},
+        ]
+        unknown: list[Json] = [{"some_new_action": "text"}, {"another": [1]}, {"one_more": {"path": "x"}}]
+        if as_json:
+            made.commit(*known[:-1], *unknown, {**known[-1], "beside": 1})
+            (made.log / f"{0:020d}.json").rename(made.log / f"{0:020d}.checkpoint.{UUID(int=1)}.json")
+        else:
+            table = pa.Table.from_pylist([*known, *unknown], _checkpoint_schema([*known, *unknown]))
+            pq.write_table(table, made.log / f"{0:020d}.checkpoint.{UUID(int=1)}.parquet")
+
+    return make
+
+
+def _checkpoint_schema(rows: Sequence[Json]) -> pa.Schema:
+    """Return the columns that hold some actions; what maps names to texts is a map there."""
+    texts = pa.map_(pa.string(), pa.string())
+    maps = {"partitionValues", "configuration", "options"}
+
+    def kind(name: str, value: Any) -> pa.DataType:
+        if name in maps:
+            return texts
+        if isinstance(value, dict):
+            return pa.struct([pa.field(each, kind(each, inner)) for each, inner in value.items()])
+        return pa.list_(pa.string()) if value == [] else pa.scalar(value).type
+
+    return pa.schema([pa.field(name, kind(name, body)) for row in rows for name, body in row.items()])
+
+
 def _nulls(made: Made) -> None:
     made.file("a.parquet", PLAIN)
     absent = dict.fromkeys(("stats", "tags", "deletionVector", "baseRowId"))
@@ -183,6 +237,9 @@ CASES: dict[str, tuple[Callable[[Made], None], list[Json]]] = {
     "relative paths": (_relative, ROWS),
     "a file spelled in two ways": (_spelled_otherwise, ROWS),
     "unknown actions and fields, odd lines": (_unknown, ROWS),
+    "unknown actions of any form": (_unknown_of_any_form, ROWS),
+    "unknown actions in a checkpoint in JSON": (_unknown_in_checkpoints(as_json=True), ROWS),
+    "unknown actions in a checkpoint in Parquet": (_unknown_in_checkpoints(as_json=False), ROWS),
     "nulls": (_nulls, ROWS),
     "little metadata": (_little_metadata, ROWS),
     "some statistics": (_statistics, [{"n": at, "s": str(at)} for at in range(5)]),

@@ -72,15 +72,15 @@ def parse_commit(version: int, data: bytes) -> CommitActions:
         empty = False
         try:
             for tag, body in orjson.loads(line).items():
-                if body is None:
+                if body is None or (tag != "commitInfo" and tag not in _PARSERS):
                     continue
                 if type(body) is not dict:
                     msg = f"{tag} is {repr(body)[:100]}, which is no object"
                     raise ValueError(msg)
                 if tag == "commitInfo":
                     info = body
-                elif (parser := _PARSERS.get(tag)) is not None:
-                    found.setdefault(tag, []).append(parser(body))
+                else:
+                    found.setdefault(tag, []).append(_PARSERS[tag](body))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             msg = f"{commit_name(version)}, line {number}: {type(error).__name__}: {error}"
             raise Corrupt(msg) from error

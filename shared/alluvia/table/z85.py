@@ -1,10 +1,15 @@
-"""Z85, the base-85 text that deletion vectors stand in. Pure. Source: ZeroMQ RFC 32, "Z85"."""
+"""Z85, the base-85 text that deletion vectors stand in. Pure. Source: ZeroMQ RFC 32, "Z85".
+
+The reference implementation pads bytes to a multiple of four with zeros. Others shorten the last word instead, as the
+Rust crate z85 does: each missing byte is a `#` in front of the digits of the rest, which no whole word starts with.
+"""
 
 from __future__ import annotations
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
 _POWERS = (85**4, 85**3, 85**2, 85, 1)
+_PADDING = "#"
 
 
 def encode_z85(data: bytes) -> str:
@@ -15,20 +20,24 @@ def encode_z85(data: bytes) -> str:
 
 
 def decode_z85(text: str) -> bytes:
-    """Return the bytes of a text, padding included. Raises `ValueError` for a text that is no Z85."""
+    """Return the bytes of a text, zeros that pad them included. Raises `ValueError` for a text that is not Z85."""
     if len(text) % 5:
         msg = f"{len(text)} characters of Z85: expected a multiple of five"
         raise ValueError(msg)
-    out = bytearray()
-    for at in range(0, len(text), 5):
-        word = 0
-        for digit in text[at : at + 5]:
-            if digit not in _VALUES:
-                msg = f"{digit!r} is no digit of Z85"
-                raise ValueError(msg)
-            word = word * 85 + _VALUES[digit]
-        if word >> 32:
-            msg = f"{text[at : at + 5]!r} is no word of Z85"
+    words = [text[at : at + 5] for at in range(0, len(text), 5)]
+    if words:
+        words[-1] = words[-1].lstrip(_PADDING)
+    return b"".join(map(_decode_word, words))
+
+
+def _decode_word(digits: str) -> bytes:
+    word, size = 0, len(digits) - 1
+    for digit in digits:
+        if digit not in _VALUES:
+            msg = f"{digit!r} is not a digit of Z85"
             raise ValueError(msg)
-        out += word.to_bytes(4, "big")
-    return bytes(out)
+        word = word * 85 + _VALUES[digit]
+    if size < 1 or word >> 8 * size:
+        msg = f"{digits!r} is not a word of Z85"
+        raise ValueError(msg)
+    return word.to_bytes(size, "big")

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from alluvia.errors import Corrupt
-from alluvia.log.actions import AddFile, RemoveFile
+from alluvia.log.actions import AddFile, RemoveFile, Txn
 from alluvia.log.commit import parse_commit
 from alluvia.log.paths import (
     CheckpointFile,
@@ -64,12 +64,16 @@ def test_what_a_reader_does_not_know_is_passed_over() -> None:
     lines = [
         b'{"commitInfo":{"timestamp":5,"operation":"WRITE"}}',
         b'{"someFutureAction":{"path":"x"}}',
+        b'{"some_new_action":"text"}',
+        b'{"foo":[1],"bar":7}',
+        b'{"some_new_action_alongside":["a","1"],"txn":{"appId":"app","version":3}}',
         b'{"add":null,"remove":{"path":"r"}}',
         ADD[:-2] + b',"baseRowId":4,"clusteringProvider":"x","stats":null,"tags":null}}',
     ]
     found = parse_commit(12, b"\r\n".join(lines))
     assert found.adds == [AddFile("a", {}, 1, 2, data_change=True)]
     assert found.removes == [RemoveFile("r", 0, data_change=True)]
+    assert found.txns == [Txn("app", 3)]
     assert found.timestamp_ms == 5
 
 

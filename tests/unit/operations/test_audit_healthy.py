@@ -5,6 +5,7 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,16 @@ def test_types_and_constraints_of_deltalake(tmp_path: Path) -> None:
     DeltaTable(path).alter.add_constraint({"positive": "x > 0"})
     write_deltalake(path, pa.table({"x": [3]}), mode="append")
     assert alluvia.open_table(path).verify(full=True).findings == ()
+
+
+@pytest.mark.parametrize("digits", [28, 29, 38])
+def test_decimals_of_many_digits(digits: int) -> None:
+    lake = alluvia.connect(f"memory://decimals-{digits}")
+    table = lake.create_table("amounts", pa.schema({"amount": pa.decimal128(digits, 2)}))
+    for text in ("1234567890" * 4, "9" * 40):
+        amount = f"{text[: digits - 2]}.{text[:2]}"
+        table.append([{"amount": Decimal(amount)}, {"amount": Decimal(f"-{amount}")}])
+    assert table.verify(full=True).findings == ()
 
 
 def test_other_writers_on_our_table(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from alluvia.table.typed_statistics import typed_value
 
 _MILLISECOND_US = 1000
 _ROUNDING = Decimal(2) ** -50
+_DECIMAL_DIGITS_MAX = 38
 _SHOWN_MAX = 80
 _TEXT_KEPT_MIN = 16
 """No writer is known to cut text shorter than this in statistics."""
@@ -108,7 +109,8 @@ def is_rounded(low: Any, high: Any, least: Any, greatest: Any, kind: pa.DataType
     """
     pairs = [(said, true) for said, true in ((low, least), (high, greatest)) if said is not None]
     if pa.types.is_decimal(kind):
-        return all(abs(said - true) <= abs(true) * _ROUNDING for said, true in pairs)
+        with localcontext(prec=2 * _DECIMAL_DIGITS_MAX):
+            return all(abs(said - true) <= abs(true) * _ROUNDING for said, true in pairs)
     if kind == pa.float64():
         return all(true in (said, pa.scalar(said, pa.float32()).as_py()) for said, true in pairs)
     return False
@@ -120,8 +122,9 @@ def is_loose(low: Any, high: Any, least: Any, greatest: Any, kind: pa.DataType) 
         return (low is not None and _shared(low, least) < len(low)) or (
             high is not None and _shared(high, greatest) < len(high) - 1
         )
-    room = _MILLISECOND_US - 1 if pa.types.is_timestamp(kind) else 0
-    return (low is not None and low < least - room) or (high is not None and high > greatest + room)
+    if pa.types.is_timestamp(kind):
+        least, greatest = least - _MILLISECOND_US + 1, greatest + _MILLISECOND_US - 1
+    return (low is not None and low < least) or (high is not None and high > greatest)
 
 
 def _shared(one: str, other: str) -> int:
