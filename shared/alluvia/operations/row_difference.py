@@ -1,4 +1,7 @@
-"""The difference between two collections of rows, in which a row may stand several times."""
+"""The difference between two collections of rows, in which a row may stand several times.
+
+Columns are numbered, so that those of any names can stand beside the counts.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,8 @@ from typing import Self
 import pyarrow as pa
 
 from alluvia.operations.scratch import scratch_database
-from alluvia.table.relation import quote_name
 
 _BATCH_ROWS = 1 << 16
-_COUNT = "alluvia_count"
 
 
 class RowDifference:
@@ -25,18 +26,21 @@ class RowDifference:
 
     def __init__(self, schema: pa.Schema, old: Iterable[pa.RecordBatch], new: Iterable[pa.RecordBatch]) -> None:
         self._schema = schema
+        self._names = [f"c{at}" for at in range(len(schema))]
         self._old = old
         self._new = new
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="alluvia-changes-")
         self._connection = scratch_database(Path(self._folder.name))
+        pairs = zip(self._names, self._schema, strict=True)
+        renamed = pa.schema([pa.field(name, field.type) for name, field in pairs])
         for name, batches in (("old", self._old), ("new", self._new)):
-            plain = pa.schema([field.with_nullable(True) for field in self._schema])
-            self._connection.register(name, pa.RecordBatchReader.from_batches(plain, iter(batches)))
-        columns = ", ".join(quote_name(name) for name in self._schema.names)
+            numbered = (pa.RecordBatch.from_arrays(batch.columns, schema=renamed) for batch in batches)
+            self._connection.register(name, pa.RecordBatchReader.from_batches(renamed, numbered))
+        columns = ", ".join(self._names)
         self._connection.execute(
-            f"CREATE TABLE difference AS SELECT {columns}, sum(sign) AS {_COUNT} FROM "  # noqa: S608
+            f"CREATE TABLE difference AS SELECT {columns}, sum(sign) AS times FROM "  # noqa: S608
             f"(SELECT {columns}, 1 AS sign FROM new UNION ALL SELECT {columns}, -1 FROM old) "
             f"GROUP BY {columns} HAVING sum(sign) <> 0"
         )
@@ -50,16 +54,15 @@ class RowDifference:
 
     def only_old(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows that the first collection has and the second has not, or not so often."""
-        return self._rows(f"-{_COUNT}")
+        return self._rows("-times")
 
     def only_new(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows that the second collection has and the first has not, or not so often."""
-        return self._rows(_COUNT)
+        return self._rows("times")
 
     def _rows(self, times: str) -> Iterator[pa.RecordBatch]:
-        columns = ", ".join(quote_name(name) for name in self._schema.names)
+        columns = ", ".join(self._names)
         repeated = f"SELECT {columns} FROM difference, range(CAST({times} AS BIGINT)) WHERE {times} > 0"  # noqa: S608
-        reader = self._connection.execute(repeated).to_arrow_reader(_BATCH_ROWS)
-        for batch in reader:
-            arrays = [batch[field.name].cast(field.type) for field in self._schema]
+        for batch in self._connection.execute(repeated).to_arrow_reader(_BATCH_ROWS):
+            arrays = [column.cast(field.type) for column, field in zip(batch.columns, self._schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)

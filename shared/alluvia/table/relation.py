@@ -33,9 +33,8 @@ _DUCKDB = {
     "timestamp[us]": "TIMESTAMP",
 }
 Pairs = Sequence[tuple[AddFile, str]]
-FILENAME = "alluvia_filename"
 ROW_NUMBER = "file_row_number"
-"""The name that DuckDB gives the number of a row in its file: a table may have no column of that name beside it."""
+"""The name that DuckDB gives the number of a row in its file: no column of a file may have it besides."""
 
 
 def quote_name(name: str) -> str:
@@ -50,6 +49,13 @@ def quote_text(text: str) -> str:
     """Return an SQL expression for a text: a literal, or several where it has a NUL, at which the parser ends."""
     parts = ["'" + part.replace("'", "''") + "'" for part in text.split("\0")]
     return parts[0] if len(parts) == 1 else f"({' || chr(0) || '.join(parts)})"
+
+
+def free_name(wanted: str, taken: Iterable[str]) -> str:
+    """Return a name that is none of those taken, whatever the case: the one wanted, or that with a number."""
+    known = {name.lower() for name in taken}
+    names = (wanted, *(f"{wanted}_{number}" for number in range(len(known))))
+    return next(name for name in names if name not in known)
 
 
 def duckdb_type(kind: pa.DataType) -> str:
@@ -136,17 +142,18 @@ def _part(
     schema: pa.Schema, physical: pa.Schema, partition_columns: Sequence[str], pairs: Pairs, deleted: str | None
 ) -> Part:
     stored = [field for field, ours in zip(physical, schema, strict=True) if ours.name not in partition_columns]
+    filename = free_name("alluvia_filename", [*schema.names, *physical.names])
     frame = ""
     if deleted is not None:
-        frame = f" ANTI JOIN {deleted} d ON f.{FILENAME} = d.file AND f.{ROW_NUMBER} = d.position"
+        frame = f" ANTI JOIN {deleted} d ON f.{filename} = d.file AND f.{ROW_NUMBER} = d.position"
     rows = [_partition_row(file, schema, physical, partition_columns) for file, _ in pairs]
     if len(set(rows)) == 1:
         constants = dict(zip(partition_columns, rows[0], strict=True))
     else:
         names = ", ".join(quote_name(name) for name in partition_columns)
         values = ", ".join(f"({quote_text(url)}, {', '.join(row)})" for (_, url), row in zip(pairs, rows, strict=True))
-        joined = f"(VALUES {values}) p({FILENAME}, {names})"
-        frame += f" JOIN {_escaped(joined)} ON f.{FILENAME} = p.{FILENAME}"
+        joined = f"(VALUES {values}) p({filename}, {names})"
+        frame += f" JOIN {_escaped(joined)} ON f.{filename} = p.{filename}"
         constants = {name: f"p.{quote_name(name)}" for name in partition_columns}
     columns = [
         constants[ours.name] if ours.name in partition_columns else _stored_column(ours.type, theirs)
@@ -154,11 +161,11 @@ def _part(
     ]
     shown = ", ".join(f"{column} AS {quote_name(field.name)}" for column, field in zip(columns, schema, strict=True))
     files, urls, numbered = tuple(file for file, _ in pairs), [url for _, url in pairs], deleted is not None
-    first = Part(files, _source(urls, union=False, numbered=numbered), f"{{0}} f{frame}", shown)
+    first = Part(files, _source(urls, filename, union=False, numbered=numbered), f"{{0}} f{frame}", shown)
     if not stored:
         return first
     whole = f"(SELECT * FROM {{0}} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f{frame}"
-    unified = Part(files, _source(urls, union=True, numbered=numbered), whole, shown)
+    unified = Part(files, _source(urls, filename, union=True, numbered=numbered), whole, shown)
     return replace(first, unified=unified) if all(_complete(file, stored) for file in files) else unified
 
 
@@ -167,11 +174,14 @@ def _escaped(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _source(urls: Sequence[str], *, union: bool, numbered: bool) -> str:
-    """Return what reads some files; with `union` each with the columns of all, else with those of the first."""
+def _source(urls: Sequence[str], filename: str, *, union: bool, numbered: bool) -> str:
+    """Return what reads some files; with `union` each with the columns of all, else with those of the first.
+
+    `filename` names the column of their URLs.
+    """
     paths = ", ".join(quote_text(escape_glob(url)) for url in urls)
     options = ", union_by_name=true" * union + ", file_row_number=true" * numbered
-    return f"read_parquet([{paths}], hive_partitioning=false, filename={quote_text(FILENAME)}{options})"
+    return f"read_parquet([{paths}], hive_partitioning=false, filename={quote_text(filename)}{options})"
 
 
 def empty_sql(fields: Iterable[pa.Field]) -> str:

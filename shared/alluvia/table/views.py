@@ -1,7 +1,8 @@
 """Views over a table's data files in a DuckDB database: what DuckDB reads in place, and what it is given a copy of.
 
 DuckDB reads Parquet as a table needs it nearly always. Where it would not (a file whose columns have other types than
-the table's, or are to be found by id under other names), the file is read as a scan does, and copied.
+the table's, are to be found by id under other names, or have a name that the view needs for itself), the file is read
+as a scan does, and copied.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from alluvia.store import Store
 from alluvia.table.column_mapping import ColumnMapping, identities, misnamed
 from alluvia.table.deleted_rows import Database, create_deleted
 from alluvia.table.reader import read_file
-from alluvia.table.relation import FILENAME, ROW_NUMBER, Part, escape_glob, relation_parts, union_sql
+from alluvia.table.relation import ROW_NUMBER, Part, escape_glob, relation_parts, union_sql
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.stored_types import fits, holds
 
@@ -61,7 +62,7 @@ class Views:
         """
         odd = {file.path for file in files if copied(file.path)}
         pairs = list(zip(files, urls, strict=True))
-        odd |= self._misnamed(snapshot, [(file, url) for file, url in pairs if file.path not in odd])
+        odd |= self._odd(snapshot, [(file, url) for file, url in pairs if file.path not in odd])
         plain = [(file, url) for file, url in pairs if file.path not in odd]
         self._check_time()
         deleted = create_deleted(self._connection, self._new_name("deleted"), snapshot, self._store, plain)
@@ -81,10 +82,10 @@ class Views:
         self._made += 1
         return f"{self._schema}.{kind}_{self._made}"
 
-    def _misnamed(self, snapshot: Snapshot, files: Sequence[tuple[AddFile, str]]) -> set[str]:
-        """Return the paths of the files in which DuckDB would not find the table's columns by their names."""
+    def _odd(self, snapshot: Snapshot, files: Sequence[tuple[AddFile, str]]) -> set[str]:
+        """Return the paths of the files in which DuckDB would not find the table's columns, as far as is known."""
         names = {field.name.lower() for field in snapshot.physical_schema}
-        odd = {file.path for file, _ in files if FILENAME in names or (ROW_NUMBER in names and file.deletion_vector)}
+        odd = {file.path for file, _ in files if ROW_NUMBER in names and file.deletion_vector}
         if snapshot.mapping is not ColumnMapping.ID:
             return odd
         expected = identities(snapshot.physical_schema)
@@ -96,8 +97,16 @@ class Views:
         return odd
 
     def _view_of(self, part: Part, view: str, snapshot: Snapshot) -> Part | None:
-        """Make a view of a part's files. Return the part that reads it; None if DuckDB may not convert its columns."""
-        self._connection.execute(f"CREATE OR REPLACE VIEW {view} AS FROM {part.source}")
+        """Make a view of a part's files. Return the part that reads it; None if DuckDB may not convert its columns.
+
+        None as well if a file has a column that the table has not, of a name that the view needs for itself.
+        """
+        import duckdb
+
+        try:
+            self._connection.execute(f"CREATE OR REPLACE VIEW {view} AS FROM {part.source}")
+        except duckdb.BinderException:
+            return None
         # Not duckdb_columns(): that looks at every view there is, DuckDB's own included, and takes longer.
         rows = self._connection.execute(f"DESCRIBE {view}").fetchall()
         found = {name.lower(): self._connection.type(kind) for name, kind, *_ in rows}
