@@ -27,6 +27,12 @@ def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def variant_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tables with variants that delta-spark wrote (see `variant_tables.py`), with their rows as Spark shows them."""
+    return _unpacked("variant_tables.tar.gz", tmp_path_factory)
+
+
 def _unpacked(archive: str, factory: pytest.TempPathFactory) -> Path:
     folder = factory.mktemp(archive.partition(".")[0])
     with tarfile.open(HERE / archive) as tar:

@@ -42,11 +42,11 @@ def make(spark: DeltaSpark, folder: Path) -> None:
             pq.write_table(spark.load(folder / name / "delta", version), expected / "rows.parquet")
 
 
-def pack(folder: Path) -> None:
-    """Write the archive, without the checksums of Spark's file system; those of Delta's versions stay."""
+def pack(folder: Path, archive: Path) -> None:
+    """Write an archive, without the checksums of Spark's file system; those of Delta's versions stay."""
     for log in folder.rglob("_delta_log"):
         _place(log, folder)
-    with tarfile.open(ARCHIVE, "w:gz") as tar:
+    with tarfile.open(archive, "w:gz") as tar:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not (path.name.startswith(".") and path.suffix == ".crc"):
                 tar.add(path, path.relative_to(folder))
@@ -67,4 +67,4 @@ def _place(log: Path, folder: Path) -> None:
 if __name__ == "__main__":
     with running_delta_spark() as running, tempfile.TemporaryDirectory(prefix="alluvia-golden-") as work:
         make(running, Path(work))
-        pack(Path(work))
+        pack(Path(work), ARCHIVE)

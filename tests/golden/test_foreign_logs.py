@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
+from alluvia.errors import Unsupported
 from tests.judges import canonical
 
 Json = dict[str, Any]
@@ -345,3 +346,13 @@ def test_what_others_may_write_is_read(case: str, tmp_path: Path) -> None:
     wanted = canonical(pa.Table.from_pylist(expected, found.schema))
     assert canonical(found) == wanted
     assert canonical(table.lake.sql("SELECT * FROM made")) == wanted
+
+
+@pytest.mark.parametrize("feature", ["catalogManaged", "catalogOwned-preview"])
+def test_a_table_that_a_catalog_manages_is_refused(feature: str, tmp_path: Path) -> None:
+    _features(feature, "vacuumProtocolCheck")(Made(tmp_path / "made"))
+    table = alluvia.connect(str(tmp_path)).table("made")
+    reads: list[Callable[[], object]] = [table.scan, lambda: table.lake.sql("SELECT * FROM made"), table.history]
+    for read in reads:
+        with pytest.raises(Unsupported, match=f"{feature}: its newest commits may be known to its catalog alone"):
+            read()

@@ -13,16 +13,16 @@ ROWS = INSERT + "(1, 'a'), (2, 'b'), (3, NULL)"
 class Made:
     """A table of Spark's: `{t}` is its name, `{other}` another's. `rows` counts the rows of its versions from 0.
 
-    `unread` and `unwritten` are what the errors say with which we refuse to read or write it, `no_rows` with which we
-    refuse to add rows to it; empty if we do not.
+    `unwritten` is what the errors say with which we refuse to write it, `no_rows` with which we refuse to add rows to
+    it; empty if we do not. `shown` is what Spark selects to give the rows that we give.
     """
 
     name: str
     statements: Sequence[str]
     rows: Sequence[int]
-    unread: str = ""
     unwritten: str = ""
     no_rows: str = ""
+    shown: str = "*"
 
     def __str__(self) -> str:
         return self.name
@@ -70,6 +70,17 @@ _WIDER = [
     *("a TYPE BIGINT", "b TYPE DOUBLE", "c TYPE DOUBLE", "d TYPE TIMESTAMP_NTZ", "e TYPE DECIMAL(12, 4)"),
     *("s.x TYPE INT", "l.element TYPE INT"),
 ]
+
+_VARIANTS = (
+    "INSERT INTO {t} SELECT n, IF(n = 0, CAST(j AS VARIANT), parse_json(j)) FROM VALUES (0, NULL), (1, 'null'), "
+    """(2, '{"a": 1, "b": "x", "c": [1.50, {"d": null}]}'), (3, '{"b": 2, "a": "y"}'), (4, '[true, "z"]'), (5, '7'), """
+    """(6, '"text"') AS t(n, j)"""
+)
+_JSON = "n, to_json(v) AS v"
+_SHRED = {
+    "spark.sql.variant.writeShredding.enabled": "true",
+    "spark.sql.variant.forceShreddingSchemaForTest": "a INT, b STRING, c ARRAY<VARIANT>",
+}
 
 TABLES = [
     Made("every type, INT96", _made("", _ORDINARY, _EXTREME, columns=_TYPES), [0, 1, 2]),
@@ -188,6 +199,19 @@ TABLES = [
         unwritten="typeWidening",
     ),
     Made(
+        "type widening, preview",
+        _made(
+            "'delta.feature.typeWidening-preview' = 'supported', 'delta.enableTypeWidening' = 'true'",
+            INSERT + "(1, 2)",
+            "ALTER TABLE {t} ALTER COLUMN a TYPE SMALLINT",
+            "ALTER TABLE {t} ALTER COLUMN b TYPE INT",
+            INSERT + "(300, 70000)",
+            columns="a TINYINT, b SMALLINT",
+        ),
+        [0, 1, 1, 1, 2],
+        unwritten="typeWidening-preview",
+    ),
+    Made(
         "fields added to structs in arrays and maps",
         _made(
             "",
@@ -265,12 +289,20 @@ TABLES = [
         [0, 2],
         no_rows="'f' is float",
     ),
+    Made("variants", _made("", _VARIANTS, columns="n BIGINT, v VARIANT"), [0, 7], "variantType", shown=_JSON),
     Made(
-        "variants",
-        _made("", "INSERT INTO {t} SELECT 1, parse_json('1')", columns="n BIGINT, v VARIANT"),
-        [0, 1],
-        unread="variantType",
-        unwritten="variantType",
+        "variants, preview",
+        _made("'delta.feature.variantType-preview' = 'supported'", _VARIANTS, columns="n BIGINT, v VARIANT"),
+        [0, 7],
+        "variantType-preview",
+        shown=_JSON,
+    ),
+    Made(
+        "variants, shredded",
+        _made("'delta.enableVariantShredding' = 'true'", *_with(_SHRED, _VARIANTS), columns="n BIGINT, v VARIANT"),
+        [0, 7],
+        "variantShredding",
+        shown=_JSON,
     ),
     Made(
         "column defaults",

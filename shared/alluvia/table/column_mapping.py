@@ -14,7 +14,7 @@ import pyarrow as pa
 from alluvia.errors import Unsupported
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.table.predicate import And, Or, Predicate, Unknown
-from alluvia.table.schema import Json, arrow_schema
+from alluvia.table.schema import Identify, Json, arrow_schema
 
 MODE = "delta.columnMapping.mode"
 FEATURE = "columnMapping"
@@ -45,10 +45,11 @@ def mapping_of(protocol: Protocol, metadata: Metadata) -> ColumnMapping:
 
 
 def physical_schema(schema_string: str, mapping: ColumnMapping) -> pa.Schema:
-    """Return the table's schema with the names that its columns have in files. Raises `Corrupt` or `Unsupported`."""
-    if mapping is ColumnMapping.NONE:
-        return arrow_schema(schema_string)
-    return arrow_schema(schema_string, _by_id if mapping is ColumnMapping.ID else _by_name)
+    """Return the table's schema with the names that its columns have in files, and variants as they are stored.
+
+    Raises `Corrupt` or `Unsupported`.
+    """
+    return arrow_schema(schema_string, _IDENTIFY[mapping])
 
 
 def physical_predicate(predicate: Predicate, logical: pa.Schema, physical: pa.Schema) -> Predicate:
@@ -106,6 +107,15 @@ def _by_name(field: Json) -> tuple[str, dict[bytes, bytes] | None]:
 
 def _by_id(field: Json) -> tuple[str, dict[bytes, bytes] | None]:
     return _physical_name(field), _field_id((field.get("metadata") or {})[_ID])
+
+
+def _by_own_name(field: Json) -> tuple[str, None]:
+    return field["name"], None
+
+
+_IDENTIFY: dict[ColumnMapping, Identify] = {
+    ColumnMapping.NONE: _by_own_name, ColumnMapping.NAME: _by_name, ColumnMapping.ID: _by_id,
+}  # fmt: skip
 
 
 def _physical_name(field: Json) -> str:

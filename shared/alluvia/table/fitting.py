@@ -2,7 +2,8 @@
 
 A file may lack columns and fields that were added later, hold some that were dropped since, name them differently
 (column mapping), and store a type in another way: INT96 or nanoseconds for times, any encoding of decimals, a narrower
-type than the table has now. A conversion that could change a value's meaning is refused.
+type than the table has now, variants as bytes and typed columns. A conversion that could change a value's meaning is
+refused.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from alluvia.errors import Corrupt
 from alluvia.log.actions import AddFile
 from alluvia.table.column_mapping import FIELD_ID, ColumnMapping
 from alluvia.table.partition_values import partition_value
+from alluvia.table.variants import variant_texts
 
 Fields = list[pa.Field]
 _TYPES = pa.types
@@ -74,6 +76,8 @@ def fit_array(array: pa.Array, kind: pa.DataType, physical: pa.DataType, mapping
     """
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
+    if _TYPES.is_struct(physical) and not _TYPES.is_struct(kind):
+        return variant_texts(array)
     if _TYPES.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if array.type.equals(kind) and mapping is ColumnMapping.NONE:

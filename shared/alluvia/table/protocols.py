@@ -29,6 +29,7 @@ GUARD = "alluvia"
 READER_FEATURES = frozenset(
     {
         *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"),
+        *("variantShredding", "variantShredding-preview", "variantType", "variantType-preview"),
         *type_changes.FEATURES,
     }
 )
@@ -38,6 +39,7 @@ WRITER_FEATURES = frozenset(
         *("invariants", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", GUARD),
     }
 )
+_CATALOG_FEATURES = frozenset({"catalogManaged", "catalogOwned-preview"})
 _BY_PROPERTY = {
     APPEND_ONLY: "appendOnly", DELETION_VECTORS: "deletionVectors", CHANGE_DATA_FEED: "changeDataFeed",
 }  # fmt: skip
@@ -96,6 +98,10 @@ def check_readable(protocol: Protocol, metadata: Metadata) -> None:
         msg = "the table's protocol needs reader version 3, but does not list readerFeatures"
         raise Corrupt(msg)
     unknown = sorted(set(protocol.reader_features or ()) - READER_FEATURES)
+    by_catalog = [feature for feature in unknown if feature in _CATALOG_FEATURES]
+    if version == 3 and by_catalog:
+        msg = f"the table has the reader feature {by_catalog[0]}: its newest commits may be known to its catalog alone"
+        raise Unsupported(msg)
     if version == 3 and unknown:
         msg = f"the table needs the reader feature {', '.join(unknown)}, which this version does not have"
         raise Unsupported(msg)

@@ -10,6 +10,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Corrupt, Invalid, Unsupported
+from alluvia.table.variants import STORED, VARIANT
 
 Json = dict[str, Any]
 Identify = Callable[[Json], tuple[str, dict[bytes, bytes] | None]]
@@ -60,8 +61,9 @@ def parse_type(text: str) -> pa.DataType:
 def arrow_schema(schema_string: str, identify: Identify | None = None) -> pa.Schema:
     """Return the Arrow schema of a table from its `schemaString`. Raises `Corrupt` or `Unsupported`.
 
-    `identify` gives a field's name and its Arrow metadata; without it fields have the names that users see. Columns of
-    the type `void`, which hold nothing, are left out, as the reference implementation does.
+    `identify` gives a field's name and its Arrow metadata; without it fields have the names that users see. Variants
+    have the type that they are stored in with it, and are text without. Columns of the type `void`, which hold nothing,
+    are left out, as the reference implementation does.
     """
     fields = schema_fields(schema_string)
     try:
@@ -107,6 +109,8 @@ def _arrow_fields(fields: list[Json], identify: Identify) -> list[pa.Field]:
 
 
 def _arrow_type(kind: str | Json, name: str, identify: Identify) -> pa.DataType:
+    if kind == VARIANT:
+        return pa.string() if identify is _displayed else STORED
     if isinstance(kind, str):
         try:
             return parse_type("decimal(10,0)" if kind == "decimal" else kind)

@@ -21,8 +21,9 @@ from alluvia.table.predicate import Predicate
 from alluvia.table.properties import Properties
 from alluvia.table.protocols import check_readable, settings_of
 from alluvia.table.relation import Part, relation_parts
-from alluvia.table.schema import arrow_schema
+from alluvia.table.schema import arrow_schema, uses_type
 from alluvia.table.skipping import prune
+from alluvia.table.variants import VARIANT
 
 _WINDING = re.compile(r"(^|/)(\.{0,2})/|/\.{1,2}$")
 """A path with empty parts, or with `.` or `..`."""
@@ -106,10 +107,19 @@ class Snapshot:
 
     @cached_property
     def physical_schema(self) -> pa.Schema:
-        """Return the schema, field by field, with the names that columns have in files, statistics and the log."""
-        if self.mapping is ColumnMapping.NONE:
+        """Return the schema, field by field, with the names that columns have in files, statistics and the log.
+
+        A variant, which is text in the schema, has the type that it is stored in.
+        """
+        if self.mapping is ColumnMapping.NONE and not self.has_variants:
             return self.schema
         return physical_schema(self.state.metadata.schema_string, self.mapping)
+
+    @cached_property
+    def has_variants(self) -> bool:
+        """Return whether there are variants in a column."""
+        text = self.state.metadata.schema_string
+        return VARIANT in text and uses_type(text, VARIANT)
 
     def physical_name(self, column: str) -> str:
         """Return the name that a top column has in files, statistics and the log."""

@@ -84,6 +84,8 @@ class Views:
 
     def _odd(self, snapshot: Snapshot, files: Sequence[tuple[AddFile, str]]) -> set[str]:
         """Return the paths of the files in which DuckDB would not find the table's columns, as far as is known."""
+        if snapshot.has_variants:
+            return {file.path for file, _ in files}
         names = {field.name.lower() for field in snapshot.physical_schema}
         odd = {file.path for file, _ in files if ROW_NUMBER in names and file.deletion_vector}
         if snapshot.mapping is not ColumnMapping.ID:

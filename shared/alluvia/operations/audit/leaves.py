@@ -27,7 +27,10 @@ _TEXT_KEPT_MIN = 16
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf column: its path as the table has it, its path in files and statistics, and its type."""
+    """A leaf column: its path as the table has it, its path in files and statistics, and its type.
+
+    The type of a variant is the one that it is stored in: what statistics say of it is not about its text.
+    """
 
     path: Column
     physical: Column
@@ -47,7 +50,7 @@ def leaves_of(schema: pa.Schema, physical: pa.Schema) -> Iterator[Leaf]:
 
 def _leaves(path: Column, physical: Column, kind: pa.DataType, stored: pa.DataType) -> Iterator[Leaf]:
     if not pa.types.is_struct(kind):
-        yield Leaf(path, physical, kind)
+        yield Leaf(path, physical, stored if pa.types.is_struct(stored) else kind)
         return
     for ours, theirs in zip(kind.fields, stored.fields, strict=True):
         yield from _leaves((*path, ours.name), (*physical, theirs.name), ours.type, theirs.type)
