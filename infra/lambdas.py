@@ -33,8 +33,9 @@ class Spec:
 
 
 # API Gateway gives up after 30 seconds: what it calls must answer, if only with an error, before that.
-INGEST = Spec("ingest", 1024, 29, CORE, "Takes events in over HTTP")
-COMMIT = Spec("ingest", 1769, 60, CORE, "Commits events from the queue, a batch at a time")
+# Ingestion loads DuckDB for tables with CHECK constraints alone.
+INGEST = Spec("ingest", 1024, 29, WITH_DUCKDB, "Takes events in over HTTP")
+COMMIT = Spec("ingest", 1769, 60, WITH_DUCKDB, "Commits events from the queue, a batch at a time")
 QUERY = Spec("query", 3538, 29, WITH_DUCKDB, "Answers SQL over HTTP", disk_mb=2048)
 MERGE = Spec("merge", 3538, 900, WITH_DUCKDB, "Makes few sorted files out of many small ones", disk_mb=4096)
 VACUUM = Spec("vacuum", 1769, 900, CORE, "Deletes what no retained version needs")

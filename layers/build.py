@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from layers.recipes import PLATFORM, PYTHON_VERSION, Recipe, dropped
+from layers.recipes import LAMBDA, MANYLINUX, Machine, Recipe, dropped
 
 # Lambda puts /opt/python on sys.path, so a layer's packages stand in a folder of that name.
 PACKAGE_FOLDER = "python"
@@ -27,18 +27,19 @@ PACKAGE_FOLDER = "python"
 LIBRARY_LEFT_OUT = ("cli", "__pycache__", ".*")
 
 
-def build_layer(recipe: Recipe, *, lock: Path, build: Path) -> Path:
+def build_layer(recipe: Recipe, *, lock: Path, build: Path, machine: Machine = LAMBDA) -> Path:
     """The folder of `recipe`'s layer, built if `build` does not hold it yet. Its packages are in `python/`.
 
     Raises FileNotFoundError without uv, and RuntimeError with uv's message if an install fails, for instance on a wheel
     whose hash is not in the lock file.
     """
     recipes = Path(__file__).with_name("recipes.py")
-    key = digest([repr(recipe).encode(), lock.read_bytes(), recipes.read_bytes(), Path(__file__).read_bytes()])
+    what = repr((recipe, machine)).encode()
+    key = digest([what, lock.read_bytes(), recipes.read_bytes(), Path(__file__).read_bytes()])
     target = build / "layers" / f"{recipe.name}-{key}"
     if not target.is_dir():
         with _draft(target) as draft:
-            _install(recipe, lock, draft / PACKAGE_FOLDER)
+            _install(recipe, machine, lock, draft / PACKAGE_FOLDER)
             _slim(draft / PACKAGE_FOLDER)
     return target
 
@@ -107,10 +108,11 @@ def _draft(target: Path) -> Iterator[Path]:
                 raise
 
 
-def _install(recipe: Recipe, lock: Path, target: Path) -> None:
+def _install(recipe: Recipe, machine: Machine, lock: Path, target: Path) -> None:
     command = [
         *(str(_uv()), "pip", "install", "--quiet", "--python", sys.executable, "--target", str(target)),
-        *("--python-platform", PLATFORM, "--python-version", PYTHON_VERSION, "--only-binary", ":all:"),
+        *("--python-platform", f"{machine.processor}-{MANYLINUX}", "--python-version", machine.python_version),
+        *("--only-binary", ":all:"),
         *("--constraint", str(lock), "--verify-hashes"),
         *recipe.packages,
     ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 PYTHON_VERSION = "3.13"
 # glibc 2.28 wheels run on Amazon Linux 2023 (2.34), which Lambda's python3.13 and EMR's Spark 8 are built on.
-PLATFORM = "aarch64-manylinux_2_28"
+MANYLINUX = "manylinux_2_28"
 # Lambda's limit for a function's code and all its layers, unzipped: 250 MB, counted in units of 1024.
 UNZIPPED_LIMIT_BYTES = 250 * 1024 * 1024
 
@@ -26,6 +26,15 @@ class Recipe:
     packages: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a layer's wheels are for: a processor as `platform.machine` names it, and a version of Python."""
+
+    processor: str = "aarch64"
+    python_version: str = PYTHON_VERSION
+
+
+LAMBDA = Machine()
 CORE = Recipe("core", ("aws-lambda-powertools", "boto3", "orjson", "pyarrow"))
 QUERY = Recipe("query", ("duckdb", "duckdb-extension-httpfs"))
 SPARK = Recipe("spark", ("boto3", "orjson", "pyarrow"))

@@ -16,7 +16,7 @@ def scratch_database(
 
     It spills into `folder`; without one it does not. `on_disk` keeps its tables there too.
     """
-    import duckdb  # loaded late: most functions have no layer that holds it
+    import duckdb  # loaded late: it would lengthen the cold start of functions that seldom need it
 
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",

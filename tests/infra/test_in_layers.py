@@ -1,0 +1,288 @@
+"""Every function as it runs on Lambda: a process that finds its own code and its own layers, and no other package.
+
+The layers are those of the recipes, from the lock file, built for this machine's processor and Python. The runtime's
+own boto3 is not there: the core layer brings it, in the locked version.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+import venv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pyarrow as pa
+import pytest
+
+import alluvia
+from infra import lambdas
+from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, VACUUM, Spec
+from infra.sources import LIBRARY, stage_functions
+from layers.build import PACKAGE_FOLDER, build_layer, build_library
+from layers.recipes import LAYERS, Machine
+from tests.infra.conftest import ROOT
+from tests.s3server import CREDENTIALS, REGION, S3Server
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("layers")]
+
+MACHINE = Machine(platform.machine(), ".".join(map(str, sys.version_info[:2])))
+DRIVER = """
+import json, sys
+from importlib import import_module
+given = json.load(sys.stdin)
+sys.path[:0] = given["path"]
+handler = import_module(given["module"]).handler
+cold = sorted(sys.modules)
+answers = [handler(event, None) for event in given["events"]]
+with open(given["answers"], "w") as file:
+    json.dump({"answers": answers, "cold": cold, "warm": sorted(sys.modules)}, file)
+"""
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a process answered; the modules that it had loaded before the first event, and after the last."""
+
+    answers: list[Any]
+    cold: list[str]
+    warm: list[str]
+
+
+class Machinery:
+    """Starts functions, each in a new process, on a lake."""
+
+    def __init__(self, folder: Path) -> None:
+        lock = ROOT / "requirements.lock"
+        built = {recipe.name: build_layer(recipe, lock=lock, build=folder, machine=MACHINE) for recipe in LAYERS}
+        built[LIBRARY] = build_library([ROOT / "shared" / "alluvia"], build=folder)
+        self._layers = {name: layer / PACKAGE_FOLDER for name, layer in built.items()}
+        self._functions = stage_functions(ROOT, folder)
+        # An interpreter without packages, for the processes that a function starts as well.
+        venv.create(folder / "bare", with_pip=False)
+        self._python = folder / "bare" / "bin" / "python"
+
+    def run(self, spec: Spec, events: Sequence[Any], environment: Mapping[str, str], folder: Path) -> Ran:
+        """Hand events to a function, one after another."""
+        answers = folder / "answers.json"
+        given = {
+            "path": [str(self._functions[spec.folder]), *(str(self._layers[name]) for name in spec.layers)],
+            "module": f"functions.{spec.folder}.handler",
+            "events": list(events),
+            "answers": str(answers),
+        }
+        done = subprocess.run(
+            [str(self._python), "-I", "-c", DRIVER],
+            input=json.dumps(given),
+            env={"PATH": "/usr/bin:/bin", "HOME": str(folder / "none"), "TMPDIR": str(folder), **environment},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return Ran(**json.loads(answers.read_text()))
+
+
+@pytest.fixture(scope="session")
+def machinery(tmp_path_factory: pytest.TempPathFactory) -> Machinery:
+    return Machinery(tmp_path_factory.mktemp("lambda"))
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """The functions on a lake of their own."""
+
+    lake: alluvia.Lake
+    environment: Mapping[str, str]
+    machinery: Machinery
+    folder: Path
+
+    def run(self, spec: Spec, *events: Any, **settings: str) -> Ran:
+        return self.machinery.run(spec, events, {**self.environment, **settings}, self.folder)
+
+    def ids(self, table: str) -> list[str]:
+        return sorted(self.lake.table(table).scan(["event_id"]).read_all()["event_id"].to_pylist())
+
+
+@pytest.fixture
+def deployed(machinery: Machinery, s3_server: S3Server, tmp_path: Path) -> Deployed:
+    s3_server.inject()
+    uri = f"s3://{s3_server.new_bucket()}/lake"
+    lake = alluvia.connect(uri, **s3_server.options)
+    for name in TABLES:
+        make(lake, name)
+    environment = {
+        "AWS_ACCESS_KEY_ID": CREDENTIALS["aws_access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["aws_secret_access_key"],
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_ENDPOINT_URL": s3_server.endpoint_url,
+        "ALLUVIA_LAKE": uri,
+        "ALLUVIA_ENDPOINT_URL": s3_server.endpoint_url,
+        "POWERTOOLS_SERVICE_NAME": "test",
+    }
+    return Deployed(lake, environment, machinery, tmp_path)
+
+
+TABLES: Mapping[str, Mapping[str, str]] = {
+    "plain": {},
+    "constrained": {"delta.constraints.positive": "amount > 0 OR amount IS NULL"},
+    "vectors": {"delta.enableDeletionVectors": "true"},
+    "evolved": {},
+    "partitioned": {},
+    "v2": {"delta.checkpointPolicy": "v2"},
+    "feed": {"delta.enableChangeDataFeed": "true"},
+    "open": {"alluvia.writers": "any"},
+}
+"""Each kind of table, with its properties."""
+KEPT = ["old-0", "old-2"]
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def make(lake: alluvia.Lake, name: str) -> None:
+    """Make a table of three events, of which one was deleted."""
+    columns = pa.schema([("amount", pa.int64()), ("kind", pa.string())])
+    partition_by = ["kind"] if name == "partitioned" else ["day(ts)"]
+    table = lake.create_events(name, columns, partition_by=partition_by, properties=TABLES[name])
+    times = {"ts": NOON, "received_at": NOON}
+    rows = [{"event_id": f"old-{n}", "amount": n + 1, "kind": "a", **times} for n in range(3)]
+    table.append(rows[:2])
+    table.append(rows[2:])
+    if name == "evolved":
+        table.evolve(add=pa.schema([("late", pa.string())]))
+    if name == "v2":
+        table.checkpoint()
+    table.delete("event_id = 'old-1'")
+    assert any(file.deletion_vector for file in table.snapshot().files) == (name == "vectors")
+
+
+def sample(name: str) -> Json:
+    return dict(json.loads((ROOT / "events" / f"{name}.json").read_text()))
+
+
+def post(table: str, *events: Json) -> Json:
+    path = f"/v1/events/{table}"
+    request = sample("ingest_api_gateway") | {"rawPath": path, "body": json.dumps(events), "isBase64Encoded": False}
+    request["requestContext"]["http"]["path"] = path
+    return request
+
+
+def new(number: int, **fields: Any) -> Json:
+    return {"event_id": f"new-{number}", "event": "tried", "kind": "b", "amount": 7, "late": "x", **fields}
+
+
+def body_of(answer: Json) -> Json:
+    return dict(json.loads(answer["body"]))
+
+
+def test_no_function_is_left_out() -> None:
+    assert {each for each in vars(lambdas).values() if isinstance(each, Spec)} == {
+        *(INGEST, COMMIT, MERGE, QUERY, VACUUM, BACKFILL)
+    }
+
+
+def test_ingest_stores_events_in_every_kind_of_table(deployed: Deployed) -> None:
+    ran = deployed.run(INGEST, *(post(name, new(1), new(2)) for name in TABLES), ALLUVIA_MODE="direct")
+    answers = dict(zip(TABLES, ran.answers, strict=True))
+    assert {name: answer["statusCode"] for name, answer in answers.items()} == dict.fromkeys(TABLES, 200)
+    assert {name: body_of(answer)["accepted"] for name, answer in answers.items()} == dict.fromkeys(TABLES, 2)
+    assert {name: deployed.ids(name) for name in TABLES} == {name: ["new-1", "new-2", *KEPT] for name in TABLES}
+
+
+def test_ingest_refuses_what_breaks_a_constraint_and_keeps_it(deployed: Deployed) -> None:
+    ran = deployed.run(INGEST, post("constrained", new(1), new(2, amount=-1)), ALLUVIA_MODE="direct")
+    assert [answer["statusCode"] for answer in ran.answers] == [200]
+    assert deployed.ids("constrained") == ["new-1", *KEPT]
+    (reason,) = deployed.lake.table("constrained/_rejects").scan(["reason"]).read_all()["reason"].to_pylist()
+    assert "positive" in reason
+
+
+INGEST_LOADS = {
+    *("aws_lambda_powertools", "jmespath", "typing_extensions"),
+    *("boto3", "botocore", "dateutil", "s3transfer", "six", "urllib3"),
+    *("orjson", "pyarrow", "cython_runtime"),
+}
+"""Packages that ingestion may load; each lengthens a cold start."""
+
+
+def test_ingest_without_a_constraint_loads_no_duckdb(deployed: Deployed) -> None:
+    others = [name for name in TABLES if name != "constrained"]
+    ran = deployed.run(INGEST, *(post(name, new(1)) for name in others), ALLUVIA_MODE="direct")
+    for modules in (ran.cold, ran.warm):
+        loaded = {name.partition(".")[0] for name in modules if not name.startswith("_")}
+        assert loaded - set(sys.stdlib_module_names) - {"alluvia", "functions"} <= INGEST_LOADS
+        assert not [name for name in modules if name.startswith("alluvia.sql")]
+    constrained = deployed.run(INGEST, post("constrained", new(1)), ALLUVIA_MODE="direct")
+    assert "duckdb" in constrained.warm
+    assert "duckdb" not in constrained.cold
+
+
+def test_events_go_through_the_queue_into_every_kind_of_table(deployed: Deployed) -> None:
+    keys = {name.lower(): value for name, value in deployed.environment.items() if name.startswith("AWS_ACCESS")}
+    client = boto3.client(
+        "sqs", endpoint_url=deployed.environment["AWS_ENDPOINT_URL"], region_name=REGION, **keys,
+        aws_secret_access_key=deployed.environment["AWS_SECRET_ACCESS_KEY"],
+    )  # fmt: skip
+    url = client.create_queue(QueueName=deployed.environment["ALLUVIA_LAKE"].split("/")[2])["QueueUrl"]
+    requests = [post(name, new(1), new(2)) for name in TABLES]
+    queued = deployed.run(INGEST, *requests, ALLUVIA_MODE="queued", ALLUVIA_QUEUE_URL=url)
+    assert [answer["statusCode"] for answer in queued.answers] == [202] * len(TABLES)
+    records = []
+    while messages := client.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
+        records += [
+            sample("ingest_sqs")["Records"][0] | {"messageId": m["MessageId"], "body": m["Body"]} for m in messages
+        ]
+    assert len(records) == len(TABLES)
+    assert deployed.run(COMMIT, {"Records": records}).answers == [{"batchItemFailures": []}]
+    assert {name: deployed.ids(name) for name in TABLES} == {name: ["new-1", "new-2", *KEPT] for name in TABLES}
+
+
+def test_merge_makes_one_file_of_every_kind_of_table(deployed: Deployed) -> None:
+    (answer,) = deployed.run(MERGE, {"tables": list(TABLES)}).answers
+    assert {report["table"]: report["files_after"] for report in answer["tables"]} == dict.fromkeys(TABLES, 1)
+    assert {name: deployed.ids(name) for name in TABLES} == dict.fromkeys(TABLES, KEPT)
+
+
+def test_query_reads_every_kind_of_table(deployed: Deployed) -> None:
+    texts = [f"SELECT event_id, amount FROM {name} WHERE kind = 'a' ORDER BY ALL" for name in TABLES]
+    ran = deployed.run(QUERY, *({"query": text, "accept": "application/json"} for text in texts))
+    answers = dict(zip(TABLES, ran.answers, strict=True))
+    assert {name: answer["statusCode"] for name, answer in answers.items()} == dict.fromkeys(TABLES, 200), answers
+    rows = {name: json.loads(answer["body"]) for name, answer in answers.items()}
+    kept = [{"event_id": "old-0", "amount": 1}, {"event_id": "old-2", "amount": 3}]
+    assert rows == dict.fromkeys(TABLES, kept)
+
+
+def test_vacuum_goes_through_every_kind_of_table(deployed: Deployed) -> None:
+    answers = deployed.run(VACUUM, {"dry_run": True}, {}).answers
+    for answer in answers:
+        assert sorted(report["table"] for report in answer["tables"]) == sorted(TABLES)
+        assert not [report for report in answer["tables"] if "error" in report]
+    assert {name: deployed.ids(name) for name in TABLES} == dict.fromkeys(TABLES, KEPT)
+
+
+def test_backfill_starts_a_job_and_tells_how_it_does(deployed: Deployed) -> None:
+    client = boto3.client(
+        "emr-serverless",
+        endpoint_url=deployed.environment["AWS_ENDPOINT_URL"],
+        region_name=REGION,
+        **CREDENTIALS,
+    )
+    application = client.create_application(name="a", releaseLabel="emr-7.0.0", type="SPARK", clientToken="once")
+    settings = {
+        "ALLUVIA_EMR_APPLICATION_ID": application["applicationId"],
+        "ALLUVIA_EMR_ROLE_ARN": "arn:aws:iam::123456789012:role/backfill",
+        "ALLUVIA_CODE_URI": "s3://code/backfill/1",
+    }
+    (started,) = deployed.run(BACKFILL, sample("backfill_start"), **settings).answers
+    asked = {"action": "status", "job_run_id": started["job_run_id"]}
+    (status,) = deployed.run(BACKFILL, asked, **settings).answers
+    assert status["job_run_id"] == started["job_run_id"]
