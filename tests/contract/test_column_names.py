@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.errors import Invalid
 from alluvia.lake import Table
 from tests.golden.test_foreign_logs import Made, add, field, meta
 from tests.judges import canonical
@@ -110,6 +111,27 @@ def test_a_struct_named_as_a_relation_is_inside(name: str, tmp_path: Path) -> No
     wanted = [{"shown": None, f"{name}_": None, "part": str(at)} for at in range(2)]
     assert sorted(table.scan().read_all().to_pylist(), key=repr) == wanted
     assert sorted(table.lake.sql("SELECT * FROM t").to_pylist(), key=repr) == wanted
+
+
+def test_a_struct_named_as_the_relation_of_a_condition() -> None:
+    """`rows.x` is its field in a condition, an assignment and a constraint, as it is in a query."""
+    fields = pa.struct([("x", pa.int64()), ("y", pa.int64())])
+    schema = pa.schema([("x", pa.int64()), ("Rows", fields), ("rows_0", fields)])
+    properties = {"delta.constraints.positive": "rows.x > 0"}
+    lake = alluvia.connect("memory://relation")
+    table = lake.create_table("t", schema, properties=properties)
+    first, second = ({"x": at, "Rows": {"x": 3 - at, "y": at}, "rows_0": {"x": at, "y": 0}} for at in (1, 2))
+    table.append([first])
+    table.append([second])
+    for where in ("rows.x = 1", "rows.y = 2", "rows.x = 1 AND rows_0.x = 2 AND x = 2"):
+        assert table.scan(where=where).read_all().to_pylist() == [second]
+        assert lake.sql(f"SELECT * FROM t WHERE {where}").to_pylist() == [second]
+    with pytest.raises(Invalid, match="positive"):
+        table.append([{"x": 1, "Rows": {"x": -1}}])
+    table.update({"x": "rows.y * 100 + rows_0.x"}, where="rows.x = 2")
+    assert sorted(table.scan(["x"]).read_all()["x"].to_pylist()) == [2, 101]
+    table.delete("rows.x = 1")
+    assert table.scan().read_all().to_pylist() == [{**first, "x": 101}]
 
 
 ROW_0 = {

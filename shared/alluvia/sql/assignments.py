@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.sql.condition import columns_used, looks_beyond_its_row
+from alluvia.sql.condition import columns_used, known_as, looks_beyond_its_row
 from alluvia.sql.duck import confine, connect
 from alluvia.sql.failures import Context, details_of, translate
 from alluvia.sql.parse import parse
@@ -143,7 +143,8 @@ def _checked(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, name: str
 def _values(connection: duckdb.DuckDBPyConnection, name: str, text: str, rows: pa.Table) -> pa.ChunkedArray:
     connection.register("rows", rows)
     try:
-        values = connection.execute(_START + text + _END).to_arrow_table().column(0)
+        query = _START + text + _END + known_as(rows.column_names)
+        values = connection.execute(query).to_arrow_table().column(0)
     except duckdb.Error as error:
         found = translate(details_of(error), Context(text, lambda position: position - len(_START)))
         raise type(found)(f"column {name}: {found}") from None

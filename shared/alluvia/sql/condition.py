@@ -6,6 +6,7 @@ are. The condition is parsed once, and `now()` is the same for pruning and for e
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import duckdb
@@ -24,8 +25,10 @@ from alluvia.sql.scopes import Item, Scope
 from alluvia.sql.tree import Node, walk, without_locations
 from alluvia.table.arguments import check_text
 from alluvia.table.predicate import Predicate
+from alluvia.table.relation import free_name
 
-_WHERE = "SELECT * FROM rows WHERE "
+_ROWS = "SELECT * FROM rows"
+_WHERE = f"{_ROWS} WHERE "
 _MASK = "SELECT CAST((\n"
 _MASK_END = "\n) AS BOOLEAN) AS mask FROM rows"
 
@@ -121,14 +124,20 @@ def columns_used(expression: Node, schema: pa.Schema) -> tuple[str, ...]:
 
 
 def _columns(schema: pa.Schema) -> Columns:
-    rows = find_references(parse(_WHERE + "true").root).tables[0]
-    return Columns(rows, Scope((Item("rows", rows),), frozenset()), {rows: schema})
+    rows = find_references(parse(_ROWS + known_as(schema.names)).root).tables[0]
+    return Columns(rows, Scope((Item(rows.alias, rows),), frozenset()), {rows: schema})
+
+
+def known_as(columns: Iterable[str]) -> str:
+    """Return what makes the relation `rows` go by a name that no column has, so that `rows.x` means the column's."""
+    return f" AS {free_name('rows', columns)}"
 
 
 def _mask(connection: duckdb.DuckDBPyConnection, text: str, rows: pa.Table) -> pa.ChunkedArray:
     connection.register("rows", rows)
     try:
-        mask = connection.execute(_MASK + text + _MASK_END).to_arrow_table().column(0)
+        query = _MASK + text + _MASK_END + known_as(rows.column_names)
+        mask = connection.execute(query).to_arrow_table().column(0)
     except duckdb.Error as error:
         raise translate(details_of(error), Context(text, lambda position: position - len(_MASK))) from None
     finally:
