@@ -21,7 +21,7 @@ FOLDERS = {
     "Vacuum": "vacuum",
     "Backfill": "backfill",
 }
-WITH_DUCKDB = ("Merge", "Query")
+WITH_DUCKDB = ("Ingest", "Commit", "Query", "Merge")
 
 
 def function(template: Template, name: str) -> dict[str, Any]:

@@ -226,11 +226,8 @@ def test_ingest_without_a_constraint_loads_no_duckdb(deployed: Deployed) -> None
 
 
 def test_events_go_through_the_queue_into_every_kind_of_table(deployed: Deployed) -> None:
-    keys = {name.lower(): value for name, value in deployed.environment.items() if name.startswith("AWS_ACCESS")}
-    client = boto3.client(
-        "sqs", endpoint_url=deployed.environment["AWS_ENDPOINT_URL"], region_name=REGION, **keys,
-        aws_secret_access_key=deployed.environment["AWS_SECRET_ACCESS_KEY"],
-    )  # fmt: skip
+    address = deployed.environment["AWS_ENDPOINT_URL"]
+    client = boto3.client("sqs", endpoint_url=address, region_name=REGION, **CREDENTIALS)
     url = client.create_queue(QueueName=deployed.environment["ALLUVIA_LAKE"].split("/")[2])["QueueUrl"]
     requests = [post(name, new(1), new(2)) for name in TABLES]
     queued = deployed.run(INGEST, *requests, ALLUVIA_MODE="queued", ALLUVIA_QUEUE_URL=url)
@@ -270,12 +267,8 @@ def test_vacuum_goes_through_every_kind_of_table(deployed: Deployed) -> None:
 
 
 def test_backfill_starts_a_job_and_tells_how_it_does(deployed: Deployed) -> None:
-    client = boto3.client(
-        "emr-serverless",
-        endpoint_url=deployed.environment["AWS_ENDPOINT_URL"],
-        region_name=REGION,
-        **CREDENTIALS,
-    )
+    address = deployed.environment["AWS_ENDPOINT_URL"]
+    client = boto3.client("emr-serverless", endpoint_url=address, region_name=REGION, **CREDENTIALS)
     application = client.create_application(name="a", releaseLabel="emr-7.0.0", type="SPARK", clientToken="once")
     settings = {
         "ALLUVIA_EMR_APPLICATION_ID": application["applicationId"],

@@ -73,8 +73,8 @@ _WIDER = [
 
 _VARIANTS = (
     "INSERT INTO {t} SELECT n, IF(n = 0, CAST(j AS VARIANT), parse_json(j)) FROM VALUES (0, NULL), (1, 'null'), "
-    """(2, '{"a": 1, "b": "x", "c": [1.50, {"d": null}]}'), (3, '{"b": 2, "a": "y"}'), (4, '[true, "z"]'), (5, '7'), """
-    """(6, '"text"') AS t(n, j)"""
+    """(2, '{{"a": 1, "b": "x", "c": [1.50, {{"d": null}}]}}'), (3, '{{"b": 2, "a": "y"}}'), (4, '[true, "z"]'), """
+    """(5, '7'), (6, '"text"') AS t(n, j)"""
 )
 _JSON = "n, to_json(v) AS v"
 _SHRED = {
