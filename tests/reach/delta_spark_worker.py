@@ -46,6 +46,7 @@ def settings(cache: Path, java_options: list[str]) -> dict[str, str]:
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
         "spark.default.parallelism": "1",
         "spark.sql.ui.explainMode": "simple",
+        "spark.sql.variant.allowReadingShredded": "true",
         "spark.sql.maxPlanStringLength": "100",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
