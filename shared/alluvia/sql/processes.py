@@ -21,6 +21,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import duckdb
 import orjson
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
@@ -46,6 +47,10 @@ class EngineError(Exception):
     def __init__(self, details: Mapping[str, str]) -> None:
         super().__init__(details.get("exception_message", ""))
         self.details = details
+
+
+class EngineBinderError(EngineError, duckdb.BinderException):
+    """A statement does not fit what it is about, such as the columns of a file."""
 
 
 class EngineDied(Exception):
@@ -106,7 +111,8 @@ class Worker:
         """Return the next reply. Raises `EngineError`, `EngineDied`, `OutOfTime`, `OutOfMemory`."""
         found: dict[str, Any] = orjson.loads(self.data(watch))
         if "error" in found:
-            raise EngineError(found["error"])
+            kind = EngineBinderError if found["error"].get("exception_type") == "Binder" else EngineError
+            raise kind(found["error"])
         return found
 
     def data(self, watch: Watch) -> bytes:
