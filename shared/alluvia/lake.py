@@ -293,9 +293,13 @@ class Table:
         age_ms_max = None if age is None else int(age / timedelta(milliseconds=1))
         return append.commit_files(self.handle, adds, txn, age_ms_max=age_ms_max)
 
-    def ingest(self, rows: pa.Table) -> ingestion.Ingested:
-        """Append events whose `event_id` is new within the table's window, in one commit."""
-        return ingestion.ingest(self.handle, rows)
+    def ingest(self, rows: pa.Table, contents: Sequence[bytes] | None = None) -> ingestion.Ingested:
+        """Append events whose `event_id` is new to their source within the table's window, in one commit.
+
+        contents: a hash of 4 bytes for each row, by which the same event is told from another of its id; without it,
+        the row's columns count. Rows that bring other content under a known id are not stored: see `Ingested.clashes`.
+        """
+        return ingestion.ingest(self.handle, rows, contents)
 
     def scan(
         self,

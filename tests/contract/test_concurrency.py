@@ -68,7 +68,7 @@ def test_the_same_events_from_several_processes_are_there_once(shared_lake: Lake
     sources = 6
     batches = [[f"e{number}" for number in range(start, start + 8)] for start in range(0, 60, 4)]
     jobs = [
-        ("ingest", arguments(shared_lake, worker=worker, batches=batches if worker % 2 else batches[::-1]))
+        ("ingest", arguments(shared_lake, batches=batches if worker % 2 else batches[::-1]))
         for worker in range(sources)
     ]
     answers = race(jobs)
@@ -101,7 +101,7 @@ def test_merges_and_appends_at_once_lose_and_double_nothing(shared_lake: Lake) -
 def test_ingest_with_merge_and_vacuum_at_once(shared_lake: Lake) -> None:
     table = shared_lake.create_events("t", partition_by=(), properties={"delta.checkpointInterval": "4"})
     batches = [[f"{start}-{at}" for at in range(3)] for start in range(12)]
-    jobs = [("ingest", arguments(shared_lake, worker=worker, batches=batches)) for worker in range(3)]
+    jobs = [("ingest", arguments(shared_lake, batches=batches)) for _ in range(3)]
     jobs += [("maintain", arguments(shared_lake, rounds=4, vacuum=True)) for _ in range(2)]
     answers = race(jobs)[:3]
     expected = Counter(each for batch in batches for each in batch)
@@ -119,7 +119,7 @@ def test_killed_writers_leave_every_acknowledged_event_once(shared_lake: Lake, s
         batches = [[f"{attempt}-{batch}-{at}" for at in range(2)] for batch in range(400)]
         again = sorted(sent)
         jobs = [
-            ("ingest", arguments(shared_lake, worker=0, batches=[again, *batches] if again else batches)),
+            ("ingest", arguments(shared_lake, batches=[again, *batches] if again else batches)),
             ("maintain", arguments(shared_lake, rounds=1000, vacuum=False)),
         ]
         with workers(jobs) as (writer, keeper):

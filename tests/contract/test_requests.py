@@ -177,7 +177,7 @@ def test_a_cold_window_after_hundreds_of_commits_is_ten_requests(place: Place) -
     cold = place.lake().table("t")
     place.store.reset()
     answer = cold.ingest(events(schema, ["new", "e0", "f299"]))
-    assert (answer.rows, answer.duplicates) == (1, 2)
+    assert (answer.appended, answer.duplicates) == (1, 2)
     assert place.store.requests["put"] == 2
     assert place.store.requests.total() - 2 <= 10
 
@@ -190,7 +190,7 @@ def test_a_cold_window_is_cheap_also_where_nothing_was_ingested(place: Place) ->
     table.checkpoint()
     cold = place.lake().table("t")
     place.store.reset()
-    assert cold.ingest(events(schema, ["new"])).rows == 1
+    assert cold.ingest(events(schema, ["new"])).appended == 1
     assert place.store.requests.total() - 2 <= 10
 
 

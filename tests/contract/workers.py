@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -126,13 +127,13 @@ def append(uri: str, options: dict[str, str], table: str, worker: int, commits: 
         yield handle.append([{"id": each, "worker": worker} for each in ids]).version
 
 
-def ingest(uri: str, options: dict[str, str], table: str, batches: list[list[str]], worker: int) -> Result:
+def ingest(uri: str, options: dict[str, str], table: str, batches: list[list[str]]) -> Result:
     """Yield rows and duplicates of each batch of event ids."""
     handle = lake(uri, options).table(table)
     schema = handle.snapshot().schema
     for batch in batches:
-        found = handle.ingest(events(schema, batch, str(worker)))
-        yield [found.version, found.rows, found.duplicates]
+        found = handle.ingest(events(schema, batch))
+        yield [found.version, found.appended, found.duplicates]
 
 
 def maintain(uri: str, options: dict[str, str], table: str, rounds: int, vacuum: bool) -> Result:
@@ -180,11 +181,11 @@ def create(uri: str, options: dict[str, str], table: str, column: str) -> Result
 
 
 def events(schema: pa.Schema, ids: Sequence[str], source: str = "") -> pa.Table:
-    """Return rows of the default event table."""
+    """Return rows of the default event table. An event is the same row whichever batch it is in."""
     moment = 1_700_000_000_000_000
     columns = {
         "event_id": list(ids),
-        "ts": [moment + at for at in range(len(ids))],
+        "ts": [moment + 1 + crc32(each.encode()) % 1000 for each in ids],
         "event": ["click"] * len(ids),
         "source": [source] * len(ids),
         "properties": ["{}"] * len(ids),

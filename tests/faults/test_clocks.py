@@ -33,8 +33,8 @@ def event(name: str) -> pa.Table:
 
 def test_a_wrong_clock_takes_no_known_event_for_new(tables: Tables) -> None:
     right, wrong, _ = tables
-    assert wrong.ingest(event("first")).rows == 1
-    assert right.ingest(event("second")).rows == 1
+    assert wrong.ingest(event("first")).appended == 1
+    assert right.ingest(event("second")).appended == 1
     right.snapshot()
     wrong.snapshot()
     assert wrong.ingest(event("second")).duplicates == 1
@@ -45,7 +45,7 @@ def test_a_wrong_clock_that_only_looks_on_forgets_nothing(tables: Tables) -> Non
     """The window is measured by the log's time: that of the newest commit."""
     right, wrong, _ = tables
     for name in ("first", "second", "third"):
-        assert right.ingest(event(name)).rows == 1
+        assert right.ingest(event(name)).appended == 1
         wrong.snapshot()
         assert wrong.ingest(event(name)).duplicates == 1
     assert wrong.ingest(event("first")).duplicates == 1

@@ -110,11 +110,13 @@ def ingest(worker: Worker, stream: str) -> None:
         if not again:
             worker.journal.write(Entry("intent", batch, ids))
         done = worker.insist(lambda table, rows=rows: table.ingest(rows))  # type: ignore[misc]
-        worker.journal.write(Entry("again" if again else "ack", batch, ids, done.version, done.rows, done.duplicates))
+        worker.journal.write(
+            Entry("again" if again else "ack", batch, ids, done.version, done.appended, done.duplicates)
+        )
         if not again:
             told.append(number)
             number += 1
-        if not done.rows:  # another sends the same batches: go on where nobody has been, so that the two race
+        if not done.appended:  # another sends the same batches: go on where nobody has been, so that the two race
             told, number = worker.numbers(stream)
         worker.pause(0.05)
 

@@ -139,7 +139,7 @@ class Run:
                 done = lake.table("t").ingest(events(schema, ids))
             except TableNotFound:  # this process took the table for one that was dropped since
                 continue
-        assert (done.rows, done.duplicates) == (len(new), len(ids) - len(new))
+        assert (done.appended, done.duplicates) == (len(new), len(ids) - len(new))
         live.rows.update(new)
         live.known |= set(new)
 

@@ -43,7 +43,7 @@ class Race:
                 done = table.ingest(events(self.schema, [event_id]))
             except TableNotFound:
                 continue
-            assert (done.rows, done.duplicates) == (1, 0)
+            assert (done.appended, done.duplicates) == (1, 0)
             self.acknowledged.add(event_id)
 
     def merge(self, task: int) -> None:

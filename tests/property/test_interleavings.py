@@ -45,7 +45,7 @@ class Race:
         table = self.table(task)
         for batch in self.random.sample(BATCHES, len(BATCHES)):
             answer = table.ingest(events(self.schema, batch))
-            self.answers.append((answer.rows, answer.duplicates))
+            self.answers.append((answer.appended, answer.duplicates))
 
     def merge(self, task: int) -> None:
         table = self.table(task)
@@ -82,7 +82,7 @@ class Race:
             assert earlier <= found, f"version {version} lost an event"
             earlier = found
         assert set(earlier) == expected
-        assert table.ingest(events(self.schema, sorted(expected))).rows == 0
+        assert table.ingest(events(self.schema, sorted(expected))).appended == 0
 
 
 def run(seed: int, *names: str) -> None:

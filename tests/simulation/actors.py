@@ -119,7 +119,7 @@ def ingest(actor: Actor) -> None:
     else:
         rows = _rows(batch, actor.lake.clock.now_us())
         done = actor.table(EVENTS).ingest(rows)
-        if done.rows + done.duplicates != len(batch):
+        if done.appended + done.duplicates != len(batch):
             raise Violation("each event is new or a duplicate", f"{done} of {len(batch)}")
     world.checker.acknowledged(ids, EVENTS, REJECTS)
 

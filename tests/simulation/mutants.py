@@ -233,14 +233,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "forget the winners' ids after a lost race",
         "operations/ingest.py",
-        "        theirs = {fingerprint for winner in winners for fingerprint in fingerprints_of(winner)}\n",
-        "        theirs: set[bytes] = set()\n",
+        "        self._held |= follow_window(self._handle).held([self._prints[at] for at in before])\n",
+        "",
     ),
     Mutant(
         "let an event in twice that stands in one batch twice",
         "operations/ingest.py",
-        "    return [at for fingerprint, at in first.items() if fingerprint not in window]",
-        "    return [at for at, fingerprint in enumerate(prints) if fingerprint not in window]",
+        "            if fingerprint not in first:\n",
+        "            if True:\n",
     ),
     Mutant(
         "do not follow the window",

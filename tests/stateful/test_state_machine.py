@@ -45,8 +45,8 @@ class LakeMachine(RuleBasedStateMachine):
         self.store = MemoryStore("stateful", self.clock)
         self.versions: list[Counter[Row]] = []
         self.times_ms: list[int] = []
-        self.known: dict[str, int] = {}
-        self.known_at: list[dict[str, int]] = []
+        self.known: dict[str, tuple[int, int]] = {}
+        self.known_at: list[dict[str, tuple[int, int]]] = []
         self.oldest = 0
         self.columns: tuple[str, ...] = tuple(SCHEMA.names)
         self.schemas: list[tuple[str, ...]] = []
@@ -82,17 +82,20 @@ class LakeMachine(RuleBasedStateMachine):
     @rule(batch=st.lists(st.tuples(KEYS, AMOUNTS), min_size=1, max_size=4), cold=st.booleans())
     def ingest(self, batch: list[tuple[str, int]], cold: bool) -> None:
         now_ms = self.times_ms[-1]
-        self.known = {key: at_ms for key, at_ms in self.known.items() if at_ms >= now_ms - 3 * HOUR * 1000}
+        self.known = {key: known for key, known in self.known.items() if known[1] >= now_ms - 3 * HOUR * 1000}
         new: dict[str, int] = {}
         for key, amount in batch:
             if key not in self.known:
                 new.setdefault(key, amount)
+        first = {key: amount for key, (amount, _) in self.known.items()} | new
+        clashes = tuple(at for at, (key, amount) in enumerate(batch) if amount != first[key])
         rows = pa.table({"event_id": [key for key, _ in batch], "amount": [amount for _, amount in batch]})
         done = self.table(cold=cold).ingest(rows)
-        assert (done.rows, done.duplicates) == (len(new), len(batch) - len(new))
+        assert done.clashes == clashes
+        assert (done.appended, done.duplicates) == (len(new), len(batch) - len(new) - len(clashes))
         if new:
             self.commit(self.rows + Counter(self.row(key, amount, None) for key, amount in new.items()))
-            self.known |= dict.fromkeys(new, self.times_ms[-1])
+            self.known |= {key: (amount, self.times_ms[-1]) for key, amount in new.items()}
             self.known_at[-1] = self.known
         assert done.version == len(self.versions) - 1
 

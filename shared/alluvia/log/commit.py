@@ -14,6 +14,7 @@ from alluvia.log.fields import Json
 from alluvia.log.paths import commit_name
 
 EVENT_IDS = "alluviaEventIds"
+EVENT_CONTENTS = "alluviaEventContents"
 
 Action = Protocol | Metadata | Txn | DomainMetadata | AddFile | RemoveFile | CdcFile
 _TAGS: dict[type, str] = {

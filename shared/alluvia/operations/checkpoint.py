@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alluvia.log.checkpoint_writer import Form
 from alluvia.operations.event_window import open_window
-from alluvia.operations.ingest import EVENT_ID
 from alluvia.table.checkpoint_form import CheckpointForm
+from alluvia.table.event_content import EVENT_ID
 from alluvia.table.handle import TableHandle
 from alluvia.table.protocols import check_writable
 from alluvia.table.snapshot import Snapshot

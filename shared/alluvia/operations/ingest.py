@@ -1,8 +1,8 @@
-"""Appending events exactly once: an event is its `event_id`, within the table's window."""
+"""Appending events exactly once: an event is its `event_id` within its source, and the table's window."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,31 +10,39 @@ import pyarrow as pa
 from alluvia.errors import Invalid, TableDropped
 from alluvia.log.commit import CommitActions
 from alluvia.operations.event_window import follow_window
+from alluvia.table.event_content import EVENT_ID, SOURCE, content_hashes
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import is_dropped, undone_versions, version_gaps
 from alluvia.table.rows import conform
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
-from alluvia.table.window import DedupWindow, encode_fingerprints, fingerprints, fingerprints_of
+from alluvia.table.window import CONTENT_BYTES, UNKNOWN, encode_event_ids, fingerprints
 
-EVENT_ID = "event_id"
+_LIKE_UNKNOWN = bytes([*UNKNOWN[1:], 1])
+"""What stands for a content whose hash is that of the unknown by chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What became of a batch: the version that holds its events, the rows added, and the events known before."""
+    """What became of a batch: the version that holds its events, the rows added, and the events known before.
+
+    `clashes` are the positions of rows that bring other content under an id that is known: from the window, from an
+    earlier row of the batch, or from a commit that won. They are not stored; the caller keeps them as rejects.
+    """
 
     version: int
-    rows: int
+    appended: int
     duplicates: int
+    clashes: tuple[int, ...] = ()
 
 
-def ingest(handle: TableHandle, rows: pa.Table) -> Ingested:
-    """Append rows whose `event_id` is new, in one commit; the others are counted as duplicates.
+def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None = None) -> Ingested:
+    """Append rows whose `event_id` is new to their `source`, in one commit; the others are duplicates or clashes.
 
     New means: neither earlier in `rows` nor in a commit of the table's window (`alluvia.dedup_window`), those of
-    concurrent writers included, unless a restore took it back. A writer that lost a race looks at the winners' ids,
-    writes the rows that are still new again, and goes on. Raises `Invalid` for rows that do not fit the table.
+    concurrent writers included, unless a restore took it back. A writer that lost a race looks its ids up among the
+    winners', writes the rows that are still new again, and goes on. `contents` are hashes of `CONTENT_BYTES` bytes, one
+    for each row; without them, the rows' own columns count. Raises `Invalid` for rows that do not fit the table.
     """
     if EVENT_ID not in rows.column_names:
         msg = f"{handle.name}: ingestion needs a column {EVENT_ID}, by which an event is known"
@@ -44,19 +52,19 @@ def ingest(handle: TableHandle, rows: pa.Table) -> Ingested:
             snapshot = handle.fitting(rows.column_names)
             window = follow_window(handle)
             fitting = conform(rows, snapshot.schema)
-            prints = fingerprints(_ids(fitting, handle.name))
-            new = _new_rows(prints, window)
-        if not new:
+            prints = _fingerprints(fitting, handle.name)
+            hashes = _contents(fitting, contents, handle.name)
+            batch = _Batch(handle, snapshot, fitting, prints, hashes, window.held(prints))
+        if not batch.new:
             _check_still_there(handle, snapshot)
-            return Ingested(snapshot.version, 0, len(rows))
-        batch = _Batch(handle, snapshot, fitting, prints, new)
+            return batch.ingested(snapshot.version)
         commit = handle.transaction(snapshot).commit(batch.changes(), batch.after_loss)
         if batch.undone:
             continue
         with handle.lock:
             follow_window(handle)
             version = handle.at_hand().version if commit is None else commit.version
-        return Ingested(version, len(batch.new), len(rows) - len(batch.new))
+        return batch.ingested(version)
 
 
 def _check_still_there(handle: TableHandle, snapshot: Snapshot) -> None:
@@ -69,27 +77,39 @@ def _check_still_there(handle: TableHandle, snapshot: Snapshot) -> None:
 
 
 class _Batch:
-    """The rows of one call that are still new, and the files that hold them. `undone`: all is to be looked up anew."""
+    """The rows of one call, and the files that hold those that are still new.
+
+    `held` are the contents of the ids that are known. `undone`: all is to be looked up anew.
+    """
 
     def __init__(
-        self, handle: TableHandle, snapshot: Snapshot, rows: pa.Table, prints: Sequence[bytes], new: Sequence[int]
+        self,
+        handle: TableHandle,
+        snapshot: Snapshot,
+        rows: pa.Table,
+        prints: Sequence[bytes],
+        contents: Sequence[bytes],
+        held: dict[bytes, set[bytes]],
     ) -> None:
         self.undone = False
+        self._handle = handle
         self._writer = handle.writer(snapshot)
         self._undone_before = undone_versions(snapshot.properties)
         self._rows = rows
         self._prints = prints
-        self.new = new
+        self._contents = contents
+        self._held = held
+        self.new, self.clashes = sort_out(prints, contents, held)
 
     def changes(self) -> Changes:
         """Write the rows that are new and return what to commit."""
         rows = self._rows if len(self.new) == len(self._rows) else self._rows.take(pa.array(self.new, pa.int64()))
-        ids = encode_fingerprints([self._prints[at] for at in self.new])
+        ids = encode_event_ids([self._prints[at] for at in self.new], [self._contents[at] for at in self.new])
         self._changes = Changes("WRITE", {"mode": "Append"}, adds=self._writer.write(rows), event_ids=ids)
         return self._changes
 
     def after_loss(self, winners: Sequence[CommitActions]) -> Changes | None:
-        """Drop what the winners hold. Files written before stay behind for vacuum: ingestion may not delete.
+        """Drop what the window holds by now. Files written before stay behind for vacuum: ingestion may not delete.
 
         Where a restore won, `undone` is set: what was known before it may not be known any more.
         """
@@ -97,25 +117,54 @@ class _Batch:
         if changed and undone_versions(changed[-1]) != self._undone_before:
             self.undone = True
             return None
-        theirs = {fingerprint for winner in winners for fingerprint in fingerprints_of(winner)}
-        still_new = [at for at in self.new if self._prints[at] not in theirs]
-        if len(still_new) == len(self.new):
+        before = self.new
+        self._held |= follow_window(self._handle).held([self._prints[at] for at in before])
+        self.new, self.clashes = sort_out(self._prints, self._contents, self._held)
+        if len(self.new) == len(before):
             return self._changes
-        self.new = still_new
-        return self.changes() if still_new else None
+        return self.changes() if self.new else None
+
+    def ingested(self, version: int) -> Ingested:
+        """Return what became of the rows."""
+        duplicates = len(self._rows) - len(self.new) - len(self.clashes)
+        return Ingested(version, len(self.new), duplicates, tuple(self.clashes))
 
 
-def _ids(rows: pa.Table, name: str) -> list[str]:
+def sort_out(
+    prints: Sequence[bytes], contents: Sequence[bytes], held: Mapping[bytes, Collection[bytes]]
+) -> tuple[list[int], list[int]]:
+    """Return the positions of the events that are new, and of those that clash: known, but by other content.
+
+    `held` gives the contents of known ids; what is unknown clashes with nothing. All others are duplicates.
+    """
+    first: dict[bytes, bytes] = {}
+    new, clashes = [], []
+    for at, (fingerprint, content) in enumerate(zip(prints, contents, strict=True)):
+        known = held.get(fingerprint)
+        if known is None:
+            if fingerprint not in first:
+                first[fingerprint] = content
+                new.append(at)
+            elif first[fingerprint] != content:
+                clashes.append(at)
+        elif content not in known and UNKNOWN not in known:
+            clashes.append(at)
+    return new, clashes
+
+
+def _fingerprints(rows: pa.Table, name: str) -> list[bytes]:
     column = rows[EVENT_ID]
     if not pa.types.is_string(column.type) or column.null_count:
         msg = f"{name}.{EVENT_ID}: every event needs an id, as text"
         raise Invalid(msg)
-    ids: list[str] = column.to_pylist()
-    return ids
+    has_sources = SOURCE in rows.column_names and pa.types.is_string(rows[SOURCE].type)
+    return fingerprints(column.to_pylist(), rows[SOURCE].to_pylist() if has_sources else None)
 
 
-def _new_rows(prints: Sequence[bytes], window: DedupWindow) -> list[int]:
-    first: dict[bytes, int] = {}
-    for at, fingerprint in enumerate(prints):
-        first.setdefault(fingerprint, at)
-    return [at for fingerprint, at in first.items() if fingerprint not in window]
+def _contents(rows: pa.Table, contents: Sequence[bytes] | None, name: str) -> Sequence[bytes]:
+    if contents is None:
+        contents = content_hashes(rows)
+    elif len(contents) != len(rows) or any(len(each) != CONTENT_BYTES for each in contents):
+        msg = f"{name}: contents: expected {len(rows)} hashes of {CONTENT_BYTES} bytes, one for each row"
+        raise Invalid(msg)
+    return [_LIKE_UNKNOWN if each == UNKNOWN else each for each in contents]

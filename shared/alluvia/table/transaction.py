@@ -8,7 +8,7 @@ from typing import Any
 
 from alluvia.errors import TransactionExpired, Unavailable
 from alluvia.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
-from alluvia.log.commit import EVENT_IDS, Action, CommitActions, encode_commit
+from alluvia.log.commit import Action, CommitActions, encode_commit
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, has_in_commit_timestamps
 from alluvia.log.log import Log
 from alluvia.log.replay import State
@@ -37,7 +37,7 @@ class Commit:
 class Changes:
     """What a transaction will commit. `can_match`, `files_read` and `domains_read` are those of `Attempt`.
 
-    `metrics` are numbers of the operation's own, beside those of its files.
+    `metrics` are numbers of the operation's own, beside those of its files; `event_ids` what commitInfo says of events.
     """
 
     operation: str
@@ -48,7 +48,7 @@ class Changes:
     protocol: Protocol | None = None
     txns: Sequence[Txn] = ()
     domains: Sequence[DomainMetadata] = ()
-    event_ids: str | None = None
+    event_ids: Mapping[str, str] = field(default_factory=dict)
     can_match: Callable[[AddFile], bool] | None = None
     files_read: frozenset[str] = frozenset()
     cdc: Sequence[CdcFile] = ()
@@ -182,8 +182,7 @@ class Transaction:
             timestamp_ms = int(info["inCommitTimestamp"])
             if metadata is not None and not has_in_commit_timestamps(state.protocol, state.metadata):
                 metadata = timed_from(metadata, state.version + 1, timestamp_ms)
-        if changes.event_ids:
-            info[EVENT_IDS] = changes.event_ids
+        info.update(changes.event_ids)
         removes = [replace(remove, deletion_timestamp=timestamp_ms) for remove in changes.removes]
         return CommitActions(
             state.version + 1,

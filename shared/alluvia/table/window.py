@@ -16,34 +16,62 @@ from hashlib import blake2b
 import pyarrow as pa
 
 from alluvia.errors import Corrupt
-from alluvia.log.commit import EVENT_IDS, CommitActions
+from alluvia.log.commit import EVENT_CONTENTS, EVENT_IDS, CommitActions
 from alluvia.table.lineage import Gaps, in_gap, undone_versions, version_gaps
 from alluvia.table.properties import read_properties
 
 FINGERPRINT_BYTES = 12
+CONTENT_BYTES = 4
+UNKNOWN = bytes(CONTENT_BYTES)
+"""The content of an event whose commit carries ids alone, as those of earlier versions of this library do."""
+_WITH_SOURCE = b"source"
 
 
-def fingerprints(event_ids: Iterable[str]) -> list[bytes]:
-    """Return the fingerprint of each event id."""
-    return [blake2b(text.encode(), digest_size=FINGERPRINT_BYTES).digest() for text in event_ids]
+def fingerprints(event_ids: Iterable[str], sources: Iterable[str | None] | None = None) -> list[bytes]:
+    """Return the fingerprint of each event id within its source; None is no source."""
+    if sources is None:
+        return [blake2b(text.encode(), digest_size=FINGERPRINT_BYTES).digest() for text in event_ids]
+    return [_fingerprint(text, source) for text, source in zip(event_ids, sources, strict=True)]
 
 
-def encode_fingerprints(prints: Sequence[bytes]) -> str:
-    """Return fingerprints as a commit carries them: base64, 16 characters each."""
-    return b64encode(b"".join(prints)).decode()
+def _fingerprint(event_id: str, source: str | None) -> bytes:
+    if source is None:
+        return blake2b(event_id.encode(), digest_size=FINGERPRINT_BYTES).digest()
+    name = source.encode()
+    both = b"%d:%b%b" % (len(name), name, event_id.encode())
+    return blake2b(both, digest_size=FINGERPRINT_BYTES, person=_WITH_SOURCE).digest()
 
 
-def fingerprints_of(commit: CommitActions) -> list[bytes]:
-    """Return the fingerprints that a commit carries. Raises `Corrupt` where they cannot be read."""
-    text = commit.info.get(EVENT_IDS)
+def encode_event_ids(prints: Sequence[bytes], contents: Sequence[bytes]) -> dict[str, str]:
+    """Return events as commitInfo carries them, base64: 16 characters of fingerprint and 5 of content each."""
+    return {EVENT_IDS: b64encode(b"".join(prints)).decode(), EVENT_CONTENTS: b64encode(b"".join(contents)).decode()}
+
+
+def event_ids_of(commit: CommitActions) -> tuple[bytes, bytes]:
+    """Return the joined fingerprints and contents that a commit carries. Raises `Corrupt` if they cannot be read."""
+    prints = _decoded(commit, EVENT_IDS)
+    contents = _decoded(commit, EVENT_CONTENTS)
+    count, rest = divmod(len(prints), FINGERPRINT_BYTES)
+    if rest or (contents and len(contents) != count * CONTENT_BYTES):
+        msg = f"version {commit.version}: its event ids cannot be read: {len(prints)} bytes, {len(contents)} of content"
+        raise Corrupt(msg)
+    return prints, contents or UNKNOWN * count
+
+
+def _decoded(commit: CommitActions, key: str) -> bytes:
+    text = commit.info.get(key)
     if not text:
-        return []
+        return b""
     try:
-        data = b64decode(text, validate=True)
+        return b64decode(text, validate=True)
     except (ValueError, TypeError) as error:
         msg = f"version {commit.version}: its event ids cannot be read: {error}"
         raise Corrupt(msg) from error
-    return [data[at : at + FINGERPRINT_BYTES] for at in range(0, len(data), FINGERPRINT_BYTES)]
+
+
+def parts(joined: bytes, size: int) -> list[bytes]:
+    """Split joined values of one size."""
+    return [joined[at : at + size] for at in range(0, len(joined), size)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,46 +99,50 @@ class DedupWindow:
     def __init__(self, rules: WindowRules, version: int = -1) -> None:
         self.rules = rules
         self.version = version
-        self._known: dict[bytes, int] = {}
-        self._by_commit: deque[tuple[int, int, list[bytes]]] = deque()
+        self._known: dict[bytes, dict[int, bytes]] = {}
+        self._by_commit: deque[tuple[int, int, bytes, bytes]] = deque()
 
-    def __contains__(self, fingerprint: bytes) -> bool:
-        return fingerprint in self._known
+    def held(self, prints: Iterable[bytes]) -> dict[bytes, set[bytes]]:
+        """Return the contents under which the window holds each fingerprint that it knows."""
+        return {each: set(self._known[each].values()) for each in prints if each in self._known}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def add(self, version: int, timestamp_ms: int, prints: list[bytes]) -> None:
-        """Take the fingerprints of the next commit."""
+    def add(self, version: int, timestamp_ms: int, prints: bytes, contents: bytes) -> None:
+        """Take the joined fingerprints and contents of the next commit."""
         self.version = version
         if prints and not in_gap(self.rules.gaps, version):
             if not in_gap(self.rules.undone, version):
-                self._known.update(dict.fromkeys(prints, version))
-            self._by_commit.append((version, timestamp_ms, prints))
+                for each, content in zip(parts(prints, FINGERPRINT_BYTES), parts(contents, CONTENT_BYTES), strict=True):
+                    self._known.setdefault(each, {})[version] = content
+            self._by_commit.append((version, timestamp_ms, prints, contents))
         self._forget(timestamp_ms - self.rules.window_ms)
 
     def follow(self, commits: Iterable[CommitActions]) -> None:
         """Take the commits that the window has not seen yet."""
         for commit in commits:
             if commit.version > self.version:
-                self.add(commit.version, commit.timestamp_ms, fingerprints_of(commit))
+                self.add(commit.version, commit.timestamp_ms, *event_ids_of(commit))
 
-    def entries(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yield version, timestamp in ms and joined fingerprints of each commit in the window."""
-        for version, timestamp_ms, prints in self._by_commit:
-            yield version, timestamp_ms, b"".join(prints)
+    def entries(self) -> Iterator[tuple[int, int, bytes, bytes]]:
+        """Yield version, timestamp in ms, joined fingerprints and contents of each commit in the window."""
+        yield from self._by_commit
 
     def _forget(self, before_ms: int) -> None:
         while self._by_commit and self._by_commit[0][1] < before_ms:
-            version, _, prints = self._by_commit.popleft()
-            for fingerprint in prints:
-                if self._known.get(fingerprint) == version:
-                    del self._known[fingerprint]
+            version, _, prints, _ = self._by_commit.popleft()
+            for each in parts(prints, FINGERPRINT_BYTES):
+                found = self._known.get(each, {})
+                found.pop(version, None)
+                if not found:
+                    self._known.pop(each, None)
 
 
 WINDOW_FOLDER = "_alluvia/window/"
 _INDEX = re.compile(rf"^{WINDOW_FOLDER}(\d{{20}})\.arrow$")
 _INDEX_SCHEMA = pa.schema({"version": pa.int64(), "timestamp_ms": pa.int64(), "fingerprints": pa.binary()})
+_CONTENTS = pa.field("contents", pa.binary())
 
 
 def index_name(version: int) -> str:
@@ -126,11 +158,12 @@ def index_version(path: str) -> int | None:
 
 def write_index(window: DedupWindow) -> bytes:
     """Return the window as an Arrow file, for whoever opens the table from the checkpoint beside it."""
-    columns = list(zip(*window.entries(), strict=True)) or [(), (), ()]
-    table = pa.table([pa.array(column, field.type) for column, field in zip(columns, _INDEX_SCHEMA, strict=True)],
-                     schema=_INDEX_SCHEMA)  # fmt: skip
+    schema = _INDEX_SCHEMA.append(_CONTENTS)
+    columns = list(zip(*window.entries(), strict=True)) or [(), (), (), ()]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    table = pa.table(arrays, schema=schema)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, _INDEX_SCHEMA) as writer:
+    with pa.ipc.new_file(sink, schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
@@ -138,17 +171,23 @@ def write_index(window: DedupWindow) -> bytes:
 def read_index(data: bytes, name: str, rules: WindowRules, version: int) -> DedupWindow:
     """Read the window at a version. Raises `Corrupt`, naming the file."""
     try:
-        table = pa.ipc.open_file(pa.BufferReader(data)).read_all().select(_INDEX_SCHEMA.names)
+        table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
         table.validate(full=True)  # reading checks no offsets: a value beyond its buffer would end the process
     except (pa.ArrowException, KeyError, ValueError, OSError) as error:
         msg = f"{name} cannot be read: {error}"
         raise Corrupt(msg) from error
-    if table.schema != _INDEX_SCHEMA or any(column.null_count for column in table.columns):
+    if table.schema == _INDEX_SCHEMA:
+        prints = table["fingerprints"].to_pylist()
+        unknown = [UNKNOWN * (len(each or b"") // FINGERPRINT_BYTES) for each in prints]
+        table = table.append_column(_CONTENTS, pa.array(unknown, pa.binary()))
+    if table.schema != _INDEX_SCHEMA.append(_CONTENTS) or any(column.null_count for column in table.columns):
         msg = f"{name} cannot be read: its columns are not those of an index"
         raise Corrupt(msg)
     window = DedupWindow(rules)
-    for at, timestamp_ms, joined in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        parts = [joined[start : start + FINGERPRINT_BYTES] for start in range(0, len(joined), FINGERPRINT_BYTES)]
-        window.add(at, timestamp_ms, parts)
+    for at, timestamp_ms, joined, contents in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        if len(joined) * CONTENT_BYTES != len(contents) * FINGERPRINT_BYTES:
+            msg = f"{name} cannot be read: version {at} has {len(joined)} bytes of ids, {len(contents)} of contents"
+            raise Corrupt(msg)
+        window.add(at, timestamp_ms, joined, contents)
     window.version = version
     return window

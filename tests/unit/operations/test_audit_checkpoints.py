@@ -250,7 +250,7 @@ def test_an_index_with_other_events(hands: Hands) -> None:
     window = DedupWindow(WindowRules(1 << 60))
     for version in (1, 2, 3, 8):
         time = hands.first(version, "commitInfo")["inCommitTimestamp"]
-        window.add(version, time, [bytes(12)])
+        window.add(version, time, bytes(12), bytes(4))
     index(hands).write_bytes(write_index(window))
     report = hands.verify()
     assert codes(report) == {"window-index-wrong"}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 
@@ -36,9 +39,9 @@ def test_an_event_is_there_once_whoever_brings_it_again(table: Table, lake: Lake
 def test_a_batch_of_known_events_commits_nothing_and_names_a_version_that_holds_them(table: Table) -> None:
     ingest(table, "a")
     answer = table.ingest(events(table.snapshot().schema, ["a", "a"]))
-    assert (answer.version, answer.rows, answer.duplicates) == (1, 0, 2)
+    assert (answer.version, answer.appended, answer.duplicates) == (1, 0, 2)
     empty = table.ingest(events(table.snapshot().schema, []))
-    assert (empty.version, empty.rows, empty.duplicates) == (1, 0, 0)
+    assert (empty.version, empty.appended, empty.duplicates) == (1, 0, 0)
 
 
 def test_a_lost_race_drops_what_the_winner_holds(table: Table, other: Lake) -> None:
@@ -64,11 +67,101 @@ def test_a_lost_race_without_common_events_writes_no_file(table: Table, other: L
     assert [kind for kind, key in store.keys if kind == "put" and key.endswith(".parquet")] == ["put"]
 
 
-def test_the_first_of_equal_events_in_a_batch_stays(table: Table) -> None:
+def other_content(schema: pa.Schema, *ids: str) -> pa.Table:
+    """Return events with another kind than those of `events`."""
+    rows = events(schema, ids)
+    at = rows.schema.get_field_index("event")
+    return rows.set_column(at, rows.schema.field(at), pa.array(["other"] * len(ids)))
+
+
+def test_the_first_of_two_events_with_one_id_in_a_batch_stays(table: Table) -> None:
     schema = table.snapshot().schema
-    rows = pa.concat_tables([events(schema, ["a"], "first"), events(schema, ["a"], "second")])
-    table.ingest(rows)
-    assert table.scan(["source"]).read_all().to_pylist() == [{"source": "first"}]
+    rows = pa.concat_tables([events(schema, ["a"]), other_content(schema, "a"), events(schema, ["a"])])
+    answer = table.ingest(rows)
+    assert (answer.appended, answer.duplicates, answer.clashes) == (1, 1, (1,))
+    assert table.scan(["event"]).read_all().to_pylist() == [{"event": "click"}]
+
+
+@pytest.mark.parametrize("who", ["the same process", "another", "a cold one on an index"])
+def test_another_event_under_a_known_id_is_a_clash(lake: Lake, table: Table, other: Lake, who: str) -> None:
+    schema = table.snapshot().schema
+    ingest(table, "a", "b")
+    if who == "a cold one on an index":
+        table.checkpoint()
+    sender = table if who == "the same process" else other.table("t")
+    rows = pa.concat_tables([events(schema, ["c", "a"]), other_content(schema, "b", "c", "d")])
+    answer = sender.ingest(rows)
+    assert (answer.appended, answer.duplicates, answer.clashes) == (2, 1, (2, 3))
+    again = Lake(lake.store, lake.clock).table("t").ingest(rows)
+    assert (again.appended, again.duplicates, again.clashes) == (0, 3, (2, 3))
+    assert stored(table) == ["a", "b", "c", "d"]
+
+
+def test_a_winner_with_other_content_makes_a_clash(table: Table, other: Lake) -> None:
+    late = other.table("t")
+    schema = late.snapshot().schema
+    ingest(table, "a", "b")
+    rows = pa.concat_tables([other_content(schema, "a"), events(schema, ["b", "c", "a"])])
+    answer = late.ingest(rows)
+    assert (answer.appended, answer.duplicates, answer.clashes) == (1, 2, (0,))
+    assert stored(table) == ["a", "b", "c"]
+
+
+def test_given_contents_decide_what_clashes(table: Table) -> None:
+    rows = events(table.snapshot().schema, ["a", "b"])
+    assert table.ingest(rows, [b"1234", bytes(4)]).appended == 2
+    assert table.ingest(rows, [b"1234", bytes(4)]).duplicates == 2
+    assert table.ingest(rows, [b"123_", b"0000"]).clashes == (0, 1)
+
+
+@pytest.mark.parametrize("contents", [[], [b"1234"], [b"1234", b"123"]])
+def test_contents_that_are_not_one_for_each_row_are_refused(table: Table, contents: list[bytes]) -> None:
+    with pytest.raises(Invalid, match="contents"):
+        table.ingest(events(table.snapshot().schema, ["a", "b"]), contents)
+
+
+def test_the_same_id_of_another_source_is_another_event(table: Table) -> None:
+    schema = table.snapshot().schema
+    rows = pa.concat_tables([events(schema, ["a"], source) for source in ("shop", "", "sho")])
+    rows = pa.concat_tables([rows, rows.slice(0, 1)])
+    answer = table.ingest(rows)
+    assert (answer.appended, answer.duplicates, answer.clashes) == (3, 1, ())
+
+
+def test_what_a_delivery_adds_is_not_content(table: Table) -> None:
+    moment, before = datetime(2026, 1, 1, tzinfo=UTC), datetime(2025, 1, 1, tzinfo=UTC)
+    for later in range(2):
+        at = moment + timedelta(seconds=later)
+        rows = [{"event_id": "a", "ts": at, "received_at": at}, {"event_id": "b", "ts": before, "received_at": at}]
+        answer = table.ingest(pa.Table.from_pylist(rows, table.snapshot().schema))
+        assert (answer.appended, answer.duplicates) == ((2, 0) if not later else (0, 2))
+
+
+def test_a_column_that_is_added_makes_no_other_content(table: Table) -> None:
+    ingest(table, "a")
+    table.evolve({"extra": "long"})
+    assert ingest(table, "a") == (0, 1)
+
+
+def test_commits_without_contents_know_the_ids_as_before(
+    table: Table, store: CountingStore, clock: ManualClock
+) -> None:
+    """Commits of earlier versions carry ids alone: whatever comes again under them is a duplicate."""
+    schema = table.snapshot().schema
+    ingest(table, "a", "b")
+    key = f"t/{commit_name(1)}"
+    lines = store.get(key).splitlines()
+    info = orjson.loads(lines[0])
+    del info["commitInfo"]["alluviaEventContents"]
+    store.delete([key])
+    store.put(key, b"\n".join([orjson.dumps(info), *lines[1:]]))
+    for checkpointed in (False, True):
+        cold = Lake(store, clock).table("t")
+        answer = cold.ingest(other_content(schema, "a", "b"))
+        assert (answer.appended, answer.duplicates, answer.clashes) == (0, 2, ())
+        if not checkpointed:
+            cold.checkpoint()
+            assert cold.verify(full=True).ok
 
 
 def test_an_event_is_forgotten_after_the_window_by_the_logs_time(lake: Lake, clock: ManualClock, other: Lake) -> None:
@@ -234,7 +327,7 @@ def test_a_column_added_by_another_process_is_taken(table: Table, other: Lake) -
     stale.snapshot()
     table.evolve({"extra": "long"})
     schema = table.snapshot().schema
-    assert stale.ingest(events(schema, ["a"])).rows == 1
+    assert stale.ingest(events(schema, ["a"])).appended == 1
 
 
 class Lossy(MemoryStore):
@@ -279,8 +372,8 @@ def test_threads_that_share_a_handle_bring_each_event_once(table: Table) -> None
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(send, batches))
     assert stored(table) == sorted(str(number) for number in range(11))
-    assert sum(answer.rows for answer in answers) == 11
-    assert all(answer.rows + answer.duplicates == 2 for answer in answers)
+    assert sum(answer.appended for answer in answers) == 11
+    assert all(answer.appended + answer.duplicates == 2 for answer in answers)
 
 
 def test_a_commit_carries_the_fingerprints_of_its_new_events_only(table: Table) -> None:
@@ -288,7 +381,9 @@ def test_a_commit_carries_the_fingerprints_of_its_new_events_only(table: Table) 
     ingest(table, "b", "c")
     commits = [table.handle.log.read_commit(version) for version in (1, 2)]
     assert all(isinstance(commit, CommitActions) for commit in commits)
-    sizes = [len(commit.info["alluviaEventIds"]) // 16 for commit in commits if commit is not None]
-    assert sizes == [2, 1]
+    sizes = [len(b64decode(commit.info["alluviaEventIds"])) for commit in commits if commit is not None]
+    assert sizes == [2 * 12, 12]
+    sizes = [len(b64decode(commit.info["alluviaEventContents"])) for commit in commits if commit is not None]
+    assert sizes == [2 * 4, 4]
     names = [info.key for info in table.lake.store.list(f"t/{LOG_FOLDER}")]
     assert len(names) == 3

@@ -244,7 +244,7 @@ def test_windows_go_with_their_checkpoints(lake: Lake, clock: ManualClock, store
     assert [info.key for info in store.list("t/_alluvia/")] == [f"t/{index_name(version)}" for version in (1, 2, 3)]
     table.vacuum()
     assert [info.key for info in store.list("t/_alluvia/")] == [f"t/{index_name(version)}" for version in (2, 3)]
-    assert cold(table).ingest(events(table.snapshot().schema, ["2"])).rows == 0
+    assert cold(table).ingest(events(table.snapshot().schema, ["2"])).appended == 0
 
 
 def test_a_removal_from_before_the_log_that_is_left_changes_nothing(lake: Lake, clock: ManualClock) -> None:

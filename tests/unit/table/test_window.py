@@ -9,11 +9,12 @@ from alluvia.errors import Corrupt
 from alluvia.log.commit import CommitActions
 from alluvia.table.window import (
     FINGERPRINT_BYTES,
+    UNKNOWN,
     DedupWindow,
     WindowRules,
-    encode_fingerprints,
+    encode_event_ids,
+    event_ids_of,
     fingerprints,
-    fingerprints_of,
     index_name,
     read_index,
     write_index,
@@ -21,13 +22,13 @@ from alluvia.table.window import (
 
 
 def commit(version: int, timestamp_ms: int, *ids: str) -> CommitActions:
-    return CommitActions(
-        version, {"inCommitTimestamp": timestamp_ms, "alluviaEventIds": encode_fingerprints(fingerprints(ids))}
-    )
+    contents = [b"%04d" % (version % 10_000)] * len(ids)
+    return CommitActions(version, {"inCommitTimestamp": timestamp_ms, **encode_event_ids(fingerprints(ids), contents)})
 
 
 def knows(window: DedupWindow, *ids: str) -> list[bool]:
-    return [fingerprint in window for fingerprint in fingerprints(ids)]
+    held = window.held(fingerprints(ids))
+    return [fingerprint in held for fingerprint in fingerprints(ids)]
 
 
 def test_fingerprints_are_short_and_differ() -> None:
@@ -37,18 +38,30 @@ def test_fingerprints_are_short_and_differ() -> None:
     assert fingerprints(["a"]) == prints[:1]
 
 
+def test_an_id_counts_within_its_source() -> None:
+    pairs = [("b", None), ("b", "a"), ("b", ""), ("", "ab"), ("ab", ""), ("ab", None), ("1:ab", None), ("\0b", "a")]
+    prints = fingerprints([event_id for event_id, _ in pairs], [source for _, source in pairs])
+    assert len(set(prints)) == len(pairs)
+    assert prints[0] == fingerprints(["b"])[0]
+    assert prints[0].hex() == "78c75aee12eacf55ab4b0120"
+
+
 def test_a_commit_carries_them_as_text() -> None:
-    prints = fingerprints(["a", "b", "c"])
-    text = encode_fingerprints(prints)
-    assert len(text) == 3 * 16
-    assert fingerprints_of(CommitActions(1, {"alluviaEventIds": text})) == prints
-    assert fingerprints_of(CommitActions(1, {})) == []
+    prints, contents = fingerprints(["a", "b", "c"]), [b"1234", b"5678", bytes(4)]
+    info = encode_event_ids(prints, contents)
+    assert [len(text) for text in info.values()] == [3 * 16, 3 * 16 / 3]
+    assert event_ids_of(CommitActions(1, info)) == (b"".join(prints), b"".join(contents))
+    assert event_ids_of(CommitActions(1, {})) == (b"", b"")
+    old = {"alluviaEventIds": info["alluviaEventIds"]}
+    assert event_ids_of(CommitActions(1, old)) == (b"".join(prints), UNKNOWN * 3)
 
 
-@pytest.mark.parametrize("broken", ["not base64!", "abc", 5, ["x"]])
-def test_a_damaged_list_of_ids_is_an_error(broken: object) -> None:
+@pytest.mark.parametrize("key", ["alluviaEventIds", "alluviaEventContents"])
+@pytest.mark.parametrize("broken", ["not base64!", "abc", 5, ["x"], "YWI=", "YWJjZGFiY2RhYmNkYWJjZA=="])
+def test_a_damaged_list_of_ids_is_an_error(key: str, broken: object) -> None:
+    info = encode_event_ids(fingerprints(["a"]), [b"1234"])
     with pytest.raises(Corrupt, match="version 9: its event ids"):
-        fingerprints_of(CommitActions(9, {"alluviaEventIds": broken}))
+        event_ids_of(CommitActions(9, {**info, key: broken}))
 
 
 def test_ids_are_forgotten_by_the_logs_time() -> None:

@@ -18,9 +18,9 @@ from alluvia.operations.audit.report import Findings
 from alluvia.operations.audit.row_tally import Tally
 from alluvia.operations.audit.statistics_checks import read_statistics, untrue
 from alluvia.operations.datafile import BATCH_ROWS
-from alluvia.operations.ingest import EVENT_ID
 from alluvia.store import Store
 from alluvia.table.deletions import read_deletions
+from alluvia.table.event_content import EVENT_ID
 from alluvia.table.fitting import ReadPlan
 from alluvia.table.footer import footer_statistics, stored_columns
 from alluvia.table.handle import RowCheck

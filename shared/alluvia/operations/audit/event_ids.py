@@ -12,8 +12,8 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.operations.ingest import EVENT_ID
 from alluvia.operations.scratch import scratch_database
+from alluvia.table.event_content import EVENT_ID
 
 RECEIVED_AT = "received_at"
 _MEMORY = "256MB"

@@ -15,8 +15,8 @@ from alluvia.operations.audit.local_files import local_files
 from alluvia.operations.audit.replaying import Origin, Replay
 from alluvia.operations.audit.report import Findings
 from alluvia.operations.audit.window_checks import WindowRecord
-from alluvia.operations.ingest import EVENT_ID
 from alluvia.store import Store
+from alluvia.table.event_content import EVENT_ID
 from alluvia.table.snapshot import Snapshot
 
 

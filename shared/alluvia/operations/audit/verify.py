@@ -34,8 +34,8 @@ from alluvia.operations.audit.replaying import Replay
 from alluvia.operations.audit.report import AuditReport, Findings
 from alluvia.operations.audit.table_leaves import stored_leaves
 from alluvia.operations.audit.window_checks import window_rules, wrong_index
-from alluvia.operations.ingest import EVENT_ID
 from alluvia.store import ObjectInfo
+from alluvia.table.event_content import EVENT_ID
 from alluvia.table.handle import RowCheck, TableHandle, oldest_readable
 from alluvia.table.lineage import in_gap, is_dropped, version_gaps
 from alluvia.table.properties import Properties, read_properties

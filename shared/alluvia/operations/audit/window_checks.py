@@ -14,7 +14,7 @@ from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.commit import CommitActions
 from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
 from alluvia.table.lineage import in_gap
-from alluvia.table.window import WindowRules, fingerprints_of, read_index
+from alluvia.table.window import WindowRules, event_ids_of, read_index
 
 _ENDLESS_MS = 1 << 62
 
@@ -38,9 +38,9 @@ class WindowRecord:
             if rules != self.rules:
                 self.rules, self.settled = rules, commit.version
         self.times[commit.version] = commit.timestamp_ms
-        prints = fingerprints_of(commit)
+        prints, contents = event_ids_of(commit)
         if prints:
-            self.digests[commit.version] = _digest(b"".join(prints))
+            self.digests[commit.version] = _digest(prints, contents)
 
 
 def window_rules(configuration: Mapping[str, str]) -> WindowRules | None:
@@ -62,11 +62,14 @@ def wrong_index(
     if rules is None:
         return
     held: set[int] = set()
-    for at, timestamp_ms, joined in read_index(data, name, replace(rules, window_ms=_ENDLESS_MS), version).entries():
+    index = read_index(data, name, replace(rules, window_ms=_ENDLESS_MS), version)
+    for at, timestamp_ms, prints, contents in index.entries():
         held.add(at)
         if at > version:
             yield f"it holds events of version {at}, which came after it"
-        elif at in record.times and (_digest(joined) != record.digests.get(at) or timestamp_ms != record.times[at]):
+        elif at in record.times and (
+            _digest(prints, contents) != record.digests.get(at) or timestamp_ms != record.times[at]
+        ):
             yield f"its events of version {at} are not those of the commit"
     if not has_in_commit_timestamps(protocol, metadata):
         return
@@ -77,5 +80,5 @@ def wrong_index(
             yield f"it lacks the events of version {at}"
 
 
-def _digest(joined: bytes) -> bytes:
-    return blake2b(joined, digest_size=16).digest()
+def _digest(prints: bytes, contents: bytes) -> bytes:
+    return blake2b(prints + contents, digest_size=16).digest()
