@@ -15,6 +15,8 @@ from alluvia.log.paths import commit_name
 
 EVENT_IDS = "alluviaEventIds"
 EVENT_CONTENTS = "alluviaEventContents"
+EVENTS_INFO = frozenset({EVENT_IDS, EVENT_CONTENTS})
+"""What commitInfo says of events: their fingerprints, and hashes of what they say."""
 
 Action = Protocol | Metadata | Txn | DomainMetadata | AddFile | RemoveFile | CdcFile
 _TAGS: dict[type, str] = {

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import islice
 from threading import RLock
 
 from alluvia.clock import Clock
@@ -24,7 +25,7 @@ from alluvia.log.agreement import HEAD_BYTES, difference, disagreement, files_in
 from alluvia.log.checkpoint_reader import Hint, parse_last_checkpoint, read_checkpoint
 from alluvia.log.checkpoint_writer import Form
 from alluvia.log.checkpointing import put_checkpoint, put_v2_checkpoint
-from alluvia.log.commit import CommitActions, parse_commit
+from alluvia.log.commit import EVENTS_INFO, CommitActions, parse_commit
 from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
 from alluvia.log.paths import (
     LAST_CHECKPOINT,
@@ -39,7 +40,9 @@ from alluvia.log.sidecar_rows import Fetch
 from alluvia.store import PutResult, Store
 
 FOLLOW_AGE_MS_MAX = 60 * 60 * 1000
-RECENT_COMMITS_MAX = 10_000
+RECENT_COMMITS_MAX = 1000
+RECENT_ID_CHARS_MAX = 16 << 20
+"""How much text of event ids the commits in memory may hold that no window has taken."""
 WRITE_TRIES = 6
 LISTINGS_MAX = 3
 PARALLEL = 16
@@ -48,7 +51,8 @@ PARALLEL = 16
 class Log:
     """The log of the table at `root` (empty, or ending in `/`) in a store.
 
-    It keeps the newest state it has seen, and the commits since it was opened, for whoever must look at them again.
+    It keeps the newest state it has seen, and the newest commits, for whoever must look at them again: all that it was
+    opened with, until others follow, and then so many that they take little memory.
     Safe for use from several threads; whoever must not have the newest state change between two calls holds `lock`.
     """
 
@@ -59,7 +63,9 @@ class Log:
         self.lock = RLock()
         self.state: State | None = None
         self.checkpoint_version: int | None = None
-        self._recent: deque[CommitActions] = deque(maxlen=RECENT_COMMITS_MAX)
+        self._recent: deque[CommitActions] = deque()
+        self._id_chars = 0
+        self._released = -1
         self._seen_ms = 0
         self._based_ms = 0
 
@@ -73,8 +79,9 @@ class Log:
             listing, hint = self._listing_from_hint()
             segment = find_segment(listing)
             state, commits = self._load(segment, hint)
-            self._recent.clear()
-            self._recent.extend(commits)
+            self._recent = deque(commits)
+            self._id_chars = sum(map(_id_chars, commits))
+            self._released = -1
             self.checkpoint_version = segment.checkpoint[0].version if segment.checkpoint else None
             self._based_ms = began_ms
             return self._keep(state, began_ms)
@@ -120,15 +127,34 @@ class Log:
             known = -1 if self.state is None else self.state.version
             new = [commit for commit in commits if commit.version > known]
             self._recent.extend(new)
+            self._id_chars += sum(map(_id_chars, new))
+            while len(self._recent) > RECENT_COMMITS_MAX or self._id_chars > RECENT_ID_CHARS_MAX:
+                self._id_chars -= _id_chars(self._recent.popleft())
             return self._keep(replay(self.state, new), began_ms)
 
-    def since(self, version: int) -> list[CommitActions] | None:
-        """Return the commits after a version up to the state at hand, from memory; None if they are not all there."""
+    def since(self, version: int, *, event_ids: bool = False) -> list[CommitActions] | None:
+        """Return the commits after a version up to the state at hand, from memory; None if they are not all there.
+
+        Those whose event ids were released count as missing where `event_ids` are wanted.
+        """
         with self.lock:
-            if self.state is None or version > self.state.version:
+            if self.state is None or version > self.state.version or (event_ids and version < self._released):
                 return None
-            found = [commit for commit in self._recent if commit.version > version]
-            return found if len(found) == self.state.version - version else None
+            count = self.state.version - version
+            return list(islice(reversed(self._recent), count))[::-1] if count <= len(self._recent) else None
+
+    def release_event_ids(self, version: int) -> None:
+        """Let go of the event ids of the commits in memory up to a version: a window holds them."""
+        with self.lock:
+            for at in reversed(range(len(self._recent))):
+                commit = self._recent[at]
+                if commit.version <= self._released:
+                    break
+                if commit.version <= version and not EVENTS_INFO.isdisjoint(commit.info):
+                    self._id_chars -= _id_chars(commit)
+                    info = {key: value for key, value in commit.info.items() if key not in EVENTS_INFO}
+                    self._recent[at] = replace(commit, info=info)
+            self._released = max(self._released, version)
 
     def read_commit(self, version: int) -> CommitActions | None:
         """Read one commit; None if it does not exist."""
@@ -345,6 +371,10 @@ class Log:
         except ObjectNotFound as error:
             msg = f"{error} was listed but is gone: the log was cleaned up meanwhile; open the table again"
             raise Unavailable(msg) from error
+
+
+def _id_chars(commit: CommitActions) -> int:
+    return sum(len(str(commit.info.get(key, ""))) for key in EVENTS_INFO)
 
 
 def _not_found(root: str) -> str:

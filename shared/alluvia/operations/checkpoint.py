@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from alluvia.log.checkpoint_writer import Form
-from alluvia.operations.event_window import open_window
+from alluvia.operations.event_window import follow_window, open_window
 from alluvia.table.checkpoint_form import CheckpointForm
 from alluvia.table.event_content import EVENT_ID
 from alluvia.table.handle import TableHandle
 from alluvia.table.protocols import check_writable
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.window import index_name, write_index
+from alluvia.table.window_index import index_name, write_index
 
 TOMBSTONES_LONGER_MS = 24 * 60 * 60 * 1000
 
@@ -31,7 +31,7 @@ def checkpoint(handle: TableHandle, *, dropped: bool = False) -> int:
         if handle.log.checkpoint_version == snapshot.version:
             return snapshot.version
         if EVENT_ID in snapshot.schema.names:
-            window = open_window(handle.log)
+            window = open_window(handle.log) if handle.window is None else follow_window(handle)
             if window.version > snapshot.version:  # the log had to be opened again
                 return checkpoint(handle, dropped=dropped)
             handle.store.put(handle.root + index_name(snapshot.version), write_index(window))

@@ -7,20 +7,26 @@ from alluvia.log.commit import CommitActions
 from alluvia.log.log import Log
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import below_gap, in_gap
-from alluvia.table.window import WINDOW_FOLDER, DedupWindow, WindowRules, index_name, index_version, read_index
+from alluvia.table.window import DedupWindow, WindowRules
+from alluvia.table.window_index import WINDOW_FOLDER, index_name, index_version, read_index
 
 
 def follow_window(handle: TableHandle) -> DedupWindow:
     """Bring a handle's window up to the version that it knows; the commits that it followed hold all that is new."""
     state = handle.log.state or handle.at_hand().state
-    if handle.window is not None and handle.window.rules == WindowRules.of(state.metadata.configuration):
-        commits = handle.log.since(handle.window.version)
-        if commits is not None:
-            handle.window.follow(commits)
-            return handle.window
-    handle.window = open_window(handle.log)
-    handle.window.version = max(handle.window.version, state.version)
-    return handle.window
+    window, rules = handle.window, WindowRules.of(state.metadata.configuration)
+    commits = None
+    if window is not None and window.rules.gaps == rules.gaps:
+        commits = handle.log.since(window.version, event_ids=True)
+    if window is None or commits is None:
+        window = open_window(handle.log)
+        window.version = max(window.version, state.version)
+    else:
+        window.obey(rules)
+        window.follow(commits)
+    handle.window = window
+    handle.log.release_event_ids(window.version)
+    return window
 
 
 def open_window(log: Log) -> DedupWindow:
@@ -29,8 +35,10 @@ def open_window(log: Log) -> DedupWindow:
     Where there is no index, for example beside another writer's checkpoint, the window's commits are read one by one.
     A checkpoint that was written when another table had the name has the index of that one. Clean-up may take the index
     of a log that was opened a moment before, and commits of the window too: then the log is opened again, on the
-    checkpoint that made them needless.
+    checkpoint that made them needless. So it is where commits since the checkpoint are no longer in memory.
     """
+    if log.state is None or log.since(_start(log), event_ids=True) is None:
+        log.open()
     while True:
         window, whole = _window_of(log)
         start = log.checkpoint_version
@@ -41,17 +49,18 @@ def open_window(log: Log) -> DedupWindow:
             return window
 
 
+def _start(log: Log) -> int:
+    """Return the version of the checkpoint that a log stands on; -1 for none."""
+    return -1 if log.checkpoint_version is None else log.checkpoint_version
+
+
 def _window_of(log: Log) -> tuple[DedupWindow, bool]:
     """Return the window of a log as it is at hand, and whether all that it is made from was there."""
-    state = log.state or log.open()
+    state, start = log.state or log.open(), _start(log)
     rules = WindowRules.of(state.metadata.configuration)
     after_ms = state.timestamp_ms - rules.window_ms
-    start = log.checkpoint_version
-    commits = log.since(-1 if start is None else start)
-    if commits is None:
-        return _from_commits(log, state.version, after_ms, rules)
     whole = True
-    if start is None:
+    if start < 0:
         window = DedupWindow(rules)
     elif in_gap(rules.gaps, start):
         window, whole = _from_commits(log, start, after_ms, rules)
@@ -61,7 +70,7 @@ def _window_of(log: Log) -> tuple[DedupWindow, bool]:
             window = read_index(log.store.get(log.root + name), name, rules, start)
         except ObjectNotFound:
             window, whole = _from_commits(log, start, after_ms, rules)
-    window.follow(commits)
+    window.follow(log.since(start, event_ids=True) or ())
     return window, whole
 
 

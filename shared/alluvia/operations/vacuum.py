@@ -30,7 +30,7 @@ from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import GUARD, check_writable, has_domains
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
-from alluvia.table.window import index_name
+from alluvia.table.window_index import index_name
 
 ORPHAN_AGE_MS_MIN = 24 * 60 * 60 * 1000
 """A file that no commit names is kept this long at least: longer than any transaction may take to name it."""

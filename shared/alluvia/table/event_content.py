@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.table.window import CONTENT_BYTES
+from alluvia.table.id_runs import CONTENT_BYTES
 
 EVENT_ID = "event_id"
 SOURCE = "source"

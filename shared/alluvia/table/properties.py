@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -96,8 +97,13 @@ class Properties:
 
 def read_properties(configuration: Mapping[str, str]) -> Properties:
     """Read a table's properties; defaults stand in for absent ones. Raises `Corrupt`, naming a broken one."""
+    return _read_once(frozenset(configuration.items()))
+
+
+@lru_cache(maxsize=64)
+def _read_once(configuration: frozenset[tuple[str, str]]) -> Properties:
     try:
-        return _read(configuration)
+        return _read(dict(configuration))
     except Invalid as error:
         raise Corrupt(str(error)) from error
 

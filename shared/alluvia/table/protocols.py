@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from alluvia.errors import Corrupt, Unsupported
@@ -23,7 +24,7 @@ from alluvia.table.properties import (
     Properties,
     read_properties,
 )
-from alluvia.table.schema import schema_fields, uses_type
+from alluvia.table.schema import SCHEMAS_KEPT, schema_fields, uses_type
 
 GUARD = "alluvia"
 READER_FEATURES = frozenset(
@@ -157,7 +158,8 @@ def default_properties(writers: str) -> Mapping[str, str]:
     return {} if writers == "any" else {IN_COMMIT_TIMESTAMPS: "true"}
 
 
-def _fields_with_invariants(schema_string: str) -> list[str]:
+@lru_cache(maxsize=SCHEMAS_KEPT)
+def _fields_with_invariants(schema_string: str) -> tuple[str, ...]:
     found: list[str] = []
 
     def visit(kind: Any, path: str) -> None:
@@ -175,4 +177,4 @@ def _fields_with_invariants(schema_string: str) -> list[str]:
     except (KeyError, TypeError, AttributeError) as error:
         msg = f"the table's schemaString cannot be read: {type(error).__name__}: {error}"
         raise Corrupt(msg) from error
-    return found
+    return tuple(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -15,6 +16,8 @@ from alluvia.table.variants import STORED, VARIANT
 Json = dict[str, Any]
 Identify = Callable[[Json], tuple[str, dict[bytes, bytes] | None]]
 
+SCHEMAS_KEPT = 64
+"""How many schemas a process keeps parsed, by their text: each request needs that of its table."""
 _VOID = ("void", "null")
 _PRIMITIVES: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -58,6 +61,7 @@ def parse_type(text: str) -> pa.DataType:
     raise Invalid(msg)
 
 
+@lru_cache(maxsize=SCHEMAS_KEPT)
 def arrow_schema(schema_string: str, identify: Identify | None = None) -> pa.Schema:
     """Return the Arrow schema of a table from its `schemaString`. Raises `Corrupt` or `Unsupported`.
 

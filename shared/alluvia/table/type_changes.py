@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from alluvia.errors import Unsupported
-from alluvia.table.schema import Json, schema_fields
+from alluvia.table.schema import SCHEMAS_KEPT, Json, schema_fields
 
 FEATURES = ("typeWidening", "typeWidening-preview")
 _CHANGES = "delta.typeChanges"
@@ -25,6 +26,7 @@ _DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
 """The digits before the point that a decimal needs to hold every value of a type."""
 
 
+@lru_cache(maxsize=SCHEMAS_KEPT)
 def check_type_changes(schema_string: str) -> None:
     """Raise `Unsupported`, naming the column, for a change of type that cannot be read. Raises `Corrupt`."""
     for path, change in _changes(schema_fields(schema_string), ""):

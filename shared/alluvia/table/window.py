@@ -1,27 +1,29 @@
 """The ids of events that were committed lately: what makes ingestion exactly-once. Pure.
 
-An ingest commit carries a 96-bit fingerprint of each of its events' ids. With n ids in the window, a new event is taken
-for a known one by chance with probability n / 2**96: for ten million ids about 1 in 8 * 10**21.
+An ingest commit carries a 96-bit fingerprint of each of its events' ids, and a 32-bit hash of what the event says. With
+n ids in the window, a new event is taken for a known one by chance with probability n / 2**96: for ten million ids
+about 1 in 8 * 10**21. Another event under a known id is taken for the same one with probability 1 / 2**32.
 """
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-
-import pyarrow as pa
+from itertools import islice
 
 from alluvia.errors import Corrupt
 from alluvia.log.commit import EVENT_CONTENTS, EVENT_IDS, CommitActions
+from alluvia.table.id_runs import CONTENT_BYTES, FINGERPRINT, FINGERPRINT_BYTES, CommitIds, IdRun
 from alluvia.table.lineage import Gaps, in_gap, undone_versions, version_gaps
 from alluvia.table.properties import read_properties
 
-FINGERPRINT_BYTES = 12
-CONTENT_BYTES = 4
+NEWEST_IDS_MAX = 4096
+"""So many ids are known by a dict; when there are more, they become a run."""
+RUN_IDS_MAX = 1 << 20
+"""Runs are put together up to this size. One of them may hold forgotten ids, until all of its are."""
 UNKNOWN = bytes(CONTENT_BYTES)
 """The content of an event whose commit carries ids alone, as those of earlier versions of this library do."""
 _WITH_SOURCE = b"source"
@@ -47,15 +49,15 @@ def encode_event_ids(prints: Sequence[bytes], contents: Sequence[bytes]) -> dict
     return {EVENT_IDS: b64encode(b"".join(prints)).decode(), EVENT_CONTENTS: b64encode(b"".join(contents)).decode()}
 
 
-def event_ids_of(commit: CommitActions) -> tuple[bytes, bytes]:
-    """Return the joined fingerprints and contents that a commit carries. Raises `Corrupt` if they cannot be read."""
+def event_ids_of(commit: CommitActions) -> CommitIds:
+    """Return the event ids that a commit carries. Raises `Corrupt` if they cannot be read."""
     prints = _decoded(commit, EVENT_IDS)
     contents = _decoded(commit, EVENT_CONTENTS)
     count, rest = divmod(len(prints), FINGERPRINT_BYTES)
     if rest or (contents and len(contents) != count * CONTENT_BYTES):
         msg = f"version {commit.version}: its event ids cannot be read: {len(prints)} bytes, {len(contents)} of content"
         raise Corrupt(msg)
-    return prints, contents or UNKNOWN * count
+    return CommitIds(commit.version, commit.timestamp_ms, prints, contents or UNKNOWN * count)
 
 
 def _decoded(commit: CommitActions, key: str) -> bytes:
@@ -90,104 +92,121 @@ class WindowRules:
 
 
 class DedupWindow:
-    """Fingerprints by the time of their commit; those older than the window are forgotten.
+    """Event ids by the time of their commit; those older than the window are forgotten.
 
     Time here is the log's own: the newest commit seen, never this machine's clock. Commits of other tables are passed
     over. Those that a restore has undone are kept, for a restore that goes back to them; their events are not known.
+
+    The ids are in sorted runs, oldest first, of which few are small: like the levels of an LSM tree, each is at least
+    twice as large as the next, or full. The newest commits' are looked up in a dict.
     """
 
-    def __init__(self, rules: WindowRules, version: int = -1) -> None:
+    def __init__(self, rules: WindowRules, version: int = -1, runs: Sequence[IdRun] = ()) -> None:
         self.rules = rules
         self.version = version
-        self._known: dict[bytes, dict[int, bytes]] = {}
-        self._by_commit: deque[tuple[int, int, bytes, bytes]] = deque()
+        self._time_ms = runs[-1].times_ms[-1] if runs else 0
+        self._runs = list(runs)
+        self._borrowed = self._borrowed_ids()
+        self._newest: deque[CommitIds] = deque()
+        self._newest_ids = 0
+        self._found: dict[bytes, list[tuple[int, bytes]]] = {}
+        self._looked_up = 0
+        self._forget()
 
-    def held(self, prints: Iterable[bytes]) -> dict[bytes, set[bytes]]:
+    def held(self, prints: Sequence[bytes]) -> dict[bytes, set[bytes]]:
         """Return the contents under which the window holds each fingerprint that it knows."""
-        return {each: set(self._known[each].values()) for each in prints if each in self._known}
+        self._index_newest()
+        undone = self.rules.undone
+        held: dict[bytes, set[bytes]] = {}
+        for each in self._found.keys() & set(prints):
+            for version, content in self._found[each]:
+                if not in_gap(undone, version):
+                    held.setdefault(each, set()).add(content)
+        wanted = [FINGERPRINT.unpack(each) for each in prints] if self._runs else []
+        for run in self._runs:
+            for at, version, content in run.find(wanted):
+                if not in_gap(undone, version):
+                    held.setdefault(prints[at], set()).add(content)
+        return held
 
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def add(self, version: int, timestamp_ms: int, prints: bytes, contents: bytes) -> None:
-        """Take the joined fingerprints and contents of the next commit."""
-        self.version = version
-        if prints and not in_gap(self.rules.gaps, version):
-            if not in_gap(self.rules.undone, version):
-                for each, content in zip(parts(prints, FINGERPRINT_BYTES), parts(contents, CONTENT_BYTES), strict=True):
-                    self._known.setdefault(each, {})[version] = content
-            self._by_commit.append((version, timestamp_ms, prints, contents))
-        self._forget(timestamp_ms - self.rules.window_ms)
+    def add(self, ids: CommitIds) -> None:
+        """Take the event ids of the next commit."""
+        self.version, self._time_ms = ids.version, ids.timestamp_ms
+        if len(ids) and not in_gap(self.rules.gaps, ids.version):
+            self._newest.append(ids)
+            self._newest_ids += len(ids)
+            if self._newest_ids >= RUN_IDS_MAX:
+                self._settle()
+        self._forget()
 
     def follow(self, commits: Iterable[CommitActions]) -> None:
         """Take the commits that the window has not seen yet."""
         for commit in commits:
             if commit.version > self.version:
-                self.add(commit.version, commit.timestamp_ms, *event_ids_of(commit))
+                self.add(event_ids_of(commit))
 
-    def entries(self) -> Iterator[tuple[int, int, bytes, bytes]]:
-        """Yield version, timestamp in ms, joined fingerprints and contents of each commit in the window."""
-        yield from self._by_commit
+    def obey(self, rules: WindowRules) -> None:
+        """Go on by other rules for the same versions. What is forgotten already stays so."""
+        self.rules = rules
+        self._forget()
 
-    def _forget(self, before_ms: int) -> None:
-        while self._by_commit and self._by_commit[0][1] < before_ms:
-            version, _, prints, _ = self._by_commit.popleft()
-            for each in parts(prints, FINGERPRINT_BYTES):
-                found = self._known.get(each, {})
-                found.pop(version, None)
-                if not found:
-                    self._known.pop(each, None)
+    def runs(self) -> Iterator[IdRun]:
+        """Yield all that the window holds, oldest first."""
+        self._settle()
+        for run in self._runs:
+            yield run.compacted() if run.first_live else run
+
+    def entries(self) -> Iterator[CommitIds]:
+        """Yield the event ids of each commit in the window, sorted."""
+        for run in self.runs():
+            yield from run.by_commit()
+
+    def _index_newest(self) -> None:
+        if self._newest_ids > NEWEST_IDS_MAX:
+            self._settle()
+        for commit in islice(self._newest, self._looked_up, None):
+            for each, content in event_id_pairs(commit):
+                self._found.setdefault(each, []).append((commit.version, content))
+        self._looked_up = len(self._newest)
+
+    def _settle(self) -> None:
+        """Make a run of the newest commits, and one of it and those before it that are too small."""
+        if not self._newest:
+            return
+        self._runs.append(IdRun.of(self._newest))
+        self._newest.clear()
+        self._found.clear()
+        self._newest_ids = self._looked_up = 0
+        while len(self._runs) > 1:
+            before, last = self._runs[-2:]
+            if len(before) >= 2 * len(last) or len(before) + len(last) > RUN_IDS_MAX:
+                return
+            self._runs[-2:] = [before.followed_by(last)]
+
+    def _forget(self) -> None:
+        before_ms = self._time_ms - self.rules.window_ms
+        while self._runs and self._runs[0].forget(before_ms):
+            self._runs.pop(0)
+            if self._borrowed >= 2 * self._borrowed_ids():
+                self._runs = [run.compacted() if run.borrowed else run for run in self._runs]
+                self._borrowed = 0
+        while not self._runs and self._newest and self._newest[0].timestamp_ms < before_ms:
+            commit = self._newest.popleft()
+            self._newest_ids -= len(commit)
+            if self._looked_up:
+                self._looked_up -= 1
+                self._unlearn(commit)
+
+    def _unlearn(self, commit: CommitIds) -> None:
+        for each, _ in event_id_pairs(commit):
+            found = self._found.pop(each, [])
+            if len(found) > 1:
+                self._found[each] = found[1:]
+
+    def _borrowed_ids(self) -> int:
+        return sum(len(run) for run in self._runs if run.borrowed)
 
 
-WINDOW_FOLDER = "_alluvia/window/"
-_INDEX = re.compile(rf"^{WINDOW_FOLDER}(\d{{20}})\.arrow$")
-_INDEX_SCHEMA = pa.schema({"version": pa.int64(), "timestamp_ms": pa.int64(), "fingerprints": pa.binary()})
-_CONTENTS = pa.field("contents", pa.binary())
-
-
-def index_name(version: int) -> str:
-    """Path of the window's index at a checkpoint's version, below the table's root."""
-    return f"{WINDOW_FOLDER}{version:020d}.arrow"
-
-
-def index_version(path: str) -> int | None:
-    """Return the version of an index by its path; None for another file."""
-    match = _INDEX.match(path)
-    return int(match[1]) if match else None
-
-
-def write_index(window: DedupWindow) -> bytes:
-    """Return the window as an Arrow file, for whoever opens the table from the checkpoint beside it."""
-    schema = _INDEX_SCHEMA.append(_CONTENTS)
-    columns = list(zip(*window.entries(), strict=True)) or [(), (), (), ()]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    table = pa.table(arrays, schema=schema)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def read_index(data: bytes, name: str, rules: WindowRules, version: int) -> DedupWindow:
-    """Read the window at a version. Raises `Corrupt`, naming the file."""
-    try:
-        table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
-        table.validate(full=True)  # reading checks no offsets: a value beyond its buffer would end the process
-    except (pa.ArrowException, KeyError, ValueError, OSError) as error:
-        msg = f"{name} cannot be read: {error}"
-        raise Corrupt(msg) from error
-    if table.schema == _INDEX_SCHEMA:
-        prints = table["fingerprints"].to_pylist()
-        unknown = [UNKNOWN * (len(each or b"") // FINGERPRINT_BYTES) for each in prints]
-        table = table.append_column(_CONTENTS, pa.array(unknown, pa.binary()))
-    if table.schema != _INDEX_SCHEMA.append(_CONTENTS) or any(column.null_count for column in table.columns):
-        msg = f"{name} cannot be read: its columns are not those of an index"
-        raise Corrupt(msg)
-    window = DedupWindow(rules)
-    for at, timestamp_ms, joined, contents in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        if len(joined) * CONTENT_BYTES != len(contents) * FINGERPRINT_BYTES:
-            msg = f"{name} cannot be read: version {at} has {len(joined)} bytes of ids, {len(contents)} of contents"
-            raise Corrupt(msg)
-        window.add(at, timestamp_ms, joined, contents)
-    window.version = version
-    return window
+def event_id_pairs(commit: CommitIds) -> Iterator[tuple[bytes, bytes]]:
+    """Yield fingerprint and content of each id."""
+    return zip(parts(commit.prints, FINGERPRINT_BYTES), parts(commit.contents, CONTENT_BYTES), strict=True)

@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
-from alluvia.table.window import DedupWindow, WindowRules, write_index
+from alluvia.table.id_runs import CommitIds
+from alluvia.table.window import DedupWindow, WindowRules
+from alluvia.table.window_index import write_index
 from tests.unit.operations.damages import Action, Hands, codes, events, make_events
 
 
@@ -250,7 +252,7 @@ def test_an_index_with_other_events(hands: Hands) -> None:
     window = DedupWindow(WindowRules(1 << 60))
     for version in (1, 2, 3, 8):
         time = hands.first(version, "commitInfo")["inCommitTimestamp"]
-        window.add(version, time, bytes(12), bytes(4))
+        window.add(CommitIds(version, time, bytes(12), bytes(4)))
     index(hands).write_bytes(write_index(window))
     report = hands.verify()
     assert codes(report) == {"window-index-wrong"}

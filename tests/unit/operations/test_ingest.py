@@ -18,7 +18,7 @@ from alluvia.lake import Lake, Table
 from alluvia.log.commit import CommitActions
 from alluvia.log.paths import LOG_FOLDER, commit_name
 from alluvia.store import CountingStore, MemoryStore, PutResult
-from alluvia.table.window import index_name
+from alluvia.table.window_index import index_name
 from tests.contract.workers import events
 from tests.unit.operations.ingesting import ingest, stored
 
@@ -221,7 +221,7 @@ def test_a_cold_handle_knows_the_window_with_or_without_its_index(
     assert ingest(table, *ids) == (0, 6)
     assert warm.window is not None
     assert cold.handle.window is not None
-    assert len(warm.window) == len(cold.handle.window)
+    assert list(warm.window.entries()) == list(cold.handle.window.entries())
 
 
 def test_rows_that_were_appended_without_ids_are_not_known(table: Table) -> None:

@@ -42,7 +42,7 @@ from alluvia.table.properties import Properties, read_properties
 from alluvia.table.protocols import GUARD, check_readable
 from alluvia.table.schema import arrow_schema
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.window import index_name
+from alluvia.table.window_index import index_name
 
 Progress = Callable[[str, int, int], None]
 """Told what is being read, `log` or `files`, how much of it is done, and how much there is."""

@@ -13,15 +13,17 @@ from alluvia.errors import Corrupt
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.commit import CommitActions
 from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
+from alluvia.table.id_runs import CommitIds
 from alluvia.table.lineage import in_gap
-from alluvia.table.window import WindowRules, event_ids_of, read_index
+from alluvia.table.window import WindowRules, event_id_pairs, event_ids_of
+from alluvia.table.window_index import read_index
 
 _ENDLESS_MS = 1 << 62
 
 
 @dataclass(slots=True)
 class WindowRecord:
-    """What the commits of a log say of events: time in ms and digest of the fingerprints, by version.
+    """What the commits of a log say of events: time in ms and digest of the event ids, by version.
 
     `settled` is the version since which the window's length and the table's own versions have been what they are.
     """
@@ -38,9 +40,9 @@ class WindowRecord:
             if rules != self.rules:
                 self.rules, self.settled = rules, commit.version
         self.times[commit.version] = commit.timestamp_ms
-        prints, contents = event_ids_of(commit)
-        if prints:
-            self.digests[commit.version] = _digest(prints, contents)
+        ids = event_ids_of(commit)
+        if len(ids):
+            self.digests[commit.version] = _digest(ids)
 
 
 def window_rules(configuration: Mapping[str, str]) -> WindowRules | None:
@@ -63,13 +65,12 @@ def wrong_index(
         return
     held: set[int] = set()
     index = read_index(data, name, replace(rules, window_ms=_ENDLESS_MS), version)
-    for at, timestamp_ms, prints, contents in index.entries():
+    for ids in index.entries():
+        at = ids.version
         held.add(at)
         if at > version:
             yield f"it holds events of version {at}, which came after it"
-        elif at in record.times and (
-            _digest(prints, contents) != record.digests.get(at) or timestamp_ms != record.times[at]
-        ):
+        elif at in record.times and (_digest(ids) != record.digests.get(at) or ids.timestamp_ms != record.times[at]):
             yield f"its events of version {at} are not those of the commit"
     if not has_in_commit_timestamps(protocol, metadata):
         return
@@ -80,5 +81,6 @@ def wrong_index(
             yield f"it lacks the events of version {at}"
 
 
-def _digest(prints: bytes, contents: bytes) -> bytes:
-    return blake2b(prints + contents, digest_size=16).digest()
+def _digest(ids: CommitIds) -> bytes:
+    """Return a digest of a commit's ids and contents, in whatever order they come."""
+    return blake2b(b"".join(sorted(map(b"".join, event_id_pairs(ids)))), digest_size=16).digest()

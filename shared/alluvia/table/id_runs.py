@@ -1,0 +1,148 @@
+"""Event ids of many commits as sorted columns: 20 bytes an id, and no Python object for any of them. Pure.
+
+A fingerprint's first 8 bytes are its head, a number to sort and search by; the last 4 are its tail.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from struct import Struct
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+FINGERPRINT_BYTES = 12
+HEAD_BYTES = 8
+CONTENT_BYTES = 4
+FINGERPRINT = Struct("=QI")
+COLUMNS = pa.schema({"head": pa.uint64(), "tail": pa.uint32(), "content": pa.uint32(), "commit": pa.uint32()})
+
+
+class CommitIds(NamedTuple):
+    """The ids of one commit: its version and time in ms, and the joined fingerprints and contents."""
+
+    version: int
+    timestamp_ms: int
+    prints: bytes
+    contents: bytes
+
+    def __len__(self) -> int:
+        """Return the number of ids."""
+        return len(self.prints) // FINGERPRINT_BYTES
+
+
+class IdRun:
+    """The ids of some commits, oldest first, in columns that are sorted by head.
+
+    `commit` says which of the commits, by position. Those before `first_live` are forgotten. `borrowed` says that the
+    columns lie in a file's bytes, which stay in memory for as long as one of its runs does.
+    """
+
+    def __init__(self, versions: array[int], times_ms: array[int], ids: pa.RecordBatch, *, borrowed: bool = False):
+        self.versions = versions
+        self.times_ms = times_ms
+        self.ids = ids
+        self.borrowed = borrowed
+        self.first_live = 0
+        self._heads, self._tails, self._contents, self._commits = map(_view, ids.columns, "QIII")
+
+    @classmethod
+    def of(cls, commits: Sequence[CommitIds]) -> IdRun:
+        """Sort the ids of some commits."""
+        count = sum(len(commit.prints) for commit in commits) // FINGERPRINT_BYTES
+        prints = _column(pa.binary(FINGERPRINT_BYTES), count, b"".join(commit.prints for commit in commits))
+        ordinals = array("I")
+        for at, commit in enumerate(commits):
+            ordinals.extend(array("I", [at]) * (len(commit.prints) // FINGERPRINT_BYTES))
+        columns = [
+            pc.binary_slice(prints, 0, HEAD_BYTES).view(pa.uint64()),
+            pc.binary_slice(prints, HEAD_BYTES, FINGERPRINT_BYTES).view(pa.uint32()),
+            _column(pa.uint32(), count, b"".join(commit.contents for commit in commits)),
+            _column(pa.uint32(), count, ordinals),
+        ]
+        versions = array("q", [commit.version for commit in commits])
+        times_ms = array("q", [commit.timestamp_ms for commit in commits])
+        return cls(versions, times_ms, _sorted(pa.RecordBatch.from_arrays(columns, schema=COLUMNS)))
+
+    def __len__(self) -> int:
+        """Return the number of ids, forgotten ones included."""
+        return int(self.ids.num_rows)
+
+    def forget(self, before_ms: int) -> bool:
+        """Forget the commits that are older than the first one that is not. Returns whether none is left."""
+        while self.first_live < len(self.times_ms) and self.times_ms[self.first_live] < before_ms:
+            self.first_live += 1
+        return self.first_live == len(self.times_ms)
+
+    def find(self, wanted: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int, bytes]]:
+        """Look ids up by head and tail. Yields position, version and content of each that a live commit holds."""
+        heads, count = self._heads, len(self._heads)
+        for position, (head, tail) in enumerate(wanted):
+            at = bisect_left(heads, head)
+            while at < count and heads[at] == head:
+                if self._tails[at] == tail and self._commits[at] >= self.first_live:
+                    content = self._contents[at].to_bytes(CONTENT_BYTES, "little")
+                    yield position, self.versions[self._commits[at]], content
+                at += 1
+
+    def followed_by(self, later: IdRun) -> IdRun:
+        """Return this run and the commits of a later one as one run, without what is forgotten."""
+        own = self.compacted()
+        shifted = pc.add(later.ids["commit"], pa.scalar(len(own.versions), pa.uint32()))
+        theirs = later.ids.set_column(COLUMNS.get_field_index("commit"), COLUMNS.field("commit"), shifted)
+        both = _sorted(pa.concat_batches([own.ids, theirs]))
+        return IdRun(own.versions + later.versions, own.times_ms + later.times_ms, both)
+
+    def compacted(self) -> IdRun:
+        """Return the run without what is forgotten, in memory of its own."""
+        if not self.first_live and not self.borrowed:
+            return self
+        commits = self.ids["commit"]
+        kept = self.ids.filter(pc.greater_equal(commits, pa.scalar(self.first_live, pa.uint32())))
+        moved = pc.subtract(kept["commit"], pa.scalar(self.first_live, pa.uint32()))
+        ids = kept.set_column(COLUMNS.get_field_index("commit"), COLUMNS.field("commit"), moved)
+        return IdRun(self.versions[self.first_live :], self.times_ms[self.first_live :], ids)
+
+    def without(self, unwanted: Callable[[int], bool]) -> IdRun:
+        """Return the run without the ids of some versions."""
+        wanted = pa.array([not unwanted(version) for version in self.versions])
+        if wanted.true_count == len(wanted):
+            return self
+        return IdRun(self.versions, self.times_ms, self.ids.filter(wanted.take(self.ids["commit"])))
+
+    def by_commit(self) -> Iterator[CommitIds]:
+        """Yield the ids of each commit that is not forgotten and has any, sorted."""
+        ids = self.ids.take(pc.sort_indices(self.ids["commit"]))
+        heads = ids["head"].view(pa.binary(HEAD_BYTES)).cast(pa.binary())
+        tails = ids["tail"].view(pa.binary(FINGERPRINT_BYTES - HEAD_BYTES)).cast(pa.binary())
+        prints = memoryview(b"".join(pc.binary_join_element_wise(heads, tails, b"").to_pylist()))
+        contents = memoryview(_view(ids["content"], "I").tobytes())
+        counts = {entry["values"]: entry["counts"] for entry in pc.value_counts(ids["commit"]).to_pylist()}
+        ends = accumulate((counts.get(at, 0) for at in range(len(self.versions))), initial=0)
+        for at, (start, end) in enumerate(pairwise(ends)):
+            if start < end and at >= self.first_live:
+                yield CommitIds(
+                    self.versions[at],
+                    self.times_ms[at],
+                    bytes(prints[start * FINGERPRINT_BYTES : end * FINGERPRINT_BYTES]),
+                    bytes(contents[start * CONTENT_BYTES : end * CONTENT_BYTES]),
+                )
+
+
+def _sorted(ids: pa.RecordBatch) -> pa.RecordBatch:
+    return ids.take(pc.sort_indices(ids["head"]))
+
+
+def _column(kind: pa.DataType, count: int, data: Any) -> pa.Array:
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)])
+
+
+def _view(column: pa.Array, code: str) -> memoryview:
+    """Return the numbers of a column that has no nulls, without a copy."""
+    width = column.type.bit_width // 8
+    start = column.offset * width
+    return memoryview(column.buffers()[1])[start : start + len(column) * width].cast(code)
