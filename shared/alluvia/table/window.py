@@ -22,7 +22,7 @@ from alluvia.table.properties import read_properties
 
 NEWEST_IDS_MAX = 4096
 """So many ids are known by a dict; when there are more, they become a run."""
-RUN_IDS_MAX = 1 << 20
+RUN_IDS_MAX = 1 << 21
 """Runs are put together up to this size. One of them may hold forgotten ids, until all of its are."""
 UNKNOWN = bytes(CONTENT_BYTES)
 """The content of an event whose commit carries ids alone, as those of earlier versions of this library do."""
@@ -105,7 +105,8 @@ class DedupWindow:
         self.rules = rules
         self.version = version
         self._time_ms = runs[-1].times_ms[-1] if runs else 0
-        self._runs = list(runs)
+        own = (run.without(lambda each: in_gap(rules.gaps, each)) for run in runs)
+        self._runs = [run for run in own if len(run)]
         self._borrowed = self._borrowed_ids()
         self._newest: deque[CommitIds] = deque()
         self._newest_ids = 0

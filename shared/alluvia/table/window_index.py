@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator
+from io import BytesIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Corrupt
 from alluvia.table.id_runs import COLUMNS, FINGERPRINT_BYTES, CommitIds, IdRun
-from alluvia.table.lineage import in_gap
 from alluvia.table.window import UNKNOWN, DedupWindow, WindowRules
 
 WINDOW_FOLDER = "_alluvia/window/"
@@ -39,13 +39,13 @@ def index_version(path: str) -> int | None:
 
 def write_index(window: DedupWindow) -> bytes:
     """Return the window as an Arrow file, for whoever opens the table from the checkpoint beside it."""
-    sink = pa.BufferOutputStream()
+    sink = BytesIO()
     with pa.ipc.new_file(sink, _SCHEMA) as writer:
         for run in window.runs():
             commits = [pa.array(each, pa.int64()) for each in (run.versions, run.times_ms)]
             rows = [pa.ListArray.from_arrays([0, len(each)], each) for each in (*commits, *run.ids.columns)]
             writer.write_batch(pa.RecordBatch.from_arrays(rows, schema=_SCHEMA))
-    return bytes(sink.getvalue())
+    return sink.getvalue()
 
 
 def read_index(data: bytes, name: str, rules: WindowRules, version: int) -> DedupWindow:
@@ -68,9 +68,7 @@ def read_index(data: bytes, name: str, rules: WindowRules, version: int) -> Dedu
             window.add(ids)
         window.version = version
         return window
-    runs = [run for batch in batches for run in _runs(batch, name)]
-    own = [run.without(lambda each: in_gap(rules.gaps, each)) for run in runs]
-    return DedupWindow(rules, version, [run for run in own if len(run)])
+    return DedupWindow(rules, version, [run for batch in batches for run in _runs(batch, name)])
 
 
 def _runs(batch: pa.RecordBatch, name: str) -> Iterator[IdRun]:
@@ -82,8 +80,8 @@ def _runs(batch: pa.RecordBatch, name: str) -> Iterator[IdRun]:
             msg = f"{name} cannot be read: its columns are not of one length"
             raise Corrupt(msg)
         ids = pa.RecordBatch.from_arrays(columns, schema=COLUMNS)
-        if len(ids) and pc.max(ids["commit"]).as_py() >= len(versions):
-            msg = f"{name} cannot be read: an id is of no commit"
+        if not len(ids) or pc.max(ids["commit"]).as_py() >= len(versions):
+            msg = f"{name} cannot be read: a run without ids, or an id without a commit"
             raise Corrupt(msg)
         if pc.any(pc.less(ids["head"][1:], ids["head"][:-1])).as_py():
             msg = f"{name} cannot be read: its ids are not sorted"
