@@ -33,6 +33,8 @@ from tests.simulation.world import ACCOUNTS, BANK, EVENTS, REJECTS, SKEWS_US, ST
 Act = Callable[[Actor], None]
 APP = "app"
 KINDS = ("open", "close", "click")
+CLAIMS = ("yes", "no")
+"""Kinds of disputed events, which nobody deletes."""
 _NEVER = (Corrupt, Invalid, Unsupported)
 OPERATIONS_MERGE = ("OPTIMIZE",)
 OPERATIONS_VACUUM = ("VACUUM", "VACUUM START", "VACUUM END")
@@ -119,9 +121,31 @@ def ingest(actor: Actor) -> None:
     else:
         rows = _rows(batch, actor.lake.clock.now_us())
         done = actor.table(EVENTS).ingest(rows)
-        if done.appended + done.duplicates != len(batch):
+        if done.appended + done.duplicates != len(batch) or done.clashes:
             raise Violation("each event is new or a duplicate", f"{done} of {len(batch)}")
     world.checker.acknowledged(ids, EVENTS, REJECTS)
+
+
+def dispute(actor: Actor) -> None:
+    """Send one of two contents under each id, as others do: the one that came first is the row, the other a clash."""
+    world, chance = actor.world, actor.chance
+    known = world.sendable(disputed=True)
+    events = chance.sample(known, min(len(known), chance.randint(0, 3)))
+    events += [world.new_event(disputed=True) for _ in range(chance.randint(0 if events else 1, 2))]
+    events += events[: chance.randint(0, 1)]
+    kinds = [chance.choice(CLAIMS) for _ in events]
+    ids = [event.id for event in events]
+    world.scheduler.note(f"claims {' '.join(map(str, zip(ids, kinds, strict=True)))}")
+    actor.intent = Steps({"WRITE": AddEvents(frozenset(ids))})
+    done = actor.table(EVENTS).ingest(_rows(events, actor.lake.clock.now_us(), kinds))
+    if done.appended + done.duplicates + len(done.clashes) != len(events):
+        raise Violation("each event is new, a duplicate or a clash", f"{done} of {len(events)}")
+    world.checker.acknowledged(ids, EVENTS, REJECTS)
+    stored = {row[0]: row[2] for row in world.model(EVENTS).tip.rows.elements()}
+    for at, (event, kind) in enumerate(zip(events, kinds, strict=True)):
+        if not event.deleted and (stored[event.id] != kind) != (at in done.clashes):
+            detail = f"{event.id} is {stored[event.id]}; {kind} was sent at {at}, and the answer was {done}"
+            raise Violation("an id with other content is a clash, and nothing else is", detail)
 
 
 def _through_pipeline(actor: Actor, batch: list[Event]) -> None:
@@ -144,14 +168,14 @@ def _kind(event: Event) -> str:
     return KINDS[int(event.id[1:]) % len(KINDS)]
 
 
-def _rows(batch: list[Event], now_us: int) -> pa.Table:
+def _rows(batch: list[Event], now_us: int, kinds: list[str] | None = None) -> pa.Table:
     received = datetime.fromtimestamp(now_us / 1e6, UTC)
     time = pa.timestamp("us", "UTC")
     return pa.table(
         {
             "event_id": [event.id for event in batch],
             "ts": pa.array([_time(event) for event in batch], time),
-            "event": [_kind(event) for event in batch],
+            "event": kinds or [_kind(event) for event in batch],
             "received_at": pa.array([received] * len(batch), time),
         }
     )
@@ -333,6 +357,7 @@ def restore(actor: Actor) -> None:
 CASTS: dict[str, list[tuple[str, Act, list[int]]]] = {
     "events": [
         ("ingester", ingest, [1, 2, 3, 4]),
+        ("claimant", dispute, [0, 0, 2, 3]),
         ("merger", merge, [0, 1, 2]),
         ("checkpointer", checkpoint, [0, 1, 2]),
         ("vacuumer", vacuum, [0, 1]),
@@ -352,6 +377,7 @@ CASTS: dict[str, list[tuple[str, Act, list[int]]]] = {
     ],
     "upkeep": [
         ("ingester", ingest, [1, 2]),
+        ("claimant", dispute, [0, 0, 1, 2]),
         ("appender", append, [1, 2]),
         ("merger", merge, [1, 2]),
         ("checkpointer", checkpoint, [1, 2]),
@@ -362,6 +388,7 @@ CASTS: dict[str, list[tuple[str, Act, list[int]]]] = {
     ],
     "all": [
         ("ingester", ingest, [1, 2, 3]),
+        ("claimant", dispute, [0, 0, 2]),
         ("merger", merge, [0, 1, 1, 2]),
         ("checkpointer", checkpoint, [0, 1, 2]),
         ("vacuumer", vacuum, [0, 1, 2]),

@@ -33,11 +33,15 @@ class Limits:
 
 @dataclass
 class Event:
-    """An event that a client has: when it was first sent, and what it was told."""
+    """An event that a client has: when it was first sent, and what it was told.
+
+    Under the id of one that is `disputed`, clients send different contents.
+    """
 
     id: str
     first_us: int
     reject: bool = False
+    disputed: bool = False
     acknowledged: bool = False
     deleted: bool = False
     late: bool = False

@@ -197,9 +197,41 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "remember the events that a restore took back",
         "table/window.py",
-        "            if not in_gap(self.rules.undone, version):\n                self._known",
-        "            if version >= 0:\n                self._known",
+        "        undone = self.rules.undone\n",
+        "        undone = ()\n",
         ("tests/unit/operations/test_restore_events.py",),
+    ),
+    Mutant(
+        "take another event under a known id for a duplicate",
+        "operations/ingest.py",
+        "        elif content not in known and UNKNOWN not in known:\n",
+        "        elif False:\n",
+    ),
+    Mutant(
+        "take another event under an id of the same batch for a duplicate",
+        "operations/ingest.py",
+        "            elif first[fingerprint] != content:\n",
+        "            elif False:\n",
+    ),
+    Mutant(
+        "forget the contents that a commit carries",
+        "table/window.py",
+        "contents or UNKNOWN * count)",
+        "UNKNOWN * count)",
+    ),
+    Mutant(
+        "forget the contents in the checkpoint's index",
+        "table/window_index.py",
+        "        ids = pa.RecordBatch.from_arrays(columns, schema=COLUMNS)\n",
+        "        columns[2] = pc.multiply(columns[2], pa.scalar(0, pa.uint32()))\n"
+        "        ids = pa.RecordBatch.from_arrays(columns, schema=COLUMNS)\n",
+    ),
+    Mutant(
+        "take released event ids for none",
+        "log/log.py",
+        " or (event_ids and version < self._released)",
+        "",
+        ("tests/unit/log/test_recent_commits.py",),
     ),
     Mutant(
         "no older index where clean-up took a commit",
@@ -245,16 +277,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "do not follow the window",
         "operations/event_window.py",
-        "            handle.window.follow(commits)\n            return handle.window\n",
-        "            return handle.window\n",
+        "        window.follow(commits)\n",
+        "        window.version = state.version\n",
     ),
     Mutant(
         "the dedup window by this machine's clock",
         "operations/event_window.py",
-        "            handle.window.follow(commits)\n            return handle.window\n",
-        "            handle.window.follow(commits)\n"
-        "            handle.window._forget(handle.clock.now_ms() - handle.window.rules.window_ms)\n"
-        "            return handle.window\n",
+        "        window.follow(commits)\n",
+        "        window.follow(commits)\n        window._time_ms = handle.clock.now_ms()\n        window.obey(rules)\n",
         ("tests/faults/test_clocks.py",),
     ),
     Mutant(
