@@ -9,7 +9,8 @@ from aws_lambda_powertools import Logger
 
 from alluvia.errors import Invalid
 from alluvia.ingest.messages import unpack
-from alluvia.ingest.pipeline import EventLake, ingest_batch
+from alluvia.ingest.pipeline import ingest_batch
+from alluvia.ingest.tables import EventLake
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 logger = Logger(service="ingest", child=True)
 
 
-def consume(lake: EventLake, records: Sequence[Mapping[str, Any]], *, create: bool) -> dict[str, list[dict[str, str]]]:
+def consume(
+    lake: EventLake, records: Sequence[Mapping[str, Any]], *, create: bool, tables_max: int | None = None
+) -> dict[str, list[dict[str, str]]]:
     """Commit the events of SQS records; return the messages that failed, as `ReportBatchItemFailures` wants them.
 
-    A message that cannot be read fails alone, a table that fails takes only its own messages along. What is
-    delivered again makes no second row, since ids were fixed before the queue.
+    A message that cannot be read fails alone, a table that fails takes only its own messages along, and of events each
+    is judged by itself. What is delivered again makes no second row, since ids were fixed before the queue.
     """
     failed: list[str] = []
     events: defaultdict[str, list[RawEvent]] = defaultdict(list)
@@ -39,16 +42,16 @@ def consume(lake: EventLake, records: Sequence[Mapping[str, Any]], *, create: bo
         messages[message.table].append(record["messageId"])
     for table, pending in events.items():
         try:
-            answer = ingest_batch(lake, table, pending, arrival_us=lake.clock.now_us(), create=create)
+            answer = ingest_batch(
+                lake, table, pending, arrival_us=lake.clock.now_us(), create=create, tables_max=tables_max
+            )
         except Exception:
             logger.exception("a table's events failed", extra={"table": table, "messages": len(messages[table])})
             failed += messages[table]
-        else:
-            counts = {
-                "accepted": answer.accepted,
-                "duplicates": answer.duplicates,
-                "rejected": answer.rejected,
-                "version": answer.version,
-            }
-            logger.info("committed", extra={"table": table, "messages": len(messages[table]), **counts})
+            continue
+        if not answer.kept:  # these were accepted once, so they may not vanish
+            logger.error("no table can keep the rejects", extra={"table": table, "rejected": answer.rejected})
+            failed += messages[table]
+            continue
+        logger.info("committed", extra={"table": table, "messages": len(messages[table]), **answer.counts()})
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}

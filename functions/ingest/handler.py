@@ -21,13 +21,14 @@ from alluvia import Lake, runtime
 from alluvia.errors import CommitUnknown, Conflict, Invalid, TableNotFound, Unavailable, Unsupported
 from alluvia.ingest.envelope import split
 from alluvia.ingest.messages import pack
-from alluvia.ingest.pipeline import ingest_batch, keep_rejects, open_events
-from alluvia.ingest.values import Origin, Reject, Split
+from alluvia.ingest.pipeline import ingest_batch, keep_rejects, table_for
+from alluvia.ingest.values import Origin, Reject, Split, cut
 from functions.ingest.consumer import consume
 from functions.ingest.sending import send, sqs
 from functions.ingest.settings import Settings
 
 ERRORS_MAX = 100
+ERROR_CHARS_MAX = 1000
 KEY_LIMIT_CHARS = 255
 RETRY_AFTER_SECONDS = 2
 _EVENTS = re.compile(r"/v1/events/([^/]+)")
@@ -43,7 +44,7 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: 
     lake = runtime.lake()
     check(event)
     if "Records" in event:
-        return dict(consume(lake, event["Records"], create=settings.create_tables))
+        return dict(consume(lake, event["Records"], create=settings.create_tables, tables_max=settings.tables_max))
     return respond(APIGatewayProxyEventV2(event), settings, lake)
 
 
@@ -72,21 +73,20 @@ def respond(request: APIGatewayProxyEventV2, settings: Settings, lake: Lake) -> 
     match = _EVENTS.fullmatch(path)
     allowed = "POST" if match else "GET" if path == "/healthz" else None
     if allowed is None:
-        return answer(404, {"error": f"there is nothing at {path}: send events to POST /v1/events/{{table}}"})
+        return failure(404, f"send events to POST /v1/events/{{table}}: there is nothing at {path}")
     if method != allowed:
-        return answer(405, {"error": f"{path} takes {allowed}, not {method}"}, Allow=allowed)
+        return failure(405, f"{path} takes {allowed}, not {method}", Allow=allowed)
     if match is None:
         return answer(200, {"status": "ok"})
     try:
         return take(request, unquote(match[1]), settings, lake)
     except (Invalid, Unsupported) as error:
-        return answer(400, {"error": str(error)})
+        return failure(400, str(error))
     except TableNotFound as error:
-        return answer(404, {"error": str(error)})
+        return failure(404, str(error))
     except (Unavailable, CommitUnknown, Conflict) as error:
         logger.exception("not committed, or not known to be")
-        reason = {"error": f"{error}; send the same request again"}
-        return answer(503, reason, **{"Retry-After": str(RETRY_AFTER_SECONDS)})
+        return failure(503, f"send the same request again: {error}", **{"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
 def take(request: APIGatewayProxyEventV2, table: str, settings: Settings, lake: Lake) -> Response:
@@ -120,28 +120,38 @@ def commit(table: str, found: Split, origin: Origin, settings: Settings, lake: L
         arrival_us=origin.arrival_us,
         idempotency_key=origin.idempotency_key,
         create=settings.create_tables,
+        tables_max=settings.tables_max,
     )
-    counts = {
-        "accepted": done.accepted,
-        "duplicates": done.duplicates,
-        "rejected": done.rejected,
-        "version": done.version,
-    }
+    counts = done.counts()
     logger.info("committed", extra={"table": table, **counts})
-    return answer(status_of(found, done.accepted, done.rejected, 200), counts | errors_of(done.rejects))
+    status = status_of(found, done.accepted, done.rejected, 200)
+    return answer(status, counts | errors_of(done.rejects) | (not_kept(table) if not done.kept else {}))
 
 
 def enqueue(table: str, found: Split, origin: Origin, settings: Settings, lake: Lake) -> Response:
     """Queued mode: reject what is malformed, put the rest into the queue, then answer."""
-    open_events(lake, table, create=settings.create_tables)
     packed = pack(table, found.events, origin, lake.clock.new_id)
-    rejects = sorted([*found.rejects, *packed.rejects], key=lambda reject: reject.position)
-    keep_rejects(lake, table, rejects, arrival_us=origin.arrival_us, idempotency_key=origin.idempotency_key)
-    if packed.messages:
+    large = {reject.position for reject in packed.rejects}
+    events = [event for event in found.events if event.position not in large]
+    there, misfits = table_for(
+        lake, table, events, origin, create=settings.create_tables, tables_max=settings.tables_max
+    )
+    rejects = sorted([*found.rejects, *packed.rejects, *misfits], key=lambda reject: reject.position)
+    kept = there is not None or not rejects
+    accepted = 0
+    if there is not None:
+        keep_rejects(lake, table, rejects, origin)
         send(sqs(), str(settings.queue_url), packed.messages, lake.clock)
-    counts = {"accepted": len(found.events) - len(packed.rejects), "rejected": len(rejects)}
+        accepted = len(events)
+    counts = {"accepted": accepted, "rejected": len(rejects)}
     logger.info("queued", extra={"table": table, "messages": len(packed.messages), **counts})
-    return answer(status_of(found, counts["accepted"], len(rejects), 202), counts | errors_of(rejects))
+    status = status_of(found, accepted, len(rejects), 202)
+    return answer(status, counts | errors_of(rejects) | ({} if kept else not_kept(table)))
+
+
+def not_kept(table: str) -> dict[str, str]:
+    """Say that rejects went nowhere."""
+    return {"error": f"nothing was kept: there is no table {table!r}, and events that are all rejected create none"}
 
 
 def body_of(request: APIGatewayProxyEventV2) -> bytes:
@@ -167,6 +177,11 @@ def errors_of(rejects: list[Reject]) -> dict[str, Any]:
     shown = [{"position": each.position, "reason": each.reason} for each in rejects[:ERRORS_MAX]]
     left_out = len(rejects) - len(shown)
     return {"errors": shown} | ({"errors_left_out": left_out} if left_out else {})
+
+
+def failure(status: int, reason: str, **headers: str) -> Response:
+    """Return an answer that is an error; what it echoes is cut."""
+    return answer(status, {"error": cut(reason, ERROR_CHARS_MAX)}, **headers)
 
 
 def answer(status: int, body: dict[str, Any], **headers: str) -> Response:

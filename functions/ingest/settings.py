@@ -1,4 +1,4 @@
-"""What the ingest function reads from its environment, beside the lake."""
+"""What the ingest function reads from its environment, besides the lake."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from alluvia.ingest.values import Limits
 
 EVENTS_MAX = 100_000
 """Events of one request: more would not fit the memory of the function, however small they are."""
+TABLES_MAX = 1000
+"""Tables of a lake beyond which posts create none: whoever may post may invent names."""
 _DEFAULT = Limits()
 
 
@@ -20,6 +22,7 @@ class Settings:
     queue_url: str | None
     create_tables: bool
     limits: Limits
+    tables_max: int = TABLES_MAX
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
@@ -32,11 +35,12 @@ class Settings:
             queue_url if mode == "queued" else None,
             _one_of(environment, "ALLUVIA_CREATE_TABLES", ("false", "true")) == "true",
             Limits(
-                _bytes(environment, "ALLUVIA_BODY_LIMIT_BYTES", _DEFAULT.body_bytes),
-                _bytes(environment, "ALLUVIA_INFLATED_LIMIT_BYTES", _DEFAULT.inflated_bytes),
-                _bytes(environment, "ALLUVIA_EVENT_LIMIT_BYTES", _DEFAULT.event_bytes),
+                _number(environment, "ALLUVIA_BODY_LIMIT_BYTES", _DEFAULT.body_bytes),
+                _number(environment, "ALLUVIA_INFLATED_LIMIT_BYTES", _DEFAULT.inflated_bytes),
+                _number(environment, "ALLUVIA_EVENT_LIMIT_BYTES", _DEFAULT.event_bytes),
                 EVENTS_MAX,
             ),
+            _number(environment, "ALLUVIA_CREATE_TABLES_MAX", TABLES_MAX, "tables"),
         )
 
 
@@ -47,8 +51,8 @@ def _one_of(environment: Mapping[str, str], name: str, choices: tuple[str, ...])
     return value
 
 
-def _bytes(environment: Mapping[str, str], name: str, default: int) -> int:
+def _number(environment: Mapping[str, str], name: str, default: int, what: str = "bytes") -> int:
     text = environment.get(name) or str(default)
     if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise Invalid(f"{name} is {text!r}: use a number of bytes above 0")
+        raise Invalid(f"{name} is {text!r}: use a number of {what} above 0")
     return int(text)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from alluvia.clock import Clock, SystemClock
 from alluvia.errors import Corrupt, Invalid
+from alluvia.ingest.tables import EVENT_END, EVENT_START
 from alluvia.log.actions import AddFile
 from alluvia.operations import (
     append,
@@ -50,14 +51,6 @@ REJECTS = "_rejects"
 HANDLES_MAX = 1000
 """Handles kept, before those go that found no table: callers may name any number of tables that do not exist."""
 _NAME = re.compile(rf"[a-z][a-z0-9_]{{0,127}}(/{REJECTS})?")
-_TIME = pa.timestamp("us", tz="UTC")
-_EVENT_START = [
-    pa.field("event_id", pa.string(), nullable=False),
-    pa.field("ts", _TIME, nullable=False),
-    pa.field("event", pa.string()),
-    pa.field("source", pa.string()),
-]
-_EVENT_END = [pa.field("properties", pa.string()), pa.field("received_at", _TIME, nullable=False)]
 
 
 def connect(uri: str | os.PathLike[str], *, clock: Clock | None = None, **options: str) -> Lake:
@@ -206,7 +199,7 @@ class Lake:
 
         Fields of an event that are no column land in `properties`, JSON text.
         """
-        fields = [*_EVENT_START, *(columns or []), *_EVENT_END]
+        fields = [*EVENT_START, *(columns or []), *EVENT_END]
         schema = pa.schema(fields)
         return self.create_table(name, schema, partition_by, sort_by, properties, exist_ok=exist_ok)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from alluvia.ingest.pipeline import REJECTS_SCHEMA
+from alluvia.ingest.rejects import REJECTS_SCHEMA
 from alluvia.ingest.values import Reject
 from alluvia.lake import REJECTS, Lake, Table
 

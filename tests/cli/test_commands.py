@@ -37,7 +37,7 @@ def shell(tmp_path: Path) -> Shell:
 
 
 def lines(count: int) -> bytes:
-    return b"\n".join(json.dumps({"id": f"e{at}", "event": "e", "n": at}).encode() for at in range(count))
+    return b"\n".join(json.dumps({"event_id": f"e{at}", "event": "e", "n": at}).encode() for at in range(count))
 
 
 def test_a_real_file_goes_in_and_again_changes_nothing(shell: Shell) -> None:
@@ -78,7 +78,7 @@ def test_forms_of_a_file(shell: Shell, body: bytes, accepted: int, rejected: int
 def test_a_file_of_which_nothing_is_accepted(shell: Shell, tmp_path: Path) -> None:
     bad, good = tmp_path / "bad.json", tmp_path / "good.json"
     bad.write_text("not json")
-    good.write_text('{"id":"a"}')
+    good.write_text('{"event_id":"a"}')
     result = shell.run("ingest", "t", str(bad), "--json")
     assert (result.exit_code, json.loads(result.stdout)["rejected"]) == (1, 1)
     assert result.stderr.splitlines() == [
@@ -100,7 +100,9 @@ def test_a_broken_gzip_file_is_one_clear_line(shell: Shell, tmp_path: Path) -> N
 
 def test_merge_vacuum_history_files_and_time_travel(shell: Shell) -> None:
     for at in range(5):
-        shell.rows("ingest", "t", "-", stdin=json.dumps({"id": str(at), "ts": "2026-01-01", "event": "e"}).encode())
+        shell.rows(
+            "ingest", "t", "-", stdin=json.dumps({"event_id": str(at), "ts": "2026-01-01", "event": "e"}).encode()
+        )
     assert len(shell.rows("files", "t")) == 5
     merged = {row["table"]: row for row in shell.rows("merge")}
     assert (merged["t"]["files_before"], merged["t"]["files_after"]) == (5, 1)
@@ -155,7 +157,7 @@ def test_wrong_usage_is_exit_2(shell: Shell) -> None:
 @pytest.mark.parametrize("retention", ["0", "0s", "0 seconds", "interval 0 days"])
 def test_a_retention_of_nothing_takes_what_a_merge_replaced(shell: Shell, retention: str) -> None:
     for at in range(2):
-        shell.rows("ingest", "t", "-", stdin=json.dumps({"id": str(at), "ts": "2026-01-01"}).encode())
+        shell.rows("ingest", "t", "-", stdin=json.dumps({"event_id": str(at), "ts": "2026-01-01"}).encode())
     shell.rows("merge", "t")
     assert len(shell.rows("vacuum", "t", "--retention", retention)[0]["data_files"]) == 2
 
@@ -163,7 +165,7 @@ def test_a_retention_of_nothing_takes_what_a_merge_replaced(shell: Shell, retent
 @pytest.mark.parametrize("retention", ["1h", "1 hour", "7 days", "interval 2 weeks", "2w"])
 def test_a_retention_keeps_what_was_removed_within_it(shell: Shell, retention: str) -> None:
     for at in range(2):
-        shell.rows("ingest", "t", "-", stdin=json.dumps({"id": str(at), "ts": "2026-01-01"}).encode())
+        shell.rows("ingest", "t", "-", stdin=json.dumps({"event_id": str(at), "ts": "2026-01-01"}).encode())
     shell.rows("merge", "t")
     assert shell.rows("vacuum", "t", "--retention", retention)[0]["data_files"] == []
 

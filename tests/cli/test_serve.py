@@ -26,7 +26,7 @@ from tests.serving import serving
 def test_it_listens_on_loopback_only_and_answers(tmp_path: Path) -> None:
     with serving(tmp_path / "lake") as (_, port):
         client = Client(port)
-        assert client.post("/v1/events/app", {"id": "1", "event": "signup"}).json()["accepted"] == 1
+        assert client.post("/v1/events/app", {"event_id": "1", "event": "signup"}).json()["accepted"] == 1
         rows = client.post("/q", {"query": "SELECT event_id, event FROM app"}).body.splitlines()
         assert [json.loads(row) for row in rows] == [{"event_id": "1", "event": "signup"}]
         assert client.post("/q", {"query": "SELECT nope FROM app"}).status == 400
@@ -48,7 +48,7 @@ def test_merge_runs_on_its_schedule(tmp_path: Path) -> None:
     table = alluvia.connect(str(tmp_path / "lake")).table("app")
     with serving(tmp_path / "lake", "--merge-every", "0.5") as (_, port):
         for at in range(6):
-            Client(port).post("/v1/events/app", {"id": str(at), "ts": "2026-01-01"})
+            Client(port).post("/v1/events/app", {"event_id": str(at), "ts": "2026-01-01"})
         deadline = time.monotonic() + 60
         while len(table.snapshot().files) > 1 and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -88,17 +88,21 @@ def test_every_acknowledged_event_is_there_once_however_often_the_server_is_kill
             for _ in range(dice.randrange(5, 25)):
                 if not pending:
                     break
-                reply = client.post("/v1/events/app", json.dumps([{"id": each} for each in pending[0]]).encode())
+                reply = client.post("/v1/events/app", json.dumps([{"event_id": each} for each in pending[0]]).encode())
                 assert reply.status == 200
                 acknowledged.update(pending.pop(0))
             if pending:
                 with contextlib.suppress(OSError, HTTPException):
-                    client._connection.request("POST", "/v1/events/app", json.dumps([{"id": e} for e in pending[0]]))
+                    client._connection.request(
+                        "POST", "/v1/events/app", json.dumps([{"event_id": e} for e in pending[0]])
+                    )
                     time.sleep(dice.random() * 0.02)
             process.send_signal(signal.SIGKILL)
     with serving(lake) as (_, port):
         for post in pending:
-            assert Client(port).post("/v1/events/app", json.dumps([{"id": e} for e in post]).encode()).status == 200
+            assert (
+                Client(port).post("/v1/events/app", json.dumps([{"event_id": e} for e in post]).encode()).status == 200
+            )
     ids = alluvia.connect(str(lake)).table("app").scan(columns=["event_id"]).read_all()["event_id"].to_pylist()
     assert acknowledged <= set(ids)
     assert sorted(ids) == sorted(each for post in sent for each in post)

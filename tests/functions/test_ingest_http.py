@@ -58,9 +58,11 @@ def ids(lake: alluvia.Lake, table: str = "clicks") -> list[str]:
 def test_a_request_of_api_gateway(lake: alluvia.Lake) -> None:
     status, body, headers = call(payload("ingest_api_gateway"))
     assert (status, headers["Content-Type"]) == (200, "application/json")
-    assert body == {"accepted": 3, "duplicates": 0, "rejected": 0, "version": 1, "errors": []}
+    assert body == {
+        "accepted": 3, "stored": 3, "duplicates": 0, "rejected": 0, "conflicting": 0, "version": 1, "errors": [],
+    }  # fmt: skip
     assert ids(lake, "access_log") == ["al-00000", "al-00001", "al-00002"]
-    assert call(payload("ingest_api_gateway"))[1] == body | {"duplicates": 3}
+    assert call(payload("ingest_api_gateway"))[1] == body | {"stored": 0, "duplicates": 3}
 
 
 def test_a_request_of_a_function_url_with_gzip_and_a_key(lake: alluvia.Lake) -> None:
@@ -116,7 +118,7 @@ def test_routes(lake: alluvia.Lake, method: str, path: str, status: int, allow: 
 
 def test_good_and_bad_events_together(lake: alluvia.Lake) -> None:
     status, body, _ = post(
-        '{"id":"a"}\n{"id":"b","event":5}\nnonsense\n{"id":"c"}', Content_Type="application/x-ndjson"
+        '{"event_id":"a"}\n{"event_id":"b","event":5}\nnonsense\n{"event_id":"c"}', Content_Type="application/x-ndjson"
     )
     assert status == 200
     assert (body["accepted"], body["duplicates"], body["rejected"]) == (2, 0, 2)
@@ -125,12 +127,22 @@ def test_good_and_bad_events_together(lake: alluvia.Lake) -> None:
         {"position": 2, "reason": "not valid JSON: Expecting value at character 0"},
     ]
     raws = lake.table("clicks/_rejects").scan(["raw"]).read_all()["raw"].to_pylist()
-    assert sorted(raws) == [b"nonsense", b'{"id":"b","event":5}']
+    assert sorted(raws) == [b"nonsense", b'{"event_id":"b","event":5}']
 
 
-@pytest.mark.parametrize("body", ['{"id":', "[1,2]", '{"id":"a","event":5}', '{"a":1,"a":2}', "\x1f\x8b\x08garbage"])
+@pytest.mark.parametrize(
+    "body", ['{"event_id":', "[1,2]", '{"event_id":"a","event":5}', '{"a":1,"a":2}', "\x1f\x8b\x08garbage"]
+)
 def test_nothing_but_bad_events(lake: alluvia.Lake, body: str) -> None:
     status, answer, _ = post(body.encode("latin-1"))
+    assert (status, answer["accepted"]) == (400, 0)
+    assert answer["error"] == (
+        "nothing was kept: there is no table 'clicks', and events that are all rejected create none"
+    )
+    assert lake.tables(rejects=True) == []
+    lake.create_events("clicks")
+    status, answer, _ = post(body.encode("latin-1"))
+    assert "error" not in answer
     assert (status, answer["accepted"], answer["version"]) == (400, 0, None)
     assert answer["rejected"] == len(answer["errors"]) == lake.table("clicks/_rejects").scan().read_all().num_rows
 
@@ -139,7 +151,9 @@ def test_bodies_without_events(lake: alluvia.Lake) -> None:
     for body in ("", " \n"):
         status, answer, _ = post(body)
         assert (status, list(answer)) == (400, ["error"])
-    assert post("[]")[:2] == (200, {"accepted": 0, "duplicates": 0, "rejected": 0, "version": None, "errors": []})
+    status, answer, _ = post("[]")
+    assert (status, answer["accepted"], answer["rejected"], answer["errors"]) == (200, 0, 0, [])
+    assert lake.tables() == []
     event = payload("ingest_api_gateway")
     del event["body"]
     assert call(event)[0] == 400
@@ -148,7 +162,8 @@ def test_bodies_without_events(lake: alluvia.Lake) -> None:
 def test_too_large_a_body_is_kept_and_refused(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLUVIA_BODY_LIMIT_BYTES", "1000")
     monkeypatch.setenv("ALLUVIA_INFLATED_LIMIT_BYTES", "5000")
-    long, bomb = b'{"id":"a"}' + b" " * 1000, gzip.compress(b" " * 5001)
+    lake.create_events("clicks")
+    long, bomb = b'{"event_id":"a"}' + b" " * 1000, gzip.compress(b" " * 5001)
     for body in (long, bomb):
         status, answer, _ = post(body)
         assert (status, answer["accepted"], answer["rejected"]) == (413, 0, 1)
@@ -157,6 +172,7 @@ def test_too_large_a_body_is_kept_and_refused(lake: alluvia.Lake, monkeypatch: p
 
 
 def test_too_many_events_are_kept_and_refused(lake: alluvia.Lake) -> None:
+    lake.create_events("clicks")
     body = b"{}\n" * (EVENTS_MAX + 1)
     status, answer, _ = post(gzip.compress(body))
     assert (status, answer["accepted"], answer["rejected"]) == (413, 0, 1)
@@ -165,7 +181,7 @@ def test_too_many_events_are_kept_and_refused(lake: alluvia.Lake) -> None:
 
 def test_an_event_over_the_limit(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLUVIA_EVENT_LIMIT_BYTES", "100")
-    status, answer, _ = post('[{"id":"a"},{"id":"b","x":"' + "y" * 100 + '"}]')
+    status, answer, _ = post('[{"event_id":"a"},{"event_id":"b","x":"' + "y" * 100 + '"}]')
     assert (status, answer["accepted"], answer["rejected"]) == (200, 1, 1)
     assert ids(lake) == ["a"]
 
@@ -174,6 +190,45 @@ def test_only_the_first_errors_are_listed(lake: alluvia.Lake) -> None:
     _, answer, _ = post("\n".join(["{}", *["5"] * (ERRORS_MAX + 20)]))
     assert (answer["rejected"], len(answer["errors"]), answer["errors_left_out"]) == (ERRORS_MAX + 20, ERRORS_MAX, 20)
     assert lake.table("clicks/_rejects").scan().read_all().num_rows == ERRORS_MAX + 20
+
+
+def test_an_answer_is_small_whatever_was_sent(lake: alluvia.Lake) -> None:
+    name = json.dumps("\u0001" * 10_000)
+    body = gzip.compress(b"\n".join([b"{}", *[f"{{{name}:{at},{name}:1}}".encode() for at in range(110)]]))
+    assert len(body) < 200_000
+    event = payload("ingest_api_gateway") | {"body": base64.b64encode(body).decode(), "isBase64Encoded": True}
+    for _ in range(2):
+        answer = handler(event, None)
+        assert (answer["statusCode"], json.loads(answer["body"])["rejected"]) == (200, 110)
+        assert len(answer["body"]) < 150_000
+    reasons = lake.table("access_log/_rejects").scan(["reason"]).read_all()["reason"].to_pylist()
+    assert max(map(len, reasons)) <= 200
+    for path in ("/" + "x" * 100_000, "/v1/events/" + "x" * 100_000):
+        event["rawPath"] = event["requestContext"]["http"]["path"] = path
+        status, refused, _ = call(event)
+        assert (status in (400, 404), len(refused["error"]) <= 1000) == (True, True)
+
+
+def test_conflicting_events_are_told_apart(lake: alluvia.Lake) -> None:
+    assert post('{"event_id":"a","n":1}')[1]["stored"] == 1
+    status, answer, _ = post('[{"event_id":"a","n":2},{"event_id":"b"},{"n":1,"event_id":"a"}]')
+    counts = ("accepted", "stored", "duplicates", "rejected", "conflicting")
+    assert (status, [answer[name] for name in counts]) == (200, [2, 1, 1, 1, 1])
+    assert answer["errors"] == [
+        {"position": 0, "reason": "seen with other content: another event with event_id 'a' came first"}
+    ]
+    status, answer, _ = post('{"event_id":"a","n":2}')
+    assert (status, [answer[name] for name in counts], answer["version"]) == (400, [0, 0, 0, 1, 1], None)
+    assert lake.table("clicks/_rejects").scan(["raw"]).read_all()["raw"].to_pylist() == [b'{"event_id":"a","n":2}']
+
+
+def test_posts_create_no_more_tables_than_allowed(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_CREATE_TABLES_MAX", "2")
+    assert [post("{}", table=name)[0] for name in ("a", "b", "c", "a")] == [200, 200, 404, 200]
+    assert "ALLUVIA_CREATE_TABLES_MAX" in post("{}", table="c")[1]["error"]
+    assert lake.tables() == ["a", "b"]
+    lake.create_events("c")
+    assert post("{}", table="c")[0] == 200
 
 
 def test_bad_requests_name_the_fix(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,15 +254,15 @@ def test_tables_that_are_not_for_events(lake: alluvia.Lake) -> None:
 
 
 def test_text_bodies_hold_any_character(lake: alluvia.Lake) -> None:
-    assert post('{"id":"é€😀\\u0000"}', plain=True)[0] == 200
+    assert post('{"event_id":"é€😀\\u0000"}', plain=True)[0] == 200
     assert ids(lake) == ["é€😀\0"]
-    event = payload("ingest_api_gateway") | {"body": '{"id":"\ud800"}'}
+    event = payload("ingest_api_gateway") | {"body": '{"event_id":"\ud800"}'}
     assert call(event)[1]["errors"][0]["reason"].startswith("not valid UTF-8")
 
 
 def test_many_threads_and_the_same_events(lake: alluvia.Lake) -> None:
     def request(number: int) -> dict[str, Any]:
-        body = json.dumps([{"id": f"e{number // 2 * 5 + at}", "from": number} for at in range(5)])
+        body = json.dumps([{"event_id": f"e{number // 2 * 5 + at}", "from": number // 2} for at in range(5)])
         status, answer, _ = post(body, table=f"clicks_{number // 2 % 2}")
         assert status == 200
         return answer
@@ -245,20 +300,22 @@ def bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake
 
 
 def test_a_warm_function_makes_two_requests(bucket: alluvia.Lake, s3_server: S3Server) -> None:
-    post('{"id":"a","ts":"2020-01-01T00:00:00Z"}')
+    post('{"event_id":"a","ts":"2020-01-01T00:00:00Z"}')
     s3_server.requests()
-    status, answer, _ = post('[{"id":"b","ts":"2020-01-01T00:00:00Z"},{"id":"c","ts":"2020-01-01T10:00:00Z"}]')
+    status, answer, _ = post(
+        '[{"event_id":"b","ts":"2020-01-01T00:00:00Z"},{"event_id":"c","ts":"2020-01-01T10:00:00Z"}]'
+    )
     assert (status, answer["accepted"]) == (200, 2)
     assert dict(s3_server.requests()) == {"PUT": 2}
-    assert post('{"id":"b"}')[1]["duplicates"] == 1
+    assert post('{"event_id":"b","ts":"2020-01-01T00:00:00Z"}')[1]["duplicates"] == 1
     assert dict(s3_server.requests()) == {"GET": 1}  # is the table that knows it still there
     assert ids(bucket) == ["a", "b", "c"]
 
 
 @pytest.mark.slow
 def test_a_store_that_fails_is_a_503_and_a_retry_heals_it(bucket: alluvia.Lake, s3_server: S3Server) -> None:
-    post('{"id":"a"}')
-    body = '{"id":"b"}\nbroken'
+    post('{"event_id":"a"}')
+    body = '{"event_id":"b"}\nbroken'
     s3_server.inject({"method": "PUT", "match": "/clicks/_delta_log/", "fault": "status:503", "times": 50})
     status, answer, headers = post(body)
     assert (status, headers["Retry-After"]) == (503, "2")
@@ -271,10 +328,10 @@ def test_a_store_that_fails_is_a_503_and_a_retry_heals_it(bucket: alluvia.Lake, 
 
 
 def test_a_lost_answer_of_a_commit_makes_no_second_row(bucket: alluvia.Lake, s3_server: S3Server) -> None:
-    post('{"id":"a"}')
+    post('{"event_id":"a"}')
     s3_server.inject({"method": "PUT", "match": "/clicks/_delta_log/", "fault": "lost", "times": 1})
-    status, answer, _ = post('{"id":"b"}')
+    status, answer, _ = post('{"event_id":"b"}')
     assert (status, answer["accepted"], answer["duplicates"]) == (200, 1, 0)
     runtime._lakes.clear()  # a cold function
-    assert post('{"id":"b"}')[1]["duplicates"] == 1
+    assert post('{"event_id":"b"}')[1]["duplicates"] == 1
     assert ids(bucket) == ["a", "b"]

@@ -91,17 +91,20 @@ def ids(lake: alluvia.Lake, table: str = "access_log") -> list[str]:
 
 
 def test_through_the_queue(lake: alluvia.Lake, queue: str) -> None:
-    status, body = post('{"id":"a","ts":5}\n{"id":\n{"x":1}\n{"id":"b","event":7}', Idempotency_Key="k")
+    status, body = post(
+        '{"event_id":"a","ts":5}\n{"event_id":\n{"x":1}\n{"event_id":"b","event":7}', Idempotency_Key="k"
+    )
     assert (status, body["accepted"], body["rejected"]) == (202, 3, 1)
     assert [error["position"] for error in body["errors"]] == [1]
     assert ids(lake) == []
-    assert [row["raw"] for row in rows(lake, "access_log/_rejects")] == [b'{"id":']
+    assert [row["raw"] for row in rows(lake, "access_log/_rejects")] == [b'{"event_id":']
     records = received(queue)
     assert len(records) == 1
     for _ in range(3):
         assert deliver(records) == []
     assert ids(lake) == ["a", "k/2"]
-    assert {row["event_id"]: row["raw"] for row in rows(lake, "access_log/_rejects")}["b"] == b'{"id":"b","event":7}'
+    raws = {row["event_id"].partition("#")[0]: row["raw"] for row in rows(lake, "access_log/_rejects")}
+    assert raws["b"] == b'{"event_id":"b","event":7}'
     assert len(rows(lake, "access_log/_rejects")) == 2
 
 
@@ -144,10 +147,10 @@ def test_a_failing_table_takes_only_its_own_messages_along(lake: alluvia.Lake, m
     records = payload("ingest_sqs")["Records"]
     real = alluvia.Table.ingest
 
-    def fail(self: alluvia.Table, given: pa.Table) -> Any:
+    def fail(self: alluvia.Table, *given: Any) -> Any:
         if self.name == "access_log":
             raise Unavailable("the store went away")
-        return real(self, given)
+        return real(self, *given)
 
     with monkeypatch.context() as broken:
         broken.setattr(alluvia.Table, "ingest", fail)
@@ -155,6 +158,49 @@ def test_a_failing_table_takes_only_its_own_messages_along(lake: alluvia.Lake, m
     assert (ids(lake), len(ids(lake, "github_webhooks"))) == ([], 3)
     assert deliver(records[:2]) == []
     assert len(ids(lake)) == 5
+
+
+def test_a_message_of_bad_events_does_not_hold_up_its_neighbours(lake: alluvia.Lake, queue: str) -> None:
+    lake.create_events("orders", pa.schema([("n", pa.int64())]), properties={"delta.constraints.positive": "n > 0"})
+    bad = [{"event_id": f"bad{at}", "n": -at} for at in range(3000)]
+    for events in (bad, [{"event_id": "good", "n": 1}]):
+        assert post(json.dumps(events), table="orders")[0] == 202
+    records = received(queue)
+    assert len(records) == 2
+    assert deliver(records) == []
+    assert ids(lake, "orders") == ["good"]
+    assert len(rows(lake, "orders/_rejects")) == 3000
+
+
+def test_the_same_id_with_other_content_is_kept_as_a_reject(lake: alluvia.Lake, queue: str) -> None:
+    for body in ('{"event_id":"a","n":1}', '{"event_id":"a","n":2}', '{ "n": 1, "event_id": "a" }'):
+        assert post(body)[1]["accepted"] == 1
+    records = received(queue)
+    for batch in (records, records[::-1], records[1:]):
+        assert deliver(batch) == []
+    assert ids(lake) == ["a"]
+    assert [row["raw"] for row in rows(lake, "access_log/_rejects")] == [b'{"event_id":"a","n":2}']
+
+
+def test_rejects_alone_create_no_table(lake: alluvia.Lake, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_CREATE_TABLES", "true")
+    for body in ("[5]", '{"event":5}'):
+        status, answer = post(body, table="fresh")
+        assert (status, answer["accepted"], answer["rejected"]) == (400, 0, 1)
+        assert answer["error"].startswith("nothing was kept: there is no table 'fresh'")
+    assert (received(queue), "fresh" in lake.tables()) == ([], False)
+    assert post('[{"event":5},{}]', table="fresh") == (202, {"accepted": 2, "rejected": 0, "errors": []})
+    assert deliver(received(queue)) == []
+    assert (len(rows(lake, "fresh")), len(rows(lake, "fresh/_rejects"))) == (1, 1)
+
+
+def test_queued_events_that_no_table_can_keep_go_to_the_dead_letters(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALLUVIA_CREATE_TABLES", "true")
+    head = payload("ingest_sqs")["Records"][3]["body"].split("\n", 1)[0].replace("github_webhooks", "gone")
+    assert deliver([record(f'{head}\n{{"event":5}}', "1")]) == ["1"]
+    assert "gone" not in lake.tables()
 
 
 def test_messages_for_a_table_that_is_gone_are_reported(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +238,7 @@ def test_answers_of_the_front(lake: alluvia.Lake, queue: str, monkeypatch: pytes
 
 def test_a_queue_that_is_gone_is_a_503(lake: alluvia.Lake, queue: str) -> None:
     boto3.client("sqs").delete_queue(QueueUrl=queue)
-    status, body = post('{"id":"a"}')
+    status, body = post('{"event_id":"a"}')
     assert status == 503
     assert "the queue did not take the events" in body["error"]
 
@@ -212,9 +258,9 @@ def test_an_event_too_large_for_the_queue_is_rejected(
     lake: alluvia.Lake, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALLUVIA_EVENT_LIMIT_BYTES", "2000000")
-    status, body = post(json.dumps([{"id": "a", "x": "y" * 1_000_001}, {"id": "b"}]))
+    status, body = post(json.dumps([{"event_id": "a", "x": "y" * 1_000_001}, {"event_id": "b"}]))
     assert (status, body["accepted"], body["rejected"]) == (202, 1, 1)
-    assert [row["event_id"] for row in rows(lake, "access_log/_rejects")] == ["a"]
+    assert [row["event_id"].partition("#")[0] for row in rows(lake, "access_log/_rejects")] == ["a"]
     assert deliver(received(queue)) == []
     assert ids(lake) == ["b"]
 

@@ -22,8 +22,9 @@ def test_all_of_them() -> None:
         "ALLUVIA_BODY_LIMIT_BYTES": "1",
         "ALLUVIA_INFLATED_LIMIT_BYTES": "2",
         "ALLUVIA_EVENT_LIMIT_BYTES": "3",
+        "ALLUVIA_CREATE_TABLES_MAX": "4",
     }
-    wanted = Settings("https://sqs/q", create_tables=True, limits=Limits(1, 2, 3, EVENTS_MAX))
+    wanted = Settings("https://sqs/q", create_tables=True, limits=Limits(1, 2, 3, EVENTS_MAX), tables_max=4)
     assert Settings.read(given) == wanted
 
 
@@ -41,6 +42,7 @@ def test_direct_mode_needs_no_queue() -> None:
         ({"ALLUVIA_BODY_LIMIT_BYTES": "0"}, "ALLUVIA_BODY_LIMIT_BYTES"),
         ({"ALLUVIA_INFLATED_LIMIT_BYTES": "1.5"}, "ALLUVIA_INFLATED_LIMIT_BYTES"),
         ({"ALLUVIA_EVENT_LIMIT_BYTES": "-1"}, "ALLUVIA_EVENT_LIMIT_BYTES"),
+        ({"ALLUVIA_CREATE_TABLES_MAX": "0"}, "ALLUVIA_CREATE_TABLES_MAX is '0': use a number of tables above 0"),
     ],
 )
 def test_a_bad_setting_is_named(given: dict[str, str], named: str) -> None:

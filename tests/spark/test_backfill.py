@@ -31,7 +31,12 @@ pytestmark = pytest.mark.slow
 ACCESS_LOG = Path(__file__).parents[2] / "events" / "data" / "access_log.ndjson.gz"
 COLUMNS = pa.schema([("ip", pa.string()), ("status", pa.int64()), ("bytes", pa.int64())])
 NDJSON = "application/x-ndjson"
-BROKEN = [b"{broken", b'{"id":"r1","ts":"2015-05-17T10:00:00Z","status":"abc"}', b"[1]", b'{"id":"r2","event":5}']
+BROKEN = [
+    b"{broken",
+    b'{"event_id":"r1","ts":"2015-05-17T10:00:00Z","status":"abc"}',
+    b"[1]",
+    b'{"event_id":"r2","event":5}',
+]
 
 
 @pytest.fixture
@@ -62,7 +67,13 @@ def _write(path: Path, lines: Sequence[bytes]) -> Path:
 
 
 def _event(number: int, *, day: int = 1, event_id: str | None = None, **fields: object) -> bytes:
-    body = {"id": event_id or f"e{number}", "ts": f"2026-01-{day:02}T00:00:00Z", "event": "e", "n": number, **fields}
+    body = {
+        "event_id": event_id or f"e{number}",
+        "ts": f"2026-01-{day:02}T00:00:00Z",
+        "event": "e",
+        "n": number,
+        **fields,
+    }
     return orjson.dumps(body)
 
 
@@ -168,7 +179,9 @@ def test_a_crash_before_the_commit_loses_and_repeats_nothing(
     lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "in"
-    _write(folder / "a.ndjson", [_event(1), _event(2), *BROKEN, b'{"id":"e3","ts":"2026-01-01T00:00:00Z","n":"x"}'])
+    _write(
+        folder / "a.ndjson", [_event(1), _event(2), *BROKEN, b'{"event_id":"e3","ts":"2026-01-01T00:00:00Z","n":"x"}']
+    )
     commit = Table.commit_files
 
     def crash(table: Table, *args: Any) -> Any:
@@ -294,7 +307,7 @@ def test_equal_lines_without_an_id_are_two_events_with_ids_that_never_change(
 def test_rows_without_a_time_have_the_jobs_start(
     events: Table, spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    source = _write(tmp_path / "in.ndjson", [b'{"id":"a"}'])
+    source = _write(tmp_path / "in.ndjson", [b'{"event_id":"a"}'])
     backfill.run(lake.uri, "requests", str(source), "job", spark=spark, clock=ManualClock(start_us=1_234_567))
     (row,) = _rows(events)
     assert row["ts"] == row["received_at"]
@@ -316,9 +329,9 @@ def test_typed_columns_and_partition_columns(lake: Lake, spark: SparkSession, tm
     )
     table = lake.create_table("requests", schema, partition_by=["country", "month(day)"], sort_by=["price"])
     lines = [
-        b'{"id":"a","country":"de","day":"2026-01-31","at":"2026-01-01T01:02:03","price":1.10,"raw":"AAE=","ok":true}',
-        b'{"id":"b","country":null,"day":"2026-02-01","price":"0.01","tags":[{"k":"x"},{}]}',
-        b'{"id":"c","country":"d/e f","price":1.101}',
+        b'{"event_id":"a","country":"de","day":"2026-01-31","at":"2026-01-01T01:02:03","price":1.10,"raw":"AAE=","ok":true}',
+        b'{"event_id":"b","country":null,"day":"2026-02-01","price":"0.01","tags":[{"k":"x"},{}]}',
+        b'{"event_id":"c","country":"d/e f","price":1.101}',
     ]
     report = backfill.run(lake.uri, "requests", str(_write(tmp_path / "in.ndjson", lines)), spark=spark)
     rows = _rows(table)

@@ -21,18 +21,18 @@ SCHEMA = pa.schema(
     ]
 )
 LINES = [
-    b'{"id":"a","status":1}',
-    b'  {"id":"b","n":12345678901234567890123}\r',
-    b'{"id":"c","n":1.00}',
+    b'{"event_id":"a","status":1}',
+    b'  {"event_id":"b","n":12345678901234567890123}\r',
+    b'{"event_id":"c","n":1.00}',
     b'{"status":"abc"}',
-    b'{"id":"d","id":"e"}',
+    b'{"event_id":"d","event_id":"e"}',
     b"{broken",
     b'["no object"]',
     b"7",
     b"",
     b"   ",
-    b'{"id":"long","text":"' + b"x" * 60 + b'"}',
-    b'{"id":"bad\xff"}',
+    b'{"event_id":"long","text":"' + b"x" * 60 + b'"}',
+    b'{"event_id":"bad\xff"}',
 ]
 LIMITS = Limits(event_bytes=60)
 
@@ -40,7 +40,7 @@ LIMITS = Limits(event_bytes=60)
 @given(st.lists(st.sampled_from(LINES), max_size=12))
 def test_lines_are_read_as_ingestion_reads_a_body_of_them(lines: list[bytes]) -> None:
     # the first two lines keep the body from being one JSON value, which a request may be and a block of lines is not
-    body = b"\n".join([b'{"id":"first"}', b'{"id":"second"}', *lines])
+    body = b"\n".join([b'{"event_id":"first"}', b'{"event_id":"second"}', *lines])
     expected = split(body, content_type=NDJSON, content_encoding=None, limits=LIMITS)
     events, rejects = read_events(Block(1000, body), LIMITS)
     assert [event.value for event in events] == [event.value for event in expected.events]
@@ -51,7 +51,7 @@ def test_lines_are_read_as_ingestion_reads_a_body_of_them(lines: list[bytes]) ->
 
 
 def test_a_line_that_is_an_array_is_no_batch_of_events() -> None:
-    events, rejects = read_events(Block(0, b'[{"id":"a"},{"id":"b"}]\n'), LIMITS)
+    events, rejects = read_events(Block(0, b'[{"event_id":"a"},{"event_id":"b"}]\n'), LIMITS)
     assert (events, [reject.reason for reject in rejects]) == ([], ["expected a JSON object, got an array"])
 
 
@@ -63,13 +63,13 @@ def test_a_line_that_was_cut_says_how_long_it_was() -> None:
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
-    events, rejects = read_events(Block(0, b'\xef\xbb\xbf{"id":"a"}\n'), LIMITS)
-    assert [(event.position, event.value) for event in events] == [(3, {"id": "a"})]
+    events, rejects = read_events(Block(0, b'\xef\xbb\xbf{"event_id":"a"}\n'), LIMITS)
+    assert [(event.position, event.value) for event in events] == [(3, {"event_id": "a"})]
     assert not rejects
 
 
 def test_ids_come_from_the_file_and_the_place() -> None:
-    block = Block(100, b'{"event":"x"}\n{"event":"x"}\n{"id":"own"}\n{bad\n')
+    block = Block(100, b'{"event":"x"}\n{"event":"x"}\n{"event_id":"own"}\n{bad\n')
     rows, rejects = normalise(block, SCHEMA, arrival_us=5, key="file-1", limits=LIMITS)
     again = normalise(block, SCHEMA, arrival_us=5, key="file-1", limits=LIMITS)
     assert rows["event_id"].to_pylist() == ["file-1/100", "file-1/114", "own"]

@@ -68,15 +68,15 @@ def _broken(number: int, batch: Sequence[bytes]) -> Iterator[Post]:
     """Yield what goes wrong in real life, a kind every few batches."""
     good = orjson.loads(batch[0])
     if number % 10 == 0:
-        cut = b'{"id": "cut-%d", "status": 200' % number
+        cut = b'{"event_id": "cut-%d", "status": 200' % number
         yield Post("requests", cut, 0, 1, "cut-off JSON", 400)
     if number % 10 == 2:
-        wrong = orjson.dumps({**good, "id": f"wrong-{number}", "status": "OK"})
+        wrong = orjson.dumps({**good, "event_id": f"wrong-{number}", "status": "OK"})
         yield Post("requests", b"\n".join([*batch[:3], wrong]), 3, 1, "a wrong type among good ones", again=True)
     if number % 10 == 4:
         yield Post("requests", b"\n".join(batch), len(batch), what="a whole batch, delivered again", again=True)
     if number % 25 == 6:
-        bomb = gzip.compress(b'{"id":"bomb-%d","x":"' % number + b"0" * BOMB_BYTES + b'"}', 9, mtime=0)
+        bomb = gzip.compress(b'{"event_id":"bomb-%d","x":"' % number + b"0" * BOMB_BYTES + b'"}', 9, mtime=0)
         yield Post("requests", bomb, 0, 1, "a gzip bomb", 413, headers={"content-encoding": "gzip"})
     if number % 25 == 8:
         line = orjson.dumps({"event": 5, "example": f"wrong-{number}"})

@@ -16,10 +16,12 @@ import orjson
 from alluvia.errors import Invalid
 from alluvia.ingest.envelope import split
 from alluvia.ingest.pipeline import ingest_batch
+from alluvia.ingest.tables import find_events
 from alluvia.ingest.values import Limits
 from alluvia.lake import Lake
 
 BATCH_BYTES = 4 << 20
+COUNTS = ("accepted", "stored", "duplicates", "rejected", "conflicting")
 _GZIP = b"\x1f\x8b"
 _UNLIMITED = Limits(body_bytes=1 << 62, inflated_bytes=1 << 62, event_bytes=1 << 62)
 
@@ -30,13 +32,15 @@ def ingest_file(lake: Lake, table: str, name: str, stream: IO[bytes], *, create:
     An event without an id gets one from the content of its batch, so that the same file again adds nothing within the
     table's window. Positions in rejects count from the file's start.
     """
-    totals: dict[str, Any] = {"file": name, "accepted": 0, "duplicates": 0, "rejected": 0, "version": None}
+    totals: dict[str, Any] = {"file": name, **dict.fromkeys(COUNTS, 0), "version": None}
     position = 0
     for body in _bodies(_inflated(stream, name), name):
         parts = split(body, content_type="application/x-ndjson", content_encoding=None, limits=_UNLIMITED)
         moved = [event._replace(position=event.position + position) for event in parts.events]
         rejects = [replace(reject, position=reject.position + position) for reject in parts.rejects]
         position += len(moved) + len(rejects)
+        if create and find_events(lake, table) is None:  # rejects are kept, even where a file holds nothing else
+            lake.create_events(table, exist_ok=True)
         answer = ingest_batch(
             lake,
             table,
@@ -46,9 +50,9 @@ def ingest_file(lake: Lake, table: str, name: str, stream: IO[bytes], *, create:
             idempotency_key=blake2b(body, digest_size=16).hexdigest(),
             create=create,
         )
-        totals["accepted"] += answer.accepted
-        totals["duplicates"] += answer.duplicates
-        totals["rejected"] += answer.rejected
+        counts = answer.counts()
+        for count in COUNTS:
+            totals[count] += counts[count]
         totals["version"] = answer.version if answer.version is not None else totals["version"]
         if sys.stderr.isatty():
             click.echo(f"\r{name}: {position:,} events", nl=False, err=True)

@@ -21,6 +21,7 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
 @click.option("--allow-host", multiple=True, metavar="NAME", help="A name that requests may call the server by.")
 @click.option("--merge-every", default=60.0, type=_SECONDS, show_default=True, metavar="SECONDS", help="0: never.")
 @click.option("--vacuum-every", default=86400.0, type=_SECONDS, show_default=True, metavar="SECONDS", help="0: never.")
+@click.option("--create-tables-max", type=click.IntRange(1), help="Tables beyond which events create none.  [1000]")
 @click.option("--quiet", is_flag=True, help="Do not log requests.")
 def serve(
     common: Common,
@@ -29,6 +30,7 @@ def serve(
     allow_host: tuple[str, ...],
     merge_every: float,
     vacuum_every: float,
+    create_tables_max: int | None,
     *,
     quiet: bool,
 ) -> None:
@@ -39,8 +41,9 @@ def serve(
     from alluvia.cli.serve import Options, running
 
     options = Options(host, port, allow_host, merge_every, vacuum_every, not quiet)
+    limit = {} if create_tables_max is None else {"ALLUVIA_CREATE_TABLES_MAX": str(create_tables_max)}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that what runs is ended in order
-    with running(common.lake(), options) as server:
+    with environment(limit), running(common.lake(), options) as server:
         click.echo(f"alluvia serves {common.uri} at http://{host}:{server.effective_port}")
         if not is_loopback(host):
             click.echo(f"Warning: anyone who reaches {host} can read and write this lake: nobody is asked for a "

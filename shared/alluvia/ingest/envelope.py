@@ -15,7 +15,7 @@ import orjson
 
 from alluvia.errors import Invalid
 from alluvia.ingest.gunzip import MAGIC, TooLarge, gunzip
-from alluvia.ingest.identity import own_id_or_none
+from alluvia.ingest.identity import own_reject_id
 from alluvia.ingest.jsontext import decode_all, decode_if_plain, describe, encode, split_array
 from alluvia.ingest.values import TOO_MANY_BYTES, Limits, RawEvent, Reject, Split
 
@@ -99,7 +99,7 @@ def _each(raws: list[bytes], values: Sequence[object], limits: Limits) -> Split:
             rejects.append(Reject(position, f"expected a JSON object, got {describe(value)}", raw))
         elif len(raw) > limits.event_bytes:
             reason = TOO_MANY_BYTES.format(what="event", size=len(raw), limit=limits.event_bytes)
-            rejects.append(Reject(position, reason, raw, own_id_or_none(value)))
+            rejects.append(Reject(position, reason, raw, own_reject_id(value)))
         else:
             events.append(RawEvent(position, value, raw))
     return Split(events, rejects)

@@ -1,4 +1,8 @@
-"""Which event is which: the id that makes a second delivery no second row."""
+"""Which event is which: its id makes a second delivery no second row, its content tells it from another one. Pure.
+
+An event is what its sender declares as identity, within its `source`. A bare `id` declares nothing: it is data, such as
+an order's number in each event of that order.
+"""
 
 from __future__ import annotations
 
@@ -6,42 +10,49 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
-from alluvia.ingest.jsontext import ExactNumber, encode
+from alluvia.ingest.jsontext import ExactNumber, canonical, encode
+from alluvia.table.window import CONTENT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ID_FIELDS = ("event_id", "id", "messageId")
+ID_FIELDS = ("event_id", "messageId")
 ID_LIMIT_CHARS = 1024
+_CLOUD_EVENT = ("specversion", "id", "source")
 
 
-def own_id(value: Mapping[str, object]) -> tuple[str | None, str | None]:
-    """Return the field that identifies an event and its text; (None, None) if it has none.
+def own_id(value: Mapping[str, object], id_path: tuple[str, ...] = ()) -> tuple[str | None, str | None]:
+    """Return an event's own id, and the field that holds nothing but it; (None, None) if the event has none.
 
-    The first of `event_id`, `id` and `messageId` that is neither null nor empty counts; a number becomes its JSON
-    text. Invalid for any other type, and for an id of more than 1,024 characters.
+    What `id_path` leads to counts first, and stays data: it comes with no field. Then `event_id`, `messageId`, and the
+    `id` of a CloudEvent, which has a `specversion` and a `source`. Null and the empty text are no ids; a number becomes
+    its JSON text. Invalid for any other type, and for an id of more than 1,024 characters.
     """
+    if id_path and (text := _text(at_path(value, id_path), ".".join(id_path))) is not None:
+        return None, text
     for name in ID_FIELDS:
-        found = value.get(name)
-        if found is None or found == "":  # an empty id would make all such events one
-            continue
-        if isinstance(found, bool) or not isinstance(found, (str, int, float, ExactNumber)):
-            raise Invalid(f"{name}: expected a string or a number that identifies the event")
-        text = found if isinstance(found, str) else encode(found).decode()
-        if len(text) > ID_LIMIT_CHARS:
-            raise Invalid(f"{name}: longer than {ID_LIMIT_CHARS} characters, too long for an id")
-        return name, text
+        if (text := _text(value.get(name), name)) is not None:
+            return name, text
+    if all(isinstance(value.get(name), str) and value[name] for name in _CLOUD_EVENT):
+        return "id", _text(value["id"], "id")
     return None, None
 
 
-def own_id_or_none(value: object) -> str | None:
+def own_id_or_none(value: object, id_path: tuple[str, ...] = ()) -> str | None:
     """Return the event's own id if it has a usable one."""
     if not isinstance(value, dict):
         return None
     try:
-        return own_id(value)[1]
+        return own_id(value, id_path)[1]
     except Invalid:
         return None
+
+
+def at_path(value: object, path: tuple[str, ...]) -> object:
+    """Return what a path of field names leads to; None where there is nothing."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def fallback_id(idempotency_key: str, position: int) -> str:
@@ -49,8 +60,38 @@ def fallback_id(idempotency_key: str, position: int) -> str:
     return f"{idempotency_key}/{position}"
 
 
-def reject_id(idempotency_key: str | None, position: int, raw: bytes) -> str:
+def content_of(value: Mapping[str, object]) -> bytes:
+    """Return the short hash of an event's content, which is the same however its JSON is written.
+
+    Segment's libraries set `sentAt` anew each time that they send a message: it is not part of one.
+    """
+    if "sentAt" in value and not value.get("event_id") and value.get("messageId"):
+        value = {name: item for name, item in value.items() if name != "sentAt"}
+    return hashlib.blake2b(canonical(value), digest_size=CONTENT_BYTES).digest()
+
+
+def own_reject_id(value: object, id_path: tuple[str, ...] = ()) -> str | None:
+    """Return the identity of a reject whose event has a usable id; None if it has none.
+
+    Two different broken events under one id are two rejects: the id comes with a hash of the content.
+    """
+    own = own_id_or_none(value, id_path)
+    return None if own is None else f"{own}#{hashlib.sha256(canonical(value)).hexdigest()[:16]}"
+
+
+def reject_id(idempotency_key: str | None, position: int, content: bytes) -> str:
     """Return the identity of a reject without an id of its own: the same request sent again gives the same one."""
     digest = hashlib.sha256(encode([idempotency_key, position]))
-    digest.update(raw)
+    digest.update(content)
     return f"reject-{digest.hexdigest()}"
+
+
+def _text(found: object, name: str) -> str | None:
+    if found is None or found == "":  # an empty id would make all such events one
+        return None
+    if isinstance(found, bool) or not isinstance(found, (str, int, float, ExactNumber)):
+        raise Invalid(f"{name}: expected a string or a number that identifies the event")
+    text = found if isinstance(found, str) else encode(found).decode()
+    if len(text) > ID_LIMIT_CHARS:
+        raise Invalid(f"{name}: longer than {ID_LIMIT_CHARS} characters, too long for an id")
+    return text

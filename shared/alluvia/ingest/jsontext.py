@@ -45,6 +45,11 @@ def encode(value: object) -> bytes:
     return orjson.dumps(value, default=_encode_exact, option=orjson.OPT_PASSTHROUGH_DATACLASS)
 
 
+def canonical(value: object) -> bytes:
+    """Return the JSON text that a value always has, however it was sent: compact, keys in order. TypeError as above."""
+    return orjson.dumps(value, default=_encode_exact, option=orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_SORT_KEYS)
+
+
 def decode(raw: bytes) -> object:
     """Parse one JSON text. Invalid says what is wrong with it; equal keys in one object are wrong."""
     found = decode_all([raw])[0]

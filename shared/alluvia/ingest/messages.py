@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from alluvia.errors import Invalid
-from alluvia.ingest.identity import fallback_id, own_id_or_none
+from alluvia.ingest.identity import fallback_id, own_id_or_none, own_reject_id
 from alluvia.ingest.jsontext import decode_all, encode
 from alluvia.ingest.timestamps import MAX_US, MIN_US
 from alluvia.ingest.values import Origin, RawEvent, Reject
@@ -65,7 +65,7 @@ def pack(
         if head_bytes + need > limit_bytes:
             reason = f"the event has {len(line)} bytes, more than a message of the queue holds"
             raw = encode(event.value) if event.raw is None else event.raw
-            rejects.append(Reject(event.position, reason, raw, own))
+            rejects.append(Reject(event.position, reason, raw, own_reject_id(event.value)))
             continue
         if size + need > limit_bytes:
             messages.append(_message(table, origin, batch))
@@ -100,7 +100,16 @@ def unpack(body: str) -> Message:
         raise Invalid("the message is damaged: its first line does not fit the others, or one of them is no event")
     origin = Origin(given["arrival_us"], given["idempotency_key"])
     lot = zip(given["positions"], values, given["ids"], strict=True)
-    return Message(given["table"], [RawEvent(position, value, None, origin, fixed) for position, value, fixed in lot])
+    events = [RawEvent(at, value, None, origin, fixed or _earlier_id(value)) for at, value, fixed in lot]
+    return Message(given["table"], events)
+
+
+def _earlier_id(value: dict[str, object]) -> str | None:
+    """Return the bare `id` of an event that was given none: before 0.5 it counted as one, and messages last for weeks.
+
+    Without it, each delivery of such a message would make new rows.
+    """
+    return None if own_id_or_none(value) is not None else own_id_or_none({"event_id": value.get("id")})
 
 
 def _all_are(values: object, kinds: tuple[type, ...], length: int) -> bool:

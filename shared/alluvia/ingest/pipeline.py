@@ -8,97 +8,63 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
 
 import pyarrow as pa
 
-from alluvia.clock import Clock
-from alluvia.errors import Invalid, MetadataChanged, TableDropped, TableNotFound
-from alluvia.ingest.identity import reject_id
+from alluvia.errors import Invalid, MetadataChanged, TableDropped
+from alluvia.ingest.identity import content_of
+from alluvia.ingest.rejects import reject_of, reject_rows
 from alluvia.ingest.rows import to_rows
-from alluvia.ingest.values import RawEvent, Reject, Rows
-from alluvia.table.handle import TableHandle
-from alluvia.table.properties import DEDUP_WINDOW
-
-REJECTS_SCHEMA = pa.schema(
-    [
-        pa.field("event_id", pa.string(), nullable=False),
-        pa.field("received_at", pa.timestamp("us", "UTC"), nullable=False),
-        pa.field("reason", pa.string()),
-        pa.field("position", pa.int64()),
-        pa.field("raw", pa.binary()),
-    ]
+from alluvia.ingest.tables import (
+    EVENT_SCHEMA,
+    EventLake,
+    EventTable,
+    Ingested,
+    create_events,
+    find_events,
+    rejects_of,
 )
+from alluvia.ingest.values import NO_FIELDS, Fields, Origin, RawEvent, Reject, Rows, cut
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.window import CONTENT_BYTES
+
 _TRIES = 5
-
-
-class Ingested(Protocol):
-    """What a table says of an ingestion: see `alluvia.operations.ingest.Ingested`."""
-
-    @property
-    def version(self) -> int: ...  # noqa: D102
-    @property
-    def duplicates(self) -> int: ...  # noqa: D102
-
-
-class EventTable(Protocol):
-    """The part of `alluvia.Table` that ingestion needs."""
-
-    @property
-    def handle(self) -> TableHandle: ...  # noqa: D102
-    def ingest(self, rows: pa.Table) -> Ingested: ...  # noqa: D102
-
-
-class EventLake(Protocol):
-    """The part of `alluvia.Lake` that ingestion needs; this layer stands below that one."""
-
-    clock: Clock
-
-    def table(self, name: str) -> EventTable: ...  # noqa: D102
-    def create_events(self, name: str, *, exist_ok: bool) -> EventTable: ...  # noqa: D102
-    def create_table(  # noqa: D102
-        self,
-        name: str,
-        schema: pa.Schema,
-        partition_by: Sequence[str],
-        sort_by: Sequence[str],
-        properties: Mapping[str, str],
-        *,
-        exist_ok: bool,
-    ) -> EventTable: ...
+_ID_SHOWN_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a request's events: accepted + rejected = sent.
+    """What became of a request's events: accepted + rejected = sent, accepted = stored + duplicates.
 
-    accepted: events that are rows now, `duplicates` of them since before. version: a version that holds them; None
-    if none was accepted. rejects: in the order of the request.
+    stored: rows that the request has added. duplicates: events that the table holds since before, or that came twice.
+    conflicting: those of the rejected whose id the table knows with other content. version: one that holds all that is
+    accepted; None if nothing is. rejects: in the order of the request. kept: False where there is no table, so that
+    the rejects went nowhere.
     """
 
-    accepted: int
+    stored: int
     duplicates: int
     rejected: int
+    conflicting: int
     version: int | None
     rejects: list[Reject] = field(default_factory=list)
+    kept: bool = True
 
+    @property
+    def accepted(self) -> int:
+        """Return how many events need not be sent again, as rows hold them."""
+        return self.stored + self.duplicates
 
-def open_events(lake: EventLake, name: str, *, create: bool) -> EventTable:
-    """Return the table, warm: without a request if this process knows it.
-
-    Creates it as an event table if it does not exist and `create` allows that. Raises Invalid for a bad name,
-    TableNotFound.
-    """
-    if "/" in name:
-        raise Invalid(f"table name {name!r}: events go to a table, not to its rejects")
-    table = lake.table(name)
-    try:
-        table.handle.at_hand()
-    except TableNotFound:
-        if not create:
-            raise TableNotFound(f"there is no table {name!r}: create it first, with `alluvia create {name}`") from None
-        return lake.create_events(name, exist_ok=True)
-    return table
+    def counts(self) -> dict[str, int | None]:
+        """Return the numbers as an answer to the sender has them."""
+        return {
+            "accepted": self.accepted,
+            "stored": self.stored,
+            "duplicates": self.duplicates,
+            "rejected": self.rejected,
+            "conflicting": self.conflicting,
+            "version": self.version,
+        }
 
 
 def ingest_batch(
@@ -110,21 +76,37 @@ def ingest_batch(
     arrival_us: int,
     idempotency_key: str | None = None,
     create: bool = False,
+    tables_max: int | None = None,
 ) -> Answer:
-    """Commit events to a table in one commit, after keeping what is rejected under `<name>/_rejects`.
+    """Commit events to a table in one commit, and keep what is rejected under `<name>/_rejects`.
 
-    rejects: those of the same request that were found before. create: whether a missing table is made.
+    rejects: those of the same request that were found before. create: whether a missing table is made, as long as the
+    lake has fewer than tables_max; only an event that fits makes it.
     Raises Invalid, TableNotFound, Unavailable, CommitUnknown, Conflict: then send the same events again. Where the
     table is dropped meanwhile, they go to the next one of its name, if there is one by now or `create` makes it.
     """
-    once = partial(
-        _ingest_once, lake, name, events, rejects,
-        arrival_us=arrival_us, idempotency_key=idempotency_key, create=create,
-    )  # fmt: skip
+    request = Origin(arrival_us, idempotency_key)
+    once = partial(_ingest_once, lake, name, events, rejects, request, create=create, tables_max=tables_max)
     try:
         return once()
     except TableDropped:
         return once()
+
+
+def table_for(
+    lake: EventLake, name: str, events: Sequence[RawEvent], request: Origin, *, create: bool, tables_max: int | None
+) -> tuple[EventTable | None, list[Reject]]:
+    """Return the table that events go to, created if there is none and one of them fits; else None and their rejects.
+
+    Raises Invalid for a bad name, and TableNotFound where the table may not be created.
+    """
+    table = find_events(lake, name)
+    if table is None:
+        rows = _rows(lake, events, EVENT_SCHEMA, NO_FIELDS, request)
+        if create and not len(rows.table):
+            return None, rows.rejects
+        table = create_events(lake, name, create=create, tables_max=tables_max)
+    return table, []
 
 
 def _ingest_once(
@@ -132,92 +114,120 @@ def _ingest_once(
     name: str,
     events: Sequence[RawEvent],
     rejects: Sequence[Reject],
+    request: Origin,
     *,
-    arrival_us: int,
-    idempotency_key: str | None,
     create: bool,
+    tables_max: int | None,
 ) -> Answer:
-    table = open_events(lake, name, create=create)
+    table, misfits = table_for(lake, name, events, request, create=create, tables_max=tables_max)
+    if table is None:
+        homeless = sorted([*rejects, *misfits], key=lambda reject: reject.position)
+        return Answer(0, 0, len(homeless), 0, None, homeless, kept=not homeless)
     kept = list(rejects)
-    keep_rejects(lake, name, rejects, arrival_us=arrival_us, idempotency_key=idempotency_key)
+    keep_rejects(lake, name, rejects, request)
 
-    def rows_for(schema: pa.Schema, pending: Sequence[RawEvent], reasons: Mapping[int, str]) -> Rows:
-        rows = to_rows(
-            pending, schema, arrival_us=arrival_us, idempotency_key=idempotency_key, new_id=lake.clock.new_id,
-            refused=reasons,
-        )  # fmt: skip
-        keep_rejects(lake, name, rows.rejects, arrival_us=arrival_us, idempotency_key=idempotency_key)
+    def rows_for(snapshot: Snapshot, pending: Sequence[RawEvent], reasons: Mapping[int, str]) -> Rows:
+        rows = _rows(lake, pending, snapshot.schema, Fields.of(snapshot.settings), request, reasons)
+        keep_rejects(lake, name, rows.rejects, request)
         kept.extend(rows.rejects)
         return rows
 
-    accepted, done = _commit(table, events, rows_for)
-    kept.sort(key=lambda reject: reject.position)
-    if done is None:
-        return Answer(0, 0, len(kept), None, kept)
-    return Answer(accepted, done.duplicates, len(kept), done.version, kept)
+    committed = _commit(table, events, rows_for)
+    clashes: list[Reject] = []
+    if committed is not None:
+        clashes = _clashes(committed, request)
+        keep_rejects(lake, name, clashes, request)
+    kept = sorted([*kept, *clashes], key=lambda reject: reject.position)
+    if committed is None:
+        return Answer(0, 0, len(kept), 0, None, kept)
+    done = committed.done
+    version = done.version if done.appended + done.duplicates else None
+    return Answer(done.appended, done.duplicates, len(kept), len(clashes), version, kept)
 
 
-def keep_rejects(
-    lake: EventLake, name: str, rejects: Sequence[Reject], *, arrival_us: int, idempotency_key: str | None
-) -> None:
+def keep_rejects(lake: EventLake, name: str, rejects: Sequence[Reject], request: Origin) -> None:
     """Write rejects to the table's rejects, once each however often they come within the table's window."""
     if not rejects:
         return
-    rows = _reject_rows(rejects, arrival_us, idempotency_key)
-    place = f"{name}/_rejects"
-    table = lake.table(place)
-    try:
-        table.handle.at_hand()
-    except TableNotFound:
-        window = lake.table(name).handle.newest().properties.get(DEDUP_WINDOW)  # not while the table is dropped
-        properties = {} if window is None else {DEDUP_WINDOW: window}
-        table = lake.create_table(
-            place, REJECTS_SCHEMA, ("day(received_at)",), ("received_at",), properties, exist_ok=True
-        )
-    _commit(table, (), lambda _schema, _events, _reasons: Rows(rows, [], []))
+    rows = Rows(reject_rows(rejects, request), [], [], ())
+    _commit(rejects_of(lake, name), (), lambda _snapshot, _events, _reasons: rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    """What became of rows: `events` are those that they were made of, in order, `fields` those that the table named."""
+
+    done: Ingested
+    rows: pa.Table
+    events: Sequence[RawEvent]
+    fields: Fields
 
 
 def _commit(
     table: EventTable,
     events: Sequence[RawEvent],
-    rows_for: Callable[[pa.Schema, Sequence[RawEvent], Mapping[int, str]], Rows],
-) -> tuple[int, Ingested | None]:
-    """Commit rows made for the table's schema; make them again if the schema turns out to be another.
+    rows_for: Callable[[Snapshot, Sequence[RawEvent], Mapping[int, str]], Rows],
+) -> _Committed | None:
+    """Commit rows made for the table as it is; make them again if it turns out to have changed. None without a row.
 
     Rows that the table refuses (CHECK constraints, values that no partition can have) become rejects, and the others
-    go in. An event that was rejected stays so: its reject is written.
+    go in. An event that was rejected stays so: its reject is written. Rows without events are rejects: the id of each
+    stands for its content.
     """
     handle = table.handle
-    schema = handle.at_hand().schema
+    snapshot = handle.at_hand()
     reasons: Mapping[int, str] = {}
     for tries_left in reversed(range(_TRIES)):
-        rows, reasons = rows_for(schema, events, reasons), {}
+        rows, reasons = rows_for(snapshot, events, reasons), {}
         if not len(rows.table):
-            return 0, None
-        newest = handle.at_hand().schema  # where rejects were kept, a newer one may have been seen
-        if newest.equals(schema) or not tries_left:
+            return None
+        taken = [events[index] for index in rows.taken]
+        newest = handle.at_hand()  # where rejects were kept, a newer one may have been seen
+        if _takes_the_same(newest, snapshot) or not tries_left:
+            contents = [content_of(event.value) for event in taken] or [bytes(CONTENT_BYTES)] * len(rows.table)
             try:
-                return len(rows.table), table.ingest(rows.table)
+                done = table.ingest(rows.table, contents)
+                return _Committed(done, rows.table, taken, Fields.of(snapshot.settings))
             except (MetadataChanged, Invalid) as error:
-                newest = handle.newest().schema
-                by_rows = isinstance(error, Invalid) and newest.equals(schema)
+                newest = handle.newest()
+                by_rows = isinstance(error, Invalid) and _takes_the_same(newest, snapshot)
                 if by_rows and events:
-                    reasons = handle.writer(handle.at_hand()).refusals(rows.table)
+                    reasons = handle.writer(newest).refusals(rows.table)
                 if not tries_left or (by_rows and not reasons):
                     raise
-        schema = newest
-        refused = set(rows.refused)
-        events = [event for index, event in enumerate(events) if index not in refused]
+        snapshot, events = newest, taken
     raise AssertionError("the last try returns or raises")
 
 
-def _reject_rows(rejects: Sequence[Reject], arrival_us: int, idempotency_key: str | None) -> pa.Table:
-    ids = [each.event_id or reject_id(idempotency_key, each.position, each.raw) for each in rejects]
-    arrays = [
-        pa.array(ids, pa.string()),
-        pa.array([arrival_us] * len(rejects), REJECTS_SCHEMA.field("received_at").type),
-        pa.array([each.reason for each in rejects], pa.string()),
-        pa.array([each.position for each in rejects], pa.int64()),
-        pa.array([each.raw for each in rejects], pa.binary()),
-    ]
-    return pa.Table.from_arrays(arrays, schema=REJECTS_SCHEMA)
+def _takes_the_same(one: Snapshot, other: Snapshot) -> bool:
+    """Whether two versions of a table make the same rows of the same events."""
+    if one.state.metadata is other.state.metadata:
+        return True
+    return one.schema.equals(other.schema) and Fields.of(one.settings) == Fields.of(other.settings)
+
+
+def _rows(
+    lake: EventLake,
+    events: Sequence[RawEvent],
+    schema: pa.Schema,
+    fields: Fields,
+    request: Origin,
+    refused: Mapping[int, str] | None = None,
+) -> Rows:
+    return to_rows(
+        events, schema, arrival_us=request.arrival_us, idempotency_key=request.idempotency_key,
+        new_id=lake.clock.new_id, fields=fields, refused=refused,
+    )  # fmt: skip
+
+
+def _clashes(committed: _Committed, request: Origin) -> list[Reject]:
+    """Return the rejects of events whose id is known, in the table's window or earlier in the batch, as another's."""
+    found = []
+    for at in committed.done.clashes:
+        [row] = committed.rows.slice(at, 1).to_pylist()
+        names = [name for name in ("event_id", "source") if isinstance(row.get(name), str)]
+        which = " and ".join(f"{name} {cut(row[name], _ID_SHOWN_CHARS)!r}" for name in names)
+        reason = f"seen with other content: another event with {which} came first"
+        event = committed.events[at]
+        found.append(reject_of(event, reason, event.origin or request, committed.fields))
+    return found

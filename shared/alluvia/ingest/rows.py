@@ -2,9 +2,8 @@
 
 Values are taken column by column, as a request may bring a hundred thousand events.
 
-- `event_id`: see `identity`; else `<Idempotency-Key>/<position>`; else generated.
-- `ts`: see `timestamps.instant`; the arrival if it is absent or cannot be read. Text or a number that the column does
-  not give back whole (unreadable, or finer than a microsecond) is kept in `properties.ts` too.
+- `event_id`: see `identity.own_id`; else `<Idempotency-Key>/<position>`; else generated.
+- `ts`: see `moments`.
 - `received_at`: the arrival. An event's own field of that name is a field without a column.
 - Other columns: see `convert`.
 - Fields without a column: see `properties`; if the table has no such column, the event is rejected.
@@ -19,11 +18,11 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.ingest.convert import column
-from alluvia.ingest.identity import ID_FIELDS, ID_LIMIT_CHARS, fallback_id, own_id, own_id_or_none, reject_id
-from alluvia.ingest.jsontext import encode
+from alluvia.ingest.identity import ID_FIELDS, ID_LIMIT_CHARS, at_path, fallback_id, own_id
+from alluvia.ingest.moments import moments
 from alluvia.ingest.properties import texts
-from alluvia.ingest.timestamps import instant, instants
-from alluvia.ingest.values import Origin, RawEvent, Reject, Rows
+from alluvia.ingest.rejects import reject_of
+from alluvia.ingest.values import NO_FIELDS, Fields, Origin, RawEvent, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,20 +35,21 @@ def to_rows(
     arrival_us: int,
     idempotency_key: str | None,
     new_id: Callable[[], str],
+    fields: Fields = NO_FIELDS,
     refused: Mapping[int, str] | None = None,
 ) -> Rows:
     """Return the events as rows of `schema`, in their order, and the rejects.
 
-    refused: why the table has refused events before, by their index. arrival_us and idempotency_key are those of the
-    request, for events without an origin of their own. Raises Invalid if the table has no `event_id` of type string,
-    Unsupported for a column that JSON cannot fill.
+    fields: those that the table's properties name. refused: why the table has refused events before, by their index.
+    arrival_us and idempotency_key are those of the request, for events without an origin of their own. Raises Invalid
+    if the table has no `event_id` of type string, Unsupported for a column that JSON cannot fill.
     """
     if "event_id" not in schema.names or schema.field("event_id").type != pa.string():
         raise Invalid(
             "the table has no column event_id of type string, which ingestion needs: create it as an event table"
         )
     request = Origin(arrival_us, idempotency_key)
-    batch = _Batch(events, schema, [event.origin or request for event in events])
+    batch = _Batch(events, schema, [event.origin or request for event in events], fields)
     for index, reason in (refused or {}).items():
         batch.reasons[index].append(reason)
     arrays = {"event_id": batch.ids(new_id)}
@@ -67,8 +67,9 @@ def to_rows(
 class _Batch:
     """Events on their way to rows: `rest` holds the fields of each that no column has taken yet."""
 
-    def __init__(self, events: Sequence[RawEvent], schema: pa.Schema, origins: list[Origin]) -> None:
+    def __init__(self, events: Sequence[RawEvent], schema: pa.Schema, origins: list[Origin], fields: Fields) -> None:
         self.events = events
+        self.fields = fields
         self.schema = schema
         self.origins = origins
         self.rest = [event.value.copy() for event in events]
@@ -76,37 +77,42 @@ class _Batch:
         self.keeps_leftovers = "properties" in schema.names and schema.field("properties").type == pa.string()
 
     def ids(self, new_id: Callable[[], str]) -> pa.Array:
-        for name in ID_FIELDS:
-            found = [fields.get(name) for fields in self.rest]
+        ids = self._plain_ids() or [self._id(index, event, new_id) for index, event in enumerate(self.events)]
+        for fields in self.rest:
+            if fields.get("event_id", "") is None:
+                del fields["event_id"]
+        return pa.array(ids, pa.string())
+
+    def _plain_ids(self) -> list[object] | None:
+        """Return the ids if all events have theirs in one place, as text."""
+        path = self.fields.id_path
+        for place in [path] if path else [(name,) for name in ID_FIELDS]:
+            found = [at_path(event.value, place) for event in self.events]
             kinds = set(map(type, found))
-            if name == "event_id" and type(None) in kinds:
-                self._drop_nulls(name)
             if kinds == {str} and all(found) and max(map(len, found)) <= ID_LIMIT_CHARS:  # type: ignore[arg-type]
-                self._take_id(name, range(len(found)))
-                return pa.array(found, pa.string())
+                if not path:
+                    self._take(place[0], range(len(found)))
+                return found
             if kinds != {type(None)}:
                 break
-        return pa.array([self._id(index, event, new_id) for index, event in enumerate(self.events)], pa.string())
+        return None
 
     def _id(self, index: int, event: RawEvent, new_id: Callable[[], str]) -> str | None:
         try:
-            name, text = own_id(event.value)
+            name, text = own_id(event.value, self.fields.id_path)
         except Invalid as error:
             self.reasons[index].append(str(error))
             return None
         if name is not None:
-            self._take_id(name, (index,))
+            self._take(name, (index,))
+        if text is not None:
             return text
         key = self.origins[index].idempotency_key
         return event.fallback_id or (fallback_id(key, event.position) if key else new_id())
 
-    def _drop_nulls(self, name: str) -> None:
-        for fields in self.rest:
-            if fields.get(name, "") is None:
-                del fields[name]
-
-    def _take_id(self, name: str, indexes: Sequence[int]) -> None:
-        if name == "event_id" or name not in self.schema.names:
+    def _take(self, name: str, indexes: Sequence[int]) -> None:
+        """Take a field that a column holds whole, unless there is a column of its own name to fill as well."""
+        if name in ("event_id", "ts") or name not in self.schema.names:
             for index in indexes:
                 del self.rest[index][name]
 
@@ -119,20 +125,14 @@ class _Batch:
     def moments(self, field: pa.Field) -> pa.Array:
         if not pa.types.is_timestamp(field.type):
             return self.declared(field)
-        sent = [fields.pop(field.name, None) for fields in self.rest]
-        plain = instants(sent)
-        if plain is not None:
-            return plain if plain.type == field.type else plain.cast(pa.int64()).cast(field.type)
-        return pa.array([self._moment(index, value) for index, value in enumerate(sent)], field.type)
-
-    def _moment(self, index: int, value: object) -> int:
-        arrival_us = self.origins[index].arrival_us
-        if value is None:
-            return arrival_us
-        found = instant(value)
-        if found is None or not found[1]:
-            self.rest[index]["ts"] = value
-        return arrival_us if found is None else found[0]
+        arrivals_us = [origin.arrival_us for origin in self.origins]
+        found = moments([event.value for event in self.events], arrivals_us, self.fields.time_path)
+        for name, indexes in found.held.items():
+            self._take(name, indexes)
+        for fields in self.rest:
+            if fields.get("ts", "") is None:
+                del fields["ts"]
+        return found.array if found.array.type == field.type else found.array.cast(pa.int64()).cast(field.type)
 
     def arrivals(self, field: pa.Field) -> pa.Array:
         if not pa.types.is_timestamp(field.type):
@@ -158,14 +158,13 @@ class _Batch:
 
     def rows(self, arrays: dict[str, pa.Array]) -> Rows:
         table = pa.Table.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+        everything = range(len(self.events))
         if not self.reasons:
-            return Rows(table, [], [])
+            return Rows(table, [], [], everything)
         refused = sorted(self.reasons)
-        fits = pa.array([index not in self.reasons for index in range(len(self.events))], pa.bool_())
-        return Rows(table.filter(fits), [self._reject(index) for index in refused], refused)
-
-    def _reject(self, index: int) -> Reject:
-        event = self.events[index]
-        raw = encode(event.value) if event.raw is None else event.raw
-        event_id = own_id_or_none(event.value) or reject_id(self.origins[index].idempotency_key, event.position, raw)
-        return Reject(event.position, "; ".join(self.reasons[index]), raw, event_id)
+        taken = [index for index in everything if index not in self.reasons]
+        rejects = [
+            reject_of(self.events[index], "; ".join(self.reasons[index]), self.origins[index], self.fields)
+            for index in refused
+        ]
+        return Rows(table.take(pa.array(taken, pa.int64())), rejects, refused, taken)

@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
 
+    from alluvia.table.properties import Properties
+
+REASON_CHARS_MAX = 200
 TOO_MANY_BYTES = "the {what} has {size} bytes, more than the limit of {limit}"
 
 
@@ -33,6 +38,22 @@ class Origin:
     idempotency_key: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The paths of the fields that a table's properties name: of an event's identity and of its time; () for none."""
+
+    id_path: tuple[str, ...] = ()
+    time_path: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, settings: Properties) -> Fields:
+        """Return those of a table's properties."""
+        return cls(settings.id_field, settings.time_field)
+
+
+NO_FIELDS = Fields()
+
+
 class RawEvent(NamedTuple):
     """One JSON object as sent. A tuple, not a dataclass: requests make these by the hundred thousand.
 
@@ -52,12 +73,18 @@ class RawEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """What could not become a row. `event_id` is its identity in the rejects table; None until it is known."""
+    """What could not become a row. `event_id` is its identity in the rejects table; None until it is known.
+
+    A reason may echo what was sent, so it is cut to `REASON_CHARS_MAX` characters, whoever gives it.
+    """
 
     position: int
     reason: str
     raw: bytes
     event_id: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", cut(self.reason))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +100,15 @@ class Split:
 class Rows:
     """Events as rows of a table, columns in the schema's order, and those that did not fit.
 
-    refused: for each reject, the index of its event among those given.
+    refused: for each reject, the index of its event among those given. taken: the same for each row.
     """
 
     table: pa.Table
     rejects: list[Reject]
-    refused: list[int]
+    refused: Sequence[int]
+    taken: Sequence[int]
+
+
+def cut(text: str, chars_max: int = REASON_CHARS_MAX) -> str:
+    """Return a text, or so much of it that an ellipsis still fits."""
+    return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"

@@ -241,7 +241,8 @@ class Rewriter:
                 if new is None or not self.edit.in_place:
                     sink.write(rows.filter(pc.and_not(live, here.mask)))
                     continue
-                self._check(new)
+                if self._check is not None:
+                    self._check(new)
                 updated = _spread(here)
                 rows = interleaved(rows, updated, new)
                 sink.write(rows.filter(pc.or_(pc.and_not(live, here.mask), updated)))

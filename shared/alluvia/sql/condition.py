@@ -62,8 +62,15 @@ class Condition:
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Return for each row whether the condition holds; null where it is null. Raises `Invalid`, as `filter`."""
+        return self._mask(self._text, batch)
+
+    def lenient_mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Return what `mask` does, and null for a row on whose values the condition fails."""
+        return self._mask(f"TRY({self._text}\n)", batch)
+
+    def _mask(self, text: str, batch: pa.RecordBatch) -> pa.BooleanArray:
         shown = batch.select(list(self.columns) or batch.schema.names[:1])
-        return _mask(self._connection, self._text, pa.Table.from_batches([shown])).combine_chunks()
+        return _mask(self._connection, text, pa.Table.from_batches([shown])).combine_chunks()
 
 
 def condition(text: str, schema: pa.Schema) -> Condition:

@@ -6,7 +6,7 @@ products of columns and literals. A constraint that needs more is refused by nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -28,28 +28,45 @@ _SHOWN_MAX = 200
 _WHERE = "SELECT * FROM rows WHERE "
 
 
-def row_check(constraints: Mapping[str, str], schema: pa.Schema) -> Callable[[pa.Table], None]:
-    """Return what raises `Invalid`, naming the constraint, for rows of `schema` of which one breaks it.
+class ConstraintCheck:
+    """The CHECK constraints of one table. As in Spark, a constraint must be true: null breaks it."""
 
-    As in Spark, a constraint must be true: null breaks it. Raises `Unsupported`, naming a constraint that cannot be
-    checked here.
+    def __init__(self, constraints: Mapping[str, str], schema: pa.Schema) -> None:
+        self._names = schema.names
+        self._rules = [(name, text, _condition(name, text, schema)) for name, text in constraints.items()]
+
+    def __call__(self, rows: pa.Table) -> None:
+        """Raise `Invalid`, naming the constraint, for rows of which one breaks it."""
+        for name, text, parsed in self._rules:
+            for batch in rows.select(self._names).to_batches():
+                broken = pc.invert(definite(parsed.mask(batch)))
+                if broken.true_count:
+                    row = batch.select(list(parsed.columns)).filter(broken).slice(0, 1).to_pylist()[0]
+                    count = f"{broken.true_count} of {len(batch)} rows"
+                    msg = f"{count} break the CHECK constraint {name} ({text}), such as {row}"
+                    raise Invalid(msg[:_SHOWN_MAX])
+
+    def broken(self, rows: pa.Table) -> dict[int, str]:
+        """Return why rows may not be written, by their numbers; one that a constraint fails on breaks it, too."""
+        found: dict[int, str] = {}
+        for name, text, parsed in self._rules:
+            start = 0
+            for batch in rows.select(self._names).to_batches():
+                broken = pc.invert(definite(parsed.lenient_mask(batch)))
+                bad = batch.select(list(parsed.columns)).filter(broken).to_pylist()
+                for at, row in zip(pc.indices_nonzero(broken).to_pylist(), bad, strict=True):
+                    reason = f"the row breaks the CHECK constraint {name} ({text}): {row}"
+                    found.setdefault(start + at, reason[:_SHOWN_MAX])
+                start += len(batch)
+        return found
+
+
+def row_check(constraints: Mapping[str, str], schema: pa.Schema) -> ConstraintCheck:
+    """Return the check of constraints for rows of `schema`.
+
+    Raises `Unsupported`, naming a constraint that cannot be checked here.
     """
-    conditions = {name: _condition(name, text, schema) for name, text in constraints.items()}
-
-    def check(rows: pa.Table) -> None:
-        for name, parsed in conditions.items():
-            for batch in rows.select(schema.names).to_batches():
-                _check(name, constraints[name], parsed, batch)
-
-    return check
-
-
-def _check(name: str, text: str, parsed: Condition, batch: pa.RecordBatch) -> None:
-    broken = pc.invert(definite(parsed.mask(batch)))
-    if broken.true_count:
-        row = batch.select(list(parsed.columns)).filter(broken).slice(0, 1).to_pylist()[0]
-        msg = f"{broken.true_count} of {len(batch)} rows break the CHECK constraint {name} ({text}), such as {row}"
-        raise Invalid(msg[:_SHOWN_MAX] if len(msg) > _SHOWN_MAX else msg)
+    return ConstraintCheck(constraints, schema)
 
 
 def _condition(name: str, text: str, schema: pa.Schema) -> Condition:

@@ -25,7 +25,7 @@ from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, Rem
 from alluvia.log.commit import CommitActions
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.table.lineage import is_dropped
-from alluvia.table.properties import APPEND_ONLY, CONSTRAINT, PARTITION_BY
+from alluvia.table.properties import APPEND_ONLY, CONSTRAINT, ID_FIELD, PARTITION_BY, TIME_FIELD
 from alluvia.table.schema import only_adds_nullable
 
 
@@ -88,7 +88,7 @@ def metadata_changed(attempt: Attempt, winner: CommitActions) -> Conflict | None
     return MetadataChanged(f"version {winner.version} changed the table's schema or properties: start again")
 
 
-_TELLING = (PARTITION_BY, APPEND_ONLY, IN_COMMIT_TIMESTAMPS)
+_TELLING = (PARTITION_BY, APPEND_ONLY, IN_COMMIT_TIMESTAMPS, ID_FIELD, TIME_FIELD)
 """Properties that say how rows are written, or whether."""
 
 

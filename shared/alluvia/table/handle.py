@@ -21,13 +21,9 @@ from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Transaction
 from alluvia.table.window import DedupWindow
 from alluvia.table.writer import FileWriter
+from alluvia.table.writer import RowCheck as RowCheck  # noqa: PLC0414
 
-RowCheck = Callable[[pa.Table], None]
 Constraints = Callable[[Mapping[str, str], pa.Schema], RowCheck]
-
-
-def _check_nothing(rows: pa.Table) -> None:
-    """Let all rows pass."""
 
 
 class TableHandle:
@@ -105,14 +101,14 @@ class TableHandle:
         """Return a writer of data files for a snapshot's table, which keeps its CHECK constraints."""
         return FileWriter.of(snapshot, self.store, self.clock, self.row_check(snapshot))
 
-    def row_check(self, snapshot: Snapshot) -> RowCheck:
-        """Return what raises `Invalid` for rows that break a CHECK constraint of a snapshot's table.
+    def row_check(self, snapshot: Snapshot) -> RowCheck | None:
+        """Return what raises `Invalid` for rows that break a CHECK constraint of a snapshot's table; None without one.
 
         Raises `Unsupported` for a constraint that cannot be checked here.
         """
         constraints = snapshot.settings.constraints
         if not constraints:
-            return _check_nothing
+            return None
         if self.constraints is None:
             msg = f"table {self.name} has the CHECK constraint {min(constraints)!r}, which cannot be checked here"
             raise Unsupported(msg)

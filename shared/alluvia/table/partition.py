@@ -133,6 +133,24 @@ def split(table: pa.Table, spec: PartitionSpec) -> Iterator[tuple[Partition, pa.
         yield partition, data if len(grouped) == 1 else data.take(rows_of[at].values)
 
 
+def misfits(table: pa.Table, spec: PartitionSpec) -> dict[int, str]:
+    """Return why rows can be in no partition, by their numbers: each key is judged once."""
+    if not spec.fields or not len(table):
+        return {}
+    found: dict[int, str] = {}
+    names = [f"k{at}" for at in range(len(spec.fields))]
+    keys = [_key_column(table[field.column], field) for field in spec.fields]
+    numbered = pa.table([*keys, pa.array(range(len(table)), pa.int64())], names=[*names, "row"])
+    grouped = numbered.group_by(names, use_threads=False).aggregate([("row", "list")])
+    for at, rows in enumerate(grouped["row_list"]):
+        try:
+            [key] = _key_values(grouped.select(names).slice(at, 1), spec)
+            _partition(spec, [key[name] for name in names])
+        except Invalid as error:
+            found |= dict.fromkeys(rows.values.to_pylist(), str(error))
+    return found
+
+
 def _key_values(keys: pa.Table, spec: PartitionSpec) -> list[dict[str, Any]]:
     try:
         rows: list[dict[str, Any]] = keys.to_pylist()

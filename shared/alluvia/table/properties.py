@@ -17,6 +17,8 @@ PARTITION_BY = "alluvia.partition_by"
 SORT_BY = "alluvia.sort_by"
 WRITERS = "alluvia.writers"
 DEDUP_WINDOW = "alluvia.dedup_window"
+ID_FIELD = "alluvia.id_field"
+TIME_FIELD = "alluvia.time_field"
 TARGET_FILE_SIZE = "alluvia.target_file_size"
 ROW_GROUP_ROWS = "alluvia.row_group_rows"
 CODEC = "alluvia.codec"
@@ -38,6 +40,7 @@ CONSTRAINT = "delta.constraints."
 KNOWN = frozenset(
     {
         *(PARTITION_BY, SORT_BY, WRITERS, DEDUP_WINDOW, TARGET_FILE_SIZE, ROW_GROUP_ROWS, CODEC, OLDEST_READABLE),
+        *(ID_FIELD, TIME_FIELD),
         *(IN_COMMIT_TIMESTAMPS, APPEND_ONLY, CHECKPOINT_INTERVAL, LOG_RETENTION, FILE_RETENTION, INDEXED_COLUMNS),
         *(DELETION_VECTORS, CHANGE_DATA_FEED, LOG_CLEANUP),
         *(CHECKPOINT_POLICY, STATISTICS_AS_JSON, STATISTICS_AS_STRUCT),
@@ -71,7 +74,7 @@ _CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """A table's properties, read once. Sizes in bytes, durations in ms."""
+    """A table's properties, read once. Sizes in bytes, durations in ms; paths of fields in parts, () for none."""
 
     partition_by: tuple[str, ...]
     sort_by: tuple[str, ...]
@@ -93,6 +96,8 @@ class Properties:
     statistics_as_json: bool = True
     statistics_as_struct: bool = True
     cleans_log: bool = True
+    id_field: tuple[str, ...] = ()
+    time_field: tuple[str, ...] = ()
 
 
 def read_properties(configuration: Mapping[str, str]) -> Properties:
@@ -160,6 +165,8 @@ def _read(given: Mapping[str, str]) -> Properties:
         statistics_as_json=_flag(given, STATISTICS_AS_JSON, "true"),
         statistics_as_struct=_flag(given, STATISTICS_AS_STRUCT, "true"),
         cleans_log=_flag(given, LOG_CLEANUP, "true"),
+        id_field=_path(given, ID_FIELD),
+        time_field=_path(given, TIME_FIELD),
     )
 
 
@@ -177,6 +184,16 @@ def _names(given: Mapping[str, str], name: str) -> tuple[str, ...]:
         msg = f"property {name}: expected a JSON list of names"
         raise Invalid(msg)
     return tuple(value)
+
+
+def _path(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+    if name not in given:
+        return ()
+    parts = tuple(given[name].split("."))
+    if not all(part and part == part.strip() for part in parts):
+        msg = f"property {name}: {given[name]!r:.100} is not a path of field names; write for example 'data.order.id'"
+        raise Invalid(msg)
+    return parts
 
 
 def _duration(given: Mapping[str, str], name: str, default: str) -> int:

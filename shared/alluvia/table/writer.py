@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,13 +14,22 @@ from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
 from alluvia.log.paths import folder_of
 from alluvia.store import Store
-from alluvia.table.partition import PARTITION_TAG, Partition, PartitionSpec, split
+from alluvia.table.partition import PARTITION_TAG, Partition, PartitionSpec, misfits, split
 from alluvia.table.properties import Properties
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics import file_statistics
 
 PARALLEL = 8
-REFUSALS_CHECKED_MAX = 4096
+
+
+class RowCheck(Protocol):
+    """The CHECK constraints of a table."""
+
+    def __call__(self, rows: pa.Table) -> None:
+        """Raise `Invalid` for rows of which one breaks a constraint."""
+
+    def broken(self, rows: pa.Table) -> dict[int, str]:
+        """Return why rows may not be written, by their numbers."""
 
 
 class FileWriter:
@@ -32,7 +42,7 @@ class FileWriter:
         spec: PartitionSpec,
         settings: Properties,
         clock: Clock,
-        check: Callable[[pa.Table], None] | None = None,
+        check: RowCheck | None = None,
     ) -> None:
         self._store = store
         self._root = root
@@ -42,9 +52,7 @@ class FileWriter:
         self._check = check
 
     @classmethod
-    def of(
-        cls, snapshot: Snapshot, store: Store, clock: Clock, check: Callable[[pa.Table], None] | None = None
-    ) -> FileWriter:
+    def of(cls, snapshot: Snapshot, store: Store, clock: Clock, check: RowCheck | None = None) -> FileWriter:
         """Return a writer for a snapshot's table; `check` raises for rows that may not be written."""
         return cls(store, snapshot.root, snapshot.partition_spec, snapshot.settings, clock, check)
 
@@ -64,26 +72,10 @@ class FileWriter:
     def refusals(self, table: pa.Table) -> dict[int, str]:
         """Return why rows cannot be written, by their numbers, once a write has raised `Invalid`; none is written.
 
-        Halves are looked at until each bad row is alone. Empty where so many are bad that this would take too long.
+        Every row is judged, all of them at once: it takes no longer where many are bad.
         """
-        found: dict[int, str] = {}
-        waiting = [(0, table)]
-        for _ in range(REFUSALS_CHECKED_MAX):
-            if not waiting:
-                return found
-            start, rows = waiting.pop()
-            try:
-                if self._check is not None:
-                    self._check(rows)
-                for _ in split(rows, self._spec):
-                    pass
-            except Invalid as error:
-                half = len(rows) // 2
-                if half:
-                    waiting += [(start, rows.slice(0, half)), (start + half, rows.slice(half))]
-                else:
-                    found[start] = str(error)
-        return {}
+        broken = {} if self._check is None else self._check.broken(table)
+        return misfits(table, self._spec) | broken
 
     def _encode(self, table: pa.Table) -> Iterator[tuple[AddFile, bytes]]:
         for partition, rows in split(table, self._spec):

@@ -48,8 +48,8 @@ TEXT = st.text(st.characters(codec="utf-8"), max_size=6)
 VALUE = st.recursive(
     TEXT | st.integers(-(2**70), 2**70) | st.none(), lambda inner: st.lists(inner, max_size=2), max_leaves=3
 )
-EVENT = st.dictionaries(TEXT | st.sampled_from(["id", "x"]), VALUE, max_size=3).filter(
-    lambda event: not isinstance(event.get("id"), list)
+EVENT = st.dictionaries(TEXT | st.sampled_from(["event_id", "id", "x"]), VALUE, max_size=3).filter(
+    lambda event: not isinstance(event.get("event_id"), list)
 )
 
 
@@ -67,17 +67,19 @@ def test_the_same_rows_come_out_however_often(sent: list[dict[str, Any]], key: s
 
 
 def test_what_xml_cannot_hold_is_escaped() -> None:
-    events = events_of('{"id": "a\uffff", "x": "\ufffe\u007f\\t"}')
+    events = events_of('{"event_id": "a\uffff", "x": "\ufffe\u007f\\t"}')
     [message] = pack("t", events, Origin(1, "\uffff"), numbered()).messages
     text = message.decode()
     assert not set(text) & {"\ufffe", "\uffff"}
     [event] = unpack(text).events
-    assert event.value == {"id": "a\uffff", "x": "\ufffe\u007f\t"}
+    assert event.value == {"event_id": "a\uffff", "x": "\ufffe\u007f\t"}
 
 
 def test_an_event_on_many_lines_becomes_one_line() -> None:
-    [message] = pack("t", events_of('{\n "id": "a",\r\n "n": 18446744073709551616\n}'), Origin(1), numbered()).messages
-    assert message.split(b"\n")[1:] == [b'{"id":"a","n":18446744073709551616}']
+    [message] = pack(
+        "t", events_of('{\n "event_id": "a",\r\n "n": 18446744073709551616\n}'), Origin(1), numbered()
+    ).messages
+    assert message.split(b"\n")[1:] == [b'{"event_id":"a","n":18446744073709551616}']
     assert unpack(message.decode()).events[0].value["n"] == ExactNumber("18446744073709551616")
 
 
@@ -88,11 +90,12 @@ def test_the_deepest_event_comes_through() -> None:
 
 
 def test_an_event_that_no_message_holds_is_a_reject() -> None:
-    body = '[{"id": "big", "x": "' + "y" * 400 + '"}, {"id": "small"}]'
+    body = '[{"event_id": "big", "x": "' + "y" * 400 + '"}, {"event_id": "small"}]'
     packed = pack("t", events_of(body), Origin(1), numbered(), 400)
-    assert [event.value["id"] for event in unpack(packed.messages[0].decode()).events] == ["small"]
+    assert [event.value["event_id"] for event in unpack(packed.messages[0].decode()).events] == ["small"]
     [reject] = packed.rejects
-    assert (reject.position, reject.event_id, len(packed.messages)) == (0, "big", 1)
+    assert (reject.position, len(packed.messages)) == (0, 1)
+    assert str(reject.event_id).startswith("big#")
     assert json.loads(reject.raw)["x"] == "y" * 400
 
 
@@ -106,6 +109,21 @@ def test_batches_fit_a_call(sizes: list[int]) -> None:
 
 def test_the_limit_leaves_room_below_what_sqs_takes() -> None:
     assert LIMIT_BYTES < 1024 * 1024 - 1024
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "expected"),
+    [
+        ('{"id":7}', None, "7"),
+        ('{"id":"a","messageId":"m"}', None, "m"),
+        ('{"id":"a"}', "k", "a"),
+    ],
+)
+def test_a_message_of_an_earlier_release_keeps_its_ids(line: str, key: str | None, expected: str) -> None:
+    """Then a bare `id` was an identity, so that such events were given none."""
+    [event] = unpack(json.dumps(HEAD | {"idempotency_key": key}) + "\n" + line).events
+    for _ in range(2):
+        assert rows([event], None, 9)[0]["event_id"] == expected
 
 
 HEAD = {"format": 1, "table": "t", "arrival_us": 1, "idempotency_key": None, "positions": [0], "ids": [None]}

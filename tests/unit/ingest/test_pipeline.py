@@ -17,7 +17,7 @@ from alluvia.clock import ManualClock
 from alluvia.errors import Invalid, TableNotFound, Unavailable
 from alluvia.ingest.envelope import split
 from alluvia.ingest.pipeline import Answer, ingest_batch, keep_rejects
-from alluvia.ingest.values import Limits, RawEvent, Reject
+from alluvia.ingest.values import Limits, Origin, RawEvent, Reject
 
 NUMBERS = count()
 ARRIVAL_US = 1_700_000_000_000_000
@@ -51,7 +51,9 @@ def ids(lake: alluvia.Lake, table: str = "clicks") -> list[str]:
 
 
 def test_good_and_bad_events_of_one_request(lake: alluvia.Lake) -> None:
-    answer = send(lake, '{"id":"a"}\n{"id":\n{"id":"b","event":5}\n{"id":"c"}\n{"id":"a"}')
+    answer = send(
+        lake, '{"event_id":"a"}\n{"event_id":\n{"event_id":"b","event":5}\n{"event_id":"c"}\n{"event_id":"a"}'
+    )
     assert (answer.accepted, answer.duplicates, answer.rejected) == (3, 1, 2)
     assert [(reject.position, reject.reason.split(":")[0]) for reject in answer.rejects] == [
         (1, "not valid JSON"),
@@ -59,19 +61,19 @@ def test_good_and_bad_events_of_one_request(lake: alluvia.Lake) -> None:
     ]
     assert ids(lake) == ["a", "c"]
     first, second = sorted(rows(lake, "clicks/_rejects"), key=lambda row: int(row["position"]))
-    assert (first["raw"], first["position"], first["reason"]) == (b'{"id":', 1, answer.rejects[0].reason)
+    assert (first["raw"], first["position"], first["reason"]) == (b'{"event_id":', 1, answer.rejects[0].reason)
     assert first["event_id"].startswith("reject-")
-    assert (second["event_id"], second["raw"]) == ("b", b'{"id":"b","event":5}')
+    assert (second["event_id"].partition("#")[0], second["raw"]) == ("b", b'{"event_id":"b","event":5}')
     assert second["received_at"].timestamp() * 1_000_000 == ARRIVAL_US
     assert lake.table("clicks").snapshot().version == answer.version
 
 
 def test_a_request_sent_again_changes_nothing(lake: alluvia.Lake) -> None:
-    body = '{"id":"a"}\n{"broken\n{"x":1}\n{"source":5}'
+    body = '{"event_id":"a"}\n{"broken\n{"x":1}\n{"source":5}'
     first = send(lake, body, key="k")
     again = send(another(lake), body, key="k", create=False)
-    assert (first.accepted, first.duplicates, first.rejected) == (2, 0, 2)
-    assert (again.accepted, again.duplicates, again.rejected) == (2, 2, 2)
+    assert (first.accepted, first.stored, first.duplicates, first.rejected) == (2, 2, 0, 2)
+    assert (again.accepted, again.stored, again.duplicates, again.rejected) == (2, 0, 2, 2)
     assert again.version == first.version
     assert ids(lake) == ["a", "k/2"]
     assert len(rows(lake, "clicks/_rejects")) == 2
@@ -83,12 +85,12 @@ def test_a_crash_between_rejects_and_rows_is_healed_by_the_retry(
     lake.create_events("clicks")
     real = alluvia.Table.ingest
 
-    def crash(self: alluvia.Table, given: pa.Table) -> Any:
+    def crash(self: alluvia.Table, *given: Any) -> Any:
         if self.name == "clicks":
             raise Unavailable("the store went away")
-        return real(self, given)
+        return real(self, *given)
 
-    body = '{"id":"a"}\n{"broken'
+    body = '{"event_id":"a"}\n{"broken'
     with monkeypatch.context() as broken:
         broken.setattr(alluvia.Table, "ingest", crash)
         with pytest.raises(Unavailable):
@@ -100,26 +102,52 @@ def test_a_crash_between_rejects_and_rows_is_healed_by_the_retry(
 
 
 def test_nothing_but_rejects(lake: alluvia.Lake) -> None:
+    lake.create_events("clicks")
     answer = send(lake, "[5]")
-    assert (answer.accepted, answer.rejected, answer.version) == (0, 1, None)
-    assert ids(lake) == []
-    assert lake.tables(rejects=True) == ["clicks", "clicks/_rejects"]
+    assert (answer.accepted, answer.rejected, answer.version, answer.kept) == (0, 1, None, True)
+    assert (ids(lake), len(rows(lake, "clicks/_rejects"))) == ([], 1)
+
+
+@pytest.mark.parametrize("body", ["[5]", '{"event":5}', '{"broken', '{"event_id":[1]}\nnot JSON'])
+def test_rejects_alone_create_no_table(lake: alluvia.Lake, body: str) -> None:
+    answer = send(lake, body)
+    assert (answer.accepted, answer.kept, answer.version) == (0, False, None)
+    assert answer.rejected == len(answer.rejects) == len(body.splitlines())
+    assert lake.tables(rejects=True) == []
+    again = send(lake, f'{body}\n{{"event_id":"good"}}')
+    assert (again.stored, again.kept) == (1, True)
+    assert len(rows(lake, "clicks/_rejects")) == again.rejected
 
 
 def test_nothing_at_all(lake: alluvia.Lake) -> None:
-    assert send(lake, "[]") == Answer(0, 0, 0, None, [])
+    assert send(lake, "[]") == Answer(0, 0, 0, 0, None, [])
+    assert lake.tables() == []
+
+
+def test_tables_are_created_up_to_a_limit(lake: alluvia.Lake) -> None:
+    def post(table: str, tables_max: int) -> Answer:
+        events = [RawEvent(0, {"event_id": "a"})]
+        return ingest_batch(lake, table, events, arrival_us=ARRIVAL_US, create=True, tables_max=tables_max)
+
+    for name in ("one", "two"):
+        assert post(name, 2).stored == 1
+    with pytest.raises(TableNotFound, match=r"there is no table 'three', and events create no more.*alluvia create"):
+        post("three", 2)
+    assert lake.tables() == ["one", "two"]
+    assert post("one", 2).duplicates == 1
+    assert post("three", 3).stored == 1
 
 
 def test_a_missing_table(lake: alluvia.Lake) -> None:
     with pytest.raises(TableNotFound, match="create it first"):
-        send(lake, '{"id":"a"}', create=False)
+        send(lake, '{"event_id":"a"}', create=False)
     assert lake.tables(rejects=True) == []
 
 
 @pytest.mark.parametrize("name", ["Clicks", "", "../x", "clicks/_rejects", "a" * 129, "clicks;drop"])
 def test_a_bad_table_name(lake: alluvia.Lake, name: str) -> None:
     with pytest.raises(Invalid, match="table name"):
-        send(lake, '{"id":"a"}', table=name)
+        send(lake, '{"event_id":"a"}', table=name)
 
 
 def test_a_table_that_events_cannot_go_to(lake: alluvia.Lake) -> None:
@@ -129,37 +157,40 @@ def test_a_table_that_events_cannot_go_to(lake: alluvia.Lake) -> None:
 
 
 def test_a_column_added_meanwhile_does_not_stop_the_events(lake: alluvia.Lake) -> None:
-    send(lake, '{"id":"a"}')
+    send(lake, '{"event_id":"a"}')
     another(lake).table("clicks").evolve(add={"status": "long"})
-    assert send(lake, '{"id":"b","status":200}').accepted == 1
-    assert send(lake, '{"id":"c","status":200}').accepted == 1
+    assert send(lake, '{"event_id":"b","status":200}').accepted == 1
+    assert send(lake, '{"event_id":"c","status":200}').accepted == 1
     found = {row["event_id"]: (row["status"], row["properties"]) for row in rows(lake)}
     assert found == {"a": (None, None), "b": (None, '{"status":200}'), "c": (200, None)}
 
 
 def test_a_table_changed_meanwhile_gets_rows_of_its_new_schema(lake: alluvia.Lake) -> None:
-    send(lake, '{"id":"a"}')
+    send(lake, '{"event_id":"a"}')
     another(lake).table("clicks").evolve(add={"status": "long"}, properties={"delta.appendOnly": "true"})
-    answer = send(lake, '[{"id":"b","status":200},{"id":"c","event":5},{"id":"d","status":"abc"},{"id":"e"}]')
+    answer = send(
+        lake,
+        '[{"event_id":"b","status":200},{"event_id":"c","event":5},{"event_id":"d","status":"abc"},{"event_id":"e"}]',
+    )
     assert (answer.accepted, answer.rejected) == (2, 2)
     assert [reject.position for reject in answer.rejects] == [1, 2]
     assert {row["event_id"]: row["status"] for row in rows(lake)} == {"a": None, "b": 200, "e": None}
     kept = {row["event_id"]: row["reason"].split(":")[0] for row in rows(lake, "clicks/_rejects")}
-    assert kept == {"c": "event", "d": "status"}
+    assert {event_id.partition("#")[0]: reason for event_id, reason in kept.items()} == {"c": "event", "d": "status"}
 
 
 def test_a_table_that_never_rests_is_given_up(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    send(lake, '{"id":"a"}')
+    send(lake, '{"event_id":"a"}')
     other, real, tries = another(lake).table("clicks"), alluvia.Table.ingest, []
 
-    def restless(self: alluvia.Table, given: pa.Table) -> Any:
+    def restless(self: alluvia.Table, given: pa.Table, contents: Sequence[bytes]) -> Any:
         tries.append(len(given))
         other.evolve(properties={"delta.appendOnly": "true" if len(tries) % 2 else "false"})
-        return real(self, given)
+        return real(self, given, contents)
 
     monkeypatch.setattr(alluvia.Table, "ingest", restless)
     with pytest.raises(alluvia.errors.MetadataChanged):
-        send(lake, '{"id":"b"}')
+        send(lake, '{"event_id":"b"}')
     assert (tries, ids(lake)) == ([1] * 5, ["a"])
 
 
@@ -172,7 +203,7 @@ def test_rejects_are_kept_once_each(lake: alluvia.Lake) -> None:
         Reject(3, "why", b"z", "own"),
     ]
     for key in (None, None, "k"):
-        keep_rejects(lake, "clicks", rejects, arrival_us=ARRIVAL_US, idempotency_key=key)
+        keep_rejects(lake, "clicks", rejects, Origin(ARRIVAL_US, key))
     found = rows(lake, "clicks/_rejects")
     assert len(found) == 5
     assert [row["raw"] for row in found if row["event_id"] == "own"] == [b"y"]
@@ -192,10 +223,10 @@ def test_declared_columns_of_every_kind(lake: alluvia.Lake) -> None:
     )
     lake.create_events("typed", columns)
     event = {
-        "id": "a", "price": 1.5, "day": "2026-11-20", "at": 1_700_000_000, "blob": "AAE=", "tags": ["x", None],
+        "event_id": "a", "price": 1.5, "day": "2026-11-20", "at": 1_700_000_000, "blob": "AAE=", "tags": ["x", None],
         "who": {"name": "Ann", "age": 7}, "extra": {"x": 1.5}, "other": True,
     }  # fmt: skip
-    answer = send(lake, json.dumps([event, event | {"id": "b", "who": {"age": "x"}}]), table="typed")
+    answer = send(lake, json.dumps([event, event | {"event_id": "b", "who": {"age": "x"}}]), table="typed")
     assert (answer.accepted, [reject.reason for reject in answer.rejects]) == (
         1,
         ["who.age: expected a number (short), got a string"],
@@ -219,16 +250,119 @@ def test_events_without_an_id_get_one_each(lake: alluvia.Lake) -> None:
 def test_many_processes_and_the_same_events(lake: alluvia.Lake) -> None:
     processes: Sequence[alluvia.Lake] = [lake, *(another(lake) for _ in range(3))]
     for number in range(12):
-        events = [RawEvent(at, {"id": f"e{number // 2 + at}"}) for at in range(3)]
+        events = [RawEvent(at, {"event_id": f"e{number // 2 + at}"}) for at in range(3)]
         ingest_batch(processes[number % 4], "clicks", events, arrival_us=ARRIVAL_US, create=True)
     assert ids(lake) == [f"e{at}" for at in range(8)]
 
 
+def test_a_bare_id_is_data(lake: alluvia.Lake) -> None:
+    for kind in ("order_created", "order_paid", "order_shipped"):
+        answer = send(lake, json.dumps({"id": 42, "event": kind}))
+        assert (answer.stored, answer.duplicates, answer.rejected) == (1, 0, 0)
+    assert {row["event"]: row["properties"] for row in rows(lake)} == {
+        "order_created": '{"id":42}', "order_paid": '{"id":42}', "order_shipped": '{"id":42}',
+    }  # fmt: skip
+
+
+def test_ids_count_within_their_source(lake: alluvia.Lake) -> None:
+    body = '[{"event_id":"1","source":"shop"},{"event_id":"1","source":"crm"},{"event_id":"1"}]'
+    assert send(lake, body).stored == 3
+    assert send(another(lake), body).duplicates == 3
+    event = {"specversion": "1.0", "type": "t", "source": "/a", "id": "1"}
+    assert send(lake, json.dumps([event, event | {"source": "/b"}])).stored == 2
+    assert send(lake, json.dumps(event)).duplicates == 1
+    assert [row["source"] for row in sorted(rows(lake), key=lambda row: str(row["source"]))] == [
+        "/a", "/b", None, "crm", "shop",
+    ]  # fmt: skip
+
+
+def test_the_same_id_with_other_content_is_a_reject(lake: alluvia.Lake) -> None:
+    assert send(lake, '{"event_id":"a","source":"web","n":1}').stored == 1
+    other = '{"event_id":"a","source":"web","n":2}'
+    for sender in (lake, another(lake)):
+        answer = send(sender, f'{other}\n{{"event_id":"b"}}')
+        assert (answer.accepted, answer.rejected, answer.conflicting) == (1, 1, 1)
+        [reject] = answer.rejects
+        assert reject.position == 0
+        assert reject.reason == ("seen with other content: another event with event_id 'a' and source 'web' came first")
+    alone = send(lake, other)
+    assert (alone.accepted, alone.rejected, alone.conflicting, alone.version) == (0, 1, 1, None)
+    [kept] = rows(lake, "clicks/_rejects")
+    assert (kept["raw"], kept["event_id"].partition("#")[0]) == (other.encode(), "a")
+    third = send(lake, '[{"event_id":"a","source":"web","n":3},{"event_id":"c","n":1},{"event_id":"c","n":2}]')
+    assert (third.stored, third.conflicting, [each.position for each in third.rejects]) == (1, 2, [0, 2])
+    assert len(rows(lake, "clicks/_rejects")) == 3
+    assert {row["event_id"]: row["properties"] for row in rows(lake)} == {"a": '{"n":1}', "b": None, "c": '{"n":1}'}
+
+
+def test_an_event_written_otherwise_is_the_same(lake: alluvia.Lake) -> None:
+    send(lake, '{"event_id":"a","x":{"p":1,"q":[1.50,12345678901234567890123]},"y":"é"}')
+    for again in (
+        '{ "y": "é", "x": {"q": [1.5, 12345678901234567890123], "p": 1},\n "event_id": "a"}',
+        '[{"x":{"p":1,"q":[15e-1,12345678901234567890123]},"y":"\\u00e9","event_id":"a"}]',
+    ):
+        answer = send(lake, again, key="k")
+        assert (answer.duplicates, answer.rejected) == (1, 0)
+    answer = send(lake, '{"event_id":"a","x":{"p":1,"q":[1.50,12345678901234567890124]},"y":"é"}')
+    assert (answer.conflicting, answer.accepted) == (1, 0)
+
+
+def test_a_key_stands_for_one_body(lake: alluvia.Lake) -> None:
+    assert send(lake, '{"x":1}', key="k").stored == 1
+    assert send(lake, '{"x":1}', key="k").duplicates == 1
+    answer = send(lake, '{"x":2}', key="k")
+    assert (answer.conflicting, "'k/0'" in answer.rejects[0].reason) == (1, True)
+    assert send(lake, '{"x":2}', key="k").conflicting == 1
+    assert [row["raw"] for row in rows(lake, "clicks/_rejects")] == [b'{"x":2}']
+
+
+def test_when_segment_sends_a_message_again_it_is_the_same(lake: alluvia.Lake) -> None:
+    message = {"messageId": "m", "type": "track", "event": "Bought", "sentAt": "2026-01-01T00:00:00Z"}
+    assert send(lake, json.dumps(message)).stored == 1
+    assert send(lake, json.dumps(message | {"sentAt": "2026-01-01T00:00:09Z"})).duplicates == 1
+    assert send(lake, json.dumps(message | {"event": "Sold"})).conflicting == 1
+
+
+def test_broken_events_under_one_id_are_a_reject_each(lake: alluvia.Lake) -> None:
+    lake.create_events("clicks")
+    body = '{"event_id":"a","event":1}\n{"event_id":"a","event":2}\n{"event":1,"event_id":"a"}'
+    for _ in range(2):
+        assert send(lake, body).rejected == 3
+    assert sorted(row["raw"] for row in rows(lake, "clicks/_rejects")) == [
+        b'{"event_id":"a","event":1}', b'{"event_id":"a","event":2}',
+    ]  # fmt: skip
+
+
+def test_the_fields_that_a_table_names(lake: alluvia.Lake) -> None:
+    lake.create_events("clicks", properties={"alluvia.id_field": "data.id", "alluvia.time_field": "data.at"})
+    body = '{"event_id":"x","data":{"id":7,"at":"2020-01-01T00:00:00Z"}}'
+    assert send(lake, body).stored == 1
+    assert send(another(lake), body).duplicates == 1
+    [row] = rows(lake)
+    assert (row["event_id"], row["ts"].isoformat()) == ("7", "2020-01-01T00:00:00+00:00")
+    assert json.loads(row["properties"]) == json.loads(body)
+    another(lake).table("clicks").evolve(properties={"alluvia.id_field": "order"})
+    assert send(lake, '{"order":"o","data":{"id":8}}').stored == 1
+    assert ids(lake) == ["7", "o"]
+
+
+@given(st.binary(max_size=40) | st.text(max_size=10).map(lambda text: ('{"' + text * 500 + '": 1').encode()))
+def test_a_reason_is_cut(body: bytes) -> None:
+    found = split(body, content_type=None, content_encoding=None, limits=Limits())
+    assert all(len(reject.reason) <= 200 for reject in found.rejects)
+    names = {f"{'x' * 300}{at}": at for at in range(50)}
+    lake = alluvia.connect(f"memory://pipeline-{next(NUMBERS)}")
+    lake.create_table("bare", {"event_id": "string"})
+    [reject] = send(lake, json.dumps(names), table="bare").rejects
+    assert len(reject.reason) == 200
+
+
 LINE = st.sampled_from(
     [
-        *({"id": f"e{at}", "ts": at} for at in range(4)),
-        {"id": "wrong", "event": 5},
+        *({"event_id": f"e{at}", "ts": at} for at in range(4)),
+        {"event_id": "wrong", "event": 5},
         {"x": "no id"},
+        {"event_id": "e0", "other": "content"},
         {"event": [1]},
         [1],
         "not JSON",
@@ -240,15 +374,18 @@ LINE = st.sampled_from(
 @given(st.lists(LINE, min_size=1, max_size=8), st.integers(1, 3))
 def test_each_event_is_in_one_row_or_one_reject_however_often_it_is_sent(lines: list[str], times: int) -> None:
     lake = alluvia.connect(f"memory://pipeline-{next(NUMBERS)}", clock=ManualClock(ARRIVAL_US, next(NUMBERS)))
-    body = "\n".join(['{"id":"first"}', *lines])
+    body = "\n".join(['{"event_id":"first"}', *lines])
     for turn in range(times):
         answer = send(lake if turn % 2 else another(lake), body, key="k")
         assert answer.accepted + answer.rejected == len(lines) + 1
     good = [
-        (at, json.loads(line)) for at, line in enumerate(lines, 1) if line.startswith('{"id": "e') or "no id" in line
+        (at, json.loads(line))
+        for at, line in enumerate(lines, 1)
+        if line.startswith('{"event_id": "e') or "no id" in line
     ]
-    assert ids(lake) == sorted({str(event.get("id", f"k/{at}")) for at, event in good} | {"first"})
+    assert ids(lake) == sorted({str(event.get("event_id", f"k/{at}")) for at, event in good} | {"first"})
     bad = [line for line in lines if line.startswith('{"event"') or not line.startswith("{")]
     bad += [line for line in lines if "wrong" in line][:1]
+    bad += list(dict.fromkeys(line for line in lines if '"e0"' in line))[1:]
     rejects = rows(lake, "clicks/_rejects") if lake.tables(rejects=True) != ["clicks"] else []
     assert sorted(row["raw"].decode() for row in rejects) == sorted(bad)

@@ -73,6 +73,10 @@ def test_sizes(text: str, size: int) -> None:
         ("delta.dataSkippingNumIndexedCols", "-2"),
         ("delta.dataSkippingNumIndexedCols", "all"),
         ("delta.appendOnly", "yes"),
+        ("alluvia.id_field", ""),
+        ("alluvia.id_field", "data..id"),
+        ("alluvia.time_field", "data. at"),
+        ("alluvia.time_field", ".at"),
     ],
 )
 def test_a_broken_value_names_its_property(name: str, value: str) -> None:
@@ -97,6 +101,12 @@ def test_other_peoples_properties_are_kept() -> None:
     assert read_properties(given).indexed_columns > 1_000_000
     with pytest.raises(Invalid, match="property n: expected text"):
         check_properties({"n": 5})
+
+
+def test_paths_of_fields() -> None:
+    found = read_properties({"alluvia.id_field": "data.order.id", "alluvia.time_field": "created at"})
+    assert (found.id_field, found.time_field) == (("data", "order", "id"), ("created at",))
+    assert (read_properties({}).id_field, read_properties({}).time_field) == ((), ())
 
 
 def test_names_are_a_json_list() -> None:

@@ -1,0 +1,61 @@
+"""The time of events, from the field that says it. Pure.
+
+An event's time is what the table's `alluvia.time_field` leads to, else the first of `ts`, `timestamp`, `@timestamp` and
+`time` that can be read as a time (see `timestamps.instant`), else the arrival.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from alluvia.ingest.identity import at_path
+from alluvia.ingest.timestamps import TIMESTAMP, instant, instants
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TIME_FIELDS = ("ts", "timestamp", "@timestamp", "time")
+_SECONDS_MIN = 100_000_000  # March 1973: a smaller number called `time` is a duration or a count
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """A timestamp for each event. held: the indexes of the events of which it holds all that a field says, by field."""
+
+    array: pa.Array
+    held: Mapping[str, Sequence[int]]
+
+
+def moments(events: Sequence[Mapping[str, object]], arrivals_us: Sequence[int], time_path: tuple[str, ...]) -> Moments:
+    """Return the times of events that came at `arrivals_us`. A field that `time_path` leads to is never `held`."""
+    for place in [time_path] if time_path else [(name,) for name in TIME_FIELDS]:
+        sent = [at_path(event, place) for event in events]
+        plain = instants(sent)
+        if plain is not None:
+            return Moments(plain, {} if time_path else {place[0]: range(len(events))})
+        if any(value is not None for value in sent):
+            break
+    found: list[int] = []
+    held: defaultdict[str, list[int]] = defaultdict(list)
+    for index, (event, arrival_us) in enumerate(zip(events, arrivals_us, strict=True)):
+        moment_us, name = _moment(event, arrival_us, time_path)
+        found.append(moment_us)
+        if name is not None:
+            held[name].append(index)
+    return Moments(pa.array(found, TIMESTAMP), held)
+
+
+def _moment(event: Mapping[str, object], arrival_us: int, time_path: tuple[str, ...]) -> tuple[int, str | None]:
+    if time_path and (found := instant(at_path(event, time_path))) is not None:
+        return found[0], None
+    for name in TIME_FIELDS:
+        sent = event.get(name)
+        if sent is None or (name != "ts" and isinstance(sent, (int, float)) and abs(sent) < _SECONDS_MIN):
+            continue
+        if (found := instant(sent)) is not None:
+            return found[0], name if found[1] else None
+    return arrival_us, None

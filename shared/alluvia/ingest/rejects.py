@@ -1,0 +1,45 @@
+"""What is kept of an event that could not become a row. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from alluvia.ingest.identity import own_reject_id, reject_id
+from alluvia.ingest.jsontext import canonical, encode
+from alluvia.ingest.values import Fields, Origin, RawEvent, Reject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+REJECTS_SCHEMA = pa.schema(
+    [
+        pa.field("event_id", pa.string(), nullable=False),
+        pa.field("received_at", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("reason", pa.string()),
+        pa.field("position", pa.int64()),
+        pa.field("raw", pa.binary()),
+    ]
+)
+
+
+def reject_of(event: RawEvent, reason: str, origin: Origin, fields: Fields) -> Reject:
+    """Return the reject of a parsed event: known by its id and content, else by content, position and request."""
+    known = own_reject_id(event.value, fields.id_path)
+    if known is None:
+        known = reject_id(origin.idempotency_key, event.position, canonical(event.value))
+    return Reject(event.position, reason, encode(event.value) if event.raw is None else event.raw, known)
+
+
+def reject_rows(rejects: Sequence[Reject], origin: Origin) -> pa.Table:
+    """Return the rows of the rejects' table."""
+    ids = [each.event_id or reject_id(origin.idempotency_key, each.position, each.raw) for each in rejects]
+    arrays = [
+        pa.array(ids, pa.string()),
+        pa.array([origin.arrival_us] * len(rejects), REJECTS_SCHEMA.field("received_at").type),
+        pa.array([each.reason for each in rejects], pa.string()),
+        pa.array([each.position for each in rejects], pa.int64()),
+        pa.array([each.raw for each in rejects], pa.binary()),
+    ]
+    return pa.Table.from_arrays(arrays, schema=REJECTS_SCHEMA)
