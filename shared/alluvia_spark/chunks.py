@@ -17,6 +17,7 @@ from alluvia.table.partition import split as split_partitions
 from alluvia_spark.plan import Group
 
 EVENT_ID = "event_id"
+SOURCE = "source"
 # Names that no column of a table can have: Delta allows no `=` in them.
 ROW = "row="
 _KEY = "key="
@@ -58,12 +59,21 @@ def by_partition(rows: pa.Table, spec: PartitionSpec) -> Iterator[tuple[str, pa.
         yield partition.folder, part
 
 
-def by_event_id(rows: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-    """Yield (number, rows) for each of `count` parts that has rows; equal event ids are in one part."""
+def identities(rows: pa.Table) -> pa.ChunkedArray:
+    """Return what each event is known by, as text: its id within its source."""
+    if SOURCE not in rows.column_names or not pa.types.is_string(rows[SOURCE].type):
+        return rows[EVENT_ID]
+    source = pc.fill_null(rows[SOURCE], "")
+    prefix = pc.utf8_length(source).cast(pa.string())  # without it, one pair of texts could look like another
+    return pc.binary_join_element_wise(prefix, source, rows[EVENT_ID], ":")
+
+
+def by_event(rows: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
+    """Yield (number, rows) for each of `count` parts that has rows; equal events are in one part."""
     if count == 1:
         yield 0, rows
         return
-    ids = rows[EVENT_ID].cast(pa.binary()).to_pylist()
+    ids = identities(rows).cast(pa.binary()).to_pylist()
     numbers = pa.array([code % count for code in map(zlib.crc32, ids)], pa.int32())
     for number in range(count):
         part = rows.filter(pc.equal(numbers, number))
@@ -72,8 +82,8 @@ def by_event_id(rows: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
 
 
 def first_of_each(rows: pa.Table) -> pa.Table:
-    """Return the rows without those whose event id stands further up already."""
-    ids = rows[EVENT_ID].combine_chunks().dictionary_encode()
+    """Return the rows without those whose event stands further up already."""
+    ids = identities(rows).combine_chunks().dictionary_encode()
     if len(ids.dictionary) == len(rows):
         return rows
     numbered = pa.table({"id": ids.indices, "at": pa.array(range(len(rows)), pa.int64())})

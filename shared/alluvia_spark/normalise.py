@@ -14,10 +14,10 @@ from itertools import accumulate
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.ingest.identity import own_id_or_none, reject_id
+from alluvia.ingest.identity import own_reject_id, reject_id
 from alluvia.ingest.jsontext import decode_all, describe
 from alluvia.ingest.rows import to_rows
-from alluvia.ingest.values import TOO_MANY_BYTES, Limits, RawEvent, Reject
+from alluvia.ingest.values import NO_FIELDS, TOO_MANY_BYTES, Fields, Limits, RawEvent, Reject
 from alluvia_spark.lines import Block
 
 _BOM = b"\xef\xbb\xbf"
@@ -30,11 +30,11 @@ def file_id(name: str) -> str:
 
 
 def normalise(
-    block: Block, schema: pa.Schema, *, arrival_us: int, key: str, limits: Limits
+    block: Block, schema: pa.Schema, *, arrival_us: int, key: str, limits: Limits, fields: Fields = NO_FIELDS
 ) -> tuple[pa.Table, list[Reject]]:
     """Return the events of a block as rows, and its other lines as rejects with their identities."""
     events, broken = read_events(block, limits)
-    rows = to_rows(events, schema, arrival_us=arrival_us, idempotency_key=key, new_id=_no_id)
+    rows = to_rows(events, schema, arrival_us=arrival_us, idempotency_key=key, new_id=_no_id, fields=fields)
     rejects = [*(_identified(reject, key) for reject in broken), *rows.rejects]
     return rows.table, sorted(rejects, key=lambda reject: reject.position)
 
@@ -55,7 +55,7 @@ def read_events(block: Block, limits: Limits) -> tuple[list[RawEvent], list[Reje
         elif not isinstance(value, dict):
             rejects.append(Reject(place, f"expected a JSON object, got {describe(value)}", line))
         elif len(line) > limits.event_bytes:
-            rejects.append(_too_long(place, len(line), line, own_id_or_none(value), limits))
+            rejects.append(_too_long(place, len(line), line, own_reject_id(value), limits))
         else:
             events.append(RawEvent(place, value, line))
     return events, rejects

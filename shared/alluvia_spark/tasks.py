@@ -17,9 +17,21 @@ import pyarrow.compute as pc
 
 from alluvia.clock import SystemClock
 from alluvia.errors import Corrupt, Invalid, Unsupported
+from alluvia.ingest.values import Fields
 from alluvia.store import Store
 from alluvia.table.writer import FileWriter
-from alluvia_spark.chunks import EVENT_ID, ROW, Chunk, by_event_id, by_partition, decode, encode, first_of_each
+from alluvia_spark.chunks import (
+    EVENT_ID,
+    ROW,
+    SOURCE,
+    Chunk,
+    by_event,
+    by_partition,
+    decode,
+    encode,
+    first_of_each,
+    identities,
+)
 from alluvia_spark.job import REJECTS, ROWS, Job, Target, Written
 from alluvia_spark.lines import read_blocks
 from alluvia_spark.normalise import file_id, normalise
@@ -29,11 +41,11 @@ from alluvia_spark.source import Split
 
 FLUSH_BYTES = 64 << 20
 PROBLEM = -1  # the table number of a chunk that holds no rows but, as its folder, what is wrong with the input
-Winners = Mapping[int, Mapping[str, str]]  # by table and event id: the one folder of several that keeps the event
+Winners = Mapping[int, Mapping[str, str]]  # by table and identity: the one folder of several that keeps the event
 
 
 class IdChunk(NamedTuple):
-    """The event ids of a chunk, with their places in its task."""
+    """The identities of a chunk's events, as their event ids, with their places in its task."""
 
     group: Group
     task: int
@@ -55,11 +67,13 @@ def read_task(job: Job, task: int, splits: Sequence[Split]) -> Iterator[Chunk]:
 
 def _read_splits(job: Job, task: int, splits: Sequence[Split]) -> Iterator[Chunk]:
     buffers = [_Buffer(number, target, task) for number, target in enumerate(job.targets)]
-    schema = job.targets[ROWS].schema
+    schema, fields = job.targets[ROWS].schema, Fields.of(job.targets[ROWS].settings)
     for split in splits:
         store, key = _store(job, split.file.root), file_id(split.file.name)
         for block in read_blocks(store, split, line_limit_bytes=job.limits.body_bytes):
-            rows, rejects = normalise(block, schema, arrival_us=job.arrival_us, key=key, limits=job.limits)
+            rows, rejects = normalise(
+                block, schema, arrival_us=job.arrival_us, key=key, limits=job.limits, fields=fields
+            )
             yield from buffers[ROWS].add(rows)
             if rejects:
                 yield from buffers[REJECTS].add(reject_rows(rejects, job.targets[REJECTS].schema, job.arrival_us))
@@ -97,16 +111,18 @@ class _Buffer:
 
 
 def event_ids(job: Job, tables: frozenset[int], parts: int, chunk: Chunk) -> Iterator[tuple[int, IdChunk]]:
-    """Yield the event ids of a chunk, divided so that equal ids meet in one of `parts` tasks."""
+    """Yield the identities of a chunk's events, divided so that equal ones meet in one of `parts` tasks."""
     if chunk.group.table in tables:
         schema = job.targets[chunk.group.table].schema
-        ids = decode(chunk.payload, (schema.get_field_index(EVENT_ID), len(schema)))
-        for number, part in by_event_id(ids, parts):
+        names = [name for name in (EVENT_ID, SOURCE) if name in schema.names]
+        found = decode(chunk.payload, (*map(schema.get_field_index, names), len(schema)))
+        ids = pa.table({EVENT_ID: identities(found), ROW: found[ROW]})
+        for number, part in by_event(ids, parts):
             yield number, IdChunk(chunk.group, chunk.task, encode(part))
 
 
 def find_winners(chunks: Iterable[IdChunk]) -> list[tuple[Group, str]]:
-    """Return each event id that stands in several partitions of a table, with the group of its first place."""
+    """Return each identity that stands in several partitions of a table, with the group of its first place."""
     groups: dict[Group, int] = {}
     tables: dict[int, list[pa.Table]] = {}
     for chunk in chunks:
@@ -139,12 +155,12 @@ def route(shares: Mapping[Group, Share], chunk: Chunk) -> Iterator[tuple[int, Ch
     if share.count == 1:
         yield share.first, chunk
         return
-    for number, part in by_event_id(decode(chunk.payload), share.count):
+    for number, part in by_event(decode(chunk.payload), share.count):
         yield share.first + number, chunk._replace(rows=len(part), size=part.nbytes, payload=encode(part))
 
 
 def write_task(job: Job, winners: Winners, chunks: Iterable[Chunk]) -> Iterator[Written]:
-    """Write a task's rows, each event id once, in the order and the files that its table wants."""
+    """Write a task's rows, each event once, in the order and the files that its table wants."""
     by_table: dict[int, list[Chunk]] = {}
     for chunk in chunks:
         by_table.setdefault(chunk.group.table, []).append(chunk)
@@ -162,7 +178,7 @@ def _kept(chunk: Chunk, winners: Mapping[str, str]) -> pa.Table:
     elsewhere = [event_id for event_id, folder in winners.items() if folder != chunk.group.folder]
     if not elsewhere:
         return rows
-    return rows.filter(pc.invert(pc.is_in(rows[EVENT_ID], pa.array(elsewhere, pa.string()))))
+    return rows.filter(pc.invert(pc.is_in(identities(rows), pa.array(elsewhere, pa.string()))))
 
 
 def _store(job: Job, uri: str) -> Store:

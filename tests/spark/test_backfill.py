@@ -282,12 +282,13 @@ def test_one_id_in_two_partitions_is_one_row_the_first(
         *(_event(number, day=1 + number % 4) for number in range(1, 400)),
         _event(400, day=1, event_id="same"),
         _event(401, day=2, event_id="same"),
+        _event(400, day=3, event_id="same", source="other"),
     ]
     monkeypatch.setattr(execute, "SPLIT_BYTES_MIN", 3000)
     monkeypatch.setattr(execute, "IDS_A_TASK", 100)
     report = fill(_write(tmp_path / "in.ndjson", lines))
-    assert (report.rows, report.duplicates) == (400, 2)
-    assert _numbers(events) == list(range(400))
+    assert (report.rows, report.duplicates) == (401, 2)
+    assert _numbers(events) == list(range(401))
 
 
 def test_equal_lines_without_an_id_are_two_events_with_ids_that_never_change(

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from alluvia.table.partition import parse_spec
-from alluvia_spark.chunks import by_event_id, by_partition, decode, encode, first_of_each
+from alluvia_spark.chunks import by_event, by_partition, decode, encode, first_of_each
 
 ROWS = pa.table(
     {
@@ -43,7 +43,7 @@ def test_a_table_without_partitions_is_one() -> None:
 def test_equal_ids_meet_and_order_is_kept() -> None:
     ids = [str(number % 50) for number in range(200)]
     rows = pa.table({"event_id": ids, "at": range(200)})
-    parts = list(by_event_id(rows, 4))
+    parts = list(by_event(rows, 4))
     seen = [set(part["event_id"].to_pylist()) for _, part in parts]
     assert len(parts) == 4
     assert sum(map(len, seen)) == 50
@@ -53,3 +53,12 @@ def test_equal_ids_meet_and_order_is_kept() -> None:
 def test_the_first_of_equal_ids_stays() -> None:
     rows = pa.table({"event_id": ["a", "b", "a", "c", "b"], "at": [0, 1, 2, 3, 4]})
     assert first_of_each(rows)["at"].to_pylist() == [0, 1, 3]
+
+
+def test_ids_count_within_their_source() -> None:
+    sources, ids = ["a", "b", "a", None, "", "1", "", "a"], ["1", "1", "1", "1", "1", "1:x", "11:x", ":1"]
+    rows = pa.table({"event_id": ids, "source": sources, "at": range(8)})
+    assert first_of_each(rows)["at"].to_pylist() == [0, 1, 3, 5, 6, 7]
+    parts = [set(part["at"].to_pylist()) for _, part in by_event(rows, 3)]
+    assert any({0, 2} <= part for part in parts)
+    assert any({3, 4} <= part for part in parts)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.ingest.envelope import split
-from alluvia.ingest.values import Limits
+from alluvia.ingest.values import Fields, Limits
 from alluvia_spark.lines import Block
 from alluvia_spark.normalise import file_id, normalise, read_events
 
@@ -68,13 +68,21 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
     assert not rejects
 
 
+def test_the_fields_that_a_table_names() -> None:
+    block = Block(0, b'{"id":"bare","data":{"id":"a","at":1577880000}}\n{"id":"bare","time":1577880000}\n')
+    fields = Fields(("data", "id"), ("data", "at"))
+    rows, _ = normalise(block, SCHEMA, arrival_us=5, key="file-1", limits=LIMITS, fields=fields)
+    assert rows["event_id"].to_pylist() == ["a", "file-1/48"]
+    assert rows["ts"].cast(pa.int64()).to_pylist() == [1_577_880_000_000_000] * 2
+
+
 def test_ids_come_from_the_file_and_the_place() -> None:
     block = Block(100, b'{"event":"x"}\n{"event":"x"}\n{"event_id":"own"}\n{bad\n')
     rows, rejects = normalise(block, SCHEMA, arrival_us=5, key="file-1", limits=LIMITS)
     again = normalise(block, SCHEMA, arrival_us=5, key="file-1", limits=LIMITS)
     assert rows["event_id"].to_pylist() == ["file-1/100", "file-1/114", "own"]
     assert (rows, rejects) == again
-    assert [reject.position for reject in rejects] == [141]
+    assert [reject.position for reject in rejects] == [147]
     assert rejects[0].event_id is not None
 
 
