@@ -73,7 +73,7 @@ def respond(request: APIGatewayProxyEventV2, settings: Settings, lake: Lake) -> 
     match = _EVENTS.fullmatch(path)
     allowed = "POST" if match else "GET" if path == "/healthz" else None
     if allowed is None:
-        return failure(404, f"send events to POST /v1/events/{{table}}: there is nothing at {path}")
+        return failure(404, f"send events to POST /v1/events/{{table}}: there is nothing at {cut(path)}")
     if method != allowed:
         return failure(405, f"{path} takes {allowed}, not {method}", Allow=allowed)
     if match is None:

@@ -211,7 +211,9 @@ class Lake:
 
     def _handle(self, name: str) -> TableHandle:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            msg = f"table name {name!r}: use lower-case letters, digits and underscores, a letter first, 128 at most"
+            msg = (
+                f"table name {name!r:.200}: use lower-case letters, digits and underscores, a letter first, 128 at most"
+            )
             raise Invalid(msg)
         with self._lock:
             if name not in self._handles:

@@ -36,6 +36,13 @@ def test_it_listens_on_loopback_only_and_answers(tmp_path: Path) -> None:
         assert connection.getresponse().status == 200
 
 
+def test_strangers_create_tables_up_to_a_limit(tmp_path: Path) -> None:
+    with serving(tmp_path / "lake", "--create-tables-max", "2") as (_, port):
+        client = Client(port)
+        assert [client.post(f"/v1/events/{name}", {}).status for name in ("a", "b", "c", "a")] == [200, 200, 404, 200]
+        assert "ALLUVIA_CREATE_TABLES_MAX" in client.post("/v1/events/d", {}).json()["error"]
+
+
 def test_a_body_over_the_servers_limit_is_refused(tmp_path: Path) -> None:
     with serving(tmp_path / "lake") as (_, port):
         connection = HTTPConnection("127.0.0.1", port, timeout=30)

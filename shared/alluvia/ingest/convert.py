@@ -23,6 +23,7 @@ import struct
 from collections.abc import Callable, Sequence
 from datetime import date
 from decimal import Decimal
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -77,6 +78,7 @@ def _one_by_one(field: pa.Field, values: Sequence[object]) -> tuple[pa.Array, di
     return pa.array(converted, field.type), reasons
 
 
+@lru_cache(maxsize=1024)  # requests come one after another for the same few tables
 def _converter(kind: pa.DataType, path: str) -> Converter:
     simple = _SIMPLE.get(kind)
     if simple is not None:

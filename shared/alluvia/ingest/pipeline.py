@@ -101,10 +101,11 @@ def table_for(
     Raises Invalid for a bad name, and TableNotFound where the table may not be created.
     """
     table = find_events(lake, name)
-    if table is None:
+    if table is None and create:
         rows = _rows(lake, events, EVENT_SCHEMA, NO_FIELDS, request)
-        if create and not len(rows.table):
+        if not len(rows.table):
             return None, rows.rejects
+    if table is None:
         table = create_events(lake, name, create=create, tables_max=tables_max)
     return table, []
 

@@ -74,7 +74,7 @@ def find_events(lake: EventLake, name: str) -> EventTable | None:
     Raises Invalid for a bad name.
     """
     if "/" in name:
-        raise Invalid(f"table name {name!r}: events go to a table, not to its rejects")
+        raise Invalid(f"table name {name!r:.200}: events go to a table, not to its rejects")
     table = lake.table(name)
     try:
         table.handle.at_hand()

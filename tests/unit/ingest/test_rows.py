@@ -195,7 +195,7 @@ def test_the_time_of_an_event(ts: object, expected: int, kept: str | None) -> No
     ],
 )
 def test_the_time_under_its_usual_names(value: dict[str, object], expected: int, kept: object) -> None:
-    plain = {"ts": NOON}
+    plain: dict[str, object] = {"ts": NOON}
     for others in ((), (plain,), ({"timestamp": NOON},), ({"time": NOON},), ({},)):
         table = rows_of(value, *others).table
         assert table["ts"].cast(pa.int64())[0].as_py() == expected
@@ -226,7 +226,8 @@ def test_a_declared_column_with_the_name_of_a_time_is_filled_too() -> None:
     schema = pa.schema([*HEAD, ("timestamp", pa.string()), ("time", pa.int64()), *TAIL])
     found = row({"timestamp": NOON, "time": 35}, schema)
     assert (found["ts"], found["timestamp"], found["time"], found["properties"]) == (NOON_US, NOON, 35, None)
-    for other in ({}, {"timestamp": NOON}):
+    others: list[dict[str, object]] = [{}, {"timestamp": NOON}]
+    for other in others:
         table = rows_of({"timestamp": NOON}, other, schema=schema).table
         assert (table["ts"].cast(pa.int64())[0].as_py(), table["timestamp"][0].as_py()) == (NOON_US, NOON)
     both = row({"time": NOON_US // 1000}, schema)
@@ -300,7 +301,7 @@ def test_the_identity_of_a_reject_is_its_id_and_content_however_written() -> Non
     one, same, other = (each.event_id for each in rows_of(*sent, raws=[text.encode() for text in texts]).rejects)
     assert one == same != other
     assert {str(each).partition("#")[0] for each in (one, other)} == {"a"}
-    unnamed = [{"event": 1, "x": 2}, {"x": 2, "event": 1}]
+    unnamed: list[dict[str, object]] = [{"event": 1, "x": 2}, {"x": 2, "event": 1}]
     first, second = (rows_of(value, raws=[json.dumps(value).encode()]).rejects[0].event_id for value in unnamed)
     assert first == second
 

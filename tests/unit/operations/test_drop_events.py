@@ -17,7 +17,7 @@ from alluvia.errors import (
     TableNotFound,
     Unavailable,
 )
-from alluvia.ingest.pipeline import REJECTS_SCHEMA
+from alluvia.ingest.rejects import REJECTS_SCHEMA
 from alluvia.lake import Lake, connect
 from alluvia.store import CountingStore, ObjectInfo, PutResult, Store
 from tests.unit.operations.dropping import reject, send
