@@ -212,7 +212,7 @@ class Lake:
     def _handle(self, name: str) -> TableHandle:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             msg = (
-                f"table name {name!r:.200}: use lower-case letters, digits and underscores, a letter first, 128 at most"
+                f"table name {name!r:.100}: use lower-case letters, digits and underscores, a letter first, 128 at most"
             )
             raise Invalid(msg)
         with self._lock:

@@ -19,6 +19,7 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
+from alluvia.ingest.identity import content_of
 from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.values import RawEvent
 from alluvia.lake import Lake
@@ -120,7 +121,7 @@ def ingest(actor: Actor) -> None:
         _through_pipeline(actor, batch)
     else:
         rows = _rows(batch, actor.lake.clock.now_us())
-        done = actor.table(EVENTS).ingest(rows)
+        done = actor.table(EVENTS).ingest(rows, [content_of(_value(event)) for event in batch])
         if done.appended + done.duplicates != len(batch) or done.clashes:
             raise Violation("each event is new or a duplicate", f"{done} of {len(batch)}")
     world.checker.acknowledged(ids, EVENTS, REJECTS)
@@ -149,14 +150,15 @@ def dispute(actor: Actor) -> None:
 
 
 def _through_pipeline(actor: Actor, batch: list[Event]) -> None:
-    events = []
-    for at, event in enumerate(batch):
-        value: dict[str, object] = {"event_id": event.id, "ts": _time(event).isoformat(), "event": _kind(event)}
-        events.append(RawEvent(at, {**value, "event": 5} if event.reject else value))
+    events = [RawEvent(at, _value(event)) for at, event in enumerate(batch)]
     answer = ingest_batch(actor.lake, "events", events, arrival_us=actor.lake.clock.now_us())
     rejected = sum(event.reject for event in batch)
     if (answer.accepted, answer.rejected) != (len(batch) - rejected, rejected):
         raise Violation("every event is accepted or rejected", f"{answer} for {len(batch)}, {rejected} of them broken")
+
+
+def _value(event: Event) -> dict[str, object]:
+    return {"event_id": event.id, "ts": _time(event).isoformat(), "event": 5 if event.reject else _kind(event)}
 
 
 def _time(event: Event) -> datetime:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tests.simulation.faults import MINUTE_US
 from tests.simulation.intents import Intent, NoRows, Steps, difference, widened
-from tests.simulation.model import Row, TableModel, Version, read_rows, tuples
+from tests.simulation.model import Row, TableModel, Version, event_of, read_rows, tuples
 from tests.simulation.scheduler import Scheduler, Violation
 
 _LOG = re.compile(r"^(?P<root>.*?)_delta_log/(?P<version>\d{20})\.(?P<kind>json|checkpoint\..*)$")
@@ -173,19 +173,20 @@ class Checker:
         at = after.columns.index("event_id")
         counts = self.counts[root]
         for row, number in removed.items():
-            counts[row[at]] -= number
+            counts[event_of(row[at])] -= number
         for row, number in added.items():
-            counts[row[at]] += number
-            event = self.events.get(row[at])
-            if event is None or counts[row[at]] < 2:
+            known = event_of(row[at])
+            counts[known] += number
+            event = self.events.get(known)
+            if event is None or counts[known] < 2:
                 continue
             window_us = 1000 * (self.limits.window_ms - 2 * self.limits.skew_ms) - 5 * MINUTE_US
             event.late = event.late or self.scheduler.now_us - event.first_us > window_us
             if not event.late:
-                raise Violation("an event is one row", f"{row[at]} {counts[row[at]]} times in {root} {after.number}")
-        for row in removed:
-            if row[at] in self.events and counts[row[at]] <= 0:
-                self.events[row[at]].deleted = True
+                raise Violation("an event is one row", f"{known} {counts[known]} times in {root} {after.number}")
+        for known in {event_of(row[at]) for row in removed}:
+            if known in self.events and counts[known] <= 0:
+                self.events[known].deleted = True
 
     def _check_total(self, root: str, after: Version) -> None:
         at = after.columns.index("amount")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tests.simulation.model import Row, TableModel, Version
+from tests.simulation.model import Row, TableModel, Version, event_of
 from tests.simulation.scheduler import Violation
 
 Rows = Counter[Row]
@@ -59,7 +59,7 @@ class AddEvents:
 
     def check(self, table: TableModel, before: Version, after: Version, removed: Rows, added: Rows) -> None:
         at = after.columns.index("event_id")
-        if removed or not {row[at] for row in added} <= self.ids:
+        if removed or not {event_of(row[at]) for row in added} <= self.ids:
             _fail("ingest", after, removed, added)
 
 

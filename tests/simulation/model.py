@@ -192,6 +192,11 @@ def tuples(table: pa.Table) -> list[Row]:
     return list(zip(*columns, strict=True))
 
 
+def event_of(event_id: str) -> str:
+    """Return the event that a row or a reject is of: a reject's id has a hash of its content behind the event's."""
+    return event_id.partition("#")[0]
+
+
 def _padded(file: DataFile, columns: tuple[str, ...]) -> list[Row]:
     """Return a file's rows under the columns of a later schema."""
     if file.columns == columns:

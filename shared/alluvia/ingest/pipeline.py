@@ -25,8 +25,8 @@ from alluvia.ingest.tables import (
     rejects_of,
 )
 from alluvia.ingest.values import NO_FIELDS, Fields, Origin, RawEvent, Reject, Rows, cut
+from alluvia.table.id_runs import CONTENT_BYTES
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.window import CONTENT_BYTES
 
 _TRIES = 5
 _ID_SHOWN_CHARS = 60
