@@ -61,13 +61,8 @@ def fallback_id(idempotency_key: str, position: int) -> str:
 
 
 def content_of(value: Mapping[str, object]) -> bytes:
-    """Return the short hash of an event's content, which is the same however its JSON is written.
-
-    Segment's libraries set `sentAt` anew each time that they send a message: it is not part of one.
-    """
-    if "sentAt" in value and not value.get("event_id") and value.get("messageId"):
-        value = {name: item for name, item in value.items() if name != "sentAt"}
-    return hashlib.blake2b(canonical(value), digest_size=CONTENT_BYTES).digest()
+    """Return the short hash of an event's content, which is the same however its JSON is written."""
+    return hashlib.blake2b(_content(value), digest_size=CONTENT_BYTES).digest()
 
 
 def own_reject_id(value: object, id_path: tuple[str, ...] = ()) -> str | None:
@@ -76,7 +71,9 @@ def own_reject_id(value: object, id_path: tuple[str, ...] = ()) -> str | None:
     Two different broken events under one id are two rejects: the id comes with a hash of the content.
     """
     own = own_id_or_none(value, id_path)
-    return None if own is None else f"{own}#{hashlib.sha256(canonical(value)).hexdigest()[:16]}"
+    if own is None or not isinstance(value, dict):
+        return None
+    return f"{own}#{hashlib.sha256(_content(value)).hexdigest()[:16]}"
 
 
 def reject_id(idempotency_key: str | None, position: int, content: bytes) -> str:
@@ -84,6 +81,13 @@ def reject_id(idempotency_key: str | None, position: int, content: bytes) -> str
     digest = hashlib.sha256(encode([idempotency_key, position]))
     digest.update(content)
     return f"reject-{digest.hexdigest()}"
+
+
+def _content(value: Mapping[str, object]) -> bytes:
+    # Segment's libraries set `sentAt` anew each time that they send a message: it is not part of one.
+    if "sentAt" in value and not value.get("event_id") and value.get("messageId"):
+        value = {name: item for name, item in value.items() if name != "sentAt"}
+    return canonical(value)
 
 
 def _text(found: object, name: str) -> str | None:

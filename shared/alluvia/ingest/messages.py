@@ -105,7 +105,7 @@ def unpack(body: str) -> Message:
 
 
 def _earlier_id(value: dict[str, object]) -> str | None:
-    """Return the bare `id` of an event that was given none: before 0.5 it counted as one, and messages last for weeks.
+    """Return the bare `id` of an event that was given none: earlier releases took it for one, and messages last for weeks.
 
     Without it, each delivery of such a message would make new rows.
     """

@@ -320,7 +320,10 @@ def test_when_segment_sends_a_message_again_it_is_the_same(lake: alluvia.Lake) -
     message = {"messageId": "m", "type": "track", "event": "Bought", "sentAt": "2026-01-01T00:00:00Z"}
     assert send(lake, json.dumps(message)).stored == 1
     assert send(lake, json.dumps(message | {"sentAt": "2026-01-01T00:00:09Z"})).duplicates == 1
-    assert send(lake, json.dumps(message | {"event": "Sold"})).conflicting == 1
+    for at in ("2026-01-01T00:01:00Z", "2026-01-01T00:02:00Z"):
+        assert send(lake, json.dumps(message | {"event": "Sold", "sentAt": at})).conflicting == 1
+        assert send(lake, json.dumps(message | {"event": 5, "sentAt": at})).rejected == 1
+    assert len(rows(lake, "clicks/_rejects")) == 2
 
 
 def test_broken_events_under_one_id_are_a_reject_each(lake: alluvia.Lake) -> None:
