@@ -105,9 +105,9 @@ def unpack(body: str) -> Message:
 
 
 def _earlier_id(value: dict[str, object]) -> str | None:
-    """Return the bare `id` of an event that was given none: earlier releases took it for one, and messages last for weeks.
+    """Return the bare `id` of an event that was given none: earlier releases took that for an identity.
 
-    Without it, each delivery of such a message would make new rows.
+    Messages wait for weeks, and without it each delivery of such a one would make new rows.
     """
     return None if own_id_or_none(value) is not None else own_id_or_none({"event_id": value.get("id")})
 
