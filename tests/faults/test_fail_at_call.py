@@ -283,19 +283,20 @@ def test_ingestion_whose_nth_call_fails(mode: str) -> None:
 def test_a_request_with_rejects_whose_nth_call_fails(mode: str) -> None:
     """On the same warm handle a retry finds what the first try left."""
     sent = [RawEvent(0, {"event_id": "good", "event": "open"}), RawEvent(1, {"event_id": "bad", "event": 5})]
+    sent.append(RawEvent(2, {"event_id": "good", "event": "close"}))
     for store, clock in attempts(mode, with_events):
         lake = Lake(store, clock)
         finished = tried(partial(ingest_batch, arrival_us=clock.now_us(), idempotency_key="k"), lake, "events", sent)
         store.healed = True
         retried = lake if not mode.startswith("crash") else Lake(store.inner, clock)
         answer = ingest_batch(retried, "events", sent, arrival_us=clock.now_us(), idempotency_key="k")
-        assert (answer.accepted, answer.rejected) == (1, 1)
+        assert (answer.accepted, answer.rejected, answer.conflicting) == (1, 2, 1)
         assert answer.duplicates == 1 or not finished
         cold = Lake(store.inner, clock)
         found = cold.table("events").scan(columns=["event_id"]).read_all()["event_id"].to_pylist()
         assert sorted(found) == ["e1", "e2", "e3", "good"], store.at
         kept = cold.table("events/_rejects").scan(columns=["event_id"]).read_all()["event_id"].to_pylist()
-        assert kept == ["bad"], store.at
+        assert sorted(name.partition("#")[0] for name in kept) == ["bad", "good"], store.at
 
 
 @pytest.mark.parametrize("mode", MODES)
