@@ -191,6 +191,18 @@ def test_events_beyond_the_window_are_a_warning() -> None:
     assert codes(table.verify(full=True)) == set()
 
 
+def test_ids_count_within_their_source() -> None:
+    clock = ManualClock()
+    table = Lake(MemoryStore("m", clock), clock).create_table(
+        "t", {"event_id": "string", "source": "string"}, properties={"alluvia.dedup_window": "1 day"}
+    )
+    rows = pa.table({"event_id": ["a", "a", "a"], "source": ["x", "y", None]})
+    assert table.ingest(rows).appended == 3
+    assert codes(table.verify(full=True)) == set()
+    table.append(rows.slice(1, 1))
+    assert codes(table.verify(full=True)) == {"event-repeated"}
+
+
 def test_rows_that_were_never_ingested_may_share_an_id() -> None:
     clock = ManualClock()
     table = Lake(MemoryStore("m", clock), clock).create_table("t", {"event_id": "string"})
