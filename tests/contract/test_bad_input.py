@@ -260,7 +260,7 @@ def test_a_count_of_rows_that_is_wrong(root: Path) -> None:
         reopened(root).merge(full=True)
 
 
-@pytest.mark.parametrize("feature", ["variantType", "somethingNew"])
+@pytest.mark.parametrize("feature", ["catalogManaged", "somethingNew"])
 def test_a_feature_that_readers_must_know_is_named_before_data_is_read(root: Path, feature: str) -> None:
     fill(root)
     lines = actions(commit(root, 0))

@@ -147,7 +147,7 @@ def test_when_reading_back_fails_the_outcome_is_unknown_and_nothing_is_deleted(
     assert len([info for info in store.list("t/") if info.key.endswith(".parquet")]) == 1
     server.inject()
     again = table.ingest(rows)
-    assert again.rows + again.duplicates == 2
+    assert again.appended + again.duplicates == 2
     assert again.version == 1
     assert sorted(table.scan().read_all()["event_id"].to_pylist()) == ["a", "b"]
 
