@@ -37,6 +37,7 @@ from alluvia.log.readback import Readback, classify
 from alluvia.log.replay import State, replay
 from alluvia.log.segment import Listing, Segment, find_segment, oldest_version, read_listing
 from alluvia.log.sidecar_rows import Fetch
+from alluvia.log.turns import Turns
 from alluvia.store import PutResult, Store
 
 FOLLOW_AGE_MS_MAX = 60 * 60 * 1000
@@ -66,6 +67,7 @@ class Log:
         self._recent: deque[CommitActions] = deque()
         self._id_chars = 0
         self._released = -1
+        self.turns = Turns()
         self._seen_ms = 0
         self._based_ms = 0
 

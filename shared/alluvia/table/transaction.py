@@ -19,8 +19,6 @@ ENGINE = "Alluvia/0.1.0"
 TRANSACTION_AGE_MS_MAX = 60 * 60 * 1000
 FILE_AGE_MS_MAX = 12 * 60 * 60 * 1000
 """Files older than this are not committed by a transaction that starts again: vacuum may come for them in a day."""
-BACKOFF_SECONDS = 0.01
-BACKOFF_SECONDS_MAX = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,11 @@ class Transaction:
             return self._commit(changes, on_lost)
 
     def _commit(self, changes: Changes, on_lost: OnLost | None) -> Commit | None:
-        state, tries = self._base, 0
+        state, losses = self._base, 0
+        clock, turns = self._log.clock, self._log.turns
+        pause = turns.before_commit(clock.now_ms(), clock.uniform())
+        if pause:
+            clock.sleep(pause)
         known = self._committed_since(state.version)
         while True:
             if known:
@@ -104,11 +106,12 @@ class Transaction:
                 if self._log.stale:
                     self._log.confirm(commit.version)
                 self._log.advance([commit], began_ms)
+                turns.committed(losses, clock.now_ms())
                 rows = sum(file.num_records or 0 for file in changes.adds)
                 return Commit(commit.version, commit.timestamp_ms, rows, len(changes.adds))
             known = self._catch_up(winner, began_ms)
-            tries += 1
-            self._back_off(tries)
+            losses += 1
+            clock.sleep(turns.after_loss(losses, clock.uniform()))
 
     def _looked_again(self, version: int) -> list[CommitActions]:
         """Open the log afresh, since clean-up may have deleted what comes after the version at hand.
@@ -200,10 +203,6 @@ class Transaction:
         if self._log.clock.now_ms() - self._started_ms > self._age_ms_max:
             msg = f"the transaction is older than {self._age_ms_max // 60_000} minutes: start it again"
             raise TransactionExpired(msg)
-
-    def _back_off(self, tries: int) -> None:
-        limit = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * 2**tries)
-        self._log.clock.sleep(limit * self._log.clock.uniform())
 
 
 def too_old(adds: Iterable[AddFile], now_ms: int) -> bool:
