@@ -5,32 +5,49 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import count
+from threading import Lock
 from typing import Any
 
 from aws_lambda_powertools import Logger
 
 from alluvia import Table, runtime
 from alluvia.errors import Invalid
-from alluvia.rounds import checked, every_table
+from alluvia.rounds import MARGIN_MS, checked, every_table, remaining_ms
 
 logger = Logger(service="merge")
 
 
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     """Merge the tables that `{"tables": [...]}` names, or all tables and their rejects; see `every_table`."""
-    target_size = target_file_bytes(os.environ)
+    target_size, memory_mb = target_file_bytes(os.environ), merge_memory_mb(os.environ)
+    turn, asked = Lock(), count()
+
+    def time_left() -> bool:
+        return next(asked) == 0 or remaining_ms(context) > MARGIN_MS  # each run gets something done
 
     def work(table: Table) -> dict[str, Any]:
-        return asdict(table.merge(target_size=target_size))
+        return asdict(table.merge(target_size=target_size, memory_mb=memory_mb, go_on=time_left, turn=turn))
 
     return every_table(runtime.lake(), checked(event, "tables"), context, work, logger)
 
 
 def target_file_bytes(environment: Mapping[str, str]) -> int | None:
     """Return the size that merged files should have; None leaves it to each table's property."""
-    text = environment.get("ALLUVIA_TARGET_FILE_BYTES")
+    return _number(environment, "ALLUVIA_TARGET_FILE_BYTES", "a number of bytes")
+
+
+def merge_memory_mb(environment: Mapping[str, str]) -> int | None:
+    """Return how much memory DuckDB may take, in MB: two thirds of a Lambda function's; outside, what DuckDB says."""
+    given = _number(environment, "ALLUVIA_MERGE_MEMORY_MB", "a number of MB")
+    function_mb = _number(environment, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "a number of MB")
+    return given or (None if function_mb is None else function_mb * 2 // 3)
+
+
+def _number(environment: Mapping[str, str], name: str, what: str) -> int | None:
+    text = environment.get(name)
     if not text:
         return None
     if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise Invalid(f"ALLUVIA_TARGET_FILE_BYTES is {text!r}: use a number of bytes above 0")
+        raise Invalid(f"{name} is {text!r}: use {what} above 0")
     return int(text)

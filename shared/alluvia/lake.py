@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Lock
@@ -36,6 +38,7 @@ from alluvia.operations import (
 from alluvia.operations import checkpoint as checkpoints
 from alluvia.operations import ingest as ingestion
 from alluvia.operations import merge as merging
+from alluvia.operations.overdue import checkpoint_overdue
 from alluvia.operations.replanning import RowChanges
 from alluvia.store import Store, open_store, open_wide_store
 from alluvia.table.arguments import check_place, schema_of
@@ -50,6 +53,9 @@ if TYPE_CHECKING:
 REJECTS = "_rejects"
 HANDLES_MAX = 1000
 """Handles kept, before those go that found no table: callers may name any number of tables that do not exist."""
+LOOKS_AT_ONCE = 16
+ABSENT_MS_MAX = 60 * 60 * 1000
+"""For so long a table without rejects is not asked for them again."""
 _NAME = re.compile(rf"[a-z][a-z0-9_]{{0,127}}(/{REJECTS})?")
 
 
@@ -95,6 +101,7 @@ class Lake:
         self.store = store
         self.clock = clock
         self._handles: dict[str, TableHandle] = {}
+        self._absent: dict[str, int] = {}
         self._lock = Lock()
 
     @property
@@ -110,12 +117,30 @@ class Lake:
         return Table(self, self._handle(name))
 
     def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
-        """Return the names of the tables, in order; those of rejected events, and of dropped tables, if asked for."""
-        found = []
-        for name in self.store.list_folders(""):
-            candidates = [name, f"{name}/{REJECTS}"] if rejects else [name]
-            found += [each for each in candidates if _NAME.fullmatch(each) and self._holds(each, dropped=dropped)]
-        return found
+        """Return the names of the tables, in order; those of rejected events, and of dropped tables, if asked for.
+
+        On S3 this is one LIST for 1,000 tables: a folder with the name of a table is taken for one. Only tables that
+        may have been dropped are looked at, and rejects that this process has not opened, once an hour.
+        """
+        folders = list(self.store.list_folders(""))
+        names = [name for name in folders if _NAME.fullmatch(name)]
+        doubtful = drop.may_be_dropped(self.store, folders) if self.store.parallel else set(names)
+
+        def there(name: str) -> bool:
+            parent, _, is_rejects = name.partition("/")
+            if parent not in doubtful and (not is_rejects or self._handle(name).log.state is not None):
+                return True
+            now_ms = self.clock.now_ms()
+            if self.store.parallel and is_rejects and now_ms - self._absent.get(name, -ABSENT_MS_MAX) < ABSENT_MS_MAX:
+                return False
+            found = self._holds(name, dropped=dropped)
+            if not found:
+                self._absent[name] = now_ms
+            return found
+
+        wanted = [each for name in names for each in ((name, f"{name}/{REJECTS}") if rejects else (name,))]
+        with ThreadPoolExecutor(LOOKS_AT_ONCE if self.store.parallel else 1) as pool:
+            return [name for name, found in zip(wanted, pool.map(there, wanted), strict=True) if found]
 
     def dropped(self) -> list[drop.Dropped]:
         """Return the dropped tables that `undrop` can bring back."""
@@ -221,6 +246,7 @@ class Lake:
                     self._handles = {each: h for each, h in self._handles.items() if h.log.state is not None}
                 self._handles[name] = TableHandle(self.store, f"{name}/", name, self.clock)
                 self._handles[name].constraints = _row_check
+                self._handles[name].overdue = checkpoint_overdue
             return self._handles[name]
 
     def handle_at(self, root: str, name: str) -> TableHandle:
@@ -369,10 +395,27 @@ class Table:
         return evolve.evolve(self.handle, add, properties)
 
     def merge(
-        self, *, target_size: int | None = None, full: bool = False, memory_mb: int | None = None
+        self,
+        *,
+        target_size: int | None = None,
+        full: bool = False,
+        memory_mb: int | None = None,
+        go_on: Callable[[], bool] = lambda: True,
+        turn: AbstractContextManager[object] | None = None,
     ) -> merging.MergeReport:
-        """Rewrite small files into sorted bigger ones, without data change, and checkpoint if that is due."""
-        return merging.merge(self.handle, target_size=target_size, full=full, memory_mb=memory_mb)
+        """Rewrite small files into sorted bigger ones, without data change, and checkpoint if that is due.
+
+        `go_on` is asked before each group of files: once it says no, the rest is left. `turn` is held while rows are
+        rewritten, so that merges of several tables at once share one limit of memory.
+        """
+        return merging.merge(
+            self.handle,
+            target_size=target_size,
+            full=full,
+            memory_mb=memory_mb,
+            go_on=go_on,
+            turn=turn,
+        )
 
     def vacuum(self, retention: timedelta | None = None, *, dry_run: bool = False) -> vacuum.VacuumReport:
         """Delete what no version within the retention needs."""

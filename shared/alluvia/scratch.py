@@ -1,6 +1,6 @@
-"""Folders for work in progress, below one of this process.
+"""Where a process keeps its temporary files: one folder, which goes with it.
 
-They go when their work is done, and with the process. Where a process was killed, the next one takes its folder away.
+Where a process was killed, the next one takes its folder away: a function that timed out leaves a disk to the next.
 """
 
 from __future__ import annotations
@@ -10,27 +10,15 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 _NAME = re.compile(r"alluvia-(\d+)-\w+")
 
 
-def new_folder() -> Path:
-    """Make an empty folder that only this user may open; whoever asks for it removes it."""
-    return Path(tempfile.mkdtemp(dir=_own(os.getpid(), tempfile.gettempdir())))
-
-
-@contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """Make an empty folder, and remove it with all that it holds."""
-    folder = new_folder()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def scratch_root() -> Path:
+    """Return this process's folder, which only its user may open: the place for temporary files and folders."""
+    return _own(os.getpid(), tempfile.gettempdir())
 
 
 @cache

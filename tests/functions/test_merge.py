@@ -1,8 +1,11 @@
-"""The merge function: every table of the lake, one after another, in the time there is."""
+"""The merge function: every table of the lake, in the time there is."""
 
 from __future__ import annotations
 
+import errno
 import json
+from contextlib import nullcontext
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +13,11 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia import runtime
 from alluvia.errors import AlluviaError, Invalid, TableNotFound, Unavailable
 from alluvia.rounds import MARGIN_MS
 from functions.merge.handler import handler
+from tests.s3server import S3Server
 
 EVENTS = Path(__file__).parents[2] / "events"
 DAY = 1_700_000_000_000_000
@@ -26,7 +31,7 @@ class Context:
         self._remaining_ms = list(remaining_ms)
 
     def get_remaining_time_in_millis(self) -> int:
-        return self._remaining_ms.pop(0)
+        return self._remaining_ms.pop(0) if len(self._remaining_ms) > 1 else self._remaining_ms[0]
 
 
 @pytest.fixture
@@ -85,11 +90,83 @@ def test_the_order_starts_elsewhere_each_time(lake: alluvia.Lake) -> None:
     assert firsts == {"access_log", "access_log/_rejects", "quiet"}
 
 
-def test_it_stops_between_tables_when_time_runs_out(lake: alluvia.Lake) -> None:
+def test_it_stops_between_tables_when_time_runs_out(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alluvia.rounds.TABLES_AT_ONCE", 1)
     event = {"tables": ["access_log", "access_log/_rejects", "quiet"]}
-    answer = handler(event, Context(MARGIN_MS + 1, MARGIN_MS))
+    answer = handler(event, Context(MARGIN_MS + 1, MARGIN_MS + 1, MARGIN_MS))
     assert [report["table"] for report in answer["tables"]] == ["access_log", "access_log/_rejects"]
     assert answer["left"] == ["quiet"]
+
+
+def test_it_stops_between_groups_of_files_with_the_finished_ones_committed(lake: alluvia.Lake) -> None:
+    days = lake.create_table("days", {"day": "date", "n": "long"}, partition_by=["day"])
+    for number in range(4):
+        days.append([{"day": date(2026, 1, 1 + number % 2), "n": number}])
+    answer = handler({"tables": ["days"]}, Context(0))
+    assert (answer["tables"][0]["left"], answer["left"], files(lake, "days")) == (1, ["days"], 3)
+    answer = handler({"tables": ["days"]}, Context(0))
+    assert (answer["tables"][0]["left"], answer["left"], files(lake, "days")) == (0, [], 2)
+    assert sorted(days.scan(["n"]).read_all()["n"].to_pylist()) == [0, 1, 2, 3]
+
+
+def test_memory_is_two_thirds_of_the_functions(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int | None] = []
+    real = alluvia.Table.merge
+
+    def merge(self: alluvia.Table, **options: Any) -> Any:
+        given.append(options["memory_mb"])
+        return real(self, **options)
+
+    monkeypatch.setattr(alluvia.Table, "merge", merge)
+    handler({"tables": ["quiet"]}, None)
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "3000")
+    handler({"tables": ["quiet"]}, None)
+    monkeypatch.setenv("ALLUVIA_MERGE_MEMORY_MB", "700")
+    handler({"tables": ["quiet"]}, None)
+    assert given == [None, 2000, 700]
+
+
+def test_a_full_scratch_disk_is_no_damage(s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = alluvia.connect(f"s3://{s3_server.new_bucket()}/lake", **s3_server.options)
+    table = lake.create_table("t", {"n": "long"})
+    for number in range(3):
+        table.append([{"n": number}])
+
+    def full(key: str, path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lake.store, "get_file", full)
+        with pytest.raises(Unavailable, match="no room on this machine for the merge of 3 files"):
+            table.merge()
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    (folder / "merged.parquet").symlink_to("/dev/full")
+    with monkeypatch.context() as patch:
+        patch.setattr("alluvia.operations.merge.tempfile.TemporaryDirectory", lambda **_: nullcontext(str(folder)))
+        with pytest.raises(Unavailable, match="the merge of 3 files failed, though each can be read"):
+            table.merge()
+    assert table.merge().files_after == 1
+
+
+def test_an_idle_round_over_s3_is_one_listing_and_a_get_for_each_table(s3_server: S3Server) -> None:
+    lake = alluvia.connect(f"s3://{s3_server.new_bucket()}/lake", **s3_server.options)
+    names = [f"t{number:02d}" for number in range(20)]
+    for name in names:
+        lake.create_table(name, {"n": "long"})
+    with runtime.using(alluvia.connect(lake.uri, **s3_server.options)):
+        handler({}, None)
+        s3_server.requests()
+        answer = handler({}, None)
+        assert s3_server.requests() == {"LIST": 1, "GET": 20}
+        assert sorted(report["table"] for report in answer["tables"]) == names
+        lake.table("t07").append([{"n": 1}])
+        lake.drop_table("t03")
+        lake.store.put("notes/readme.txt", b"not a table")
+        answer = handler({}, None)
+        assert sorted(report["table"] for report in answer["tables"]) == [name for name in names if name != "t03"]
+    cold = alluvia.connect(lake.uri, **s3_server.options)
+    assert cold.tables() == sorted({*names, "notes"} - {"t03"})
 
 
 def test_one_failing_table_stops_no_other_and_is_raised_at_the_end(

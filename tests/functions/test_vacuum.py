@@ -25,7 +25,7 @@ class Context:
         self._remaining_ms = list(remaining_ms)
 
     def get_remaining_time_in_millis(self) -> int:
-        return self._remaining_ms.pop(0)
+        return self._remaining_ms.pop(0) if len(self._remaining_ms) > 1 else self._remaining_ms[0]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from statistics import median
 
 import pytest
@@ -67,7 +68,7 @@ def waits(seed: int, writers: int) -> list[int]:
                 taken.append(scheduler.now_us - began_us)
 
         for number in range(writers):
-            scheduler.spawn(f"writer {number}", lambda number=number: write(number), number * 7_000)
+            scheduler.spawn(f"writer {number}", partial(write, number), number * 7_000)
         scheduler.run()
     return taken
 

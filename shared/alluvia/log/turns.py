@@ -35,7 +35,7 @@ class Turns:
 
     def after_loss(self, losses: int, chance: float) -> float:
         """Return how many seconds to wait before the next try, after this commit has lost some races."""
-        limit = min(RETRY_SECONDS_MAX, RETRY_SECONDS * 2.0 ** min(losses, 10)) / losses**IMPATIENCE
+        limit: float = min(RETRY_SECONDS_MAX, RETRY_SECONDS * 2.0 ** min(losses, 10)) / losses**IMPATIENCE
         self._waited_seconds += limit * chance
         return limit * chance
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from alluvia.errors import Corrupt, Invalid
 from alluvia.log.action_file import UNREADABLE
 from alluvia.log.actions import AddFile
+from alluvia.scratch import scratch_root
 from alluvia.table.deletions import NO_POSITIONS, read_deletions
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import mask_of
@@ -65,7 +66,7 @@ class DataFile:
         key = self._snapshot.key(self.file)
         self._path = self._store.local_path(key)
         if self._path is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="alluvia-rewrite-")
+            self._folder = tempfile.TemporaryDirectory(dir=scratch_root())
             self._path = Path(self._folder.name, "data.parquet")
             self._store.get_file(key, self._path)
 
@@ -140,7 +141,7 @@ class FileSink:
         self._handle = handle
         self._snapshot = snapshot
         self._like = like
-        self._folder = tempfile.TemporaryDirectory(prefix="alluvia-rewrite-")
+        self._folder = tempfile.TemporaryDirectory(dir=scratch_root())
         self._path = Path(self._folder.name, "data.parquet")
         self._writer: pq.ParquetWriter | None = None
         self._statistics: list[str] = []

@@ -28,6 +28,9 @@ TRIES_MAX = 100
 _HINT = LOG_FOLDER + ".alluvia_dropped."
 """Start of the names of empty objects, each written before a drop: without one, no table has been dropped here. They
 sort before the commits, so that the listing which finds a table also finds them. Readers of logs pass over them."""
+_MARKS = "_alluvia/dropped/"
+"""Start of the keys, from the lake's root, of empty objects that name tables which may have been dropped. They stay:
+one for a table that is there again costs a look at its log where tables are listed."""
 HINT_AGE_MS_MAX = 60 * 60 * 1000
 """A drop writes another hint after this long: vacuum deletes old ones where there is a table again."""
 
@@ -92,6 +95,8 @@ def _drop(handle: TableHandle, parent_id: str | None = None) -> tuple[Commit, st
         if handle.clock.now_ms() - hinted_ms >= HINT_AGE_MS_MAX:
             hinted_ms = handle.clock.now_ms()
             handle.store.put(f"{handle.root}{_HINT}{handle.clock.new_id()}", b"")
+            if parent_id is None:
+                handle.store.put(_MARKS + handle.name, b"")
         planned[:] = [state.metadata.id]
         return plan_drop(state, handle.clock.now_ms(), parent_id)
 
@@ -212,6 +217,13 @@ def find_log(store: Store, root: str) -> tuple[bool, bool]:
         if not name.startswith(LOG_FOLDER + "."):
             return True, False
     return False, False
+
+
+def may_be_dropped(store: Store, folders: Iterable[str]) -> set[str]:
+    """Return the names of a lake's tables that may have been dropped, by the folders at its root; one LIST at most."""
+    if _MARKS.partition("/")[0] not in folders:
+        return set()
+    return {info.key.removeprefix(_MARKS) for info in store.list(_MARKS)}
 
 
 def old_hints(paths: Iterable[ObjectInfo], before_ms: int) -> list[str]:

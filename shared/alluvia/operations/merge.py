@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from alluvia.operations.checkpoint import checkpoint, checkpoint_due
 from alluvia.operations.copied_statistics import copied_statistics
 from alluvia.operations.merge_plan import MergeGroup, plan_merge
 from alluvia.operations.scratch import scratch_database
+from alluvia.scratch import scratch_root
 from alluvia.store import Store
 from alluvia.table.arguments import check_number
 from alluvia.table.handle import TableHandle
@@ -35,7 +38,10 @@ _COPY_CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "lz4": "lz4_
 
 @dataclass(slots=True)
 class MergeReport:
-    """What a merge did. Sizes in bytes; `conflicts` counts groups that another writer's commit made it plan again."""
+    """What a merge did. Sizes in bytes.
+
+    `conflicts` counts groups that another writer's commit made it plan again, `left` those for which time ran out.
+    """
 
     files_before: int = 0
     files_merged: int = 0
@@ -44,6 +50,7 @@ class MergeReport:
     bytes_read: int = 0
     bytes_written: int = 0
     conflicts: int = 0
+    left: int = 0
     version: int = 0
     checkpoint_version: int | None = None
     versions: list[int] = field(default_factory=list)
@@ -56,12 +63,15 @@ def merge(
     full: bool = False,
     memory_mb: int | None = None,
     checkpoints: bool = True,
+    go_on: Callable[[], bool] = lambda: True,
+    turn: AbstractContextManager[object] | None = None,
 ) -> MergeReport:
     """Merge the small files of every partition, and write a checkpoint if one is due.
 
     A group of files is one commit, which rebases over appends. Where another merge or a delete has taken a file of the
     group, the rest is planned again on the new files. An empty merge costs no request beyond looking for new commits.
-    `target_size` is in bytes, the property `alluvia.target_file_size` by default.
+    `target_size` is in bytes, the property `alluvia.target_file_size` by default. `go_on` is asked before each group:
+    once it says no, the rest is left. `turn` is held while rows are rewritten.
     """
     check_number("target_size", target_size)
     check_number("memory_mb", memory_mb)
@@ -70,10 +80,16 @@ def merge(
     report.files_before = len(snapshot.files)
     for _ in range(PLANS_MAX):
         groups = plan_merge(snapshot.files, target_size or snapshot.settings.target_file_size, full=full)
-        lost = sum(not _merge_group(handle, snapshot, group, report, memory_mb) for group in groups)
+        lost = 0
+        for at, group in enumerate(groups):
+            if not go_on():
+                report.left = len(groups) - at
+                break
+            with turn or nullcontext():
+                lost += not _merge_group(handle, snapshot, group, report, memory_mb)
         report.conflicts += lost
         snapshot = handle.newest() if lost else handle.at_hand()
-        if not lost:
+        if not lost or report.left:
             break
     report.files_after = len(snapshot.files)
     report.version = snapshot.version
@@ -89,6 +105,11 @@ def _merge_group(
     transaction = handle.transaction(planned)
     try:
         merged = _rewrite(handle, planned, group.files, memory_mb)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        msg = f"there is no room on this machine for the merge of {len(group.files)} files: give it a larger disk"
+        raise Unavailable(msg) from error
     except ObjectNotFound as error:
         newest = handle.newest()
         gone = [file for file in group.files if newest.files.get(file.key) is None]
@@ -125,7 +146,7 @@ def _rewrite(
 
     None, and no file, where deletion vectors have deleted them all.
     """
-    with tempfile.TemporaryDirectory(prefix="alluvia-merge-") as name:
+    with tempfile.TemporaryDirectory(dir=scratch_root()) as name:
         folder = Path(name)
         urls = _local_copies(handle, snapshot, files, folder)
         target = folder / "merged.parquet"
@@ -176,11 +197,11 @@ def _unreadable(reason: str, files: Sequence[AddFile], urls: Sequence[str]) -> A
         if url in reason:
             return Corrupt(f"data file {file.path} cannot be merged: {reason.replace(url, file.path).splitlines()[0]}")
         try:
-            open_parquet(url)
+            for _ in open_parquet(url).iter_batches():
+                pass
         except UNREADABLE:
             return Corrupt(f"data file {file.path} cannot be merged: {reason.splitlines()[0]}")
-    names = ", ".join(file.path for file in files)
-    return Corrupt(f"one of the data files {names} cannot be merged: {reason.splitlines()[0]}")
+    return Unavailable(f"the merge of {len(files)} files failed, though each can be read: {reason.splitlines()[0]}")
 
 
 def _copy(

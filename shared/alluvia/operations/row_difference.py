@@ -14,6 +14,7 @@ from typing import Self
 import pyarrow as pa
 
 from alluvia.operations.scratch import scratch_database
+from alluvia.scratch import scratch_root
 
 _BATCH_ROWS = 1 << 16
 
@@ -31,7 +32,7 @@ class RowDifference:
         self._new = new
 
     def __enter__(self) -> Self:
-        self._folder = tempfile.TemporaryDirectory(prefix="alluvia-changes-")
+        self._folder = tempfile.TemporaryDirectory(dir=scratch_root())
         self._connection = scratch_database(Path(self._folder.name))
         pairs = zip(self._names, self._schema, strict=True)
         renamed = pa.schema([pa.field(name, field.type) for name, field in pairs])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pyarrow as pa
 
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
-from alluvia.scratch import new_folder
+from alluvia.scratch import scratch_root
 from alluvia.sql.failures import ENGINE_FAILED, Context, QueryTooCostly, out_of_memory, translate
 from alluvia.sql.limits import Limits
 from alluvia.sql.processes import Engine, EngineDied, EngineError, OutOfMemory, OutOfTime, Watch
@@ -38,7 +40,7 @@ class Session:
         self._keys: dict[str, str] = {}
         deadline = None if limits.timeout_seconds is None else time.monotonic() + limits.timeout_seconds
         self._watch = Watch(deadline, limits.memory_bytes)
-        self._folder = new_folder()
+        self._folder = Path(tempfile.mkdtemp(dir=scratch_root()))
         self._hidden: set[str] = {str(self._folder)}
         try:
             with self._translated(Context("")):

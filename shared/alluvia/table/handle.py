@@ -16,13 +16,15 @@ from alluvia.log.time_travel import version_at
 from alluvia.store import Store
 from alluvia.table.lineage import first_version, in_gap, is_dropped, version_gaps
 from alluvia.table.properties import OLDEST_READABLE
-from alluvia.table.protocols import check_writable
+from alluvia.table.protocols import check_writable, settings_of
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Transaction
 from alluvia.table.window import DedupWindow
 from alluvia.table.writer import FileWriter
 from alluvia.table.writer import RowCheck as RowCheck  # noqa: PLC0414
 
+OVERDUE = 10
+"""A checkpoint is overdue after so many times the commits of `delta.checkpointInterval`."""
 Constraints = Callable[[Mapping[str, str], pa.Schema], RowCheck]
 
 
@@ -38,6 +40,8 @@ class TableHandle:
         self.lock = self.log.lock
         self.window: DedupWindow | None = None
         self.constraints: Constraints | None = None
+        self.overdue: Callable[[TableHandle], None] | None = None
+        """What is told when this handle commits and no checkpoint has come for long."""
 
     def newest(self, *, dropped: bool = False) -> Snapshot:
         """Return the newest version, looking for new commits. Raises `TableNotFound`.
@@ -95,7 +99,7 @@ class TableHandle:
     def transaction(self, base: Snapshot, age_ms_max: int = TRANSACTION_AGE_MS_MAX) -> Transaction:
         """Begin a transaction on a snapshot. Raises `Unsupported` for a table that this library must not write."""
         check_writable(base.state.protocol, base.state.metadata)
-        return Transaction(self.log, base.state, age_ms_max)
+        return Transaction(self.log, base.state, age_ms_max, self._committed)
 
     def writer(self, snapshot: Snapshot) -> FileWriter:
         """Return a writer of data files for a snapshot's table, which keeps its CHECK constraints."""
@@ -113,6 +117,15 @@ class TableHandle:
             msg = f"table {self.name} has the CHECK constraint {min(constraints)!r}, which cannot be checked here"
             raise Unsupported(msg)
         return self.constraints(constraints, snapshot.schema)
+
+    def _committed(self, state: State) -> None:
+        if self.overdue is None:
+            return
+        interval = settings_of(state.protocol, state.metadata).checkpoint_interval
+        behind = state.version - (self.log.checkpoint_version or 0)
+        # One writer a multiple of the interval, however many write.
+        if behind >= OVERDUE * interval and state.version % interval == 0:
+            self.overdue(self)
 
     def _version_at(self, newest: Snapshot, moment_ms: int, oldest: int) -> int:
         gaps = version_gaps(newest.properties)

@@ -63,7 +63,14 @@ class Transaction:
     The log's lock keeps the threads that share it apart while they commit; other processes need none.
     """
 
-    def __init__(self, log: Log, base: State, age_ms_max: int = TRANSACTION_AGE_MS_MAX) -> None:
+    def __init__(
+        self,
+        log: Log,
+        base: State,
+        age_ms_max: int = TRANSACTION_AGE_MS_MAX,
+        committed: Callable[[State], None] = lambda _: None,
+    ) -> None:
+        self._committed = committed
         self._log = log
         self._base = base
         self._started_ms = log.clock.now_ms()
@@ -105,8 +112,9 @@ class Transaction:
             if winner is None:
                 if self._log.stale:
                     self._log.confirm(commit.version)
-                self._log.advance([commit], began_ms)
+                newest = self._log.advance([commit], began_ms)
                 turns.committed(losses, clock.now_ms())
+                self._committed(newest)
                 rows = sum(file.num_records or 0 for file in changes.adds)
                 return Commit(commit.version, commit.timestamp_ms, rows, len(changes.adds))
             known = self._catch_up(winner, began_ms)

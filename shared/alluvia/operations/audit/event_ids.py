@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.operations.scratch import scratch_database
+from alluvia.scratch import scratch_root
 from alluvia.table.event_content import EVENT_ID, SOURCE
 
 RECEIVED_AT = "received_at"
@@ -33,7 +34,7 @@ class EventIds:
     """The event ids of a table's rows, and when each row came. Use it in a `with` block."""
 
     def __enter__(self) -> Self:
-        self._folder = tempfile.TemporaryDirectory(prefix="alluvia-verify-")
+        self._folder = tempfile.TemporaryDirectory(dir=scratch_root())
         self._connection = scratch_database(Path(self._folder.name), on_disk=True, memory_limit=_MEMORY)
         self._connection.execute("SET preserve_insertion_order = false")
         self._connection.execute("CREATE TABLE ids (id VARCHAR, source VARCHAR, committed BIGINT, received BIGINT)")

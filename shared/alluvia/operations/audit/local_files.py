@@ -11,6 +11,7 @@ from pathlib import Path
 
 from alluvia.errors import ObjectNotFound
 from alluvia.log.actions import AddFile
+from alluvia.scratch import scratch_root
 from alluvia.store import Store
 from alluvia.table.snapshot import Snapshot
 
@@ -21,7 +22,7 @@ AHEAD_BYTES = 256 << 20
 
 def local_files(store: Store, snapshot: Snapshot, files: Sequence[AddFile]) -> Iterator[tuple[AddFile, Path | None]]:
     """Yield files with where they are on this machine, until the next is asked for; None for one that is gone."""
-    with tempfile.TemporaryDirectory(prefix="alluvia-verify-") as folder:
+    with tempfile.TemporaryDirectory(dir=scratch_root()) as folder:
         pool = ThreadPoolExecutor(AHEAD_FILES if store.parallel else 1)
         pending = deque(enumerate(files))
         ahead: deque[tuple[AddFile, Path, Future[Path | None]]] = deque()

@@ -1,0 +1,50 @@
+"""Checkpoints that nobody else has written for long: the writer that notices has one written, and does not wait.
+
+Merge writes them as they fall due. Where it does not run, every cold process would read all commits since the last one.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+
+from alluvia.errors import AlluviaError
+from alluvia.operations.checkpoint import checkpoint, checkpoint_due
+from alluvia.table.handle import TableHandle
+
+FILES_MAX = 200_000
+"""More files take more memory to checkpoint than a writer may have: such a table is left to merge, and to the alarm."""
+
+_logger = logging.getLogger(__name__)
+_lock = Lock()
+_under_way: set[tuple[str, str]] = set()
+
+
+def checkpoint_overdue(handle: TableHandle) -> None:
+    """Write a checkpoint in the background, if none of another writer's has come meanwhile."""
+    table = (handle.store.uri, handle.root)
+    with _lock:
+        if table in _under_way:
+            return
+        _under_way.add(table)
+    pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+    pool.submit(_checkpoint, handle, table)
+    pool.shutdown(wait=False)
+
+
+def _checkpoint(handle: TableHandle, table: tuple[str, str]) -> None:
+    """Write a checkpoint by a handle of its own, since one in use is locked meanwhile, and tell the other of it."""
+    own = TableHandle(handle.store, handle.root, handle.name, handle.clock)
+    try:
+        snapshot = own.newest()
+        if checkpoint_due(own, snapshot) and snapshot.totals[0] <= FILES_MAX:
+            checkpoint(own)
+        with handle.lock:
+            if (own.log.checkpoint_version or -1) > (handle.log.checkpoint_version or -1):
+                handle.log.checkpoint_version = own.log.checkpoint_version
+    except AlluviaError as error:
+        _logger.warning("table %s has no new checkpoint, though one is overdue: %s", handle.name, error)
+    finally:
+        with _lock:
+            _under_way.discard(table)
