@@ -58,7 +58,9 @@ def waits(seed: int, writers: int) -> list[int]:
     end_us = scheduler.now_us + SECONDS * 1_000_000
     taken: list[int] = []
     with simulated(), running(scheduler):
-        Lake(shared, SimulatedClock(scheduler, f"{seed}", 0)).create_table("t", {"n": "long"})
+        Lake(shared, SimulatedClock(scheduler, f"{seed}", 0)).create_table(
+            "t", {"n": "long"}, properties={"delta.checkpointInterval": "1000"}
+        )
 
         def write(number: int) -> None:
             clock = SimulatedClock(scheduler, f"{seed}/{number}", 0)
