@@ -21,7 +21,7 @@ from alluvia.sql.operands import Columns
 from alluvia.sql.parse import parse
 from alluvia.sql.predicates import column_predicate
 from alluvia.sql.references import find_references, names_in_use
-from alluvia.sql.scopes import Item, Scope
+from alluvia.sql.scopes import Scope, table_item
 from alluvia.sql.tree import Node, walk, without_locations
 from alluvia.table.arguments import check_text
 from alluvia.table.predicate import Predicate
@@ -132,7 +132,7 @@ def columns_used(expression: Node, schema: pa.Schema) -> tuple[str, ...]:
 
 def _columns(schema: pa.Schema) -> Columns:
     rows = find_references(parse(_ROWS + known_as(schema.names)).root).tables[0]
-    return Columns(rows, Scope((Item(rows.alias, rows),), frozenset()), {rows: schema})
+    return Columns(rows, Scope((table_item(rows, schema),), frozenset()), schema)
 
 
 def known_as(columns: Iterable[str]) -> str:

@@ -8,6 +8,8 @@ an upgrade that brings new ones is looked at again.
 
 from __future__ import annotations
 
+from alluvia.table.names import fold
+
 TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest"})
 
 REFUSED_FUNCTIONS = frozenset(
@@ -48,7 +50,7 @@ _REFUSED_PREFIXES = ("__internal_", "duckdb_", "pragma_")
 
 def is_refused(name: str) -> bool:
     """Whether a query may not call a scalar function or aggregate of this name."""
-    name = name.lower()
+    name = fold(name)
     return name in REFUSED_FUNCTIONS or name.startswith(_REFUSED_PREFIXES)
 
 
@@ -61,6 +63,9 @@ FOLDABLE = frozenset(
         "to_years", "trunc", "upper",
     }
 )  # fmt: skip
+
+# In a list of columns they can stand for several.
+UNNESTING = frozenset({"unlist", "unnest"})
 
 NOW_FUNCTIONS = frozenset({"current_timestamp", "get_current_timestamp", "now", "transaction_timestamp"})
 TODAY_FUNCTIONS = frozenset({"current_date", "today"})

@@ -8,11 +8,14 @@ import pyarrow as pa
 
 from alluvia.sql.moments import UNITS
 from alluvia.sql.references import Reference
-from alluvia.sql.scopes import Derived, Item, Scope
+from alluvia.sql.scopes import Item, Scope
 from alluvia.sql.tree import Node, text_literal
+from alluvia.table.names import fold
 from alluvia.table.predicate import Column
 from alluvia.table.relation import duckdb_type
 
+_NAMED_BY_DUCKDB = ("unnamed_", "__unnamed_")
+"""So begin the names of entries of FROM that the query gives no name."""
 _WHOLE_DAYS = ("day", "week", "month", "quarter", "year")
 
 
@@ -32,11 +35,11 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Finds one table's columns among the names of a scope; `schemas` has those of every table of the query."""
+    """Finds the columns of one table, which has a schema, among the names of a scope."""
 
     target: Reference
     scope: Scope
-    schemas: dict[Reference, pa.Schema]
+    schema: pa.Schema
 
     def operand(self, node: Node) -> Operand | None:
         """Return what an expression is of the table's, or None if it is anything else."""
@@ -48,7 +51,7 @@ class Columns:
         if kind == "CAST":
             return _cast(self.operand(node["child"]), node["cast_type"]["id"])
         if kind == "FUNCTION":
-            return self._function(node["function_name"].lower(), node["children"])
+            return self._function(fold(node["function_name"]), node["children"])
         return None
 
     def _function(self, name: str, children: list[Node]) -> Operand | None:
@@ -58,7 +61,7 @@ class Columns:
             return None
         if name == "struct_extract":
             return self._field(children)
-        unit = (text_literal(children[0]) or "").lower()
+        unit = fold(text_literal(children[0]) or "")
         if name in ("date_part", "datepart") and unit == "year":
             return _year(self.operand(children[1]))
         if name in ("date_trunc", "datetrunc"):
@@ -72,55 +75,29 @@ class Columns:
         return _descend(parent, [name])
 
     def _column(self, names: list[str]) -> Operand | None:
-        first = names[0].lower()
+        first = fold(names[0])
         named = [item for item in self.scope.items if item.alias == first]
         if len(names) > 1 and named:
             return self._of_item(named[0], names[1:]) if len(named) == 1 else None
+        if len(names) > 1 and first.startswith(_NAMED_BY_DUCKDB):
+            return None
         if self.scope.merged is None or first in self.scope.merged:
             return None
-        owners = [item for item in self.scope.items if self.has(item, first)]
+        owners = [item for item in self.scope.items if item.has(first)]
         return self._of_item(owners[0], names) if len(owners) == 1 else None
 
-    def has(self, item: Item, name: str) -> bool:
-        """Whether an entry of the scope is known to have a column of a name in lower case."""
-        if item.reference is not None:
-            return name in visible_names(item.reference, self.schemas[item.reference])
-        return item.derived is not None and self._in_derived(item.derived, name) is not None
-
     def _of_item(self, item: Item, names: list[str]) -> Operand | None:
+        name = fold(names[0])
+        if not item.has(name):
+            return None
         if item.derived is not None:
-            found = self._in_derived(item.derived, names[0].lower())
-            operand = None if found is None else self._inside(item.derived).operand(found)
+            inside = Columns(self.target, item.derived.scope, self.schema)
+            operand = inside.operand(item.derived.columns[name])
             return operand if operand is None or len(names) == 1 else _descend(operand, names[1:])
         if item.reference is not self.target:
             return None
-        schema = self.schemas[self.target]
-        name = visible_names(self.target, schema).get(names[0].lower())
-        if name is None:
-            return None
-        return _descend(plain_operand((name,), schema.field(name).type), names[1:])
-
-    def _in_derived(self, derived: Derived, name: str) -> Node | None:
-        """Return what stands behind a subquery's column, as an expression within it; None if that is not clear."""
-        found = [expression for label, expression in derived.outputs.named if label == name]
-        for star in derived.outputs.stars:
-            inside = self._inside(derived)
-            items = [item for item in derived.scope.items if star in ("", item.alias)]
-            if any(inside.has(item, name) for item in items):
-                found.append(
-                    {"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": [star, name] if star else [name]}
-                )
-        return found[0] if len(found) == 1 else None
-
-    def _inside(self, derived: Derived) -> Columns:
-        return Columns(self.target, derived.scope, self.schemas)
-
-
-def visible_names(reference: Reference, schema: pa.Schema) -> dict[str, str]:
-    """Return a table's columns by the names, in lower case, that the query knows them by."""
-    renamed = reference.node.get("column_name_alias") or []
-    shown = [*renamed, *schema.names[len(renamed) :]]
-    return {alias.lower(): name for alias, name in zip(shown, schema.names, strict=False)}
+        column = item.names[name]
+        return _descend(plain_operand((column,), self.schema.field(column).type), names[1:])
 
 
 def _descend(operand: Operand, names: list[str]) -> Operand | None:
@@ -130,7 +107,7 @@ def _descend(operand: Operand, names: list[str]) -> Operand | None:
     for name in names:
         if not pa.types.is_struct(kind):
             return None
-        field = next((one for one in kind if one.name.lower() == name.lower()), None)
+        field = next((one for one in kind if fold(one.name) == fold(name)), None)
         if field is None:
             return None
         column, kind = (*column, field.name), field.type

@@ -18,6 +18,7 @@ from alluvia.sql.operands import Columns, Operand
 from alluvia.sql.references import Reference
 from alluvia.sql.scopes import Filter
 from alluvia.sql.tree import Node, text_literal
+from alluvia.table.names import fold
 from alluvia.table.predicate import (
     And,
     Comparison,
@@ -43,13 +44,11 @@ _PREFIX_FUNCTIONS = ("^@", "prefix", "starts_with")
 _CODE_POINT_MAX = 0x10FFFF
 
 
-def table_predicate(
-    table: Reference, filters: Iterable[Filter], schemas: dict[Reference, pa.Schema], constants: Constants
-) -> Predicate:
+def table_predicate(table: Reference, filters: Iterable[Filter], schema: pa.Schema, constants: Constants) -> Predicate:
     """Return what all conditions that restrict a table need of its rows."""
     found: list[Predicate] = []
     for one in filters:
-        translator = _Translator(Columns(table, one.scope, schemas), constants)
+        translator = _Translator(Columns(table, one.scope, schema), constants)
         predicate = translator.condition(one.condition, negated=False)
         found.append(_null_rejecting(predicate) if one.null_rejecting else predicate)
     return all_of(found)
@@ -108,7 +107,7 @@ class _Translator:
         if kind in ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"):
             return self._null_test(node["children"][0], null=(kind == "OPERATOR_IS_NULL") is not negated)
         if node["class"] == "FUNCTION" and not negated:
-            return self._function(node["function_name"].lower(), node["children"])
+            return self._function(fold(node["function_name"]), node["children"])
         return self._boolean(node, negated=negated)
 
     def _comparison(self, node: Node, *, negated: bool) -> Predicate:

@@ -107,10 +107,10 @@ def plan_scans(
     schemas = {reference: snapshot.schema for reference, snapshot in snapshots.items()}
     columns = {name.lower() for schema in schemas.values() for name in schema.names}
     constants = Constants(constants.now_us, constants.taken | columns)
-    filters = filters_by_table(references)
+    filters = filters_by_table(references, schemas)
     scans = []
     for reference, snapshot in snapshots.items():
-        predicate = table_predicate(reference, filters.get(reference, ()), schemas, constants)
+        predicate = table_predicate(reference, filters.get(reference, ()), schemas[reference], constants)
         scans.append(Scan(reference, snapshot, predicate, snapshot.prune(predicate)))
     return scans
 

@@ -12,12 +12,15 @@ A condition is handed to a table only if rows of that table which fail it cannot
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from alluvia.sql.derived import Outputs, outputs_of
+import pyarrow as pa
+
+from alluvia.sql.derived import Columns, entry_name, is_row_by_row, table_names
 from alluvia.sql.references import Reference, References
 from alluvia.sql.tree import Node
+from alluvia.table.names import fold
 
 _OUTER = frozenset({"OUTER", "FULL"})
 _SEARCHED_ROW_BY_ROW = frozenset({"REGULAR", "NATURAL", "CROSS", "DEPENDENT"})
@@ -25,20 +28,28 @@ _SEARCHED_ROW_BY_ROW = frozenset({"REGULAR", "NATURAL", "CROSS", "DEPENDENT"})
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A subquery's columns, and the scope that their expressions are to be read in."""
+    """A subquery that gives row for row: what stands behind each column, to be read in its scope."""
 
     select: Node
-    outputs: Outputs
+    columns: Mapping[str, Node]
     scope: Scope
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One entry of a FROM clause: its name in lower case, and the lake's table or the subquery behind it, if known."""
+    """One entry of a FROM clause: its folded name, and the lake's table or the subquery behind it, if known.
+
+    `names` are the names of a table's columns by those, folded, that the query is certain to know them by.
+    """
 
     alias: str
     reference: Reference | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
     derived: Derived | None = None
+
+    def has(self, name: str) -> bool:
+        """Whether it is certain to have a column of a folded name."""
+        return name in self.names or (self.derived is not None and name in self.derived.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +72,22 @@ class Filter:
 Filters = Sequence[Filter]
 
 
-def filters_by_table(references: References) -> dict[Reference, list[Filter]]:
-    """Return the conditions that restrict each table that a query names."""
-    return _Pushdown(references).run()
+def filters_by_table(references: References, schemas: Mapping[Reference, pa.Schema]) -> dict[Reference, list[Filter]]:
+    """Return the conditions that restrict each table that a query names; `schemas` are those of all of them."""
+    return _Pushdown(references, schemas).run()
+
+
+def table_item(reference: Reference, schema: pa.Schema) -> Item:
+    """Return a table as an entry of a FROM clause."""
+    return Item(fold(reference.alias), reference, table_names(reference, schema))
 
 
 class _Pushdown:
     """Carries conditions down from each SELECT to the tables below it."""
 
-    def __init__(self, references: References) -> None:
+    def __init__(self, references: References, schemas: Mapping[Reference, pa.Schema]) -> None:
+        self._columns = Columns(references, schemas)
+        self._schemas = schemas
         self._selects = references.selects
         self._tables = {id(one.node): one for one in references.tables}
         self._ctes = references.ctes
@@ -112,29 +130,28 @@ class _Pushdown:
 
     def _items(self, node: Node) -> Iterator[Item]:
         if (reference := self._tables.get(id(node))) is not None:
-            yield Item(reference.alias.lower(), reference)
+            yield table_item(reference, self._schemas[reference])
         elif node["type"] == "JOIN":
             yield from self._items(node["left"])
             yield from self._items(node["right"])
         elif node["type"] != "EMPTY":
-            name = node["alias"] or node.get("table_name") or (node.get("function") or {}).get("function_name") or ""
-            yield Item(name.lower(), derived=self._derive(node))
+            yield Item(fold(entry_name(node)), derived=self._derive(node))
 
     def _derive(self, node: Node) -> Derived | None:
         if id(node) in self._derived:
             return self._derived[id(node)]
-        names = node.get("column_name_alias") or []
         if node["type"] == "SUBQUERY":
             query = node["subquery"]["node"]
         elif (entry := self._ctes.get(id(node))) is not None and self._uses[id(entry)] == 1:
             query = entry["query"]["node"]
-            names = names or entry["aliases"]
         else:
             return None
-        outputs = outputs_of(query, names)
-        if outputs is None:
+        shown = self._columns.of_entry(node)
+        if not is_row_by_row(query):
             return None
-        self._derived[id(node)] = Derived(query, outputs, self._scope(query))
+        certain = {} if shown is None else shown.certain()
+        columns = {name: expression for name, expression in certain.items() if expression is not None}
+        self._derived[id(node)] = Derived(query, columns, self._scope(query))
         return self._derived[id(node)]
 
 
@@ -167,4 +184,4 @@ def _merged(node: Node) -> frozenset[str] | None:
     left, right = _merged(node["left"]), _merged(node["right"])
     if left is None or right is None:
         return None
-    return left | right | {name.lower() for name in node["using_columns"]}
+    return left | right | {fold(name) for name in node["using_columns"]}

@@ -69,7 +69,7 @@ def left_of(lake: alluvia.Lake, text: str) -> list[int]:
         ("FROM (SELECT place AS p FROM events) WHERE p.zip = 2", [1]),
         ("FROM (SELECT DISTINCT n FROM events ORDER BY n) WHERE n < 20", [1]),
         ("FROM (SELECT e.* FROM events e, users) WHERE kind = 'kind-1'", [1, 2]),
-        ("FROM (SELECT *, n AS n FROM events) x(a, b, c, d, e, f, g) WHERE g < 20", [5]),
+        ("FROM (SELECT *, n AS n FROM events) x(a, b, c, d, e, f, g) WHERE g < 20", [1]),
         ("FROM (SELECT n + 1 AS n FROM events) WHERE n < 20", [5]),
         ("FROM (SELECT kind AS n, n AS kind FROM events) WHERE n < 'kind-2' AND kind < 30", [1]),
         ("FROM (SELECT kind AS m, m AS k FROM events) WHERE k = 'kind-1'", [5]),
@@ -106,6 +106,48 @@ def test_files_that_conditions_leave(lake: alluvia.Lake, text: str, left: list[i
             left_of(lake, text)
     else:
         assert left_of(lake, text) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        # a star over columns that are not known, or that another entry has as well
+        ("FROM (SELECT * FROM range(99) AS g(n) JOIN events e ON e.n = g.n + 1) WHERE n < 20", [5]),
+        ("FROM (SELECT e.*, g.* FROM events e JOIN (FROM events) g ON e.n = g.n + 1) WHERE n < 20", [5, 5]),
+        ("FROM (SELECT * FROM events JOIN users USING (n)) WHERE n < 20", [5, 2]),
+        ("FROM (SELECT * FROM (SELECT max(n) AS m FROM users) JOIN events e ON n < m) WHERE n < 20", [2, 1]),
+        # names given twice, and names that DuckDB may have made
+        ("FROM (SELECT n + 0 AS n, n FROM events) WHERE n < 20", [5]),
+        ("FROM (SELECT n + 0 AS m, n AS m, n AS m_1 FROM events) WHERE m_1 < 20", [5]),
+        ("FROM (SELECT kind AS m, kind AS m, n AS m_x FROM events) WHERE m_x < 20", [1]),
+        ("FROM (SELECT 1, n FROM events) WHERE n < 20", [1]),
+        ("FROM events e(a, n) WHERE n = 'kind-3'", [5]),
+        ("FROM events e(a, b) WHERE n < 20", [1]),
+        ("WITH x(n, m) AS (SELECT kind, n FROM events) FROM x y(k) WHERE m < 20", [1]),
+        ("WITH x(m, n) AS (SELECT n, kind FROM events) FROM x y(k) WHERE k < 20", [1]),
+    ],
+)
+def test_a_name_restricts_a_table_only_where_it_is_certain_to_be_its(
+    lake: alluvia.Lake, text: str, left: list[int]
+) -> None:
+    assert left_of(lake, text) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (
+            "SELECT count(*) FROM (SELECT * FROM (SELECT n, count(*) AS c FROM events GROUP BY n) g "
+            "JOIN events e ON e.n = g.n + 1) WHERE n = 19",
+            1,
+        ),
+        ("SELECT count(*) FROM (SELECT n, n, kind AS n_1 FROM events) WHERE n_1 = 33", 1),
+        ("SELECT count(*) FROM (SELECT n + 10 AS m, n AS m, n AS m_1 FROM events) WHERE m_1 = 33", 1),
+        ("SELECT count(*) FROM events e(a, n) WHERE n = 'kind-3'", 10),
+    ],
+)
+def test_a_condition_means_the_column_that_duckdb_takes_it_for(lake: alluvia.Lake, text: str, rows: int) -> None:
+    assert query(lake, text) == [(rows,)]
 
 
 def test_one_query_can_hold_the_past_and_the_present(lake: alluvia.Lake) -> None:
