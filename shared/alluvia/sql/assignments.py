@@ -19,6 +19,7 @@ from alluvia.sql.failures import Context, details_of, translate
 from alluvia.sql.parse import parse
 from alluvia.sql.references import find_references
 from alluvia.sql.tree import Node, is_constant, without_locations
+from alluvia.table.names import fold
 from alluvia.table.relation import duckdb_type
 from alluvia.table.rows import conform
 
@@ -80,7 +81,7 @@ def assignments(given: Mapping[str, str], schema: pa.Schema) -> Assignments:
 def _column(asked: object, schema: pa.Schema) -> str:
     if asked in schema.names:
         return str(asked)
-    found = [name for name in schema.names if name.lower() == str(asked).lower()]
+    found = [name for name in schema.names if fold(name) == fold(str(asked))]
     if not found:
         msg = f"column {asked} is not in the table: add it with evolve(add=…) first"
         raise Invalid(msg)

@@ -17,6 +17,7 @@ from alluvia.sql.complements import complement
 from alluvia.sql.constants import Constants
 from alluvia.sql.duck import confine, connect
 from alluvia.sql.failures import Context, details_of, translate
+from alluvia.sql.functions import UNNESTING
 from alluvia.sql.operands import Columns
 from alluvia.sql.parse import parse
 from alluvia.sql.predicates import column_predicate
@@ -24,6 +25,7 @@ from alluvia.sql.references import find_references, names_in_use
 from alluvia.sql.scopes import Scope, table_item
 from alluvia.sql.tree import Node, walk, without_locations
 from alluvia.table.arguments import check_text
+from alluvia.table.names import fold
 from alluvia.table.predicate import Predicate
 from alluvia.table.relation import free_name
 
@@ -50,11 +52,11 @@ class Condition:
     def fields_of(self, struct: str, schema: pa.Schema) -> tuple[str, ...]:
         """Return the fields of a struct column that the condition looks at, given all of them; all where it is bare."""
         references = [node["column_names"] for node in walk(self._expression) if node.get("class") == "COLUMN_REF"]
-        named = [names[1:2] for names in references if names[0].lower() == struct]
+        named = [names[1:2] for names in references if fold(names[0]) == struct]
         if any(not names for names in named):
             return tuple(schema.names)
-        used = {names[0].lower() for names in named}
-        return tuple(name for name in schema.names if name.lower() in used)
+        used = {fold(names[0]) for names in named}
+        return tuple(name for name in schema.names if fold(name) in used)
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows for which the condition holds. Raises `Invalid` where it fails on a value."""
@@ -85,7 +87,7 @@ def condition(text: str, schema: pa.Schema) -> Condition:
     confine(connection)
     # Two rows show whether the condition gives one value a row.
     _mask(connection, text, pa.table([pa.nulls(2, field.type) for field in schema], schema.names))
-    taken = names_in_use(expression) | {name.lower() for name in schema.names}
+    taken = names_in_use(expression) | {fold(name) for name in schema.names}
     constants = Constants(int(row[0]) if row else 0, taken)
     known = _columns(schema)
     predicate = column_predicate(expression, known, constants)
@@ -118,7 +120,7 @@ def looks_beyond_its_row(expression: Node) -> bool:
     """Whether an expression needs more than one row, or gives more or less than one value for it."""
     return any(
         node.get("class") in ("SUBQUERY", "WINDOW", "STAR")
-        or (node.get("class") == "FUNCTION" and node["function_name"].lower() in ("unnest", "unlist"))
+        or (node.get("class") == "FUNCTION" and fold(node["function_name"]) in UNNESTING)
         for node in walk(expression)
     )
 
@@ -126,8 +128,8 @@ def looks_beyond_its_row(expression: Node) -> bool:
 def columns_used(expression: Node, schema: pa.Schema) -> tuple[str, ...]:
     """Return the columns that an expression on the relation `rows` names, in the schema's order."""
     references = [node["column_names"] for node in walk(expression) if node.get("class") == "COLUMN_REF"]
-    used = {name.lower() for names in references for name in names[:2]}
-    return tuple(name for name in schema.names if name.lower() in used)
+    used = {fold(name) for names in references for name in names[:2]}
+    return tuple(name for name in schema.names if fold(name) in used)
 
 
 def _columns(schema: pa.Schema) -> Columns:

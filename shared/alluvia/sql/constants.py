@@ -19,6 +19,7 @@ import pyarrow as pa
 from alluvia.sql.duck import planner
 from alluvia.sql.functions import FOLDABLE, NOW_FUNCTIONS, TODAY_FUNCTIONS
 from alluvia.sql.tree import Node, text_literal, walk
+from alluvia.table.names import fold
 
 CONSTANTS_MAX = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,7 +42,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Computes constants as of `now_us`, in UTC. Names in `taken` (lower case) are columns and not the time."""
+    """Computes constants as of `now_us`, in UTC. Names in `taken` (folded) are columns and not the time."""
 
     now_us: int
     taken: frozenset[str] = frozenset()
@@ -83,17 +84,17 @@ class Constants:
         if kind == "CAST":
             return node["cast_type"]["id"] in _CAST_TYPES
         if kind == "FUNCTION":
-            return node["function_name"].lower() in FOLDABLE or self._is_now(node) is not None
+            return fold(node["function_name"]) in FOLDABLE or self._is_now(node) is not None
         return kind == "CONSTANT" or (kind == "COLUMN_REF" and self._is_now(node) is not None)
 
     def _is_now(self, node: Node) -> str | None:
         """Return the type, if a node is a function of the time: TIMESTAMPTZ or DATE."""
         if node["class"] == "FUNCTION":
-            name = "" if node["children"] else node["function_name"].lower()
+            name = "" if node["children"] else fold(node["function_name"])
         else:
             names = node["column_names"]
             # DuckDB reads the bare word as the function only where no column has that name.
-            name = names[0].lower() if len(names) == 1 and names[0].lower() not in self.taken else ""
+            name = fold(names[0]) if len(names) == 1 and fold(names[0]) not in self.taken else ""
         if name in NOW_FUNCTIONS:
             return "TIMESTAMP WITH TIME ZONE"
         return "DATE" if name in TODAY_FUNCTIONS else None

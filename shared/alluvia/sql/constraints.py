@@ -17,6 +17,7 @@ from alluvia.sql.condition import Condition, condition
 from alluvia.sql.parse import parse
 from alluvia.sql.tree import Node, is_constant, walk
 from alluvia.table.masks import definite
+from alluvia.table.names import fold
 from alluvia.table.relation import quote_name
 
 _CLASSES = frozenset({"BETWEEN", "CASE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "OPERATOR"})
@@ -87,7 +88,7 @@ def _is_known(node: Node) -> bool:
     if kind == "CAST":
         return is_constant(node["child"]) and node["cast_type"]["id"] in ("BOOLEAN", "DATE")
     if kind == "FUNCTION":
-        return node["function_name"].lower() in _FUNCTIONS
+        return fold(node["function_name"]) in _FUNCTIONS
     return kind in _CLASSES and (kind != "OPERATOR" or node["type"] in _OPERATORS)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.sql.condition import Condition, condition
+from alluvia.table.names import fold
 
 NEW = "new"
 
@@ -34,7 +35,7 @@ class PairCondition:
 
 def pair_condition(text: str, schema: pa.Schema, new: pa.Schema) -> PairCondition:
     """Read a condition on the columns of `schema`, and on those of `new` as `new.<column>`. Raises `Invalid`."""
-    if NEW in (name.lower() for name in schema.names):
+    if NEW in (fold(name) for name in schema.names):
         msg = f"the table has a column {NEW!r}, so a condition cannot name the new row's columns: leave it out"
         raise Invalid(msg)
     struct = pa.struct(list(new))

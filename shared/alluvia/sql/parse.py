@@ -7,6 +7,7 @@ client would already open files for IMPORT DATABASE.)
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,12 @@ from alluvia.table.arguments import check_text
 
 QUERY_LIMIT_BYTES = 256 * 1024
 _EXPLAIN = b"explain"
+# DuckDB takes these for spaces, outside of quotes and comments, but counts positions in the text without them.
+_APART = re.compile(
+    r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)|--[^\n]*|/\*.*?(?:\*/|\Z)|(?P<quote>\$\w*\$).*?(?:(?P=quote)|\Z)"""
+    "|(?P<space>[\u00a0\u2000-\u200f\u202f\u205f\u2060\u3000\ufeff])",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,10 @@ def _check(text: str) -> None:
     if len(data) > QUERY_LIMIT_BYTES:
         msg = f"the query has {len(data)} bytes, more than the limit of {QUERY_LIMIT_BYTES}: shorten it"
         raise Invalid(msg)
+    for found in _APART.finditer(text):
+        if (space := found["space"]) is not None:
+            msg = f"the query holds a U+{ord(space):04X} outside of quotes: put a plain space in its place, or nothing"
+            raise Invalid(msg)
     if not data.strip():
         msg = "the query is empty: send one SELECT"
         raise Invalid(msg)
@@ -90,7 +101,7 @@ def _first_word(text: str, data: bytes) -> tuple[int, str]:
         return 0, ""
     start = tokens[0][0]
     end = start
-    while end < len(data) and chr(data[end]).isalpha():
+    while data[end : end + 1].isalpha():  # of bytes: ASCII letters
         end += 1
     return start, data[start:end].decode().lower()
 

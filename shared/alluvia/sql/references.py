@@ -14,6 +14,7 @@ from typing import Any
 from alluvia.errors import Invalid
 from alluvia.sql.functions import TABLE_FUNCTIONS, is_refused
 from alluvia.sql.tree import LOCATION, Node, integer_literal, walk
+from alluvia.table.names import fold
 
 REJECTS = "_rejects"
 _LAKE_NAME = re.compile(r"[a-z][a-z0-9_]{0,127}")
@@ -100,7 +101,7 @@ class _Visitor:
         if node["type"] == "SELECT_NODE":
             self.found.selects.append(node)
         for entry in node.get("cte_map", {}).get("map", ()):
-            name = entry["key"].lower()
+            name = fold(entry["key"])
             if name.startswith(_SYSTEM_PREFIXES):
                 msg = f"a common table expression cannot be called {entry['key']!r}: give it another name"
                 raise Invalid(msg)
@@ -147,8 +148,8 @@ class _Visitor:
 
     def _base_table(self, node: Node, ctes: _Ctes) -> None:
         catalog, schema, name = node["catalog_name"], node["schema_name"], node["table_name"]
-        if not catalog and not schema and not node["at_clause"] and name.lower() in ctes:
-            self.found.ctes[id(node)] = ctes[name.lower()]
+        if not catalog and not schema and not node["at_clause"] and fold(name) in ctes:
+            self.found.ctes[id(node)] = ctes[fold(name)]
             return
         at = At() if node["at_clause"] is None else _at_clause(node["at_clause"])
         self._add(node, (catalog, schema, name), at, is_function=False)
@@ -156,7 +157,7 @@ class _Visitor:
     def _table_function(self, node: Node, ctes: _Ctes) -> None:
         function = node["function"]
         name, schema = function["function_name"], function["schema"]
-        if name.lower() in TABLE_FUNCTIONS and schema in ("", "main"):
+        if fold(name) in TABLE_FUNCTIONS and schema in ("", "main"):
             self._children(function, ctes)
             return
         at = _arguments(name, function["children"])
@@ -191,16 +192,16 @@ def _check_expression(node: Node) -> bool:
 def _lake_name(catalog: str, schema: str, name: str) -> str | None:
     if catalog:
         return None
-    table = (schema or name).lower()
+    table = fold(schema or name)
     if not _LAKE_NAME.fullmatch(table):
         return None
     if not schema:
         return table
-    return f"{table}/{REJECTS}" if name.lower() == REJECTS else None
+    return f"{table}/{REJECTS}" if fold(name) == REJECTS else None
 
 
 def _at_clause(clause: Node) -> At:
-    if clause["unit"].upper() == "VERSION":
+    if fold(clause["unit"]) == "version":
         return At(version=_version(clause["expr"]))
     return At(moment=clause["expr"])
 
@@ -210,7 +211,7 @@ def _arguments(name: str, children: list[Node]) -> At:
     if not children:
         return At()
     argument = children[0]
-    label = argument["alias"].lower()
+    label = fold(argument["alias"])
     if len(children) == 1 and label == "version":
         return At(version=_version(argument))
     if len(children) == 1 and label in ("", "timestamp") and integer_literal(argument) is None:
@@ -231,10 +232,10 @@ def _version(node: Node) -> int:
 
 
 def names_in_use(root: Mapping[str, Any]) -> frozenset[str]:
-    """Return every alias that a query gives, in lower case."""
+    """Return every alias that a query gives, folded."""
     found: set[str] = set()
     for node in walk(root):
         for key in ("alias", "aliases", "column_name_alias", "expected_names"):
             value = node.get(key)
-            found.update(name.lower() for name in ([value] if isinstance(value, str) else value or ()))
+            found.update(fold(name) for name in ([value] if isinstance(value, str) else value or ()))
     return frozenset(found)

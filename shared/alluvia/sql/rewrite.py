@@ -1,7 +1,8 @@
 """The text that DuckDB runs: the user's own, with a view in the place of each name of a table.
 
 The text is spliced, not printed from the tree, so that what runs is what the user wrote, and then parsed again: the
-tree must be the one that was checked, with the views in it. Whatever the splicing gets wrong is refused, not run.
+tree must be the one that was checked, with the views in it, and name nothing else (`second_wall`). Whatever the
+splicing gets wrong is refused, not run.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import duckdb
 from alluvia.errors import Invalid
 from alluvia.sql.parse import Statement, read
 from alluvia.sql.references import Reference
+from alluvia.sql.second_wall import check_tables
 from alluvia.sql.tree import LOCATION, Node, without_locations
 from alluvia.table.relation import quote_name
 
@@ -58,6 +60,7 @@ def rewrite(statement: Statement, views: Mapping[Reference, str]) -> Rewritten:
         raise Invalid(_UNUSUAL) from error
     if without_locations(root) != without_locations(statement.root, replacements):
         raise Invalid(_UNUSUAL)
+    check_tables(root, VIEW_SCHEMA, set(views.values()))
     return rewritten
 
 
@@ -88,7 +91,7 @@ class _Tokens:
         """Return a word or a sign, in lower case; empty beyond the end."""
         if not 0 <= number < len(self._starts):
             return ""
-        return self._data[self._starts[number] : self.end(number)].decode(errors="replace").lower()
+        return self._data[self._starts[number] : self.end(number)].lower().decode(errors="replace")
 
     def after_parenthesis(self, number: int) -> int:
         """Return the number of the token after the parenthesis that opens at a token."""

@@ -19,6 +19,7 @@ from alluvia.sql.predicates import table_predicate
 from alluvia.sql.references import At, Reference, References
 from alluvia.sql.scopes import filters_by_table
 from alluvia.store import Store
+from alluvia.table.names import fold
 from alluvia.table.predicate import Predicate
 from alluvia.table.snapshot import Snapshot
 
@@ -105,7 +106,7 @@ def plan_scans(
     """
     snapshots = _snapshots(lake, references.tables, constants, dict(newest or {}))
     schemas = {reference: snapshot.schema for reference, snapshot in snapshots.items()}
-    columns = {name.lower() for schema in schemas.values() for name in schema.names}
+    columns = {fold(name) for schema in schemas.values() for name in schema.names}
     constants = Constants(constants.now_us, constants.taken | columns)
     filters = filters_by_table(references, schemas)
     scans = []

@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from alluvia.table.names import fold
+
 _SIGNED = ("tinyint", "smallint", "integer", "bigint", "hugeint")
 _WIDTHS = {name: 8 << at for at, name in enumerate(_SIGNED)}
 _INTEGERS = frozenset({*_SIGNED, "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint"})
@@ -48,17 +50,17 @@ def fits(found: DuckType, kind: pa.DataType) -> bool:
 
 def _struct_fits(children: dict[str, DuckType], kind: pa.DataType) -> bool:
     """Whether a struct has one of the fields at least (DuckDB asks for that), and none of another type."""
-    known = {name.lower(): child for name, child in children.items()}
-    present = [field for field in kind.fields if field.name.lower() in known]
-    return bool(present) and all(fits(known[field.name.lower()], field.type) for field in present)
+    known = {fold(name): child for name, child in children.items()}
+    present = [field for field in kind.fields if fold(field.name) in known]
+    return bool(present) and all(fits(known[fold(field.name)], field.type) for field in present)
 
 
 def holds(found: DuckType, kind: pa.DataType) -> bool:
     """Whether a type that fits has all fields and values of the table's: DuckDB casts all files to the first one's."""
     types = pa.types
     if types.is_struct(kind):
-        known = {name.lower(): child for name, child in found.children}
-        fields = {field.name.lower(): field.type for field in kind.fields}
+        known = {fold(name): child for name, child in found.children}
+        fields = {fold(field.name): field.type for field in kind.fields}
         return all(name in known and holds(known[name], each) for name, each in fields.items())
     if types.is_map(kind):
         parts = dict(found.children)

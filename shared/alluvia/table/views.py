@@ -20,6 +20,7 @@ from alluvia.log.actions import AddFile
 from alluvia.store import Store
 from alluvia.table.column_mapping import ColumnMapping, identities, misnamed
 from alluvia.table.deleted_rows import Database, create_deleted
+from alluvia.table.names import fold
 from alluvia.table.reader import read_file
 from alluvia.table.relation import ROW_NUMBER, Part, escape_glob, relation_parts, union_sql
 from alluvia.table.snapshot import Snapshot
@@ -86,7 +87,7 @@ class Views:
         """Return the paths of the files in which DuckDB would not find the table's columns, as far as is known."""
         if snapshot.has_variants:
             return {file.path for file, _ in files}
-        names = {field.name.lower() for field in snapshot.physical_schema}
+        names = {fold(field.name) for field in snapshot.physical_schema}
         odd = {file.path for file, _ in files if ROW_NUMBER in names and file.deletion_vector}
         if snapshot.mapping is not ColumnMapping.ID:
             return odd
@@ -111,10 +112,10 @@ class Views:
             return None
         # Not duckdb_columns(): that looks at every view there is, DuckDB's own included, and takes longer.
         rows = self._connection.execute(f"DESCRIBE {view}").fetchall()
-        found = {name.lower(): self._connection.type(kind) for name, kind, *_ in rows}
+        found = {fold(name): self._connection.type(kind) for name, kind, *_ in rows}
         pairs = zip(snapshot.schema, snapshot.physical_schema, strict=True)
         stored = [theirs for ours, theirs in pairs if ours.name not in snapshot.partition_columns]
-        types = [(found[field.name.lower()], field.type) for field in stored if field.name.lower() in found]
+        types = [(found[fold(field.name)], field.type) for field in stored if fold(field.name) in found]
         if not all(starmap(fits, types)):
             return None
         if part.unified is None or (len(types) == len(stored) and all(starmap(holds, types))):

@@ -23,6 +23,7 @@ from alluvia.sql.parse import QUERY_LIMIT_BYTES, parse
         "SHOW TABLES",
         "PIVOT events ON kind IN ('a') USING sum(n)",
         "SELECT ';', '--', $$ ; $$",
+        "SELECT 'a\u00a0''b', \"\ufeff\", $a$ \u00a0 $a$ -- \u00a0\n/* \u00a0 */ FROM events",
     ],
 )
 def test_one_select_is_taken(text: str) -> None:
@@ -84,6 +85,11 @@ def test_anything_else_is_refused_by_name(text: str, word: str) -> None:
         ("PIVOT events ON kind", "must name its values"),
         ("SELECT 1 \0", "NUL"),
         ("SELECT '\udc80'", "surrogate"),
+        ("\ufeffSELECT 1", r"U\+FEFF outside of quotes"),
+        ("\u00a0SELECT 1", r"U\+00A0 outside of quotes"),
+        ("SELECT\u3000n FROM events", r"U\+3000 outside of quotes"),
+        ("SELECT '\u00a0' AS \"\u00a0\" FROM\u00a0events", r"U\+00A0 outside of quotes"),
+        ("é SELECT 1", "syntax error"),
         ("SELECT " + "1" * QUERY_LIMIT_BYTES, "more than the limit"),
         ("SELECT " + "+".join(["1"] * 900), "nested too deeply"),
         ("SELECT " + "(SELECT " * 900 + "1" + ")" * 900, "nested too deeply|memory exhausted|syntax error"),

@@ -44,6 +44,11 @@ def tables(text: str) -> list[str | None]:
         ("WITH a AS (SELECT 1) SELECT (SELECT max(n) FROM a) FROM (SELECT * FROM a)", []),
         ("WITH a AS (SELECT 1) FROM a AT (VERSION => 1)", ["a"]),
         ("WITH a AS (SELECT 1) FROM main.a", [None]),
+        # names are folded as DuckDB folds them: the Kelvin sign is no K
+        ('WITH "\u212a" AS (SELECT 1) FROM k', ["k"]),
+        ('WITH "\u212a.parquet" AS (SELECT 1) FROM "k.parquet"', [None]),
+        ('WITH "\u0130" AS (SELECT 1) FROM "\u0130", i', ["i"]),
+        ('FROM "\u212a"', [None]),
         # what cannot be a table of a lake
         ("FROM 'x.parquet'", [None]),
         ("FROM 's3://bucket/x.parquet'", [None]),

@@ -5,7 +5,8 @@ import pytest
 from alluvia.errors import Invalid
 from alluvia.sql.parse import parse
 from alluvia.sql.references import find_references
-from alluvia.sql.rewrite import rewrite
+from alluvia.sql.rewrite import VIEW_SCHEMA, rewrite
+from alluvia.sql.second_wall import check_tables
 
 
 def rewritten(text: str) -> str:
@@ -60,3 +61,39 @@ def test_positions_lead_back_to_the_users_text() -> None:
 def test_a_form_that_cannot_be_spliced_is_refused() -> None:
     with pytest.raises(Invalid, match="name it plainly"):
         rewritten("FROM events('2024') WITH ORDINALITY")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1 FROM alluvia.v0, range(3)",
+        "WITH A AS (FROM alluvia.v0), b AS (FROM a) SELECT (SELECT max(n) FROM B) FROM (FROM a)",
+        "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) FROM r",
+        "DESCRIBE alluvia.v0",
+    ],
+)
+def test_views_and_common_table_expressions_pass_the_second_wall(text: str) -> None:
+    check_tables(parse(text).root, VIEW_SCHEMA, {"v0"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FROM events",
+        "FROM 'x.parquet'",
+        "FROM alluvia.v1",
+        "FROM main.v0",
+        "FROM memory.alluvia.v0",
+        "FROM alluvia.v0 AT (VERSION => 1)",
+        "SELECT (SELECT max(n) FROM 'x.parquet') FROM alluvia.v0",
+        "WITH a AS (FROM a) FROM a",
+        "WITH a AS (FROM b), b AS (SELECT 1) FROM a",
+        "FROM (WITH a AS (SELECT 1) FROM a), a",
+        'WITH "\u212a.parquet" AS (SELECT 1) FROM "k.parquet"',
+        "FROM read_parquet('x')",
+        "SHOW ALL TABLES",
+    ],
+)
+def test_nothing_else_passes_the_second_wall(text: str) -> None:
+    with pytest.raises(Invalid, match="neither a table of the lake"):
+        check_tables(parse(text).root, VIEW_SCHEMA, {"v0"})
