@@ -20,7 +20,7 @@ _NULL_TESTS = ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL")
 
 def complement(condition: Node, columns: Columns, constants: Constants) -> Predicate:
     """Return a predicate that holds at least for the rows that a condition on one table leaves out."""
-    return _Complement(columns, constants).not_true(condition)
+    return constants.together(lambda: _Complement(columns, constants).not_true(condition))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class _Complement:
         """Where an expression is false or null."""
         kind = node["type"]
         if kind == "CONJUNCTION_AND":
-            return any_of(self.not_true(child) for child in node["children"])
+            return any_of([self.not_true(child) for child in node["children"]])
         if kind == "CONJUNCTION_OR":
-            return all_of(self.not_true(child) for child in node["children"])
+            return all_of([self.not_true(child) for child in node["children"]])
         if kind == "OPERATOR_NOT":
             return self._not_false(node["children"][0])
         return NEVER if self._is_constant(node, value=True) else self._leaf(node, negated=True)
@@ -43,9 +43,9 @@ class _Complement:
         """Where an expression is true or null."""
         kind = node["type"]
         if kind == "CONJUNCTION_AND":
-            return all_of(self._not_false(child) for child in node["children"])
+            return all_of([self._not_false(child) for child in node["children"]])
         if kind == "CONJUNCTION_OR":
-            return any_of(self._not_false(child) for child in node["children"])
+            return any_of([self._not_false(child) for child in node["children"]])
         if kind == "OPERATOR_NOT":
             return self.not_true(node["children"][0])
         return NEVER if self._is_constant(node, value=False) else self._leaf(node, negated=False)

@@ -90,7 +90,7 @@ def condition(text: str, schema: pa.Schema) -> Condition:
     taken = names_in_use(expression) | {fold(name) for name in schema.names}
     constants = Constants(int(row[0]) if row else 0, taken)
     known = _columns(schema)
-    predicate = column_predicate(expression, known, constants)
+    predicate = constants.together(lambda: column_predicate(expression, known, constants))
     excluded = complement(expression, known, constants)
     return Condition(predicate, excluded, columns, text, connection, expression)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -40,12 +41,16 @@ class Columns:
     target: Reference
     scope: Scope
     schema: pa.Schema
+    _found: dict[tuple[str, ...], Operand | None] = field(default_factory=dict, compare=False, repr=False)
 
     def operand(self, node: Node) -> Operand | None:
         """Return what an expression is of the table's, or None if it is anything else."""
         kind = node["class"]
         if kind == "COLUMN_REF":
-            return self._column(node["column_names"])
+            names = tuple(node["column_names"])
+            if names not in self._found:
+                self._found[names] = self._column(names)
+            return self._found[names]
         if node["type"] == "ARRAY_EXTRACT":
             return self._field(node["children"])
         if kind == "CAST":
@@ -74,7 +79,7 @@ class Columns:
             return None
         return _descend(parent, [name])
 
-    def _column(self, names: list[str]) -> Operand | None:
+    def _column(self, names: Sequence[str]) -> Operand | None:
         first = fold(names[0])
         named = [item for item in self.scope.items if item.alias == first]
         if len(names) > 1 and named:
@@ -86,7 +91,7 @@ class Columns:
         owners = [item for item in self.scope.items if item.has(first)]
         return self._of_item(owners[0], names) if len(owners) == 1 else None
 
-    def _of_item(self, item: Item, names: list[str]) -> Operand | None:
+    def _of_item(self, item: Item, names: Sequence[str]) -> Operand | None:
         name = fold(names[0])
         if not item.has(name):
             return None
@@ -100,7 +105,7 @@ class Columns:
         return _descend(plain_operand((column,), self.schema.field(column).type), names[1:])
 
 
-def _descend(operand: Operand, names: list[str]) -> Operand | None:
+def _descend(operand: Operand, names: Sequence[str]) -> Operand | None:
     column, kind = operand.column, operand.kind
     if names and operand.unit is not None:
         return None

@@ -46,12 +46,16 @@ _CODE_POINT_MAX = 0x10FFFF
 
 def table_predicate(table: Reference, filters: Iterable[Filter], schema: pa.Schema, constants: Constants) -> Predicate:
     """Return what all conditions that restrict a table need of its rows."""
-    found: list[Predicate] = []
-    for one in filters:
-        translator = _Translator(Columns(table, one.scope, schema), constants)
-        predicate = translator.condition(one.condition, negated=False)
-        found.append(_null_rejecting(predicate) if one.null_rejecting else predicate)
-    return all_of(found)
+
+    def translated() -> Predicate:
+        found: list[Predicate] = []
+        for one in given:
+            predicate = column_predicate(one.condition, Columns(table, one.scope, schema), constants)
+            found.append(_null_rejecting(predicate) if one.null_rejecting else predicate)
+        return all_of(found)
+
+    given = list(filters)
+    return constants.together(translated)
 
 
 def column_predicate(condition: Node, columns: Columns, constants: Constants, *, negated: bool = False) -> Predicate:
@@ -94,7 +98,8 @@ class _Translator:
     def condition(self, node: Node, *, negated: bool) -> Predicate:
         kind = node["type"]
         if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
-            parts = (self.condition(child, negated=negated) for child in node["children"])
+            # A list, so that one that says nothing does not hide the constants of the others (`Constants.together`).
+            parts = [self.condition(child, negated=negated) for child in node["children"]]
             return all_of(parts) if (kind == "CONJUNCTION_AND") is not negated else any_of(parts)
         if kind == "OPERATOR_NOT":
             return self.condition(node["children"][0], negated=not negated)

@@ -236,6 +236,6 @@ def names_in_use(root: Mapping[str, Any]) -> frozenset[str]:
     found: set[str] = set()
     for node in walk(root):
         for key in ("alias", "aliases", "column_name_alias", "expected_names"):
-            value = node.get(key)
-            found.update(fold(name) for name in ([value] if isinstance(value, str) else value or ()))
+            if value := node.get(key):
+                found.update(map(fold, [value] if isinstance(value, str) else value))
     return frozenset(found)

@@ -35,9 +35,16 @@ class FileStatistics:
         self._partition_columns = partition_columns
         self._statistics = parse_statistics(file.stats, exact=exact)
         self.rows = whole_number(self._statistics.get("numRecords"))
+        self._bounds: dict[Column, tuple[Any, Any] | None] = {}
+        self._nulls: dict[Column, int | None] = {}
 
     def bounds(self, column: Column) -> tuple[Any, Any] | None:
         """Return a value at or below, and one at or above, every value of a column; None if that is not known."""
+        if column not in self._bounds:
+            self._bounds[column] = self._read_bounds(column)
+        return self._bounds[column]
+
+    def _read_bounds(self, column: Column) -> tuple[Any, Any] | None:
         if column[0] in self._partition_columns:
             value = self._partition_value(column[0])
             return None if value is None else (value, value)
@@ -58,6 +65,11 @@ class FileStatistics:
 
     def nulls(self, column: Column) -> int | None:
         """Return the number of rows in which a column is null; None if that is not known."""
+        if column not in self._nulls:
+            self._nulls[column] = self._read_nulls(column)
+        return self._nulls[column]
+
+    def _read_nulls(self, column: Column) -> int | None:
         if column[0] in self._partition_columns:
             return self.rows if self._partition_value(column[0]) is None else 0
         kind = type_of(self._schema, column)

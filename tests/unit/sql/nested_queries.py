@@ -153,7 +153,8 @@ class Generator:
         every = tuple(name for entry in entries for name in entry.names)
         if self._maybe(0.5):
             return "*", every
-        items, names = [], []
+        items: list[str] = []
+        names: list[str] = []
         for _ in range(self._chance.randint(1, 4)):
             item, shown = self._item(entries, every)
             items.append(item)
@@ -350,8 +351,8 @@ def main() -> int:
                 compare(lake, plain, text, seen)
             except (AssertionError, AlluviaError) as error:
                 failed += 1
-                print(f"seed {seed}: {type(error).__name__} {str(error)[:100]}\n  {text}", flush=True)
-    print(f"{given.seeds} queries from seed {given.first}, {failed} failed; {seen}")
+                sys.stdout.write(f"seed {seed}: {type(error).__name__} {str(error)[:100]}\n  {text}\n")
+    sys.stdout.write(f"{given.seeds} queries from seed {given.first}, {failed} failed; {seen}\n")
     return 1 if failed else 0
 
 

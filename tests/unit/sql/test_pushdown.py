@@ -137,8 +137,8 @@ def test_a_name_restricts_a_table_only_where_it_is_certain_to_be_its(
     ("text", "rows"),
     [
         (
-            "SELECT count(*) FROM (SELECT * FROM (SELECT n, count(*) AS c FROM events GROUP BY n) g "
-            "JOIN events e ON e.n = g.n + 1) WHERE n = 19",
+            """SELECT count(*) FROM (SELECT * FROM (SELECT n, count(*) AS c FROM events GROUP BY n) g
+               JOIN events e ON e.n = g.n + 1) WHERE n = 19""",
             1,
         ),
         ("SELECT count(*) FROM (SELECT n, n, kind AS n_1 FROM events) WHERE n_1 = 33", 1),
