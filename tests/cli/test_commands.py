@@ -122,7 +122,7 @@ def test_describe_and_tables(shell: Shell) -> None:
     assert shell.run("create", "signups", *words).exit_code == 0
     described = shell.rows("describe", "signups")[0]
     assert described["partition_by"] == ["hour(ts)"]
-    assert {"column": "seats", "type": "int64", "nullable": False} in described["columns"]
+    assert {"column": "seats", "type": "long", "nullable": False} in described["columns"]
     assert shell.rows("tables") == [{"table": "signups", "version": 0, "files": 0, "rows": 0, "bytes": 0}]
     assert "signups" in shell.run("tables").stdout
 

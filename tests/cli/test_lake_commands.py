@@ -121,10 +121,10 @@ def test_columns_and_properties_are_added(shell: Shell) -> None:
     ("words", "named"),
     [
         ((), "nothing to change"),
-        (("--add", "x:string"), "column x exists already, as int64; no column can change its type"),
+        (("--add", "x:string"), "column x exists already, as long; no column can change its type"),
         (("--add", "y"), "--add 'y': write it as NAME:TYPE"),
         (("--add", "y:long", "--add", "y:string"), "each name once"),
-        (("--add", "y:int"), "unknown type 'int'"),
+        (("--add", "y:int8"), "unknown type 'int8'"),
         (("--property", "delta.columnMapping.mode=name"), "needs the feature columnMapping"),
         (("--property", "alluvia.writers=any"), "alluvia.writers cannot be changed"),
     ],

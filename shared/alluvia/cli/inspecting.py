@@ -11,6 +11,7 @@ from alluvia.cli.each_table import show_each
 from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import show, show_one
 from alluvia.table.snapshot import Snapshot
+from alluvia.table.type_names import type_name
 
 _version = click.option("--version", "version", type=int, help="As of this version.")
 _timestamp = click.option("--timestamp", help="As of this moment, ISO 8601 (UTC unless it says otherwise).")
@@ -45,7 +46,7 @@ def tables(common: Common) -> None:
 def describe(common: Common, table: str, version: int | None, timestamp: str | None) -> None:
     """Show a table's columns, partitioning, properties and protocol."""
     snapshot = common.lake().table(table).snapshot(version, timestamp)
-    columns = [{"column": f.name, "type": str(f.type), "nullable": f.nullable} for f in snapshot.schema]
+    columns = [{"column": f.name, "type": type_name(f.type), "nullable": f.nullable} for f in snapshot.schema]
     facts: dict[str, Any] = {
         **_summary(snapshot),
         "partition_by": [str(field) for field in snapshot.partition_spec.fields],

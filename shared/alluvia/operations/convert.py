@@ -28,6 +28,7 @@ from alluvia.table.partition import partition_text
 from alluvia.table.partition_values import parse_partition_text
 from alluvia.table.properties import CONSTRAINT, check_properties, read_properties
 from alluvia.table.schema import parse_type
+from alluvia.table.type_names import type_name
 from alluvia.table.unified import UnifiedSchema
 
 TAIL_GUESS_BYTES = 64 << 10
@@ -221,6 +222,9 @@ def _with_values(add: AddFile, texts: Texts, kinds: Mapping[str, pa.DataType]) -
         try:
             values[name] = partition_text(parse_partition_text(texts[name], kind), name)
         except (ValueError, ArithmeticError) as error:
-            msg = f"{add.path}: partition column {name}: {texts[name]!r} is no {kind}; give another in partition_types"
+            msg = (
+                f"{add.path}: partition column {name}: {texts[name]!r} is no {type_name(kind)}; "
+                "give another in partition_types"
+            )
             raise Invalid(msg) from error
     return AddFile(add.path, values, add.size, add.modification_time, True, add.stats)

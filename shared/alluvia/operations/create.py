@@ -27,6 +27,7 @@ from alluvia.table.properties import (
 from alluvia.table.protocols import default_properties, new_protocol
 from alluvia.table.schema import arrow_schema, normal_schema, schema_string
 from alluvia.table.transaction import ENGINE
+from alluvia.table.type_names import type_name
 
 _BY_ARGUMENT = {
     PARTITION_BY: "use the argument partition_by",
@@ -77,7 +78,7 @@ def check_sort(names: Sequence[str], schema: pa.Schema) -> None:
             msg = f"sort_by: {name!r} names no column of the schema"
             raise Invalid(msg)
         if pa.types.is_nested(schema.field(name).type):
-            msg = f"sort_by: {name!r} is {schema.field(name).type}, which has no order"
+            msg = f"sort_by: {name!r} is {type_name(schema.field(name).type)}, which has no order"
             raise Invalid(msg)
 
 

@@ -24,6 +24,7 @@ from alluvia.table.properties import (
 from alluvia.table.protocols import features_needed, with_features
 from alluvia.table.schema import add_fields, arrow_schema
 from alluvia.table.transaction import Changes, Commit
+from alluvia.table.type_names import type_name
 
 _FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE)
 
@@ -56,8 +57,8 @@ def _check_new(fields: pa.Schema, present: pa.Schema) -> None:
     for field in fields:
         if (there := known.get(field.name.lower())) is not None:
             msg = (
-                f"column {there.name} exists already, as {there.type}; no column can change its type, be renamed or "
-                f"go: add one of another name, or write the rows into a new table"
+                f"column {there.name} exists already, as {type_name(there.type)}; no column can change its type, be "
+                f"renamed or go: add one of another name, or write the rows into a new table"
             )
             raise Invalid(msg)
 

@@ -19,6 +19,7 @@ from alluvia.table.predicate import And, Comparison, Predicate
 from alluvia.table.rows import columns_of_rows, conform, conformed
 from alluvia.table.skipping import FileStatistics
 from alluvia.table.snapshot import Snapshot
+from alluvia.table.type_names import type_name
 
 KEYS_SORTED_MAX = 1 << 20
 """Beyond so many keys in a column, only the least and the greatest tell which files can hold them."""
@@ -159,7 +160,7 @@ def read_rows(rows: Any, schema: pa.Schema, on: Sequence[str], extra: Callable[[
             msg = f"on: {name!r} is no column of {'the table' if name not in schema.names else 'the rows'}"
             raise Invalid(msg)
         if pa.types.is_nested(schema.field(name).type):
-            msg = f"on: {name!r} is {schema.field(name).type}, which cannot be a key"
+            msg = f"on: {name!r} is {type_name(schema.field(name).type)}, which cannot be a key"
             raise Invalid(msg)
     known = pa.schema([field for field in schema if field.name in given])
     beside = sorted(name for name in given if name not in schema.names and extra(name))

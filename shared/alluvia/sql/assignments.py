@@ -22,6 +22,7 @@ from alluvia.sql.tree import Node, is_constant, without_locations
 from alluvia.table.names import fold
 from alluvia.table.relation import duckdb_type
 from alluvia.table.rows import conform
+from alluvia.table.type_names import type_name
 
 _START = "SELECT (\n"
 _END = "\n) FROM rows"
@@ -136,7 +137,7 @@ def _checked(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, name: str
         conform(pa.Table.from_arrays([pa.array([], kind)], names=[name]), pa.schema([field]))
     except (Invalid, pa.ArrowException) as error:
         wanted = f"CAST(… AS {duckdb_type(field.type)})"
-        msg = f"column {name} is {field.type}, but the expression gives {kind}: write {wanted}"
+        msg = f"column {name} is {type_name(field.type)}, but the expression gives {type_name(kind)}: write {wanted}"
         raise Invalid(msg) from error
     return text
 

@@ -17,6 +17,7 @@ from typing import Self, TypeVar
 import pyarrow as pa
 
 from alluvia.sql.constants import Constants
+from alluvia.sql.describe import describes, in_our_terms
 from alluvia.sql.failures import UnreadableFile
 from alluvia.sql.formats import Format, render
 from alluvia.sql.limits import Limits
@@ -126,11 +127,14 @@ def _attempt(
         try:
             scans, rewritten = _open(lake, statement, references, session, looking.result())
             reports = tuple(scan.report() for scan in scans)
-            if not statement.explain:
+            if not statement.explain and not describes(statement.root):
                 return answer(session, rewritten, reports)
             with closing(session):
-                _, batches = session.run(rewritten.text, statement.text, rewritten.position)
-                plan = "\n".join(str(text) for batch in batches for text in batch.column(1).to_pylist())
+                schema, batches = session.run(rewritten.text, statement.text, rewritten.position)
+                found = list(batches)
+            if not statement.explain:
+                return of_result(Result(schema, in_our_terms(statement.root, scans, found), reports))
+            plan = "\n".join(str(text) for batch in found for text in batch.column(1).to_pylist())
             return of_result(_of_table(scan_table(scans, plan), reports))
         except UnreadableFile as error:
             session.close()

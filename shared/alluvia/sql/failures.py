@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from alluvia.errors import AlluviaError, Corrupt, Invalid, Unavailable
 LINE_LENGTH_MAX = 100
 MESSAGE_CHARS_MAX = 2000
 _CUT_OFF = "Could not read enough bytes"
+_NO_ARROW_TYPE = re.compile(r"Unsupported Arrow type (\w+)")
 _BROKEN_METADATA = "Invalid"
 """The kind of error under which DuckDB passes on those of Thrift, in which Parquet's metadata stands."""
 _STORE = ("HTTP", "IO")
@@ -78,6 +80,8 @@ def _mark(text: bytes, position: int) -> str:
 def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
     """Return our error for one that DuckDB raised while it ran a query, by its fields (see `details_of`)."""
     kind, message = details.get("exception_type", "DuckDB"), details.get("exception_message", "")
+    if (found := _NO_ARROW_TYPE.search(message)) is not None:
+        return Invalid(f"the result holds a value of the type {found[1]}, which cannot be sent: cast it, as to VARCHAR")
     if kind == "INTERRUPT":
         return QueryTooCostly("the query was interrupted")
     if kind == "Out of Memory":

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
 from alluvia.table.partition_values import parse_partition_text as parse_partition_text  # noqa: PLC0414
+from alluvia.table.type_names import type_name
 
 PARTITION_TAG = "alluvia.partition"
 TRANSFORMS = ("year", "month", "day", "hour")
@@ -92,10 +93,10 @@ def parse_spec(fields: Sequence[str], schema: pa.Schema) -> PartitionSpec:
                 raise Invalid(msg)
             temporal = pa.types.is_timestamp(kind) or (pa.types.is_date(kind) and field.transform != "hour")
             if not temporal:
-                msg = f"partition_by: {text!r} needs a timestamp or date column, {field.column} is {kind}"
+                msg = f"partition_by: {text!r} needs a timestamp or date column, {field.column} is {type_name(kind)}"
                 raise Invalid(msg)
         elif pa.types.is_nested(kind) or pa.types.is_floating(kind) or pa.types.is_binary(kind):
-            msg = f"partition_by: {text!r} is {kind}; partition by text, numbers, dates, times or booleans"
+            msg = f"partition_by: {text!r} is {type_name(kind)}; partition by text, numbers, dates, times or booleans"
             raise Invalid(msg)
         parsed.append(field)
     spec = PartitionSpec(tuple(parsed))

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from alluvia.errors import Corrupt
 from alluvia.log.actions import AddFile
+from alluvia.table.type_names import type_name
 
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _FLOATS = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?Infinity|NaN", re.ASCII)
@@ -33,7 +34,7 @@ def partition_value(file: AddFile, name: str, kind: pa.DataType) -> Any:
     try:
         return parse_partition_text(text, kind)
     except (ValueError, ArithmeticError) as error:
-        msg = f"data file {file.path}: the value {text!r} of partition column {name} is no {kind}"
+        msg = f"data file {file.path}: the value {text!r} of partition column {name} is no {type_name(kind)}"
         raise Corrupt(msg) from error
 
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
 from alluvia.table.required import check_required, has_required
+from alluvia.table.type_names import type_name
 from alluvia.table.values import check_value
 
 Rows = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Sequence[Mapping[str, Any]]
@@ -72,7 +73,7 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Tabl
         try:
             columns.append(pa.array(values, field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            msg = f"column {field.name}: a value does not fit {field.type}: {error}"
+            msg = f"column {field.name}: a value does not fit {type_name(field.type)}: {error}"
             raise Invalid(msg) from error
     return pa.Table.from_arrays(columns, names=schema.names)
 
@@ -110,8 +111,8 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         column = column.cast(column.type.value_type)
     if not _castable(column.type, field.type):
         msg = (
-            f"column {field.name} is {field.type} in the table, but the rows have {column.type}: cast them, or give "
-            f"them under another name; no column can change its type"
+            f"column {field.name} is {type_name(field.type)} in the table, but the rows have "
+            f"{type_name(column.type)}: cast them, or give them under another name; no column can change its type"
         )
         raise Invalid(msg)
     try:
@@ -121,11 +122,11 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
             column = column.cast(pa.decimal256(76, field.type.scale))
         cast = column.cast(field.type)
         if pa.types.is_float32(field.type) and not pc.is_finite(cast).equals(pc.is_finite(column)):
-            msg = f"column {field.name}: a value does not fit {field.type}"
+            msg = f"column {field.name}: a value does not fit {type_name(field.type)}"
             raise Invalid(msg)
         return cast
     except pa.ArrowException as error:
-        msg = f"column {field.name}: a value does not fit {field.type}: {error}"
+        msg = f"column {field.name}: a value does not fit {type_name(field.type)}: {error}"
         raise Invalid(msg) from error
 
 

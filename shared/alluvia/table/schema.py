@@ -11,6 +11,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Corrupt, Invalid, Unsupported
+from alluvia.table.type_names import normal_name
 from alluvia.table.variants import STORED, VARIANT
 
 Json = dict[str, Any]
@@ -52,7 +53,11 @@ _SIMPLE: list[tuple[Any, str]] = [
 
 
 def parse_type(text: str) -> pa.DataType:
-    """Return the Arrow type of a Delta primitive type's name, such as `long` or `decimal(10,2)`."""
+    """Return the Arrow type of a primitive type's name: Delta's, such as `long` or `decimal(10,2)`, or SQL's."""
+    return _primitive(normal_name(text))
+
+
+def _primitive(text: str) -> pa.DataType:
     if text in _PRIMITIVES:
         return _PRIMITIVES[text]
     if (match := _DECIMAL.match(text)) and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
@@ -117,7 +122,7 @@ def _arrow_type(kind: str | Json, name: str, identify: Identify) -> pa.DataType:
         return pa.string() if identify is _displayed else STORED
     if isinstance(kind, str):
         try:
-            return parse_type("decimal(10,0)" if kind == "decimal" else kind)
+            return _primitive("decimal(10,0)" if kind == "decimal" else kind)
         except Invalid as error:
             msg = f"column {name} has the type {kind!r}, which this version cannot read"
             raise Unsupported(msg) from error

@@ -79,7 +79,7 @@ def test_what_cannot_be_is_refused_by_name(lake: Lake, arguments: dict[str, obje
 
 
 def test_a_sort_order_needs_an_order(lake: Lake) -> None:
-    with pytest.raises(Invalid, match="sort_by: 'l' is list"):
+    with pytest.raises(Invalid, match="sort_by: 'l' is array<long>"):
         lake.create_table("t", pa.schema([("l", pa.list_(pa.int64()))]), sort_by=["l"])
 
 

@@ -46,7 +46,7 @@ def test_properties_are_set_and_what_changes_nothing_commits_nothing(table: Tabl
     [
         ({"add": {"x": "long"}}, r"x\b.*exists|repeated"),
         ({"add": {"X": "long"}}, r"[xX]\b.*exists|repeated"),
-        ({"add": {"y": "int"}}, "unknown type 'int'"),
+        ({"add": {"y": "int8"}}, "unknown type 'int8'"),
         ({"add": {"y": 5}}, "column y: expected"),
         ({"add": {"a b": "long"}}, "column name 'a b'"),
         ({"add": pa.schema([pa.field("y", pa.int64(), nullable=False)])}, "column y must be nullable"),

@@ -168,7 +168,8 @@ def test_a_schema_that_cannot_be_read_says_why(text: str, error: type[Exception]
 
 def test_a_type_by_name() -> None:
     assert parse_type("decimal( 12 , 3 )") == pa.decimal128(12, 3)
-    for unknown in ("int", "decimal", "decimal(0,0)", "decimal(5,6)", "array<long>", ""):
+    assert parse_type("INT") == parse_type("integer") == pa.int32()
+    for unknown in ("int8", "decimal", "decimal(0,0)", "decimal(5,6)", "array<long>", ""):
         with pytest.raises(Invalid, match="unknown type"):
             parse_type(unknown)
 
