@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia.sql import run
+from alluvia.sql.engine import run
 from tests.unit.sql.conftest import query
 
 PLACE = pa.struct([("city", pa.string()), ("zips", pa.list_(pa.int32()))])
