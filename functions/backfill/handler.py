@@ -12,9 +12,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import boto3
+from aws_lambda_powertools import Logger
 from botocore.exceptions import BotoCoreError, ClientError
 
 from alluvia.errors import AlluviaError, Invalid, Unavailable
+from alluvia.log_context import with_request_id
 
 if TYPE_CHECKING:
     from mypy_boto3_emr_serverless import EMRServerlessClient
@@ -28,6 +30,8 @@ _SOURCE = re.compile(r"s3a?://[a-z0-9][a-z0-9.-]+/[^\x00-\x1f]+")
 _CODE_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._/-]*)?")
 _RUN_ID = re.compile(r"[0-9a-z]{1,64}")
 _TRANSIENT = ("ThrottlingException", "TooManyRequestsException", "InternalServerException", "ServiceUnavailable")
+
+logger = Logger(service="backfill")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ def default_job_id(table: str, source: str) -> str:
     return hashlib.sha256(json.dumps([table, source]).encode()).hexdigest()[:32]
 
 
+@with_request_id(logger)
 def handler(event: object, context: object) -> dict[str, Any]:  # noqa: ARG001
     """Start a job, or with `{"action": "status", "job_run_id": …}` report on a run of one.
 
@@ -131,11 +136,13 @@ def _start(settings: Settings, request: Request) -> dict[str, Any]:
         executionTimeoutMinutes=RUN_MINUTES_MAX,
         retryPolicy={"maxAttempts": ATTEMPTS_MAX},
     )
-    return {
+    started = {
         "job_id": request.job_id,
         "job_run_id": answer["jobRunId"],
         "application_id": answer["applicationId"],
     }
+    logger.info("started", extra={"table": request.table, "attempt": request.attempt, **started})
+    return started
 
 
 def _arguments(settings: Settings, request: Request) -> list[str]:

@@ -54,4 +54,6 @@ def consume(
             failed += messages[table]
             continue
         logger.info("committed", extra={"table": table, "messages": len(messages[table]), **answer.counts()})
+    if failed:
+        logger.warning("messages will come again", extra={"failed_messages": len(failed), "messages": len(records)})
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}

@@ -23,6 +23,7 @@ from alluvia.ingest.envelope import split
 from alluvia.ingest.messages import pack
 from alluvia.ingest.pipeline import ingest_batch, keep_rejects, table_for
 from alluvia.ingest.values import Origin, Reject, Split, cut
+from alluvia.log_context import with_request_id
 from functions.ingest.consumer import consume
 from functions.ingest.sending import send, sqs
 from functions.ingest.settings import Settings
@@ -38,6 +39,7 @@ logger = Logger(service="ingest")
 Response = dict[str, Any]
 
 
+@with_request_id(logger)
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: ARG001 - Lambda's signature
     """Answer an HTTP request, or commit a batch of SQS messages and report those that failed."""
     settings = Settings.read(os.environ)
@@ -85,7 +87,7 @@ def respond(request: APIGatewayProxyEventV2, settings: Settings, lake: Lake) -> 
     except TableNotFound as error:
         return failure(404, str(error))
     except (Unavailable, CommitUnknown, Conflict) as error:
-        logger.exception("not committed, or not known to be")
+        logger.exception("not committed, or not known to be", extra={"status": 503})
         return failure(503, f"send the same request again: {error}", **{"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 

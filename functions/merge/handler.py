@@ -13,11 +13,13 @@ from aws_lambda_powertools import Logger
 
 from alluvia import Table, runtime
 from alluvia.errors import Invalid
+from alluvia.log_context import with_request_id
 from alluvia.rounds import MARGIN_MS, checked, every_table, remaining_ms
 
 logger = Logger(service="merge")
 
 
+@with_request_id(logger)
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     """Merge the tables that `{"tables": [...]}` names, or all tables and their rejects; see `every_table`."""
     target_size, memory_mb = target_file_bytes(os.environ), merge_memory_mb(os.environ)
@@ -27,9 +29,14 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         return next(asked) == 0 or remaining_ms(context) > MARGIN_MS  # each run gets something done
 
     def work(table: Table) -> dict[str, Any]:
-        return asdict(table.merge(target_size=target_size, memory_mb=memory_mb, go_on=time_left, turn=turn))
+        report = table.merge(target_size=target_size, memory_mb=memory_mb, go_on=time_left, turn=turn)
+        checkpoint_version = table.handle.log.checkpoint_version
+        since = report.version - (-1 if checkpoint_version is None else checkpoint_version)
+        return {**asdict(report), "commits_since_checkpoint": since}
 
-    return every_table(runtime.lake(), checked(event, "tables"), context, work, logger)
+    done = every_table(runtime.lake(), checked(event, "tables"), context, work, logger)
+    logger.info("round done", extra={"tables_left": len(done["left"])})
+    return done
 
 
 def target_file_bytes(environment: Mapping[str, str]) -> int | None:

@@ -26,6 +26,7 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
+from alluvia.log_context import with_request_id
 from alluvia.sql.engine import run_rendered
 from alluvia.sql.failures import QueryTooCostly, cut
 from alluvia.sql.formats import Format, NotAcceptable, choose_format
@@ -56,6 +57,7 @@ if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
 Response = dict[str, Any]
 
 
+@with_request_id(logger)
 def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001 - Lambda's signature
     """Answer an HTTP request, or a direct invocation as if it were one."""
     settings = Settings.read(os.environ)
@@ -110,7 +112,7 @@ def failure(error: AlluviaError) -> Response:
     if status < 500:
         logger.info("refused", extra={"status": status, "reason": type(error).__name__})
         return answer(status, {"error": cut(str(error))})
-    logger.error("failed", exc_info=error)
+    logger.error("failed", exc_info=error, extra={"status": status})
     if status == 503:
         return answer(status, {"error": str(error)}, **{"Retry-After": str(RETRY_AFTER_SECONDS)})
     return answer(status, {"error": str(error)})

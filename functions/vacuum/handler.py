@@ -11,6 +11,7 @@ from aws_lambda_powertools import Logger
 
 from alluvia import Table, runtime
 from alluvia.errors import Invalid
+from alluvia.log_context import with_request_id
 from alluvia.rounds import checked, every_table
 from alluvia.table.properties import FILE_RETENTION
 
@@ -22,6 +23,7 @@ NAMES_MAX = 100
 logger = Logger(service="vacuum")
 
 
+@with_request_id(logger)
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     """Vacuum the tables that `{"tables": [...]}` names, or all tables and their rejects; see `every_table`.
 
@@ -37,7 +39,9 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         own = FILE_RETENTION in table.handle.newest(dropped=True).properties
         return summary(table.vacuum(None if own else keep, dry_run=dry_run))
 
-    return {"dry_run": dry_run, **every_table(runtime.lake(), wanted, context, work, logger, dropped=True)}
+    done = every_table(runtime.lake(), wanted, context, work, logger, dropped=True)
+    logger.info("round done", extra={"tables_left": len(done["left"])})
+    return {"dry_run": dry_run, **done}
 
 
 def summary(report: VacuumReport) -> dict[str, Any]:

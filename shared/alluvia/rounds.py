@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 from aws_lambda_powertools import Logger
@@ -66,8 +67,10 @@ def every_table(
         logger.info("done", extra=report)
         return report
 
+    own = [copy_context() for _ in wanted]  # so that log lines keep the ids of their request
     with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
-        found = list(zip(wanted, pool.map(one, range(len(wanted)), wanted), strict=True))
+        done = pool.map(lambda context, *task: context.run(one, *task), own, range(len(wanted)), wanted)
+        found = list(zip(wanted, done, strict=True))
     reports = [report for _, report in found if report]
     if failed:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
