@@ -12,8 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-REQUESTS_PER_SECOND_MAX = 500
-BURST_REQUESTS_MAX = 1000
+QUERY_PATH = "/q"
 ACCESS_LOG_FIELDS = {
     "requestId": "$context.requestId",
     "time": "$context.requestTime",
@@ -35,10 +34,19 @@ class HttpApi(Construct):
     Every route, /healthz included, takes requests signed with AWS credentials (SigV4) whose principal may
     `execute-api:Invoke` it. That is the simplest safe default: it needs no secret of ours, and an account's own roles
     can be let in one by one. A public route would be an addition that someone decides on.
+
+    Routes of queries have a throttle of their own, so that no flood of queries takes requests from ingestion.
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, ingest: lambda_.Function, query: lambda_.Function
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        ingest: lambda_.Alias,
+        query: lambda_.Alias,
+        throttle: api.ThrottleSettings,
+        query_throttle: api.ThrottleSettings,
     ) -> None:
         super().__init__(scope, construct_id)
         self.api = api.HttpApi(
@@ -48,11 +56,15 @@ class HttpApi(Construct):
         to_query = integrations.HttpLambdaIntegration("Query", query)
         self.api.add_routes(path="/v1/events/{table}", methods=[api.HttpMethod.POST], integration=to_ingest)
         self.api.add_routes(path="/healthz", methods=[api.HttpMethod.GET], integration=to_ingest)
-        self.api.add_routes(path="/q", methods=[api.HttpMethod.POST], integration=to_query)
-        self.stage = self._stage()
+        queries = self.api.add_routes(path=QUERY_PATH, methods=[api.HttpMethod.POST], integration=to_query)
+        self.stage = self._stage(throttle)
+        limits = {"ThrottlingRateLimit": query_throttle.rate_limit, "ThrottlingBurstLimit": query_throttle.burst_limit}
+        _resource(self.stage).route_settings = {f"POST {QUERY_PATH}": limits}
+        # API Gateway refuses settings of a route that does not exist yet.
+        self.stage.node.add_dependency(*queries)
         self.url = self.stage.url
 
-    def _stage(self) -> api.HttpStage:
+    def _stage(self, throttle: api.ThrottleSettings) -> api.HttpStage:
         access_log = logs.LogGroup(
             self, "AccessLog", retention=logs.RetentionDays.THREE_MONTHS, removal_policy=RemovalPolicy.DESTROY
         )
@@ -62,11 +74,15 @@ class HttpApi(Construct):
             http_api=self.api,
             stage_name="$default",
             auto_deploy=True,
-            throttle=api.ThrottleSettings(rate_limit=REQUESTS_PER_SECOND_MAX, burst_limit=BURST_REQUESTS_MAX),
+            throttle=throttle,
         )
-        resource = stage.node.default_child
-        assert isinstance(resource, api.CfnStage)  # noqa: S101 - narrows the type
-        resource.access_log_settings = api.CfnStage.AccessLogSettingsProperty(
+        _resource(stage).access_log_settings = api.CfnStage.AccessLogSettingsProperty(
             destination_arn=access_log.log_group_arn, format=json.dumps(ACCESS_LOG_FIELDS)
         )
         return stage
+
+
+def _resource(stage: api.HttpStage) -> api.CfnStage:
+    resource = stage.node.default_child
+    assert isinstance(resource, api.CfnStage)  # noqa: S101 - narrows the type
+    return resource

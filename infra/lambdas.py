@@ -1,4 +1,4 @@
-"""The Lambda functions: their sizes, their logs and their roles, which begin with the right to write those logs."""
+"""The Lambda functions: sizes, versions, logs, and roles, which begin with the right to write those logs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ RUNTIME = lambda_.Runtime.PYTHON_3_13
 ARCHITECTURE = lambda_.Architecture.ARM_64
 CORE = (LIBRARY, "core")
 WITH_DUCKDB = (LIBRARY, "core", "query")
+ALIAS = "live"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,19 @@ BACKFILL = Spec("backfill", 512, 30, CORE, "Starts Spark jobs and tells how they
 
 
 class Functions(Construct):
-    """Functions by name and their roles, which share one set of layers."""
+    """Functions by name, with their aliases, roles and log groups. They share one set of layers.
+
+    Whatever calls a function calls its alias. A deployment that changes a function, its layers included, publishes a
+    version and then points the alias at it, so no call meets code of one release with settings of another. Versions
+    stay when newer ones come: going back is pointing the alias at one of them.
+    """
 
     def __init__(self, scope: Construct, construct_id: str, *, sources: Sources) -> None:
         super().__init__(scope, construct_id)
         self.by_name: dict[str, lambda_.Function] = {}
+        self.live: dict[str, lambda_.Alias] = {}
         self.roles: dict[str, iam.Role] = {}
+        self.logs: dict[str, logs.LogGroup] = {}
         self._sources = sources
         self._layers = {
             name: lambda_.LayerVersion(
@@ -61,8 +69,11 @@ class Functions(Construct):
             for name, path in sources.layers.items()
         }
 
-    def add(self, name: str, spec: Spec, environment: Mapping[str, str]) -> None:
-        """Adds a function whose role may write its own log group and nothing else yet."""
+    def add(self, name: str, spec: Spec, environment: Mapping[str, str], *, reserved: int | None = None) -> None:
+        """Adds a function whose role may write its own log group and nothing else yet.
+
+        `reserved` concurrent executions are kept for it, and are all that it gets; None shares those of the account.
+        """
         log = logs.LogGroup(
             self, f"{name}Log", retention=logs.RetentionDays.ONE_MONTH, removal_policy=RemovalPolicy.DESTROY
         )
@@ -82,8 +93,12 @@ class Functions(Construct):
             role=role,
             log_group=log,
             description=spec.description,
+            reserved_concurrent_executions=reserved,
+            current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN),
             environment={"POWERTOOLS_SERVICE_NAME": spec.folder, "POWERTOOLS_LOG_LEVEL": "INFO", **environment},
         )
         accept(function, "L1", "The layers hold compiled wheels for Python 3.13; a newer runtime could not load them.")
         self.by_name[name] = function
+        self.live[name] = lambda_.Alias(self, f"{name}Live", alias_name=ALIAS, version=function.current_version)
         self.roles[name] = role
+        self.logs[name] = log

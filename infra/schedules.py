@@ -15,9 +15,7 @@ VACUUM_EVERY = Duration.days(1)
 class Schedules(Construct):
     """A run that failed is not retried: the next one does its work too. Runs may overlap, so nothing locks."""
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, merge: lambda_.Function, vacuum: lambda_.Function
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, merge: lambda_.Alias, vacuum: lambda_.Alias) -> None:
         super().__init__(scope, construct_id)
         for name, function, every in (("Merge", merge, MERGE_EVERY), ("Vacuum", vacuum, VACUUM_EVERY)):
             # Lambda itself would run a failed asynchronous call twice more.

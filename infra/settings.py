@@ -28,6 +28,13 @@ class Settings:
     retention_hours: int = 168
     alarm_email: str | None = None
     backfill_sources: tuple[Source, ...] = ()
+    ingest_rate: int = 500
+    ingest_burst: int = 1000
+    query_rate: int = 20
+    query_burst: int = 40
+    ingest_concurrency: int | None = None
+    query_concurrency: int | None = None
+    commit_concurrency: int = 8
 
 
 def read_settings(context: Mapping[str, object]) -> Settings:
@@ -38,6 +45,13 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     `alluvia:retention_hours`   how long vacuum keeps what no version names any more, at least 1
     `alluvia:alarm_email`       who is told of alarms; may be empty
     `alluvia:backfill_sources`  s3://bucket/prefix, parted by commas: what backfills may read beside `incoming/`
+
+    `alluvia:ingest_rate`, `alluvia:ingest_burst`  requests a second, and at once, of all routes but those of queries
+    `alluvia:query_rate`, `alluvia:query_burst`    the same for queries: what is over it gets a 429
+    `alluvia:ingest_concurrency`  how many ingest functions are set aside, and may run, for HTTP; empty: none set aside
+    `alluvia:query_concurrency`   the same for query functions. Lambda wants 100 of the account's concurrent executions
+                                  left for all, so an account with fewer, such as a new one, can set none aside
+    `alluvia:commit_concurrency`  how many functions may commit from the queue at once, 2 to 1000
 
     Names of others, such as CDK's own flags, are passed over.
 
@@ -53,9 +67,16 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         ingest_mode=_one_of("ingest_mode", values.get("ingest_mode", default.ingest_mode), ("queued", "direct")),
         create_tables=_one_of("create_tables", values.get("create_tables", "false").lower(), ("true", "false"))
         == "true",
-        retention_hours=_hours("retention_hours", values.get("retention_hours", str(default.retention_hours))),
+        retention_hours=_number("retention_hours", values, default.retention_hours),
         alarm_email=_email("alarm_email", values["alarm_email"]) if "alarm_email" in values else None,
         backfill_sources=_sources("backfill_sources", values.get("backfill_sources", "")),
+        ingest_rate=_number("ingest_rate", values, default.ingest_rate),
+        ingest_burst=_number("ingest_burst", values, default.ingest_burst),
+        query_rate=_number("query_rate", values, default.query_rate),
+        query_burst=_number("query_burst", values, default.query_burst),
+        ingest_concurrency=_number_or_none("ingest_concurrency", values),
+        query_concurrency=_number_or_none("query_concurrency", values),
+        commit_concurrency=_number("commit_concurrency", values, default.commit_concurrency, 2, 1000),
     )
 
 
@@ -65,10 +86,17 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _hours(name: str, value: str) -> int:
-    if not value.isascii() or not value.isdigit() or int(value) < 1:
-        raise ValueError(f"{PREFIX}{name} is {value!r}: it must be a whole number of hours, 1 or more")
+def _number(name: str, values: Mapping[str, str], default: int, least: int = 1, most: int | None = None) -> int:
+    value = values.get(name, str(default))
+    fits = value.isascii() and value.isdigit() and least <= int(value) and (most is None or int(value) <= most)
+    if not fits:
+        bounds = f"{least} or more" if most is None else f"{least} to {most}"
+        raise ValueError(f"{PREFIX}{name} is {value!r}: it must be a whole number, {bounds}")
     return int(value)
+
+
+def _number_or_none(name: str, values: Mapping[str, str]) -> int | None:
+    return _number(name, values, 0) if name in values else None
 
 
 def _email(name: str, value: str) -> str:

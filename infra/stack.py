@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aws_cdk import CfnOutput, Stack
+from aws_cdk import aws_apigatewayv2 as api
 from constructs import Construct
 
 from infra.alarms import Alarms
@@ -10,6 +11,7 @@ from infra.backfill import Backfill
 from infra.event_queue import EventQueue
 from infra.http_api import HttpApi
 from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, VACUUM, Functions
+from infra.metrics import LogMetrics
 from infra.schedules import Schedules
 from infra.settings import Settings
 from infra.sources import Sources
@@ -44,19 +46,34 @@ class AlluviaStack(Stack):
         self.functions = Functions(self, "Functions", sources=sources)
         self._add_functions(settings)
         self._grant(settings)
-        functions = self.functions.by_name
-        self.events.feed(functions["Commit"])
-        self.http = HttpApi(self, "Http", ingest=functions["Ingest"], query=functions["Query"])
-        Schedules(self, "Schedules", merge=functions["Merge"], vacuum=functions["Vacuum"])
-        Alarms(
+        live = self.functions.live
+        self.events.feed(live["Commit"], settings.commit_concurrency)
+        self.http = HttpApi(
             self,
-            "Alarms",
-            queue=self.events.queue,
-            dead_letters=self.events.dead_letters,
-            functions=functions,
-            email=settings.alarm_email,
+            "Http",
+            ingest=live["Ingest"],
+            query=live["Query"],
+            throttle=api.ThrottleSettings(rate_limit=settings.ingest_rate, burst_limit=settings.ingest_burst),
+            query_throttle=api.ThrottleSettings(rate_limit=settings.query_rate, burst_limit=settings.query_burst),
         )
+        Schedules(self, "Schedules", merge=live["Merge"], vacuum=live["Vacuum"])
+        self.alarms = self._alarms(settings)
         self._outputs()
+
+    def _alarms(self, settings: Settings) -> Alarms:
+        alarms = Alarms(self, "Alarms", email=settings.alarm_email)
+        functions = self.functions.by_name
+        metrics = LogMetrics(self, "Metrics", log_groups=self.functions.logs)
+        alarms.watch_queue(self.events.queue, self.events.dead_letters, metrics)
+        alarms.watch_api(self.http.api)
+        for name in ("Ingest", "Query"):
+            alarms.watch_requests(name, functions[name], metrics)
+        for name in ("Commit", "Merge", "Vacuum", "Backfill"):
+            alarms.watch_calls(name, functions[name])
+        alarms.watch_rejects(metrics)
+        alarms.watch_rounds(functions["Merge"], functions["Vacuum"], metrics)
+        alarms.watch_jobs(self.spark.application.attr_application_id)
+        return alarms
 
     def _add_functions(self, settings: Settings) -> None:
         lake = {"ALLUVIA_LAKE": self.storage.lake_uri}
@@ -72,10 +89,11 @@ class AlluviaStack(Stack):
             "ALLUVIA_CODE_URI": self.spark.code.uri,
         }
         add = self.functions.add
-        add("Ingest", INGEST, {**lake, "ALLUVIA_MODE": settings.ingest_mode, **queue, **create})
+        ingest = {**lake, "ALLUVIA_MODE": settings.ingest_mode, **queue, **create}
+        add("Ingest", INGEST, ingest, reserved=settings.ingest_concurrency)
         add("Commit", COMMIT, {**lake, "ALLUVIA_MODE": "direct", **create})
         add("Merge", MERGE, lake)
-        add("Query", QUERY, {**lake, **query})
+        add("Query", QUERY, {**lake, **query}, reserved=settings.query_concurrency)
         add("Vacuum", VACUUM, {**lake, "ALLUVIA_RETENTION_HOURS": str(settings.retention_hours)})
         add("Backfill", BACKFILL, {**lake, **spark})
 
@@ -97,6 +115,9 @@ class AlluviaStack(Stack):
         CfnOutput(self, "BucketName", value=self.storage.bucket.bucket_name)
         CfnOutput(self, "LakeUri", value=self.storage.lake_uri)
         CfnOutput(self, "IncomingUri", value=self.storage.incoming_uri)
+        CfnOutput(self, "QueueUrl", value=self.events.queue.queue_url)
+        CfnOutput(self, "DeadLettersUrl", value=self.events.dead_letters.queue_url)
+        CfnOutput(self, "AlarmTopicArn", value=self.alarms.topic.topic_arn)
         CfnOutput(self, "EmrApplicationId", value=self.spark.application.attr_application_id)
         for name, function in self.functions.by_name.items():
             CfnOutput(self, f"{name}FunctionName", value=function.function_name)

@@ -17,8 +17,9 @@ def resources_of(template: Mapping[str, Any], kind: str) -> dict[str, dict[str, 
 
 
 def the_id(template: Mapping[str, Any], kind: str, prefix: str) -> str:
-    """The one logical id of that type that begins with `prefix`."""
-    (found,) = (name for name in resources_of(template, kind) if re.fullmatch(prefix + "[0-9A-F]{8}", name))
+    """The one logical id of that type that begins with `prefix`, be it with a hash of what the resource holds."""
+    form = prefix + "[0-9A-F]{8}([0-9a-f]{32})?"
+    (found,) = (name for name in resources_of(template, kind) if re.fullmatch(form, name))
     return found
 
 
@@ -37,6 +38,8 @@ def text(value: object) -> str:
             return re.sub(r"\$\{([^}]+)\}", r"{\1}", template)
         case {"Fn::Join": ["", [*parts]]}:
             return "".join(map(text, parts))
+        case {"Fn::Select": [index, {"Fn::Split": [separator, whole]}]}:
+            return f"{text(whole)}.split({separator!r})[{index}]"
     raise AssertionError(f"no rule to show {value!r}")
 
 

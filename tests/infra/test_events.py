@@ -1,4 +1,4 @@
-"""How events come in, and what runs by itself: the queue, the API, the schedules, the alarms."""
+"""How events come in, and what runs by itself: the queue, the API, the schedules."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk.assertions import Match
-from aws_cdk.assertions import Template as CdkTemplate
 
 from infra.sources import Sources
 from tests.infra.conftest import read_template, synthesise
@@ -16,11 +14,6 @@ from tests.infra.policies import resources_of, text, the_id
 
 Template = dict[str, Any]
 QUEUE = "AWS::SQS::Queue"
-
-
-@pytest.fixture(scope="module")
-def cdk_template(template: Template) -> CdkTemplate:
-    return CdkTemplate.from_json(template)
 
 
 def test_a_message_that_keeps_failing_goes_to_the_dead_letters(template: Template) -> None:
@@ -34,6 +27,12 @@ def test_a_message_that_keeps_failing_goes_to_the_dead_letters(template: Templat
     assert queues[dead]["MessageRetentionPeriod"] > queues[events]["MessageRetentionPeriod"]
     assert [queue["MaximumMessageSize"] for queue in queues.values()] == [1_048_576, 1_048_576]
     assert [queue["SqsManagedSseEnabled"] for queue in queues.values()] == [True, True]
+
+
+def test_queues_outlive_the_stack(template: Template) -> None:
+    """Events in them are nowhere else."""
+    queues = [found for found in template["Resources"].values() if found["Type"] == QUEUE]
+    assert [(queue["DeletionPolicy"], queue["UpdateReplacePolicy"]) for queue in queues] == [("Retain", "Retain")] * 2
 
 
 def test_queues_are_reached_over_tls_alone(template: Template) -> None:
@@ -51,7 +50,8 @@ def test_queues_are_reached_over_tls_alone(template: Template) -> None:
 def test_the_queue_is_committed_in_batches_that_can_fail_in_part(template: Template) -> None:
     (mapping,) = resources_of(template, "AWS::Lambda::EventSourceMapping").values()
     assert mapping["EventSourceArn"] == {"Fn::GetAtt": [the_id(template, QUEUE, "EventQueueEvents"), "Arn"]}
-    assert mapping["FunctionName"] == {"Ref": the_id(template, "AWS::Lambda::Function", "FunctionsCommit")}
+    live = the_id(template, "AWS::Lambda::Alias", "FunctionsCommitLive")
+    assert text(mapping["FunctionName"]) == f"{{{live}}}.split(':')[6]:live"
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert mapping["BatchSize"] == 10_000
     assert mapping["MaximumBatchingWindowInSeconds"] == 20
@@ -87,7 +87,7 @@ def test_a_route_leads_to_its_function(template: Template, route: str, function:
     routes = resources_of(template, "AWS::ApiGatewayV2::Route").values()
     (target,) = (text(found["Target"]) for found in routes if found["RouteKey"] == route)
     integration = template["Resources"][target.removeprefix("integrations/{").removesuffix("}")]["Properties"]
-    assert integration["IntegrationUri"] == {"Fn::GetAtt": [the_id(template, "AWS::Lambda::Function", function), "Arn"]}
+    assert integration["IntegrationUri"] == {"Ref": the_id(template, "AWS::Lambda::Alias", f"{function}Live")}
     assert integration["PayloadFormatVersion"] == "2.0"
 
 
@@ -101,76 +101,50 @@ def test_the_api_is_throttled_and_its_access_logged(template: Template) -> None:
     assert all(value.startswith("$context.") for value in fields.values())
 
 
+def test_every_route_of_queries_has_a_throttle_of_its_own(template: Template) -> None:
+    routes = resources_of(template, "AWS::ApiGatewayV2::Route")
+    query = {"Ref": the_id(template, "AWS::Lambda::Alias", "FunctionsQueryLive")}
+    integrations = resources_of(template, "AWS::ApiGatewayV2::Integration")
+    to_query = {f"integrations/{{{name}}}" for name, found in integrations.items() if found["IntegrationUri"] == query}
+    queries = {name: route["RouteKey"] for name, route in routes.items() if text(route["Target"]) in to_query}
+    (stage,) = (found for found in template["Resources"].values() if found["Type"] == "AWS::ApiGatewayV2::Stage")
+    limits = {"ThrottlingRateLimit": 20, "ThrottlingBurstLimit": 40}
+    assert stage["Properties"]["RouteSettings"] == dict.fromkeys(queries.values(), limits)
+    # API Gateway refuses a stage with settings of a route that it does not know.
+    assert set(queries) <= set(stage["DependsOn"])
+
+
+def test_rates_and_concurrency_are_settings(placeholders: Sources, tmp_path: Path) -> None:
+    chosen = {
+        "ingest_rate": "50",
+        "ingest_burst": "60",
+        "query_rate": "2",
+        "query_burst": "3",
+        "ingest_concurrency": "70",
+        "query_concurrency": "30",
+        "commit_concurrency": "4",
+    }
+    found = read_template(synthesise(placeholders, tmp_path, **chosen))
+    (stage,) = resources_of(found, "AWS::ApiGatewayV2::Stage").values()
+    assert stage["DefaultRouteSettings"] == {"ThrottlingRateLimit": 50, "ThrottlingBurstLimit": 60}
+    assert stage["RouteSettings"] == {"POST /q": {"ThrottlingRateLimit": 2, "ThrottlingBurstLimit": 3}}
+    (mapping,) = resources_of(found, "AWS::Lambda::EventSourceMapping").values()
+    assert mapping["ScalingConfig"] == {"MaximumConcurrency": 4}
+    functions = resources_of(found, "AWS::Lambda::Function")
+    key, kind = "ReservedConcurrentExecutions", "AWS::Lambda::Function"
+    reserved = {name: each[key] for name, each in functions.items() if key in each}
+    assert reserved == {the_id(found, kind, "FunctionsIngest"): 70, the_id(found, kind, "FunctionsQuery"): 30}
+
+
 @pytest.mark.parametrize(("name", "every"), [("Merge", "rate(10 minutes)"), ("Vacuum", "rate(1 day)")])
 def test_merge_and_vacuum_run_by_themselves(template: Template, name: str, every: str) -> None:
     rule = template["Resources"][the_id(template, "AWS::Events::Rule", f"Schedules{name}")]["Properties"]
     assert rule["ScheduleExpression"] == every
     assert rule["State"] == "ENABLED"
     (target,) = rule["Targets"]
-    assert target["Arn"] == {"Fn::GetAtt": [the_id(template, "AWS::Lambda::Function", f"Functions{name}"), "Arn"]}
+    assert target["Arn"] == {"Ref": the_id(template, "AWS::Lambda::Alias", f"Functions{name}Live")}
 
 
 def test_nothing_else_has_a_schedule(template: Template) -> None:
-    assert len(resources_of(template, "AWS::Events::Rule")) == 2
-
-
-@pytest.mark.parametrize(
-    ("queue", "metric", "threshold"),
-    [
-        ("EventQueueDeadLetters", "ApproximateNumberOfMessagesVisible", 1),
-        ("EventQueueEvents", "ApproximateAgeOfOldestMessage", 900),
-    ],
-)
-def test_queues_raise_alarms(
-    template: Template, cdk_template: CdkTemplate, queue: str, metric: str, threshold: int
-) -> None:
-    cdk_template.has_resource_properties(
-        "AWS::CloudWatch::Alarm",
-        {
-            "MetricName": metric,
-            "Namespace": "AWS/SQS",
-            "Statistic": "Maximum",
-            "Threshold": threshold,
-            "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-            "Dimensions": [
-                {"Name": "QueueName", "Value": {"Fn::GetAtt": [the_id(template, QUEUE, queue), "QueueName"]}}
-            ],
-            "AlarmActions": [{"Ref": Match.string_like_regexp("AlarmsTopic")}],
-        },
-    )
-
-
-@pytest.mark.parametrize("metric", ["Errors", "Throttles"])
-@pytest.mark.parametrize("name", ["Ingest", "Commit", "Merge", "Query", "Vacuum", "Backfill"])
-def test_functions_raise_alarms(template: Template, cdk_template: CdkTemplate, name: str, metric: str) -> None:
-    function = the_id(template, "AWS::Lambda::Function", f"Functions{name}")
-    cdk_template.has_resource_properties(
-        "AWS::CloudWatch::Alarm",
-        {
-            "MetricName": metric,
-            "Namespace": "AWS/Lambda",
-            "Statistic": "Sum",
-            "Threshold": 1,
-            "Dimensions": [{"Name": "FunctionName", "Value": {"Ref": function}}],
-            "AlarmActions": [{"Ref": Match.string_like_regexp("AlarmsTopic")}],
-        },
-    )
-
-
-def test_alarms_may_publish_to_their_topic_and_only_over_tls(template: Template) -> None:
-    (policy,) = resources_of(template, "AWS::SNS::TopicPolicy").values()
-    allow, deny = sorted(policy["PolicyDocument"]["Statement"], key=lambda statement: str(statement["Effect"]))
-    assert (deny["Effect"], deny["Action"], deny["Principal"]) == ("Deny", "sns:Publish", "*")
-    assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-    assert (allow["Effect"], allow["Action"]) == ("Allow", "sns:Publish")
-    assert allow["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
-    assert allow["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
-
-
-def test_an_address_in_the_settings_is_told_of_alarms(
-    template: Template, placeholders: Sources, tmp_path: Path
-) -> None:
-    assert resources_of(template, "AWS::SNS::Subscription") == {}
-    told = read_template(synthesise(placeholders, tmp_path, alarm_email="oncall@example.com"))
-    (subscription,) = resources_of(told, "AWS::SNS::Subscription").values()
-    assert (subscription["Protocol"], subscription["Endpoint"]) == ("email", "oncall@example.com")
+    rules = resources_of(template, "AWS::Events::Rule").values()
+    assert len([rule for rule in rules if "ScheduleExpression" in rule]) == 2

@@ -177,15 +177,27 @@ def test_only_the_own_application_takes_the_job_role(template: Template) -> None
 
 
 def test_every_role_is_one_of_these(template: Template) -> None:
-    assert len(resources_of(template, ROLE)) == len([*LAMBDAS, "Job"])
+    found = {role_id(template, name) for name in (*LAMBDAS, "Job")} | {alarm_role(template)}
+    assert set(resources_of(template, ROLE)) == found
     for policy in resources_of(template, "AWS::IAM::Policy").values():
         assert len(policy["Roles"]) == 1
     assert resources_of(template, "AWS::IAM::User") == {}
 
 
+def alarm_role(template: Template) -> str:
+    return the_id(template, ROLE, "AlarmsJobFailedEventsRole")
+
+
+def test_what_tells_of_failed_jobs_may_publish_alarms_and_nothing_else(template: Template) -> None:
+    topic = the_id(template, "AWS::SNS::Topic", "AlarmsTopic")
+    assert list(grants(statements_of_role(template, alarm_role(template)))) == [("sns:Publish", f"{{{topic}}}")]
+
+
 def test_a_function_is_called_by_the_api_and_the_schedules_alone(template: Template) -> None:
     permissions = resources_of(template, "AWS::Lambda::Permission").values()
     found = sorted((permission["Principal"], text(permission["SourceArn"])) for permission in permissions)
+    aliases = resources_of(template, "AWS::Lambda::Alias")
+    assert {permission["FunctionName"]["Ref"] for permission in permissions} <= set(aliases)
     api = the_id(template, "AWS::ApiGatewayV2::Api", "HttpApi")
     base = f"arn:{{AWS::Partition}}:execute-api:{{AWS::Region}}:{{AWS::AccountId}}:{{{api}}}/*/*"
     merge = the_id(template, "AWS::Events::Rule", "SchedulesMerge")

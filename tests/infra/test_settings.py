@@ -9,7 +9,18 @@ from tests.infra.conftest import CDK_CONTEXT
 def test_the_defaults_are_those_of_cdk_json() -> None:
     assert read_settings(CDK_CONTEXT) == Settings()
     assert read_settings({}) == Settings(
-        ingest_mode="queued", create_tables=False, retention_hours=168, alarm_email=None, backfill_sources=()
+        ingest_mode="queued",
+        create_tables=False,
+        retention_hours=168,
+        alarm_email=None,
+        backfill_sources=(),
+        ingest_rate=500,
+        ingest_burst=1000,
+        query_rate=20,
+        query_burst=40,
+        ingest_concurrency=None,
+        query_concurrency=None,
+        commit_concurrency=8,
     )
 
 
@@ -21,6 +32,13 @@ def test_every_setting_is_read() -> None:
         "alluvia:retention_hours": " 24 ",
         "alluvia:alarm_email": "oncall@example.com",
         "alluvia:backfill_sources": "s3://one-bucket/a/b/,s3://two/,",
+        "alluvia:ingest_rate": "1",
+        "alluvia:ingest_burst": "2",
+        "alluvia:query_rate": "3",
+        "alluvia:query_burst": "4",
+        "alluvia:ingest_concurrency": "5",
+        "alluvia:query_concurrency": "6",
+        "alluvia:commit_concurrency": "7",
     }
     assert read_settings(context) == Settings(
         ingest_mode="direct",
@@ -28,6 +46,13 @@ def test_every_setting_is_read() -> None:
         retention_hours=24,
         alarm_email="oncall@example.com",
         backfill_sources=(Source("one-bucket", "a/b/"), Source("two", "")),
+        ingest_rate=1,
+        ingest_burst=2,
+        query_rate=3,
+        query_burst=4,
+        ingest_concurrency=5,
+        query_concurrency=6,
+        commit_concurrency=7,
     )
 
 
@@ -40,6 +65,11 @@ def test_every_setting_is_read() -> None:
         ("retention_hours", "-1"),
         ("retention_hours", "a week"),
         ("alarm_email", "nobody"),
+        ("query_rate", "0"),
+        ("query_burst", "many"),
+        ("query_concurrency", "0"),
+        ("commit_concurrency", "1"),
+        ("commit_concurrency", "1001"),
         ("backfill_sources", "one-bucket/a"),
         ("backfill_sources", "s3://one-bucket/*"),
         ("backfill_sources", "s3://*/a"),

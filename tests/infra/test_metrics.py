@@ -1,0 +1,144 @@
+"""The metrics that alarms stand on: what the functions really log, through the filters that are deployed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import alluvia
+from alluvia import runtime
+from alluvia.errors import Corrupt, Unavailable
+from alluvia.rounds import MARGIN_MS
+from functions.query import handler as query_module
+from tests.infra.metric_filters import Datapoint, datapoints
+from tests.infra.policies import resources_of, the_id
+from tests.log_lines import HANDLERS, Context, log_lines
+
+Template = dict[str, Any]
+EVENTS = Path(__file__).parents[2] / "events"
+QUERY = {"service": "query"}
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
+    monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path))
+    lake = alluvia.connect(str(tmp_path))
+    for name in ("access_log", "github_webhooks"):
+        lake.create_events(name)
+    return lake
+
+
+def payload(name: str) -> dict[str, Any]:
+    return dict(json.loads((EVENTS / f"{name}.json").read_text()))
+
+
+def metrics_of(template: Template, name: str, event: dict[str, Any], remaining_ms: int = 900_000) -> list[Datapoint]:
+    """Call the handler of a deployed function, and return what its log lines count."""
+    folder = "ingest" if name == "Commit" else name.lower()
+    with log_lines() as lines:
+        HANDLERS[folder].handler(event, Context("r", remaining_ms))
+    return datapoints(template, the_id(template, "AWS::Logs::LogGroup", f"Functions{name}Log"), lines.text.splitlines())
+
+
+def post(body: str) -> dict[str, Any]:
+    return payload("ingest_api_gateway") | {"body": body, "isBase64Encoded": False}
+
+
+def unavailable(*args: Any, **options: Any) -> Any:
+    raise Unavailable("the store went away")
+
+
+def test_events_and_rejects_over_http(template: Template, lake: alluvia.Lake) -> None:
+    body = '{"event_id":"a"}\n{"event_id":"b"}\n{"event":\n{"event_id":"c","event":7}\n{"event_id":"d"}'
+    assert metrics_of(template, "Ingest", post(body)) == [("Events", (), 3.0), ("Rejects", (), 2.0)]
+    assert metrics_of(template, "Ingest", post('{"event_id":"e"}')) == [("Events", (), 1.0), ("Rejects", (), 0.0)]
+    assert metrics_of(template, "Ingest", post("nothing")) == [("Events", (), 0.0), ("Rejects", (), 1.0)]
+
+
+def test_rejects_behind_the_queue_count_and_its_events_do_not_count_again(
+    template: Template, lake: alluvia.Lake
+) -> None:
+    record = payload("ingest_sqs")["Records"][0]
+    head, first, *rest = record["body"].split("\n")
+    broken = json.dumps({**json.loads(first), "event": 7})
+    event = {"Records": [record | {"body": "\n".join([head, broken, *rest])}]}
+    assert metrics_of(template, "Commit", event) == [("Rejects", (), 1.0)]
+
+
+def test_messages_that_will_come_again(template: Template, lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    event = payload("ingest_sqs")
+    assert ("PartialBatchFailures", (), 0.0) not in metrics_of(template, "Commit", event)
+    records = [*event["Records"], event["Records"][0] | {"body": "not ours", "messageId": "poison"}]
+    found = metrics_of(template, "Commit", {"Records": records})
+    assert [point for point in found if point[0] == "PartialBatchFailures"] == [("PartialBatchFailures", (), 1.0)]
+    monkeypatch.setattr(alluvia.Table, "ingest", unavailable)
+    found = metrics_of(template, "Commit", {"Records": records})
+    assert found == [("PartialBatchFailures", (), float(len(records)))]
+
+
+def test_requests_that_ingest_answers_with_a_503(
+    template: Template, lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alluvia.Table, "ingest", unavailable)
+    found = metrics_of(template, "Ingest", post('{"event_id":"a"}'))
+    assert found == [("HandledFailures", (("service", "ingest"),), 1.0)]
+
+
+@pytest.mark.parametrize("error", [Unavailable("away"), Corrupt("damaged")])
+def test_queries_that_are_answered_with_500_or_more(
+    template: Template, lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*args: Any, **options: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(query_module, "run_rendered", fail)
+    found = metrics_of(template, "Query", {"query": "SELECT 1"})
+    assert found == [("HandledFailures", (("service", "query"),), 1.0)]
+
+
+@pytest.mark.parametrize("query", ["SELECT 1", "SELEC 1", "SELECT * FROM nowhere"])
+def test_a_query_that_is_answered_or_refused_counts_nowhere(template: Template, lake: alluvia.Lake, query: str) -> None:
+    assert metrics_of(template, "Query", {"query": query}) == []
+
+
+def test_merge_counts_commits_since_the_checkpoint_and_tables_left(template: Template, lake: alluvia.Lake) -> None:
+    for number in range(4):
+        HANDLERS["ingest"].handler(post(json.dumps({"event_id": f"e{number}"})), Context("r"))
+    one = {"tables": ["access_log"]}
+    # Its creation, four commits and the merge, without a checkpoint.
+    left: Datapoint = ("TablesLeft", (("service", "merge"),), 0.0)
+    assert metrics_of(template, "Merge", one) == [("CommitsSinceCheckpoint", (), 6.0), left]
+    lake.table("access_log").checkpoint()
+    runtime._lakes.clear()  # a cold function
+    assert metrics_of(template, "Merge", one) == [("CommitsSinceCheckpoint", (), 0.0), left]
+    HANDLERS["ingest"].handler(post('{"event_id":"later"}'), Context("r"))
+    found = metrics_of(template, "Merge", {"tables": ["access_log", "github_webhooks"]}, MARGIN_MS)
+    # One commit and the merge of its file; the other table is left.
+    assert found == [("CommitsSinceCheckpoint", (), 2.0), ("TablesLeft", (("service", "merge"),), 1.0)]
+
+
+def test_vacuum_counts_tables_left(template: Template, lake: alluvia.Lake) -> None:
+    event = payload("vacuum_schedule")
+    assert metrics_of(template, "Vacuum", event) == [("TablesLeft", (("service", "vacuum"),), 0.0)]
+    assert metrics_of(template, "Vacuum", event, MARGIN_MS) == [("TablesLeft", (("service", "vacuum"),), 1.0)]
+
+
+def test_every_metric_of_ours_has_an_alarm_and_every_alarm_its_metric(template: Template) -> None:
+    changes = [each["MetricTransformations"][0] for each in resources_of(template, "AWS::Logs::MetricFilter").values()]
+    assert {change["MetricNamespace"] for change in changes} == {"Alluvia"}
+    emitted = {(change["MetricName"], bool(change.get("Dimensions"))) for change in changes}
+    watched = set()
+    for alarm in resources_of(template, "AWS::CloudWatch::Alarm").values():
+        stats = [each["MetricStat"]["Metric"] for each in alarm.get("Metrics", []) if "MetricStat" in each]
+        for metric in (*stats, alarm):
+            if metric.get("Namespace") == "Alluvia":
+                watched.add((metric["MetricName"], bool(metric.get("Dimensions"))))
+    assert watched == emitted
+
+
+def test_the_functions_log_at_the_level_that_the_metrics_need(template: Template) -> None:
+    for function in resources_of(template, "AWS::Lambda::Function").values():
+        assert function["Environment"]["Variables"]["POWERTOOLS_LOG_LEVEL"] == "INFO"
