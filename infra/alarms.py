@@ -1,4 +1,4 @@
-"""What is worth waking someone for, sent to one topic. docs/OPERATIONS.md has a section for each."""
+"""What is worth waking someone for, sent to one topic. docs/OPERATIONS.md has a row for each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from infra.metrics import LogMetrics
 from infra.schedules import MERGE_EVERY, VACUUM_EVERY
 
 PERIOD = Duration.minutes(5)
-# Rates are taken over a quarter of an hour: a total outage is over them within a minute or two, one error never is.
+# Rates are taken over a quarter of an hour: a total outage is over them within minutes, one error never is.
 RATE_PERIOD = Duration.minutes(15)
 FAILED_PERCENT_MAX = 5
 REJECTED_PERCENT_MAX = 5
@@ -81,7 +81,7 @@ class Alarms(Construct):
             "Accepted events have waited 15 minutes for their commit: queries do not see them yet. Commit fails, is "
             "throttled, or is too slow for what comes in. See its other alarms; else raise alluvia:commit_concurrency.",
         )
-        # A message that fails comes again after some 6 minutes: in half of the periods of half an hour.
+        # A message that fails comes again every 6 minutes or so: its five tries take half an hour.
         self._alarm(
             "PartialBatchFailures",
             metrics.metric("PartialBatchFailures", PERIOD),
