@@ -100,7 +100,7 @@ def test_restore(shell: Shell) -> None:
         (["update", "t", "--set", "name='x'"], "give --where with a condition, or --all"),
         (["update", "t", "--set", "name='x'", "--all", "--where", "true"], "give --where with a condition, or --all"),
         (["update", "t", "--set", "name", "--all"], "--set 'name': write it as NAME=SQL"),
-        (["update", "t", "--set", "id=name", "--all"], "column id is int64"),
+        (["update", "t", "--set", "id=name", "--all"], "column id is long"),
         (["upsert", "t", "rows.xml", "--on", "id"], "expected a file that ends in"),
         (["upsert", "t", "none.csv", "--on", "id"], "none.csv"),
         (["upsert", "t", "-", "--on", "none"], "on: 'none' is no column"),

@@ -45,6 +45,9 @@ def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema
             start += len(batch)
     except UNREADABLE as error:
         raise unreadable(file, error, metadata) from error
+    if start != metadata.num_rows:  # the head of a page has no checksum
+        msg = f"data file {file.path} cannot be read: its pages hold {start} rows, its footer says {metadata.num_rows}"
+        raise Corrupt(msg)
 
 
 def open_parquet(source: object) -> pq.ParquetFile:
