@@ -109,7 +109,7 @@ def test_merge_vacuum_history_files_and_time_travel(shell: Shell) -> None:
     assert [row["operation"] for row in shell.rows("history", "t", "--limit", "2")] == ["OPTIMIZE", "WRITE"]
     assert len(shell.rows("files", "t", "--version", "3")) == 3
     assert len(shell.rows("vacuum", "--retention", "0s", "--dry-run")[0]["data_files"]) == 5
-    assert len(shell.rows("vacuum", "t", "--retention", "0s")[0]["data_files"]) == 5
+    assert len(shell.rows("vacuum", "t", "--retention", "0s", "--yes")[0]["data_files"]) == 5
     expired = shell.run("files", "t", "--version", "3")
     assert expired.exit_code == 1
     assert "oldest version that can be read is 6" in expired.stderr
@@ -142,6 +142,7 @@ def test_describe_and_tables(shell: Shell) -> None:
     ],
 )
 def test_an_error_is_one_line_and_exit_1(shell: Shell, words: tuple[str, ...], message: str) -> None:
+    shell.lake.mkdir()
     result = shell.run(*words)
     assert result.exit_code == 1
     assert message in result.stderr
@@ -159,7 +160,7 @@ def test_a_retention_of_nothing_takes_what_a_merge_replaced(shell: Shell, retent
     for at in range(2):
         shell.rows("ingest", "t", "-", stdin=json.dumps({"event_id": str(at), "ts": "2026-01-01"}).encode())
     shell.rows("merge", "t")
-    assert len(shell.rows("vacuum", "t", "--retention", retention)[0]["data_files"]) == 2
+    assert len(shell.rows("vacuum", "t", "--retention", retention, "--yes")[0]["data_files"]) == 2
 
 
 @pytest.mark.parametrize("retention", ["1h", "1 hour", "7 days", "interval 2 weeks", "2w"])
@@ -167,7 +168,7 @@ def test_a_retention_keeps_what_was_removed_within_it(shell: Shell, retention: s
     for at in range(2):
         shell.rows("ingest", "t", "-", stdin=json.dumps({"event_id": str(at), "ts": "2026-01-01"}).encode())
     shell.rows("merge", "t")
-    assert shell.rows("vacuum", "t", "--retention", retention)[0]["data_files"] == []
+    assert shell.rows("vacuum", "t", "--retention", retention, "--yes")[0]["data_files"] == []
 
 
 @pytest.mark.parametrize("retention", ["soon", "", "1", "-1d", "1.5h", "9999999999999d"])

@@ -102,7 +102,7 @@ def test_one_of_several_dropped_tables_comes_back(shell: Shell) -> None:
 def test_vacuum_takes_a_dropped_table(shell: Shell, hive: Path) -> None:
     shell.run("convert", "visits", "visits")
     shell.run("drop", "visits")
-    report = shell.rows("vacuum", "--retention", "0s")
+    report = shell.rows("vacuum", "--retention", "0s", "--yes")
     assert [(row["table"], len(row["data_files"])) for row in report] == [("visits", 2)]
     assert "has expired" in shell.fails("undrop", "visits")
     assert not list(hive.rglob("part.parquet"))

@@ -69,7 +69,9 @@ def test_values_are_shown_as_duckdb_writes_them(tmp_path: Path, sql: str, shown:
 @pytest.mark.parametrize(
     ("sql", "shown"),
     [
-        ("NULL::TIMESTAMP", ""),
+        ("NULL::TIMESTAMP", "NULL"),
+        ("''", ""),
+        ("[1, NULL]", "1, NULL"),
         ("timestamptz '2024-01-01 10:00:00.123456+01'", "2024-01-01 09:00:00.123456"),
         ("timestamptz 'infinity'", "infinity"),
         ("true", "true"),

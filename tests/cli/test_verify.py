@@ -145,20 +145,3 @@ def test_a_feature_that_cannot_be_read(hands: Hands) -> None:
 def test_wrong_usage(hands: Hands) -> None:
     assert run(hands).exit_code == 2
     assert run(hands, "events", "--quick").exit_code == 2
-
-
-def test_progress_is_shown_on_a_terminal_and_nowhere_else(hands: Hands) -> None:
-    command = [sys.executable, "-m", "alluvia.cli", "verify", "events", "--full", "--json", "--lake", str(hands.lake)]
-    reader, terminal = os.openpty()
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=terminal, check=False)
-        shown = os.read(reader, 1 << 16).decode()
-    finally:
-        os.close(terminal)
-        os.close(reader)
-    assert done.returncode == 0
-    assert [json.loads(line)["ok"] for line in done.stdout.splitlines()] == [True]
-    assert "reading the log: 10 of 10" in shown
-    assert "reading the files: 6 of 6" in shown
-    assert shown.endswith("\r")
-    assert subprocess.run(command, capture_output=True, check=True).stderr == b""

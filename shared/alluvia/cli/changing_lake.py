@@ -27,13 +27,14 @@ def convert(
 
     No data is written: the log names the files. Folders such as year=2024 become partition columns.
     """
-    made = common.lake().convert(
-        path,
-        table,
-        partition_types=_pairs(types, "--type", ":"),
-        sort_by=sort_by,
-        properties=_pairs(properties, "--property", "="),
-    )
+    with common.progress(f"converting {path}"):
+        made = common.lake().convert(
+            path,
+            table,
+            partition_types=_pairs(types, "--type", ":"),
+            sort_by=sort_by,
+            properties=_pairs(properties, "--property", "="),
+        )
     snapshot = made.handle.at_hand()
     facts = {
         "table": table,
@@ -98,6 +99,3 @@ def _pairs(texts: tuple[str, ...], option: str, separator: str) -> dict[str, str
             raise Invalid(msg)
         found[name] = value
     return found
-
-
-COMMANDS = (convert, drop, undrop, evolve)

@@ -1,21 +1,61 @@
-"""The commands, by what they are about."""
+"""The commands, and which module has each: it is loaded when the command is asked for."""
 
 from __future__ import annotations
 
+import io
+import sys
+from importlib import import_module
+from typing import Any, NoReturn
+
 import click
 
-from alluvia.cli import changing, changing_lake, inspecting, maintaining, running, verifying, writing
+from alluvia.cli.terminal import tell
 
 _HELP = """A serverless lakehouse for event data: Delta tables, committed with nothing but conditional writes.
 
 TABLE is a table's name; NAME._rejects is the table of its rejected events, as in SQL. A command that fails exits 1,
 wrong usage 2."""
 
-cli = click.Group(
-    "alluvia",
-    help=_HELP,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for part in (running, writing, changing, changing_lake, inspecting, maintaining, verifying):
-    for each in part.COMMANDS:
-        cli.add_command(each)
+_MODULES = {
+    "running": ("serve", "invoke", "demo"),
+    "writing": ("create", "ingest", "backfill"),
+    "changing": ("delete", "update", "upsert", "restore"),
+    "changing_lake": ("convert", "drop", "undrop", "evolve"),
+    "inspecting": ("query", "tables", "describe", "history", "files", "changes"),
+    "maintaining": ("merge", "checkpoint", "vacuum"),
+    "verifying": ("verify",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+class _Commands(click.Group):
+    """Commands that are loaded one by one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return their names, in order."""
+        return sorted(_MODULE_OF)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Load one."""
+        if cmd_name not in _MODULE_OF:
+            return None
+        found: click.Command = getattr(import_module(f"alluvia.cli.{_MODULE_OF[cmd_name]}"), cmd_name)
+        return found
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run what the words say, and exit. What click says of wrong usage repeats words, which are escaped."""
+        try:
+            code = super().main(*args, **{**extra, "standalone_mode": False})
+        except click.ClickException as error:
+            text = io.StringIO()
+            error.show(text)
+            tell(text.getvalue().rstrip("\n"))
+            code = error.exit_code
+        except click.Abort:
+            tell("Aborted!")
+            code = 1
+        sys.exit(code)
+
+
+cli = _Commands("alluvia", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
+cli = click.version_option(package_name="alluvia", message="%(prog)s %(version)s")(cli)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,16 +9,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import click
 import pyarrow as pa
 
 from alluvia.cli import demo_posts
 from alluvia.cli.client import Client, Reply
 from alluvia.cli.options import Common
-from alluvia.cli.output import size, text_table
+from alluvia.cli.output import NULL, show_table, size
 from alluvia.cli.serve import in_background
+from alluvia.cli.terminal import say
 from alluvia.errors import Invalid
 from alluvia.lake import Lake
+from alluvia.progress import report
 from alluvia.store import CountingStore
 from alluvia.table.handle import oldest_readable
 
@@ -64,22 +64,22 @@ def run(common: Common) -> None:
         if not (DATA / name).exists():
             msg = f"events/data/{name} is missing: the demo runs from a checkout of the project"
             raise Invalid(msg)
-    plain = common.lake()
+    plain = common.lake(new=True)
     store = CountingStore(plain.store)
     lake = Lake(store, plain.clock)
     started = time.monotonic()
     for table, columns in (("requests", COLUMNS), ("webhooks", None)):
         lake.create_events(table, columns, properties=WINDOW, exist_ok=True)
-    click.echo(f"A lake at {common.uri}, behind HTTP on this machine.")
+    say(f"A lake at {common.uri}, behind HTTP on this machine.")
     with in_background(lake) as port:
-        tally = _post(Client(port), store)
+        tally = _post(common, Client(port), store)
         requests = lake.table("requests").snapshot()
         version = max(requests.version // 2, oldest_readable(requests.state))
         _merge(lake, store)
         _ask(Client(port), store, version)
         _check(lake, tally)
         _vacuum(lake, store)
-    click.echo(f"\nDone in {time.monotonic() - started:.0f} s. The lake stays. Next:\n{_NEXT.format(uri=common.uri)}")
+    say(f"\nDone in {time.monotonic() - started:.0f} s. The lake stays. Next:\n{_NEXT.format(uri=common.uri)}")
 
 
 _NEXT = """  .venv/bin/alluvia query --lake {uri} "SELECT event, count(*) AS n FROM webhooks GROUP BY ALL ORDER BY n"
@@ -113,44 +113,43 @@ class Tally:
             self.good[post.table] += accepted
 
 
-def _post(client: Client, store: CountingStore) -> Tally:
+def _post(common: Common, client: Client, store: CountingStore) -> Tally:
     tally = Tally()
     posts = list(demo_posts.posts(DATA))
     shown: dict[str, tuple[int, dict[str, Any]]] = {}
-    with _cost(store) as cost:
-        for number, post in enumerate(posts, 1):
+    with common.progress("posting"), _cost(store) as cost:
+        for number, post in enumerate(posts):
+            report("posting", number, len(posts), "posts")
             reply = client.post(f"/v1/events/{post.table}", post.body, post.headers)
             tally.take(post, reply)
             if post.what != "events" and post.what not in shown:
                 shown[post.what] = (reply.status, reply.json())
-            if sys.stderr.isatty() and (number % 10 == 0 or number == len(posts)):
-                click.echo(f"\r{number} of {len(posts)} posts", nl=number == len(posts), err=True)
     events = sum(tally.good.values())
-    click.echo(f"\n{len(posts)} posts: {events:,} events, and between them")
+    say(f"\n{len(posts)} posts: {events:,} events, and between them")
     rows = []
     for what, (status, told) in shown.items():
         errors: list[dict[str, Any]] = told.get("errors") or [{}]
         rows.append(
             [what, status, told.get("accepted"), told.get("duplicates"), told.get("rejected"), errors[0].get("reason")]
         )
-    click.echo(text_table(["post", "status", "accepted", "duplicates", "rejected", "first reason"], rows))
-    click.echo(f"Cost: {cost} = {cost.total / len(posts):.1f} requests a post.")
+    show_table(["post", "status", "accepted", "duplicates", "rejected", "first reason"], rows)
+    say(f"Cost: {cost} = {cost.total / len(posts):.1f} requests a post.")
     return tally
 
 
 def _merge(lake: Lake, store: CountingStore) -> None:
-    click.echo("\nMerge")
+    say("\nMerge")
     rows = []
     for name in lake.tables(rejects=True):
         with _cost(store) as cost:
-            report = lake.table(name).merge()
+            merged = lake.table(name).merge()
         files = lake.table(name).snapshot().files
         rows.append(
-            [name, report.files_before, report.files_after, size(report.bytes_read), size(report.bytes_written),
+            [name, merged.files_before, merged.files_after, size(merged.bytes_read), size(merged.bytes_written),
              ", ".join(sorted({file.tags.get("alluvia.partition", "")[-12:-2] for file in files})), str(cost)]
         )  # fmt: skip
     names = ["table", "files before", "after", "bytes read", "written", "one file for each of", "S3 requests"]
-    click.echo(text_table(names, rows))
+    show_table(names, rows)
 
 
 def _ask(client: Client, store: CountingStore, version: int) -> None:
@@ -163,10 +162,13 @@ def _ask(client: Client, store: CountingStore, version: int) -> None:
             msg = f"{title}: {reply.status} {reply.body.decode()}"
             raise Invalid(msg)
         rows = reply.json()
-        click.echo(f"\n{title.format(version=version)}\n")
-        click.echo("\n".join(f"    {line}" for line in query.splitlines()) + "\n")
-        click.echo(text_table(list(rows[0]), [list(row.values()) for row in rows]) if rows else "    no rows")
-        click.echo(f"Cost: {cost} for the log; {_reads(plan.json())}.")
+        say(f"\n{title.format(version=version)}\n")
+        say("\n".join(f"    {line}" for line in query.splitlines()) + "\n")
+        if rows:
+            show_table(list(rows[0]), [list(row.values()) for row in rows], null=NULL)
+        else:
+            say("    no rows")
+        say(f"Cost: {cost} for the log; {_reads(plan.json())}.")
 
 
 def _reads(plan: list[dict[str, Any]]) -> str:
@@ -180,13 +182,13 @@ def _reads(plan: list[dict[str, Any]]) -> str:
 def _check(lake: Lake, tally: Tally) -> None:
     """Hold the lake against what was sent."""
     sent = {**tally.good, "requests/_rejects and webhooks/_rejects": tally.broken}
-    click.echo("\nSent, and there")
+    say("\nSent, and there")
     rows = []
     for names, number in sent.items():
         scans = [lake.table(name).scan(columns=["event_id"]).read_all() for name in names.split(" and ")]
         ids = [each for found in scans for each in found["event_id"].to_pylist()]
         rows.append([names, number, len(ids), len(set(ids))])
-    click.echo(text_table(["table", "sent", "there", "distinct"], rows))
+    show_table(["table", "sent", "there", "distinct"], rows)
     wrong = [row[0] for row in rows if not row[1] == row[2] == row[3]]
     if wrong:
         msg = f"{', '.join(map(str, wrong))}: the lake does not hold what was sent"
@@ -194,13 +196,13 @@ def _check(lake: Lake, tally: Tally) -> None:
 
 
 def _vacuum(lake: Lake, store: CountingStore) -> None:
-    click.echo("\nVacuum, with no retention for the demo (a week is the default)")
+    say("\nVacuum, with no retention for the demo (a week is the default)")
     rows = []
     for name in lake.tables(rejects=True):
         with _cost(store) as cost:
-            report = lake.table(name).vacuum(timedelta(0))
-        rows.append([name, len(report.data_files), size(report.bytes_freed), report.oldest_version, str(cost)])
-    click.echo(text_table(["table", "files deleted", "freed", "oldest version left", "S3 requests"], rows))
+            done = lake.table(name).vacuum(timedelta(0))
+        rows.append([name, len(done.data_files), size(done.bytes_freed), done.oldest_version, str(cost)])
+    show_table(["table", "files deleted", "freed", "oldest version left", "S3 requests"], rows)
 
 
 class Cost:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-import click
+from typing import TYPE_CHECKING, Any
 
 from alluvia.cli.failing import reason
 from alluvia.cli.options import Common
 from alluvia.cli.output import show
+from alluvia.cli.place import how_to_begin
+from alluvia.cli.terminal import tell
 from alluvia.errors import TableNotFound
-from alluvia.lake import Table
+from alluvia.progress import report
+
+if TYPE_CHECKING:
+    from alluvia.lake import Lake, Table
 
 Row = Mapping[str, Any]
 
@@ -25,24 +28,37 @@ def show_each(
     *,
     rejects: bool = True,
     columns: Sequence[str] | None = None,
+    lake: Lake | None = None,
 ) -> None:
     """Work on each table that is given, or on all, and show the rows that come of it.
 
     A table that fails stops no other: its error is told on standard error, and the command exits 1 at its end.
     """
-    lake = common.lake()
-    rows, failed = [], False
+    if not given and common.is_empty():
+        tell(_nothing_in(common))
+        return
+    lake = lake or common.lake()
     # Dropped tables are among them, since telling them from the others would read logs, which may be damaged.
-    for name in given or lake.tables(rejects=rejects, dropped=True):
-        try:
-            rows.append(work(lake.table(name)))
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others get their turn
-            if isinstance(error, TableNotFound) and not given:
-                continue
-            failed = True
-            if common.debug:
-                traceback.print_exception(error)
-            click.echo(f"alluvia: {reason(error, name)}", err=True)
+    names = given or lake.tables(rejects=rejects, dropped=True)
+    rows, failed = [], []
+    with common.progress("opening the lake"):
+        for at, name in enumerate(names):
+            report(f"working on {name}, table {at + 1} of {len(names)}", 0, 0)
+            try:
+                rows.append(work(lake.table(name)))
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others get their turn
+                if given or not isinstance(error, TableNotFound):
+                    failed.append((name, error))
+    for name, error in failed:
+        if common.debug:
+            tell("".join(traceback.format_exception(error)).rstrip("\n"))
+        tell(f"alluvia: {reason(error, name)}")
     show(rows, as_json=common.as_json, columns=columns)
     if failed:
         sys.exit(1)
+    if not rows:
+        tell(_nothing_in(common, "; `alluvia undrop` lists what was dropped" if lake.dropped() else ""))
+
+
+def _nothing_in(common: Common, more: str = "") -> str:
+    return f"the lake at {common.uri} holds no tables{more}: {how_to_begin(common.uri)}"

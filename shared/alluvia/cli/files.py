@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import sys
+import os
+import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
 from typing import IO, Any
 
-import click
 import orjson
 
 from alluvia.errors import Invalid
@@ -19,6 +19,7 @@ from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.tables import find_events
 from alluvia.ingest.values import Limits
 from alluvia.lake import Lake
+from alluvia.progress import report
 
 BATCH_BYTES = 4 << 20
 COUNTS = ("accepted", "stored", "duplicates", "rejected", "conflicting")
@@ -32,6 +33,8 @@ def ingest_file(lake: Lake, table: str, name: str, stream: IO[bytes], *, create:
     An event without an id gets one from the content of its batch, so that the same file again adds nothing within the
     table's window. Positions in rejects count from the file's start.
     """
+    size = 0 if name == "-" else _size(stream)
+    report(f"ingesting {name}", 0, size, "bytes")
     totals: dict[str, Any] = {"file": name, **dict.fromkeys(COUNTS, 0), "version": None}
     position = 0
     for body in _bodies(_inflated(stream, name), name):
@@ -54,11 +57,15 @@ def ingest_file(lake: Lake, table: str, name: str, stream: IO[bytes], *, create:
         for count in COUNTS:
             totals[count] += counts[count]
         totals["version"] = answer.version if answer.version is not None else totals["version"]
-        if sys.stderr.isatty():
-            click.echo(f"\r{name}: {position:,} events", nl=False, err=True)
-    if sys.stderr.isatty():
-        click.echo(err=True)
+        read = stream.tell() if size else totals["accepted"]
+        report(f"ingesting {name}", read, size, "bytes" if size else "events")
     return totals
+
+
+def _size(stream: IO[bytes]) -> int:
+    """Return how many bytes a file has; 0 for what is no file, such as a pipe."""
+    facts = os.fstat(stream.fileno())
+    return facts.st_size if stat.S_ISREG(facts.st_mode) else 0
 
 
 def _inflated(stream: IO[bytes], name: str) -> Iterator[bytes]:

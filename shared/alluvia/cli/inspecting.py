@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from alluvia.cli.each_table import show_each
 from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import show, show_one
-from alluvia.table.snapshot import Snapshot
-from alluvia.table.type_names import type_name
+from alluvia.cli.terminal import say
+
+if TYPE_CHECKING:
+    from alluvia.table.snapshot import Snapshot
 
 _version = click.option("--version", "version", type=int, help="As of this version.")
 _timestamp = click.option("--timestamp", help="As of this moment, ISO 8601 (UTC unless it says otherwise).")
@@ -29,8 +31,10 @@ def query(common: Common, sql: str, timeout: float | None) -> None:
     from alluvia.sql.limits import Limits
 
     text = sys.stdin.read() if sql == "-" else sql
-    with run(common.lake(), text, Limits(timeout_seconds=timeout)) as result:
-        show_rows(result.schema, result, as_json=common.as_json)
+    with common.progress("running the query"):
+        result = run(common.lake(), text, Limits(timeout_seconds=timeout))
+    with result:
+        show_rows(common, result.schema, result)
 
 
 @command
@@ -58,7 +62,7 @@ def describe(common: Common, table: str, version: int | None, timestamp: str | N
         show_one({**facts, "columns": columns}, as_json=True)
         return
     show_one(facts, as_json=False)
-    click.echo()
+    say("")
     show(columns, as_json=False)
 
 
@@ -115,7 +119,7 @@ def changes(common: Common, table: str, first: int, last: int | None) -> None:
     from alluvia.cli.rows import show_rows
 
     feed = common.lake().table(table).changes(first, last)
-    show_rows(feed.schema, feed, as_json=common.as_json)
+    show_rows(common, feed.schema, feed)
 
 
 def _summary(snapshot: Snapshot) -> dict[str, Any]:
@@ -128,6 +132,3 @@ def _summary(snapshot: Snapshot) -> dict[str, Any]:
         "rows": sum(rows) if len(rows) == len(counts) else None,
         "bytes": sum(size for _, size in counts),
     }
-
-
-COMMANDS = (query, tables, describe, history, files, changes)

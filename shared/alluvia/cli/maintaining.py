@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,8 +15,9 @@ from alluvia.cli.each_table import show_each
 from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import size
 from alluvia.errors import AlluviaError
-from alluvia.lake import Table
-from alluvia.table.properties import FILE_RETENTION, read_properties
+
+if TYPE_CHECKING:
+    from alluvia.lake import Lake, Table
 
 _SHORT = re.compile(r"(\d+)\s*([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -27,6 +30,8 @@ class Duration(click.ParamType[timedelta]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         """Read it, or fail as wrong usage."""
+        from alluvia.table.properties import FILE_RETENTION, read_properties
+
         text = str(value).strip()
         short = _SHORT.fullmatch(text)
         words = f"{short[1]} {_UNITS[short[2]]}" if short else "0 seconds" if text == "0" else text
@@ -60,8 +65,15 @@ def checkpoint(common: Common, tables: tuple[str, ...]) -> None:
 @click.argument("tables", nargs=-1, type=TABLE)
 @click.option("--retention", type=Duration(), help="Keep what was removed later than this ago, such as 7d or '1 hour'.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
-def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None, *, dry_run: bool) -> None:
-    """Delete what no retained version needs (of all tables by default)."""
+@click.option("--yes", is_flag=True, help="Do not ask where --retention is shorter than a table's own.")
+def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None, *, dry_run: bool, yes: bool) -> None:
+    """Delete what no retained version needs (of all tables by default).
+
+    Asks first where --retention is shorter than a table's own (delta.deletedFileRetentionDuration, 7 days by default).
+    """
+    lake = common.lake()
+    if retention is not None and not (dry_run or yes):
+        _ask(lake, tables, retention)
 
     def work(table: Table) -> dict[str, Any]:
         report = table.vacuum(retention, dry_run=dry_run)
@@ -76,13 +88,30 @@ def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None,
             "oldest_version": report.oldest_version,
         }
 
-    show_each(common, tables, work)
+    show_each(common, tables, work, lake=lake)
+
+
+def _ask(lake: Lake, given: Sequence[str], retention: timedelta) -> None:
+    """Have the user agree to lose versions that a table's own retention keeps. Fails where nobody can be asked."""
+    shorter = []
+    for name in given or lake.tables(rejects=True, dropped=True):
+        try:
+            own_ms = lake.table(name).handle.newest(dropped=True).settings.file_retention_ms
+        except AlluviaError:  # which vacuum itself will tell
+            continue
+        if retention < timedelta(milliseconds=own_ms):
+            shorter.append(f"{name}: {own_ms / 86_400_000:g} days")
+    if not shorter:
+        return
+    more = f", and {len(shorter) - 3} more" if len(shorter) > 3 else ""
+    what = f"--retention is shorter than the tables' own ({', '.join(shorter[:3])}{more}): older versions go for good."
+    if not sys.stdin.isatty():
+        msg = f"{what} Nothing was deleted: add --yes to go on, or --dry-run to see what would go."
+        raise click.UsageError(msg)
+    click.confirm(f"{what} Queries that still read them will fail. Delete?", abort=True, err=True)
 
 
 _MERGE_COLUMNS = (
     *("table", "files_before", "files_merged", "files_written", "files_after"),
     *("bytes_read", "bytes_written", "conflicts", "version", "checkpoint_version"),
 )
-
-
-COMMANDS = (merge, checkpoint, vacuum)

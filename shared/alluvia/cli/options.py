@@ -6,18 +6,24 @@ import functools
 import os
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from alluvia.cli.failing import is_about_table, reason
+from alluvia.cli.place import check_folder, folder_of, is_empty
+from alluvia.cli.progress import progress
+from alluvia.cli.terminal import tell
 from alluvia.errors import Invalid
-from alluvia.lake import REJECTS, Lake, Table, connect, open_table
 
-_REJECTS_IN_SQL = re.compile(rf"[a-z][a-z0-9_]*\.{REJECTS}")
+if TYPE_CHECKING:
+    from alluvia.lake import Lake, Table
+
+_REJECTS_IN_SQL = re.compile(r"[a-z][a-z0-9_]*\._rejects")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +35,36 @@ class Common:
     as_json: bool
     debug: bool
 
-    def lake(self) -> Lake:
-        """Open the lake."""
+    def is_empty(self) -> bool:
+        """Whether this is a local lake that holds no table. Raises `Invalid` where there is no lake."""
+        folder = folder_of(self.uri)
+        if folder is None:
+            return False
+        check_folder(folder, self.uri, new=False)
+        return is_empty(folder)
+
+    def lake(self, *, new: bool = False) -> Lake:
+        """Open the lake. Raises `Invalid` where there is none, unless it may be a new one."""
+        folder = folder_of(self.uri)
+        if folder is not None:
+            check_folder(folder, self.uri, new=new)
+        from alluvia.lake import connect
+
         with self._checked():
             return connect(self.uri, endpoint_url=self.endpoint_url) if self.endpoint_url else connect(self.uri)
 
     def table_at(self, uri: str) -> Table:
         """Open a table where it lies, outside the lake too."""
+        from alluvia.lake import open_table
+
         with self._checked():
             if self.endpoint_url and uri.startswith("s3://"):
                 return open_table(uri, endpoint_url=self.endpoint_url)
             return open_table(uri)
+
+    def progress(self, what: str) -> AbstractContextManager[None]:
+        """Show on a terminal how far the work within has come, once it takes over a second."""
+        return progress(what, as_json=self.as_json)
 
     @contextmanager
     def _checked(self) -> Iterator[None]:
@@ -75,10 +100,11 @@ def command(function: Callable[..., None]) -> click.Command:
             function(common, **rest)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - every error is a line of its own, and a traceback on request
             if debug:
-                raise
-            click.echo(f"alluvia: {reason(error, rest.get('table') if is_about_table(error) else None)}", err=True)
+                tell("".join(traceback.format_exception(error)).rstrip("\n"))
+            else:
+                tell(f"alluvia: {reason(error, rest.get('table') if is_about_table(error) else None)}")
             sys.exit(1)
         except KeyboardInterrupt:
             sys.exit(130)

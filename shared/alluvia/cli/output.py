@@ -1,4 +1,4 @@
-"""What commands print: a readable table on a terminal, JSON lines with `--json`."""
+"""What commands print: reports and tables for people, JSON lines with `--json`."""
 
 from __future__ import annotations
 
@@ -9,56 +9,64 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-import click
 import orjson
+
+from alluvia.cli.layout import CUT, Grid, fitted, whole
+from alluvia.cli.terminal import columns as terminal_columns
+from alluvia.cli.terminal import escaped, on_one_line, say, say_json
+
+NULL = "NULL"
 
 
 def show(rows: Iterable[Mapping[str, Any]], *, as_json: bool, columns: Sequence[str] | None = None) -> None:
-    """Print rows: one JSON object a line, or a table with a line under its head."""
+    """Print rows: one JSON object a line, or a table; of no rows, nothing."""
     if as_json:
         for row in rows:
-            click.echo(_json(row))
+            say_json(_json(row) + b"\n")
         return
     found = list(rows)
     names = list(columns or dict.fromkeys(name for row in found for name in row))
-    if names:
-        click.echo(text_table(names, [[row.get(name) for name in names] for row in found]))
+    if found:
+        show_table(names, [[row.get(name) for name in names] for row in found])
 
 
 def show_one(value: Any, *, as_json: bool) -> None:
     """Print one report: a JSON object, or a line for each of its fields."""
     row = dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
     if as_json:
-        click.echo(_json(row))
+        say_json(_json(row) + b"\n")
         return
     width = max(map(len, row), default=0)
     for name, each in row.items():
-        click.echo(f"{name.replace('_', ' '):<{width}}  {cell(each)}")
+        say(f"{name.replace('_', ' '):<{width}}  {on_one_line(cell(each))}")
 
 
-def text_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return rows as aligned text, numbers to the right."""
-    cells = [[cell(value) for value in row] for row in rows]
-    widths = [max([len(name), *(len(row[at]) for row in cells)]) for at, name in enumerate(names)]
+def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]], null: str = "") -> None:
+    """Print rows with their names above, numbers to the right; on a terminal, so that they fit it, and escaped."""
+    columns = terminal_columns()
+    cells = [[cell(value, null) for value in row] for row in rows]
     right = [_numeric([row[at] for row in rows]) for at in range(len(names))]
-    lines = [
-        "  ".join(_pad(name, width, r) for name, width, r in zip(names, widths, right, strict=True)).rstrip(),
-        "  ".join("─" * width for width in widths),
-    ]
-    lines += ["  ".join(map(_pad, row, widths, right)).rstrip() for row in cells]
-    return "\n".join(lines)
+    if columns is None:
+        say(whole(Grid(names, cells, right)))
+        return
+    far = 8 * columns + 1  # characters: more are cut in any case, and a value may have a million
+    shown = [[escaped(each[:far]) for each in row] for row in cells]
+    text, cut = fitted(Grid(list(map(escaped, names)), shown, right), columns)
+    say(text)
+    if cut:
+        say(f"{CUT} cut to fit; a wider terminal shows more, --json all")
 
 
-def cell(value: Any) -> str:
+def cell(value: Any, null: str = "") -> str:
     """Return a value as a table shows it."""
     if value is None:
-        return ""
+        return null
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
         return _moment(value, " ")
     if isinstance(value, (list, tuple)):
-        shown = ", ".join(cell(each) for each in value[:8])
+        shown = ", ".join(cell(each, null) for each in value[:8])
         return f"{shown}, … {len(value)} in all" if len(value) > 8 else shown
     if isinstance(value, (dict, orjson.Fragment)):
         return _json(value).decode()
@@ -75,10 +83,6 @@ def size(bytes_: int) -> str:
             return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
         number /= 1024
     return f"{number:.1f} TB"
-
-
-def _pad(text: str, width: int, right: bool) -> str:
-    return text.rjust(width) if right else text.ljust(width)
 
 
 def _numeric(values: Sequence[Any]) -> bool:

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-import click
 import pyarrow as pa
 
-from alluvia.cli.output import text_table
+from alluvia.cli.options import Common
+from alluvia.cli.output import NULL, show_table
+from alluvia.cli.terminal import say, say_json
+from alluvia.progress import report
 from alluvia.sql.formats import CHUNK_ROWS, NDJSON, render
 from alluvia.sql.plain import plain_values
 
@@ -22,23 +24,25 @@ _AS_THEY_ARE = (
 )
 
 
-def show_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, as_json: bool) -> None:
+def show_rows(common: Common, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
     """Print rows: one JSON object a line, or the first of them as a table. Columns may have one name."""
-    if as_json:
+    if common.as_json:
         for batch in batches:
             for start in range(0, len(batch), CHUNK_ROWS):
                 lines = render(schema, [batch.slice(start, CHUNK_ROWS)], NDJSON, sys.maxsize)
-                click.echo(lines, nl=False)
+                say_json(lines)
         return
     rows: list[tuple[Any, ...]] = []
     count = 0
-    for batch in batches:
-        count += len(batch)
-        shown = batch.slice(0, ROWS_SHOWN - len(rows))
-        rows += zip(*map(shown_values, shown.columns), strict=True)
-    click.echo(text_table(schema.names, rows))
+    with common.progress("reading the rows"):
+        for batch in batches:
+            count += len(batch)
+            shown = batch.slice(0, ROWS_SHOWN - len(rows))
+            rows += zip(*map(shown_values, shown.columns), strict=True)
+            report("reading the rows", count, 0, "rows")
+    show_table(schema.names, rows, null=NULL)
     if count > len(rows):
-        click.echo(f"… {count} rows in all; --json prints every one")
+        say(f"… {count} rows in all; --json prints every one")
 
 
 def shown_values(array: pa.Array) -> list[Any]:

@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 
 import click
-import orjson
 
 from alluvia.cli.options import Common, command
-from alluvia.environment import environment
+from alluvia.cli.terminal import say, say_json, tell
 from alluvia.errors import Invalid
 
 _SECONDS = click.FloatRange(0, 366 * 86400)
@@ -43,11 +42,11 @@ def serve(
     options = Options(host, port, allow_host, merge_every, vacuum_every, not quiet)
     limit = {} if create_tables_max is None else {"ALLUVIA_CREATE_TABLES_MAX": str(create_tables_max)}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that what runs is ended in order
-    with environment(limit), running(common.lake(), options) as server:
-        click.echo(f"alluvia serves {common.uri} at http://{host}:{server.effective_port}")
+    with environment(limit), running(common.lake(new=True), options) as server:
+        say(f"alluvia serves {common.uri} at http://{host}:{server.effective_port}")
         if not is_loopback(host):
-            click.echo(f"Warning: anyone who reaches {host} can read and write this lake: nobody is asked for a "
-                       "password. Put a proxy that authenticates in front.", err=True)  # fmt: skip
+            tell(f"Warning: anyone who reaches {host} can read and write this lake: nobody is asked for a "
+                 "password. Put a proxy that authenticates in front.")  # fmt: skip
         server.run()
 
 
@@ -56,8 +55,11 @@ def serve(
 @click.argument("event", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def invoke(common: Common, function: str, event: Path) -> None:
     """Call a function's handler with an event from a file, such as events/ingest_api_gateway.json."""
+    import orjson
+
     from alluvia.cli.context import LocalContext
     from alluvia.cli.gateway import FUNCTIONS, load_handler
+    from alluvia.environment import environment
     from alluvia.runtime import ENDPOINT_URL, LAKE, using
 
     if function not in FUNCTIONS:
@@ -68,10 +70,10 @@ def invoke(common: Common, function: str, event: Path) -> None:
     except orjson.JSONDecodeError as error:
         msg = f"{event} is not JSON: {error}"
         raise Invalid(msg) from error
-    lake = common.lake()
+    lake = common.lake(new=True)
     with environment({LAKE: common.uri, ENDPOINT_URL: common.endpoint_url or ""}), using(lake):
         answer = load_handler(function)(payload, LocalContext(function, lake.clock))
-    click.echo(orjson.dumps(answer, option=None if common.as_json else orjson.OPT_INDENT_2, default=str))
+    say_json(orjson.dumps(answer, option=None if common.as_json else orjson.OPT_INDENT_2, default=str) + b"\n")
 
 
 @command
@@ -80,6 +82,3 @@ def demo(common: Common) -> None:
     from alluvia.cli.demo import run
 
     run(common)
-
-
-COMMANDS = (serve, invoke, demo)

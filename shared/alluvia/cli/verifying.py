@@ -6,21 +6,19 @@ import dataclasses
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import show, size
-from alluvia.lake import Table
-from alluvia.operations.audit.report import AuditReport, Severity
+from alluvia.cli.terminal import say, tell
+from alluvia.progress import report as tell_progress
 
 if TYPE_CHECKING:
-    from alluvia.operations.audit.verify import Progress
+    from alluvia.lake import Table
+    from alluvia.operations.audit.report import AuditReport
 
-_STEPS = 200
-"""So often at most is progress shown."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*(/_rejects)?")
 
 
@@ -32,14 +30,14 @@ def verify(common: Common, table: str, *, full: bool) -> None:
 
     TABLE is a table of the lake, or the path or URI of any Delta table. Without --full no data file is opened.
     """
-    with _progress() as progress:
-        report = _opened(common, table).verify(full=full, progress=progress)
+    with common.progress(f"verifying {table}"):
+        report = _opened(common, table).verify(full=full, progress=_tell)
     if common.as_json:
         show(_json_rows(report), as_json=True)
     else:
         _print(report)
     if not report.ok:
-        click.echo(f"alluvia: table {report.table} is damaged: {_summary(report)}", err=True)
+        tell(f"alluvia: table {report.table} is damaged: {_summary(report)}")
         sys.exit(1)
 
 
@@ -49,31 +47,14 @@ def _opened(common: Common, table: str) -> Table:
     return common.table_at(table)
 
 
-@contextmanager
-def _progress() -> Iterator[Progress | None]:
-    """Give what shows progress on a terminal, and leave no trace of it."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    width = 0
-
-    def tell(what: str, done: int, total: int) -> None:
-        nonlocal width
-        if done % max(1, total // _STEPS) and done < total:
-            return
-        line = f"reading the {what}: {done:,} of {total:,}"
-        click.echo(f"\r{line:<{width}}", nl=False, err=True)
-        width = max(width, len(line))
-
-    try:
-        yield tell
-    finally:
-        if width:
-            click.echo(f"\r{'':<{width}}\r", nl=False, err=True)
+def _tell(what: str, done: int, total: int) -> None:
+    tell_progress(f"reading the {what}", done, total, "files")
 
 
 def _json_rows(report: AuditReport) -> Iterator[dict[str, Any]]:
     """Yield an object for each finding, and one for the whole, which alone has `ok`."""
+    from alluvia.operations.audit.report import Severity
+
     for finding in report.findings:
         yield {"table": report.table, **_fields(finding), "severity": finding.severity.value}
     facts = {name: value for name, value in _fields(report).items() if name != "findings"}
@@ -87,27 +68,29 @@ def _fields(value: Any) -> dict[str, Any]:
 
 def _print(report: AuditReport) -> None:
     mode = "every row was read" if report.full else "no data file was opened; --full reads them"
-    click.echo(f"{report.table}: {_summary(report)} ({mode})")
+    say(f"{report.table}: {_summary(report)} ({mode})")
     oldest = "" if report.oldest_version is None else f", readable from version {report.oldest_version}"
     rows = "" if report.rows is None else f", {_many(report.rows, 'row')}"
     version = "no version" if report.version is None else f"version {report.version}"
     log = f"{_many(report.versions, 'commit')} and {_many(report.checkpoints, 'checkpoint')} in the log"
-    click.echo(f"  {version}{oldest}; {log}")
-    click.echo(f"  {_many(report.files, 'data file')}{rows}, {size(report.bytes)}")
-    click.echo(f"  {_many(report.orphans, 'orphan')}, {size(report.orphan_bytes)}")
+    say(f"  {version}{oldest}; {log}")
+    say(f"  {_many(report.files, 'data file')}{rows}, {size(report.bytes)}")
+    say(f"  {_many(report.orphans, 'orphan')}, {size(report.orphan_bytes)}")
     if not report.findings:
         return
-    click.echo()
+    say("")
     shown: dict[str, int] = {}
     for finding in report.findings:
         shown[finding.kind] = shown.get(finding.kind, 0) + 1
-        click.echo(f"{finding.severity.value:<7}  {finding.kind}: {' '.join(finding.message.split())}")
+        say(f"{finding.severity.value:<7}  {finding.kind}: {' '.join(finding.message.split())}")
     for kind, count in report.found.items():
         if count > shown.get(kind, 0):
-            click.echo(f"         {kind}: {count - shown.get(kind, 0):,} more")
+            say(f"         {kind}: {count - shown.get(kind, 0):,} more")
 
 
 def _summary(report: AuditReport) -> str:
+    from alluvia.operations.audit.report import Severity
+
     found = [(severity, report.count(severity)) for severity in Severity]
     told = [f"{n:,} damage" if s is Severity.DAMAGE else _many(n, s.value) for s, n in found if n]
     return ", ".join(told) or "sound"
@@ -115,6 +98,3 @@ def _summary(report: AuditReport) -> str:
 
 def _many(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-COMMANDS = (verify,)

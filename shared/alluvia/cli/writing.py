@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import pyarrow as pa
 
 from alluvia.cli.options import TABLE, Common, command, pair
 from alluvia.cli.output import show, show_one
+from alluvia.cli.terminal import tell
 from alluvia.errors import Invalid
-from alluvia.table.schema import parse_type
 
-BATCH_BYTES = 4 << 20
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @command
@@ -37,13 +39,15 @@ def create(
     exist_ok: bool,
 ) -> None:
     """Create a table, for events unless --plain."""
+    import pyarrow as pa
+
     schema = pa.schema([_field(text, required) for text in columns])
     for name in required:
         if name not in schema.names:
             msg = f"--required {name}: there is no --column of that name"
             raise Invalid(msg)
     given = dict(pair(text, "--property", "=") for text in properties)
-    lake = common.lake()
+    lake = common.lake(new=True)
     if plain:
         created = lake.create_table(table, schema, partition_by, sort_by, given, exist_ok=exist_ok)
     else:
@@ -70,19 +74,17 @@ def ingest(common: Common, table: str, files: tuple[str, ...], *, create: bool) 
     """
     from alluvia.cli.files import ingest_file
 
-    lake = common.lake()
+    lake = common.lake(new=create)
     reports = []
-    for name in files:
-        if name == "-":
-            reports.append(ingest_file(lake, table, name, sys.stdin.buffer, create=create))
-        else:
-            with Path(name).open("rb") as file:
+    with common.progress("ingesting"):
+        for name in files:
+            with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
                 reports.append(ingest_file(lake, table, name, file, create=create))
     show(reports, as_json=common.as_json)
     if any(report["rejected"] for report in reports):
-        click.echo(f"the rejected events are kept, with reasons, in {table}._rejects", err=True)
+        tell(f"the rejected events are kept, with reasons, in {table}._rejects")
         if not any(report["accepted"] for report in reports):
-            click.echo("alluvia: no event was accepted", err=True)
+            tell("alluvia: no event was accepted")
             sys.exit(1)
 
 
@@ -98,16 +100,19 @@ def backfill(common: Common, table: str, source: str, job_id: str | None, *, cre
     except ModuleNotFoundError as error:
         msg = "backfill needs PySpark: install alluvia[spark]"
         raise Invalid(msg) from error
+    lake = common.lake(new=create)
     if create:
-        common.lake().create_events(table, exist_ok=True)
+        lake.create_events(table, exist_ok=True)
     options = {"endpoint_url": common.endpoint_url} if common.endpoint_url else {}
-    report = run(common.uri, table, source, job_id, options=options)
+    with common.progress(f"loading {source}"):
+        report = run(common.uri, table, source, job_id, options=options)
     show_one(report, as_json=common.as_json)
 
 
 def _field(text: str, required: tuple[str, ...]) -> pa.Field:
+    import pyarrow as pa
+
+    from alluvia.table.schema import parse_type
+
     name, kind = pair(text, "--column", ":")
     return pa.field(name, parse_type(kind), nullable=name not in required)
-
-
-COMMANDS = (create, ingest, backfill)

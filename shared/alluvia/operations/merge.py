@@ -19,6 +19,7 @@ from alluvia.operations.checkpoint import checkpoint, checkpoint_due
 from alluvia.operations.copied_statistics import copied_statistics
 from alluvia.operations.merge_plan import MergeGroup, plan_merge
 from alluvia.operations.scratch import scratch_database
+from alluvia.progress import report as tell_progress
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
 from alluvia.table.arguments import check_number
@@ -80,13 +81,15 @@ def merge(
     report.files_before = len(snapshot.files)
     for _ in range(PLANS_MAX):
         groups = plan_merge(snapshot.files, target_size or snapshot.settings.target_file_size, full=full)
-        lost = 0
+        total, done, lost = sum(group.size for group in groups), 0, 0
         for at, group in enumerate(groups):
             if not go_on():
                 report.left = len(groups) - at
                 break
+            tell_progress(f"merging {handle.name}", done, total, "bytes")
             with turn or nullcontext():
                 lost += not _merge_group(handle, snapshot, group, report, memory_mb)
+            done += group.size
         report.conflicts += lost
         snapshot = handle.newest() if lost else handle.at_hand()
         if not lost or report.left:

@@ -17,6 +17,7 @@ from alluvia.operations.change_files import ChangeWriter
 from alluvia.operations.datafile import DataFile, FileSink
 from alluvia.operations.edits import Edit, Hits
 from alluvia.operations.fetching import opened
+from alluvia.progress import report
 from alluvia.table.deletion_vectors import cardinality_of
 from alluvia.table.deletions import write_deletions
 from alluvia.table.handle import TableHandle
@@ -145,7 +146,8 @@ class Rewriter:
 
     def _read(self, files: Sequence[AddFile]) -> None:
         known = {path: found.rows for path, found in self._found.items()}
-        for data in opened(self._handle, self._snapshot, files, known):
+        for number, data in enumerate(opened(self._handle, self._snapshot, files, known)):
+            report(f"changing {self._handle.name}", number, len(files), "files")
             with data:
                 outcome = self._process(data)
             if not outcome.changed:
