@@ -49,7 +49,10 @@ class Settings:
         names = ("ALLUVIA_LAKE", "ALLUVIA_EMR_APPLICATION_ID", "ALLUVIA_EMR_ROLE_ARN", "ALLUVIA_CODE_URI")
         for name in names:
             if not environment.get(name):
-                msg = f"the environment variable {name} is not set"
+                msg = (
+                    f"the environment variable {name} is not set: this function starts a job on EMR Serverless; "
+                    "without AWS, `alluvia backfill` runs the same job"
+                )
                 raise Invalid(msg)
         settings = cls(*(environment[name] for name in names))
         if not settings.lake.startswith("s3://"):

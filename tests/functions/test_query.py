@@ -25,9 +25,11 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
     uri = str(tmp_path / "lake")
     monkeypatch.setenv("ALLUVIA_LAKE", uri)
     lake = alluvia.connect(uri)
-    logs = lake.create_table("access_log", {"ts": "timestamp", "status": "integer"}, partition_by=["day(ts)"])
+    columns = {"ts": "timestamp", "status": "integer", "properties": "string"}
+    logs = lake.create_table("access_log", columns, partition_by=["day(ts)"])
     for day in (17, 18, 19):
-        logs.append([{"ts": datetime(2015, 5, day, hour, tzinfo=UTC), "status": 200 + hour // 2} for hour in range(4)])
+        times = [(datetime(2015, 5, day, hour, tzinfo=UTC), 200 + hour // 2) for hour in range(4)]
+        logs.append([{"ts": ts, "status": status, "properties": f'{{"status":{status}}}'} for ts, status in times])
     hooks = lake.create_table("github_webhooks", {"event": "string"})
     hooks.append([{"event": name} for name in ("push", "push", "issues")])
     return lake
@@ -64,7 +66,7 @@ def test_the_api_gateways_request(lake: alluvia.Lake) -> None:
     answer = query.handler(sample("query_api_gateway.json"), None)
     assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (200, "application/json")
     assert json.loads(answer["body"]) == [
-        {"day": f"2015-05-{day}", "status": status, "requests": 2} for day in (18, 19) for status in (200, 201)
+        {"day": f"2015-05-{day}", "status": status, "requests": 2} for day in (17, 18, 19) for status in ("200", "201")
     ]
 
 

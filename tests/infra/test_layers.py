@@ -70,7 +70,7 @@ def test_of_three_copies_of_a_library_the_one_that_the_loader_opens_stays() -> N
 
 def test_the_command_line_and_its_packages_are_in_no_layer(tmp_path: Path) -> None:
     packages = {package for recipe in (*LAYERS, SPARK) for package in recipe.packages}
-    assert packages.isdisjoint({"click", "rich", "waitress", "pyspark"})
+    assert packages.isdisjoint({"click", "waitress", "wcwidth", "pyspark"})
     library = build_library([ROOT / "shared" / "alluvia"], build=tmp_path)
     assert (library / "python" / "alluvia" / "errors.py").is_file()
     assert not (library / "python" / "alluvia" / "cli").exists()
