@@ -18,6 +18,11 @@ class Progress(Protocol):
 _listener: ContextVar[Progress | None] = ContextVar("alluvia_progress", default=None)
 
 
+def listening() -> bool:
+    """Whether anybody listens to what this thread reports."""
+    return _listener.get() is not None
+
+
 def report(what: str, done: int, total: int, unit: str = "") -> None:
     """Tell how far work of this thread has come; nothing where nobody listens."""
     listener = _listener.get()

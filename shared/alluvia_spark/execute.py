@@ -17,6 +17,7 @@ from alluvia_spark.chunks import Chunk
 from alluvia_spark.job import REJECTS, ROWS, Job, Outcome, Written
 from alluvia_spark.plan import WAVES, Group, bucket_bytes, plan_shares, spread_tables
 from alluvia_spark.source import SourceFile, Split, plan_splits
+from alluvia_spark.stages import stages_reported
 
 SPLIT_BYTES_MAX = 64 << 20
 SPLIT_BYTES_MIN = 1 << 20
@@ -30,7 +31,8 @@ def execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> Out
     Raises `Invalid` for an input that cannot be read, `Unavailable` if Spark gives up.
     """
     try:
-        return _execute(context, job, files)
+        with stages_reported(context):
+            return _execute(context, job, files)
     except (Py4JError, PySparkException) as error:
         msg = f"the Spark job failed: {_reason(error)}"
         raise Unavailable(msg) from error

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+import alluvia
+from alluvia.cli.files import ingest_file
+from tests import judges
 from tests.golden.spark_tables import tables as archived
 from tests.golden.variant_tables import CASES
 from tests.reach.delta_spark_worker import DELTA
@@ -83,3 +94,61 @@ def test_how_many_tables_are_archived() -> None:
         f"`tests/golden` holds {len(archived())} more tables with the rows of every version as delta-spark saw them, "
     )
     assert f"{held}{len(CASES)} with variants" in GUIDE.read_text()
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    """The path of a table of two events in one file, of two more files that were merged into it, and of a reject."""
+    lake = alluvia.connect(str(tmp_path / "lake"))
+    for number in range(2):
+        lines = [{"event_id": str(number), "ts": "2026-01-01", "event": "e"}, {"event_id": f"bad{number}", "event": 5}]
+        source = tmp_path / "events.ndjson"
+        source.write_text("\n".join(map(json.dumps, lines[: 2 - number])))
+        with source.open("rb") as file:
+            ingest_file(lake, "events", "events.ndjson", file, create=True)
+    lake.table("events").merge()
+    return tmp_path / "lake" / "events"
+
+
+def test_the_refusal_that_is_quoted(events: Path) -> None:
+    quoted = re.search(r"^CommitFailedError: (Unsupported table features required: )\[(.*)\]$", GUIDE.read_text(), re.M)
+    assert quoted is not None
+    with pytest.raises(CommitFailedError) as refused:
+        write_deltalake(str(events), DeltaTable(str(events)).to_pyarrow_table(), mode="append")
+    said = str(refused.value).removeprefix(quoted[1])
+    assert sorted(said.strip("[]").split(", ")) == sorted(quoted[2].split(", "))
+
+
+def test_an_open_table_as_the_guide_makes_it(tmp_path: Path) -> None:
+    lake = alluvia.connect(str(tmp_path))
+    (code,) = re.findall(r"`(lake\.create_table\([^`]+)`", GUIDE.read_text())
+    table = eval(code, {"lake": lake})
+    write_deltalake(judges.uri_of(table), pa.table({"id": [1]}), mode="append")
+    assert table.scan().read_all().to_pylist() == [{"id": 1}]
+
+
+def test_the_calls_for_rows_and_rejects(events: Path) -> None:
+    head, *rows = _table("Rejected events, and files that are no rows")
+    assert head == ["Reader", "The rows", "The rejects", "Not by files"]
+    found = {reader: [_count(reader, call.strip("`"), events) for call in calls] for reader, *calls in rows}
+    assert found == {
+        "DuckDB": [2, 1, 2 + 2 + 1],
+        "deltalake": [2, 1, None],
+        "pyarrow": [2, 1, 2 + 2],
+        "pandas": [None, None, None],
+        "polars": [None, None, None],
+        "Spark": [None, None, None],
+    }
+
+
+def _count(reader: str, call: str, events: Path) -> int | None:
+    """Return how many rows a call of the guide gives; None for a reader that is not among the tests' packages."""
+    there = call.replace("lake/events", str(events))
+    if reader == "DuckDB":
+        with judges._duckdb(alluvia.connect(str(events.parent)).store) as connection:
+            return int(connection.execute(there).to_arrow_table().num_rows)
+    if not call or reader not in {"deltalake", "pyarrow"}:
+        return None
+    names: dict[str, Any] = {"DeltaTable": DeltaTable, "pyarrow": pa}
+    counted: int = eval(there, names).num_rows
+    return counted

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from alluvia.cli.layout import CUT, Grid, fitted, whole
+from alluvia.cli.layout import CUT, GAP, Grid, fitted, whole
 from alluvia.cli.terminal import columns as terminal_columns
 from alluvia.cli.terminal import escaped, on_one_line, say, say_json
 
@@ -38,7 +38,7 @@ def show_one(value: Any, *, as_json: bool) -> None:
         return
     width = max(map(len, row), default=0)
     for name, each in row.items():
-        say(f"{name.replace('_', ' '):<{width}}  {on_one_line(cell(each))}")
+        say(_fitted(f"{name.replace('_', ' '):<{width}}{GAP}", on_one_line(cell(each))))
 
 
 def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]], null: str = "") -> None:
@@ -54,7 +54,22 @@ def show_table(names: Sequence[str], rows: Sequence[Sequence[Any]], null: str = 
     text, cut = fitted(Grid(list(map(escaped, names)), shown, right), columns)
     say(text)
     if cut:
-        say(f"{CUT} cut to fit; a wider terminal shows more, --json all")
+        note(f"{CUT} cut to fit; a wider terminal shows more, --json all")
+
+
+def note(text: str) -> None:
+    """Print what a table leaves out."""
+    say(_fitted("", text))
+
+
+def _fitted(start: str, text: str) -> str:
+    """Return a text behind a start; on a terminal with the start's width kept free below it, where it needs lines."""
+    room = (terminal_columns() or 1 << 30) - len(start)
+    if len(text) * 2 <= room or room < 1:  # a character takes two columns at most
+        return start + text
+    from wcwidth import wrap
+
+    return start + f"\n{' ' * len(start)}".join(wrap(text, room) or [""])
 
 
 def cell(value: Any, null: str = "") -> str:

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.cli.options import Common
-from alluvia.cli.output import NULL, show_table
-from alluvia.cli.terminal import say, say_json
+from alluvia.cli.output import NULL, note, show_table
+from alluvia.cli.terminal import say_json
 from alluvia.progress import report
 from alluvia.sql.formats import CHUNK_ROWS, NDJSON, render
 from alluvia.sql.plain import plain_values
@@ -42,7 +42,7 @@ def show_rows(common: Common, schema: pa.Schema, batches: Iterable[pa.RecordBatc
             report("reading the rows", count, 0, "rows")
     show_table(schema.names, rows, null=NULL)
     if count > len(rows):
-        say(f"… {count} rows in all; --json prints every one")
+        note(f"… {count} rows in all; --json prints every one")
 
 
 def shown_values(array: pa.Array) -> list[Any]:

@@ -1,0 +1,160 @@
+"""What a terminal gets, and what a pipe gets: the command runs as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from wcwidth import width
+
+import alluvia
+from alluvia.cli.terminal import escaped, escaped_json
+from tests.cli.terminals import COMMAND, environment, on_terminal, through_pipe
+
+HOSTILE = "\x1b[31mred\x1b]0;title\x07\r\x9b2J\x7f\u202eabc\u2066"
+SHOWN = r"\x1b[31mred\x1b]0;title\x07\r\x9b2J\x7f\u202eabc\u2066"
+FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
+WIDE = {"a": "日本語" * 9, "b": "👩‍👩‍👧 family 🇩🇪", "c": "e\u0301te\u0301", "d": "one\ntwo", "n": 1234567}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> str:
+    tables = alluvia.connect(str(tmp_path / "lake"))
+    tables.create_table("hostile", {"v": "string"}).append([{"v": HOSTILE}])
+    columns = {"a": "string", "b": "string", "c": "string", "d": "string", "n": "long"}
+    tables.create_table("wide", columns).append([WIDE, {**dict.fromkeys(columns), "b": ""}])
+    return str(tmp_path / "lake")
+
+
+def without_progress(text: str) -> str:
+    """Drop the lines of progress that a slow machine gets to see: each begins and ends with a carriage return."""
+    return re.sub("\r[^\r\n]*(?=\r)", "", text).replace("\r", "")
+
+
+def test_control_characters_reach_no_terminal(lake: str) -> None:
+    for words in (["query", "SELECT v FROM hostile"], ["changes", "hostile", "--from", "1"]):
+        shown = on_terminal([*words, "--lake", lake], 400)
+        assert shown.returncode == 0
+        assert SHOWN in shown.text
+        assert not FORBIDDEN.search(without_progress(shown.text))
+
+
+def test_a_pipe_gets_the_true_value(lake: str) -> None:
+    done = through_pipe(["query", "SELECT v FROM hostile", "--lake", lake])
+    assert HOSTILE in done.stdout.decode()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_json_gives_the_true_value_everywhere(lake: str, terminal: bool) -> None:
+    words = ["query", "SELECT v FROM hostile", "--json", "--lake", lake]
+    text = on_terminal(words).text if terminal else through_pipe(words).stdout.decode()
+    assert json.loads(text) == {"v": HOSTILE}
+    assert not (terminal and FORBIDDEN.search(text))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["query", f"SELECT * FROM wide WHERE {HOSTILE}"],
+        ["query", f"SELECT '{HOSTILE}'::INT"],
+        ["history", f"x{HOSTILE}"],
+        [f"x{HOSTILE}"],
+        ["history", "wide", f"--x{HOSTILE}"],
+        ["history", "wide", f"--limit=x{HOSTILE}"],
+        ["ingest", "wide", f"no{HOSTILE}.json"],
+        ["history", "wide", "--debug", "--lake", f"memory://x{HOSTILE}"],
+    ],
+)
+def test_control_characters_in_errors_reach_no_terminal(lake: str, words: list[str]) -> None:
+    shown = on_terminal(words, ALLUVIA_LAKE=lake)
+    assert shown.returncode in {1, 2}
+    assert shown.text
+    assert not FORBIDDEN.search(without_progress(shown.text))
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+@pytest.mark.parametrize(
+    "words", [["query", "SELECT * FROM wide"], ["tables"], ["files", "wide"], ["history", "wide"], ["describe", "wide"]]
+)
+def test_tables_fit_the_terminal(lake: str, words: list[str], columns: int) -> None:
+    shown = on_terminal([*words, "--lake", lake], columns)
+    assert shown.returncode == 0
+    assert max(width(line) for line in without_progress(shown.text).splitlines()) <= columns
+
+
+def test_a_wide_terminal_shows_all_in_columns(lake: str) -> None:
+    lines = without_progress(
+        on_terminal(["query", "SELECT * FROM wide ORDER BY n", "--lake", lake], 200).text
+    ).splitlines()
+    head, rule, first, second = lines
+    assert head.split() == ["a", "b", "c", "d", "n"]
+    assert [part.strip() for part in re.split(" {2,}", first.strip())] == [
+        WIDE["a"], WIDE["b"], WIDE["c"], r"one\ntwo", "1234567",
+    ]  # fmt: skip
+    assert second.split() == ["NULL"] * 4
+    ends = {width(line.rstrip()) for line in (head, rule, first, second)}
+    assert len(ends) == 1
+
+
+def test_a_terminal_too_narrow_for_columns_shows_a_block_for_each_row(lake: str) -> None:
+    shown = without_progress(on_terminal(["query", "SELECT * FROM wide ORDER BY n", "--lake", lake], 40).text)
+    assert shown.splitlines() == [
+        "── row 1 ───────────────────────────────",
+        "a  日本語日本語日本語日本語日本語日本語…",
+        "b  👩‍👩‍👧 family 🇩🇪",
+        "c  e\u0301te\u0301",
+        r"d  one\ntwo",
+        "n  1234567",
+        "── row 2 ───────────────────────────────",
+        "a  NULL",
+        "b",
+        "c  NULL",
+        "d  NULL",
+        "n  NULL",
+        "… cut to fit; a wider terminal shows",
+        "more, --json all",
+    ]
+
+
+def test_a_pipe_gets_whole_values_in_aligned_columns(lake: str) -> None:
+    done = through_pipe(["query", "SELECT d, a, n FROM wide ORDER BY n LIMIT 1", "--lake", lake])
+    assert done.stdout.decode().splitlines() == [
+        f"d    {'a':<54}        n",
+        f"───  {'─' * 54}  ───────",
+        f"one  {'日本語' * 9}  1234567",
+        "two",
+    ]
+
+
+def test_null_is_no_empty_text() -> None:
+    done = through_pipe(["query", "SELECT NULL AS a, '' AS b, 'x' AS c", "--lake", "memory://nothing"])
+    assert done.stdout.decode().splitlines()[2] == "NULL     x"
+
+
+@pytest.mark.parametrize("more", [["--json"], []])
+def test_a_closed_pipe_is_silent(more: list[str]) -> None:
+    sql = "SELECT range AS n, repeat('x', 1000) AS t FROM range(300000)"
+    command = [*COMMAND, "query", sql, "--lake", "memory://nothing", *more]
+    reader, writer = os.pipe()
+    process = subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE, env=environment())
+    os.close(writer)
+    assert os.read(reader, 1)
+    os.close(reader)
+    _, errors = process.communicate()
+    assert (process.returncode, errors) == (141, b"")
+
+
+@given(st.text(st.characters()))
+def test_escaped_texts_are_safe_and_lose_nothing(text: str) -> None:
+    shown = escaped(text)
+    assert shown.isprintable() or not FORBIDDEN.search(shown)
+    assert "\n" not in shown
+    assert [each for each in shown if each in text] or not text or shown
+    assert json.loads(escaped_json(json.dumps(text, ensure_ascii=False))) == text
+    assert not FORBIDDEN.search(escaped_json(json.dumps(text, ensure_ascii=False)))
