@@ -36,8 +36,9 @@ def on_terminal(words: Sequence[str], columns: int = 80, typed: str = "", **give
     """Run the command with all three streams on a terminal, after typing something."""
     reader, terminal = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
-    process = subprocess.Popen([*COMMAND, *words], env=environment(given), **streams)
+    process = subprocess.Popen(
+        [*COMMAND, *words], env=environment(given), stdin=terminal, stdout=terminal, stderr=terminal
+    )
     os.close(terminal)
     if typed:
         os.write(reader, typed.encode())

@@ -68,8 +68,9 @@ def ingest_from_a_pipe(lake: Path, *more: str) -> tuple[subprocess.Popen[bytes],
     """Start an ingest that waits for events, with its errors on a terminal."""
     reader, terminal = os.openpty()
     command = [*COMMAND, "ingest", "t", "-", "--lake", str(lake), *more]
-    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": terminal}
-    process = subprocess.Popen(command, env=environment(), **streams)
+    process = subprocess.Popen(
+        command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=terminal
+    )
     os.close(terminal)
     return process, reader
 

@@ -49,10 +49,10 @@ def show_each(
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others get their turn
                 if given or not isinstance(error, TableNotFound):
                     failed.append((name, error))
-    for name, error in failed:
+    for name, failure in failed:
         if common.debug:
-            tell("".join(traceback.format_exception(error)).rstrip("\n"))
-        tell(f"alluvia: {reason(error, name)}")
+            tell("".join(traceback.format_exception(failure)).rstrip("\n"))
+        tell(f"alluvia: {reason(failure, name)}")
     show(rows, as_json=common.as_json, columns=columns)
     if failed:
         sys.exit(1)

@@ -76,7 +76,8 @@ def ingest(common: Common, table: str, files: tuple[str, ...], *, create: bool) 
 
     lake = common.lake(new=create)
     reports = []
-    with common.progress("ingesting"):
+    typed = "-" in files and sys.stdin.isatty()  # progress would be drawn into what is being typed
+    with nullcontext() if typed else common.progress("ingesting"):
         for name in files:
             with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
                 reports.append(ingest_file(lake, table, name, file, create=create))
