@@ -38,6 +38,7 @@ def serve(
 
     from alluvia.cli.guards import is_loopback
     from alluvia.cli.serve import Options, running
+    from alluvia.environment import environment
 
     options = Options(host, port, allow_host, merge_every, vacuum_every, not quiet)
     limit = {} if create_tables_max is None else {"ALLUVIA_CREATE_TABLES_MAX": str(create_tables_max)}
