@@ -8,9 +8,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +23,8 @@ FINGERPRINT = Struct("=QI")
 COLUMNS = pa.schema({"head": pa.uint64(), "tail": pa.uint32(), "content": pa.uint32(), "commit": pa.uint32()})
 
 
-class CommitIds(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CommitIds:
     """The ids of one commit: its version and time in ms, and the joined fingerprints and contents."""
 
     version: int
@@ -48,7 +50,8 @@ class IdRun:
         self.ids = ids
         self.borrowed = borrowed
         self.first_live = 0
-        self._heads, self._tails, self._contents, self._commits = map(_view, ids.columns, "QIII")
+        self._heads = _view(ids["head"], "Q")
+        self._tails, self._contents, self._commits = (_view(ids[name], "I") for name in COLUMNS.names[1:])
 
     @classmethod
     def of(cls, commits: Sequence[CommitIds]) -> IdRun:
@@ -93,8 +96,7 @@ class IdRun:
         """Return this run and the commits of a later one as one run, without what is forgotten."""
         own = self.compacted()
         shifted = pc.add(later.ids["commit"], pa.scalar(len(own.versions), pa.uint32()))
-        theirs = later.ids.set_column(COLUMNS.get_field_index("commit"), COLUMNS.field("commit"), shifted)
-        both = _sorted(pa.concat_batches([own.ids, theirs]))
+        both = _sorted(pa.concat_batches([own.ids, _with_commits(later.ids, shifted)]))
         return IdRun(own.versions + later.versions, own.times_ms + later.times_ms, both)
 
     def compacted(self) -> IdRun:
@@ -104,15 +106,18 @@ class IdRun:
         commits = self.ids["commit"]
         kept = self.ids.filter(pc.greater_equal(commits, pa.scalar(self.first_live, pa.uint32())))
         moved = pc.subtract(kept["commit"], pa.scalar(self.first_live, pa.uint32()))
-        ids = kept.set_column(COLUMNS.get_field_index("commit"), COLUMNS.field("commit"), moved)
-        return IdRun(self.versions[self.first_live :], self.times_ms[self.first_live :], ids)
+        return IdRun(self.versions[self.first_live :], self.times_ms[self.first_live :], _with_commits(kept, moved))
 
     def without(self, unwanted: Callable[[int], bool]) -> IdRun:
-        """Return the run without the ids of some versions."""
-        wanted = pa.array([not unwanted(version) for version in self.versions])
-        if wanted.true_count == len(wanted):
+        """Return the run without some versions."""
+        kept = [at for at, version in enumerate(self.versions) if not unwanted(version)]
+        if len(kept) == len(self.versions):
             return self
-        return IdRun(self.versions, self.times_ms, self.ids.filter(wanted.take(self.ids["commit"])))
+        places = pc.index_in(self.ids["commit"], pa.array(kept, pa.uint32())).cast(pa.uint32())
+        ids = _with_commits(self.ids, places).filter(pc.is_valid(places))
+        return IdRun(
+            array("q", map(self.versions.__getitem__, kept)), array("q", map(self.times_ms.__getitem__, kept)), ids
+        )
 
     def by_commit(self) -> Iterator[CommitIds]:
         """Yield the ids of each commit that is not forgotten and has any, sorted."""
@@ -137,11 +142,15 @@ def _sorted(ids: pa.RecordBatch) -> pa.RecordBatch:
     return ids.take(pc.sort_indices(ids["head"]))
 
 
+def _with_commits(ids: pa.RecordBatch, commits: pa.Array) -> pa.RecordBatch:
+    return ids.set_column(COLUMNS.get_field_index("commit"), COLUMNS.field("commit"), commits)
+
+
 def _column(kind: pa.DataType, count: int, data: Any) -> pa.Array:
     return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)])
 
 
-def _view(column: pa.Array, code: str) -> memoryview:
+def _view(column: pa.Array, code: Literal["Q", "I"]) -> memoryview[int]:
     """Return the numbers of a column that has no nulls, without a copy."""
     width = column.type.bit_width // 8
     start = column.offset * width

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from base64 import b64decode
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,9 @@ import pytest
 import alluvia
 from alluvia.table.id_runs import CommitIds
 from alluvia.table.window import DedupWindow, WindowRules
-from alluvia.table.window_index import write_index
+from alluvia.table.window_index import read_index, write_index
 from tests.unit.operations.damages import Action, Hands, codes, events, make_events
+from tests.unit.table.old_window import old_index
 
 
 def row(rows: list[Action], kind: str) -> Any:
@@ -257,6 +260,26 @@ def test_an_index_with_other_events(hands: Hands) -> None:
     report = hands.verify()
     assert codes(report) == {"window-index-wrong"}
     assert report.found["window-index-wrong"] == 4
+
+
+def test_an_index_of_an_earlier_version_is_no_damage(hands: Hands) -> None:
+    """It has no contents, also where the commits have."""
+    infos = [(version, hands.first(version, "commitInfo")) for version in (1, 2, 3)]
+    commits = [(version, info["inCommitTimestamp"], b64decode(info["alluviaEventIds"])) for version, info in infos]
+    index(hands).write_bytes(old_index(commits))
+    assert codes(hands.verify()) == set()
+    index(hands).write_bytes(old_index([*commits[:2], (*commits[2][:2], commits[1][2])]))
+    assert codes(hands.verify()) == {"window-index-wrong"}
+
+
+def test_an_index_with_other_contents(hands: Hands) -> None:
+    window = read_index(index(hands).read_bytes(), "x", WindowRules(1 << 60), 5)
+    other = DedupWindow(WindowRules(1 << 60))
+    for ids in window.entries():
+        other.add(replace(ids, contents=b"\1" * len(ids.contents)))
+    index(hands).write_bytes(write_index(other))
+    report = hands.verify()
+    assert (codes(report), report.found["window-index-wrong"]) == ({"window-index-wrong"}, 3)
 
 
 def test_a_missing_index_is_a_warning(hands: Hands) -> None:

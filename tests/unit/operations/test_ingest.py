@@ -387,3 +387,17 @@ def test_a_commit_carries_the_fingerprints_of_its_new_events_only(table: Table) 
     assert sizes == [2 * 4, 4]
     names = [info.key for info in table.lake.store.list(f"t/{LOG_FOLDER}")]
     assert len(names) == 3
+
+
+def test_a_warm_process_parses_schema_and_properties_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [events(table.snapshot().schema, [each]) for each in ("a", "b")]
+    table.ingest(rows[0])
+
+    def again(*_: object) -> None:
+        pytest.fail("parsed again")
+
+    monkeypatch.setattr("alluvia.table.schema.schema_fields", again)
+    monkeypatch.setattr("alluvia.table.protocols.schema_fields", again)
+    monkeypatch.setattr("alluvia.table.properties._read", again)
+    assert table.ingest(rows[1]).appended == 1
+    assert table.ingest(rows[0]).duplicates == 1

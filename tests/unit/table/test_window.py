@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -17,6 +19,7 @@ from alluvia.table.window import (
     fingerprints,
 )
 from alluvia.table.window_index import index_name, read_index, write_index
+from tests.unit.table.old_window import old_index
 
 
 def commit(version: int, timestamp_ms: int, *ids: str) -> CommitActions:
@@ -140,6 +143,56 @@ def test_an_index_with_other_columns_is_named() -> None:
         writer.write_table(table)
     with pytest.raises(Corrupt, match="some/name"):
         read_index(bytes(sink.getvalue()), "some/name", WindowRules(1000), 5)
+
+
+BROKEN: list[tuple[dict[str, list[int | None]], str]] = [
+    ({"head": [5, 4, 6]}, "not sorted"),
+    ({"commit": [0, 1, 2]}, "an id without a commit"),
+    ({"version": []}, "of one length"),
+    ({"tail": [1, 2]}, "of one length"),
+    ({"content": [1, None, 2]}, "of one length"),
+    ({name: [] for name in ("head", "tail", "content", "commit")}, "a run without ids"),
+]
+
+
+@pytest.mark.parametrize(("change", "named"), BROKEN)
+def test_an_index_whose_run_is_none_is_named(change: dict[str, list[int | None]], named: str) -> None:
+    run = {"version": [1, 2], "timestamp_ms": [1, 2], "head": [4, 4, 6], "tail": [1, 2, 3], "content": [1, 2, 3]}
+    schema = pa.ipc.open_file(write_index(DedupWindow(WindowRules(1)))).schema
+    for broken in (False, True):
+        columns = {**run, "commit": [0, 1, 0], **(change if broken else {})}
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema) as writer:
+            writer.write_table(pa.Table.from_pylist([columns], schema))
+        if broken:
+            with pytest.raises(Corrupt, match=f"some/name.*{named}"):
+                read_index(bytes(sink.getvalue()), "some/name", WindowRules(1000), 5)
+        else:
+            read_index(bytes(sink.getvalue()), "some/name", WindowRules(1000), 5)
+
+
+def test_an_old_index_of_cut_fingerprints_is_named() -> None:
+    with pytest.raises(Corrupt, match=r"some/name.*version 1 has 13 bytes"):
+        read_index(old_index([(1, 1, bytes(13))]), "some/name", WindowRules(1000), 5)
+
+
+def test_a_run_is_gone_with_the_last_commit_that_is_the_tables_own() -> None:
+    window = DedupWindow(WindowRules(1000))
+    window.follow([commit(0, 0, "a"), commit(1, 900, "b")])
+    own = WindowRules(1000, gaps=((1, 1),))
+    window = read_index(write_index(window), "x", own, 1)
+    assert knows(window, "a", "b") == [True, False]
+    window.obey(replace(own, window_ms=10))
+    assert knows(window, "a", "b") == [False, False]
+    assert list(read_index(write_index(window), "x", own, 1).entries()) == []
+
+
+def test_an_index_takes_twenty_bytes_an_id() -> None:
+    window = DedupWindow(WindowRules(1000))
+    for version in range(10):
+        prints = b"".join(fingerprints(f"{version}-{at}" for at in range(1000)))
+        window.add(CommitIds(version, version, prints, b"1234" * 1000))
+    assert 20 * 10_000 < len(write_index(window)) < 20 * 10_000 + 4000
 
 
 def test_an_index_stands_beside_its_checkpoint() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from unittest.mock import patch
 
-import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from alluvia.table.id_runs import CommitIds
 from alluvia.table.lineage import Gaps, in_gap
 from alluvia.table.window import UNKNOWN, DedupWindow, WindowRules
 from alluvia.table.window_index import read_index, write_index
+from tests.unit.table.old_window import old_index
 
 POOL = [
     head + tail
@@ -95,19 +95,6 @@ def pairs(ids: CommitIds) -> list[tuple[bytes, bytes]]:
     return sorted((ids.prints[12 * each : 12 * each + 12], ids.contents[4 * each : 4 * each + 4]) for each in at)
 
 
-def old_index(commits: Iterable[tuple[int, int, list[tuple[bytes, bytes]]]]) -> bytes:
-    """Return an index as earlier versions of this library wrote it: without contents."""
-    rows = [(version, time, joined(ids)[0]) for version, time, ids in commits]
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
-    kinds = [pa.int64(), pa.int64(), pa.binary()]
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
-    table = pa.table(arrays, names=["version", "timestamp_ms", "fingerprints"])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
 @settings(max_examples=400)
 @given(STEPS, st.sampled_from([0, 150, 500, 1000]), RANGES, st.integers(0, 5), st.integers(1, 20))
 def test_the_window_knows_what_a_queue_of_dicts_knows(
@@ -135,7 +122,9 @@ def test_the_window_knows_what_a_queue_of_dicts_knows(
                     window = read_index(data, "x", replace(window.rules, gaps=tuple(others)), version)
                     model.reopen(tuple(others))
                 case ("reopen old",):
-                    window = read_index(old_index(model.commits), "x", window.rules, version)
+                    window = read_index(
+                        old_index((at, ms, joined(ids)[0]) for at, ms, ids in model.commits), "x", window.rules, version
+                    )
                     model.reopen_old()
             assert window.version == version
             if look:

@@ -15,7 +15,7 @@ from alluvia.log.commit import CommitActions
 from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
 from alluvia.table.id_runs import CommitIds
 from alluvia.table.lineage import in_gap
-from alluvia.table.window import WindowRules, event_id_pairs, event_ids_of
+from alluvia.table.window import UNKNOWN, WindowRules, event_id_pairs, event_ids_of
 from alluvia.table.window_index import read_index
 
 _ENDLESS_MS = 1 << 62
@@ -23,13 +23,14 @@ _ENDLESS_MS = 1 << 62
 
 @dataclass(slots=True)
 class WindowRecord:
-    """What the commits of a log say of events: time in ms and digest of the event ids, by version.
+    """What the commits of a log say of events: time in ms and digests of the event ids, by version.
 
+    Of the digests one is without contents: so an index has them that was written by an earlier version of this library.
     `settled` is the version since which the window's length and the table's own versions have been what they are.
     """
 
     times: dict[int, int] = field(default_factory=dict)
-    digests: dict[int, bytes] = field(default_factory=dict)
+    digests: dict[int, frozenset[bytes]] = field(default_factory=dict)
     settled: int = 0
     rules: WindowRules | None = None
 
@@ -42,7 +43,8 @@ class WindowRecord:
         self.times[commit.version] = commit.timestamp_ms
         ids = event_ids_of(commit)
         if len(ids):
-            self.digests[commit.version] = _digest(ids)
+            without = replace(ids, contents=UNKNOWN * len(ids))
+            self.digests[commit.version] = frozenset((_digest(ids), _digest(without)))
 
 
 def window_rules(configuration: Mapping[str, str]) -> WindowRules | None:
@@ -70,7 +72,9 @@ def wrong_index(
         held.add(at)
         if at > version:
             yield f"it holds events of version {at}, which came after it"
-        elif at in record.times and (_digest(ids) != record.digests.get(at) or ids.timestamp_ms != record.times[at]):
+        elif at in record.times and (
+            _digest(ids) not in record.digests.get(at, ()) or ids.timestamp_ms != record.times[at]
+        ):
             yield f"its events of version {at} are not those of the commit"
     if not has_in_commit_timestamps(protocol, metadata):
         return
