@@ -265,7 +265,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "forget the winners' ids after a lost race",
         "operations/ingest.py",
-        "        self._held |= follow_window(self._handle).held([self._prints[at] for at in before])\n",
+        "        self._look_up(before)\n",
         "",
     ),
     Mutant(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -51,11 +51,8 @@ def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None
     while True:
         with handle.lock:
             snapshot = handle.fitting(rows.column_names)
-            window = follow_window(handle)
             fitting = conform(rows, snapshot.schema)
-            prints = _fingerprints(fitting, handle.name)
-            hashes = _contents(fitting, contents, handle.name)
-            batch = _Batch(handle, snapshot, fitting, prints, hashes, window.held(prints))
+            batch = _Batch(handle, snapshot, fitting, _contents(fitting, contents, handle.name))
         if not batch.new:
             _check_still_there(handle, snapshot)
             return batch.ingested(snapshot.version)
@@ -78,29 +75,19 @@ def _check_still_there(handle: TableHandle, snapshot: Snapshot) -> None:
 
 
 class _Batch:
-    """The rows of one call, and the files that hold those that are still new.
+    """The rows of one call, and the files that hold those that are still new. `undone`: all is to be looked up anew."""
 
-    `held` are the contents of the ids that are known. `undone`: all is to be looked up anew.
-    """
-
-    def __init__(
-        self,
-        handle: TableHandle,
-        snapshot: Snapshot,
-        rows: pa.Table,
-        prints: Sequence[bytes],
-        contents: Sequence[bytes],
-        held: dict[bytes, set[bytes]],
-    ) -> None:
+    def __init__(self, handle: TableHandle, snapshot: Snapshot, rows: pa.Table, contents: Sequence[bytes]) -> None:
         self.undone = False
         self._handle = handle
         self._writer = handle.writer(snapshot)
         self._undone_before = undone_versions(snapshot.properties)
         self._rows = rows
-        self._prints = prints
         self._contents = contents
-        self._held = held
-        self.new, self.clashes = sort_out(prints, contents, held)
+        self._ids = _ids(rows, handle.name)
+        self._prints = fingerprints(self._ids, _sources(rows))
+        self._held: dict[bytes, set[bytes]] = {}
+        self._look_up(range(len(rows)))
 
     def changes(self) -> Changes:
         """Write the rows that are new and return what to commit."""
@@ -119,11 +106,24 @@ class _Batch:
             self.undone = True
             return None
         before = self.new
-        self._held |= follow_window(self._handle).held([self._prints[at] for at in before])
-        self.new, self.clashes = sort_out(self._prints, self._contents, self._held)
+        self._look_up(before)
         if len(self.new) == len(before):
             return self._changes
         return self.changes() if self.new else None
+
+    def _look_up(self, positions: Iterable[int]) -> None:
+        """Look some rows up in the window as it is by now, and sort all of them out.
+
+        Commits of earlier versions of this library know an id whatever its source.
+        """
+        window = follow_window(self._handle)
+        self._held |= window.held([self._prints[at] for at in positions])
+        if window.has_bare_ids:
+            bare = fingerprints(self._ids)
+            for at, contents in enumerate(map(window.held(bare).get, bare)):
+                if contents is not None and UNKNOWN in contents:
+                    self._held.setdefault(self._prints[at], set()).add(UNKNOWN)
+        self.new, self.clashes = sort_out(self._prints, self._contents, self._held)
 
     def ingested(self, version: int) -> Ingested:
         """Return what became of the rows."""
@@ -153,13 +153,20 @@ def sort_out(
     return new, clashes
 
 
-def _fingerprints(rows: pa.Table, name: str) -> list[bytes]:
+def _ids(rows: pa.Table, name: str) -> list[str]:
     column = rows[EVENT_ID]
     if not pa.types.is_string(column.type) or column.null_count:
         msg = f"{name}.{EVENT_ID}: every event needs an id, as text"
         raise Invalid(msg)
-    has_sources = SOURCE in rows.column_names and pa.types.is_string(rows[SOURCE].type)
-    return fingerprints(column.to_pylist(), rows[SOURCE].to_pylist() if has_sources else None)
+    ids: list[str] = column.to_pylist()
+    return ids
+
+
+def _sources(rows: pa.Table) -> list[str | None] | None:
+    if SOURCE not in rows.column_names or not pa.types.is_string(rows[SOURCE].type):
+        return None
+    sources: list[str | None] = rows[SOURCE].to_pylist()
+    return sources
 
 
 def _contents(rows: pa.Table, contents: Sequence[bytes] | None, name: str) -> Sequence[bytes]:

@@ -75,6 +75,11 @@ class IdRun:
         """Return the number of ids, forgotten ones included."""
         return int(self.ids.num_rows)
 
+    @property
+    def has_content(self) -> bool:
+        """Whether every id has a content; 0 stands for none."""
+        return not len(self) or bool(pc.min(self.ids["content"]).as_py())
+
     def forget(self, before_ms: int) -> bool:
         """Forget the commits that are older than the first one that is not. Returns whether none is left."""
         while self.first_live < len(self.times_ms) and self.times_ms[self.first_live] < before_ms:

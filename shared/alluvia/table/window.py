@@ -108,11 +108,20 @@ class DedupWindow:
         own = (run.without(lambda each: in_gap(rules.gaps, each)) for run in runs)
         self._runs = [run for run in own if len(run)]
         self._borrowed = self._borrowed_ids()
+        self._bare_version = max((run.versions[-1] for run in self._runs if not run.has_content), default=-1)
         self._newest: deque[CommitIds] = deque()
         self._newest_ids = 0
         self._found: dict[bytes, list[tuple[int, bytes]]] = {}
         self._looked_up = 0
         self._forget()
+
+    @property
+    def has_bare_ids(self) -> bool:
+        """Whether the window may hold ids whose content is unknown, and whose fingerprint does not cover the source."""
+        oldest = next((run.versions[run.first_live] for run in self._runs), None)
+        if oldest is None:
+            oldest = self._newest[0].version if self._newest else self.version + 1
+        return self._bare_version >= oldest
 
     def held(self, prints: Sequence[bytes]) -> dict[bytes, set[bytes]]:
         """Return the contents under which the window holds each fingerprint that it knows."""
@@ -136,6 +145,8 @@ class DedupWindow:
         if len(ids) and not in_gap(self.rules.gaps, ids.version):
             self._newest.append(ids)
             self._newest_ids += len(ids)
+            if not any(ids.contents):
+                self._bare_version = ids.version
             if self._newest_ids >= RUN_IDS_MAX:
                 self._settle()
         self._forget()

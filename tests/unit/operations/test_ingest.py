@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from typing import Any
 
 import orjson
@@ -143,25 +144,41 @@ def test_a_column_that_is_added_makes_no_other_content(table: Table) -> None:
     assert ingest(table, "a") == (0, 1)
 
 
-def test_commits_without_contents_know_the_ids_as_before(
-    table: Table, store: CountingStore, clock: ManualClock
-) -> None:
-    """Commits of earlier versions carry ids alone: whatever comes again under them is a duplicate."""
-    schema = table.snapshot().schema
-    ingest(table, "a", "b")
-    key = f"t/{commit_name(1)}"
+def as_before(store: CountingStore, version: int, *ids: str) -> None:
+    """Have a commit carry what earlier versions of this library wrote: ids without their sources, and no contents."""
+    key = f"t/{commit_name(version)}"
     lines = store.get(key).splitlines()
     info = orjson.loads(lines[0])
     del info["commitInfo"]["alluviaEventContents"]
+    prints = b"".join(blake2b(each.encode(), digest_size=12).digest() for each in ids)
+    info["commitInfo"]["alluviaEventIds"] = b64encode(prints).decode()
     store.delete([key])
     store.put(key, b"\n".join([orjson.dumps(info), *lines[1:]]))
+
+
+@pytest.mark.parametrize("source", ["", "shop"])
+def test_commits_without_contents_know_ids_as_before(
+    table: Table, store: CountingStore, clock: ManualClock, source: str
+) -> None:
+    """Whatever comes again under the ids of such a commit is a duplicate, from any source."""
+    schema = table.snapshot().schema
+    ingest(table, "a", "b")
+    as_before(store, 1, "a", "b")
     for checkpointed in (False, True):
         cold = Lake(store, clock).table("t")
-        answer = cold.ingest(other_content(schema, "a", "b"))
+        rows = pa.concat_tables([other_content(schema, "a"), events(schema, ["b"], source)])
+        answer = cold.ingest(rows)
         assert (answer.appended, answer.duplicates, answer.clashes) == (0, 2, ())
         if not checkpointed:
             cold.checkpoint()
             assert cold.verify(full=True).ok
+    clock.advance(1800)
+    assert ingest(cold, "c") == (1, 0)
+    answer = cold.ingest(events(schema, ["c", "a"], "new"))
+    assert (answer.appended, answer.duplicates) == (1, 1)
+    clock.advance(2000)
+    assert ingest(cold, "d") == (1, 0)
+    assert ingest(cold, "a", "c", "d") == (1, 2)
 
 
 def test_an_event_is_forgotten_after_the_window_by_the_logs_time(lake: Lake, clock: ManualClock, other: Lake) -> None:
