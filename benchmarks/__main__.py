@@ -8,7 +8,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import appends, checkpoints, opens, queries, report, requests, upserts, writers
+from benchmarks import appends, checkpoints, cold_starts, opens, queries, report, requests, upserts, writers
 from tests.s3server import running_server
 
 PARTS = {
@@ -18,6 +18,7 @@ PARTS = {
     "checkpoints": checkpoints.figures,
     "queries": queries.figures,
     "upserts": upserts.figures,
+    "cold_starts": cold_starts.figures,
     "writers": writers.figures,
 }
 

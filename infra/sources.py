@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layers.build import build_archive, build_layer, build_library
-from layers.recipes import LAYERS, SPARK
+from layers.recipes import LAMBDA, LAYERS, SPARK
 
 FUNCTIONS = ("ingest", "merge", "query", "vacuum", "backfill")
 LIBRARY = "library"
@@ -34,9 +34,9 @@ def build_sources(root: Path, build: Path) -> Sources:
     """Builds all of it from the repository at `root` into `build`. Needs uv, and a package registry the first time."""
     lock = root / "requirements.lock"
     layers = {recipe.name: build_layer(recipe, lock=lock, build=build) for recipe in LAYERS}
-    layers[LIBRARY] = build_library([root / "shared" / "alluvia"], build=build)
+    layers[LIBRARY] = build_library([root / "shared" / "alluvia"], build=build, python_version=LAMBDA.python_version)
     for_spark = build_library([root / "shared" / "alluvia", root / "shared" / "alluvia_spark"], build=build)
-    spark = build_layer(SPARK, lock=lock, build=build)
+    spark = build_layer(SPARK, lock=lock, build=build, compiled=False)
     return Sources(
         functions=stage_functions(root, build),
         layers=layers,

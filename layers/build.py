@@ -1,6 +1,6 @@
 """Builds layers and archives under a build folder, keyed by what goes into them.
 
-Needs uv and a package registry, no Docker.
+Needs uv, node and package registries, no Docker.
 
 A folder whose key has not changed is taken as it is, so a second build touches neither uv nor the network.
 """
@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from layers.compiling import compile_modules
 from layers.recipes import LAMBDA, MANYLINUX, Machine, Recipe, dropped
 
 # Lambda puts /opt/python on sys.path, so a layer's packages stand in a folder of that name.
@@ -27,30 +28,33 @@ PACKAGE_FOLDER = "python"
 LIBRARY_LEFT_OUT = ("cli", "__pycache__", ".*")
 
 
-def build_layer(recipe: Recipe, *, lock: Path, build: Path, machine: Machine = LAMBDA) -> Path:
+def build_layer(recipe: Recipe, *, lock: Path, build: Path, machine: Machine = LAMBDA, compiled: bool = True) -> Path:
     """The folder of `recipe`'s layer, built if `build` does not hold it yet. Its packages are in `python/`.
 
     Raises FileNotFoundError without uv, and RuntimeError with uv's message if an install fails, for instance on a wheel
     whose hash is not in the lock file.
     """
-    recipes = Path(__file__).with_name("recipes.py")
-    what = repr((recipe, machine)).encode()
-    key = digest([what, lock.read_bytes(), recipes.read_bytes(), Path(__file__).read_bytes()])
+    what = repr((recipe, machine, compiled)).encode()
+    key = digest([what, lock.read_bytes(), *_how_layers_are_built()])
     target = build / "layers" / f"{recipe.name}-{key}"
     if not target.is_dir():
         with _draft(target) as draft:
             _install(recipe, machine, lock, draft / PACKAGE_FOLDER)
             _slim(draft / PACKAGE_FOLDER)
+            if compiled:
+                compile_modules(draft / PACKAGE_FOLDER, machine.python_version, build)
     return target
 
 
-def build_library(packages: Sequence[Path], *, build: Path) -> Path:
+def build_library(packages: Sequence[Path], *, build: Path, python_version: str | None = None) -> Path:
     """The folder of the layer that holds our own `packages` (folders), without the command line.
 
     It is a layer apart: it changes with every commit, while the others, a hundred times its size, change with the lock.
+    With a version of Python, its modules are compiled for that.
     """
     files = {f"{package.name}/{name}": path for package in packages for name, path in _sources(package)}
-    key = digest(part for name, path in files.items() for part in (name.encode(), path.read_bytes()))
+    how = [*_how_layers_are_built(), str(python_version).encode()]
+    key = digest([*how, *(part for name, path in files.items() for part in (name.encode(), path.read_bytes()))])
     target = build / "layers" / f"library-{key}"
     if not target.is_dir():
         with _draft(target) as draft:
@@ -58,6 +62,8 @@ def build_library(packages: Sequence[Path], *, build: Path) -> Path:
                 copy = draft / PACKAGE_FOLDER / name
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
+            if python_version is not None:
+                compile_modules(draft / PACKAGE_FOLDER, python_version, build)
     return target
 
 
@@ -90,6 +96,10 @@ def digest(parts: Iterable[bytes]) -> str:
 def size_bytes(folder: Path) -> int:
     """The bytes of all files below `folder`: what it takes of Lambda's limit once it is unzipped."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _how_layers_are_built() -> list[bytes]:
+    return [Path(__file__).with_name(name).read_bytes() for name in ("build.py", "compiling.py", "recipes.py")]
 
 
 @contextmanager

@@ -41,6 +41,8 @@ SPARK = Recipe("spark", ("boto3", "orjson", "pyarrow"))
 LAYERS = (CORE, QUERY)
 
 # Patterns over paths relative to the layer's package folder; `*` crosses slashes.
+KEPT_SERVICES = ("emr-serverless", "s3", "sqs", "sso", "sso-oidc", "sts")
+"""The services of AWS that our code calls, or that finding credentials may."""
 DROPPED = (
     ".lock",
     "bin/*",
@@ -56,7 +58,17 @@ DROPPED = (
     "pyarrow/_s3fs.*",
     "pyarrow/libarrow_s3.*",
     "pyarrow/_pyarrow_cpp_tests.*",
+    # Other engines and file systems than ours.
+    "pyarrow/_azurefs.*",
+    "pyarrow/_gcsfs.*",
+    "pyarrow/_hdfs.*",
+    "pyarrow/*orc*",
+    "pyarrow/_substrait.*",
+    # Tests and type hints of others.
+    "*/tests/*",
+    "*.pyi",
 )
+_SERVICE = re.compile(r"boto(?:core|3)/data/([^/]+)/")
 _LIBRARY = re.compile(r"(?P<stem>.+/lib[^/]+\.so)(?P<version>(\.\d+)*)")
 
 
@@ -72,7 +84,10 @@ def dropped(paths: Iterable[str]) -> list[str]:
 
 
 def _matches(path: str) -> bool:
-    return any(fnmatch.fnmatchcase(path, pattern) for pattern in DROPPED)
+    service = _SERVICE.match(path)
+    return (service is not None and service[1] not in KEPT_SERVICES) or any(
+        fnmatch.fnmatchcase(path, pattern) for pattern in DROPPED
+    )
 
 
 def _is_copy(path: str, known: set[str]) -> bool:

@@ -35,6 +35,9 @@ RETRY_AFTER_SECONDS = 2
 _EVENTS = re.compile(r"/v1/events/([^/]+)")
 
 logger = Logger(service="ingest")
+runtime.prepare()
+if "AWS_LAMBDA_FUNCTION_NAME" in os.environ and os.environ.get("ALLUVIA_MODE") == "queued":
+    sqs()
 
 Response = dict[str, Any]
 

@@ -17,6 +17,7 @@ from alluvia.log_context import with_request_id
 from alluvia.rounds import MARGIN_MS, checked, every_table, remaining_ms
 
 logger = Logger(service="merge")
+runtime.prepare()
 
 
 @with_request_id(logger)

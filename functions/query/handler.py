@@ -53,6 +53,7 @@ _STATUSES: list[tuple[type[AlluviaError], int]] = [
 logger = Logger(service="query")
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
     POOL.prepare(1)  # it starts while this process goes on to load
+runtime.prepare()
 
 Response = dict[str, Any]
 

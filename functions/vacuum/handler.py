@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 NAMES_MAX = 100
 
 logger = Logger(service="vacuum")
+runtime.prepare()
 
 
 @with_request_id(logger)

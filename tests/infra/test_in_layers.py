@@ -62,7 +62,9 @@ class Machinery:
     def __init__(self, folder: Path) -> None:
         lock = ROOT / "requirements.lock"
         built = {recipe.name: build_layer(recipe, lock=lock, build=folder, machine=MACHINE) for recipe in LAYERS}
-        built[LIBRARY] = build_library([ROOT / "shared" / "alluvia"], build=folder)
+        built[LIBRARY] = build_library(
+            [ROOT / "shared" / "alluvia"], build=folder, python_version=MACHINE.python_version
+        )
         self._layers = {name: layer / PACKAGE_FOLDER for name, layer in built.items()}
         self._functions = stage_functions(ROOT, folder)
         # An interpreter without packages, for the processes that a function starts as well.

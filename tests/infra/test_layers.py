@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 import sysconfig
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from infra.sources import FUNCTIONS, stage_functions
+from layers import compiling
 from layers.build import build_archive, build_layer, build_library, digest, size_bytes
 from layers.recipes import CORE, LAYERS, SPARK, Recipe, dropped
 from tests.infra.conftest import ROOT
@@ -173,3 +175,36 @@ def test_a_function_without_a_handler_is_named(tmp_path: Path) -> None:
         write(tmp_path / "functions" / name / "README.md")
     with pytest.raises(FileNotFoundError, match=r"functions/ingest/handler\.py"):
         stage_functions(tmp_path, tmp_path / "build")
+
+
+MAGIC = {"3.13": b"\xf3\r\r\n", f"{sys.version_info.major}.{sys.version_info.minor}": importlib.util.MAGIC_NUMBER}
+
+
+@pytest.mark.parametrize("python_version", sorted(MAGIC))
+def test_modules_are_compiled_for_the_functions_python(python_version: str, tmp_path: Path) -> None:
+    """`/opt` is read-only: what is not compiled here is compiled at every cold start."""
+    library = build_library([ROOT / "shared" / "alluvia"], build=tmp_path, python_version=python_version)
+    modules = [path.relative_to(library) for path in library.rglob("*.py")]
+    assert Path("python/alluvia/lake.py") in modules
+    for module in modules:
+        name = f"{module.stem}.cpython-{python_version.replace('.', '')}.pyc"
+        head = (library / module.parent / "__pycache__" / name).read_bytes()[:16]
+        assert int.from_bytes(head[4:8], "little") == 0b01, module  # a hash, and one that nobody checks
+        assert head[:4] == MAGIC[python_version]
+    compiled = library / "python/alluvia/__pycache__" / f"lake.cpython-{python_version.replace('.', '')}.pyc"
+    assert b"/opt/python/alluvia/lake.py" in compiled.read_bytes()
+    assert str(tmp_path).encode() not in compiled.read_bytes()
+
+
+def test_another_compiler_than_the_pinned_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(compiling.PYODIDE, "3.12", (compiling.PYODIDE["3.13"][0], "another"))
+    (tmp_path / "layer").mkdir()
+    with pytest.raises(RuntimeError, match="not the one that is pinned: its SHA-512 is rtCsyTU5"):
+        compiling.compile_modules(tmp_path / "layer", "3.12", tmp_path / "build")
+    with pytest.raises(RuntimeError, match=r"Python 3\.9 can be compiled by that Python only"):
+        compiling.compile_modules(tmp_path / "layer", "3.9", tmp_path / "build")
+
+
+def test_services_that_are_never_called_are_left_out() -> None:
+    services = ["botocore/data/s3/x/service-2.json.gz", "botocore/data/ec2/x/service-2.json.gz"]
+    assert dropped([*services, "botocore/data/endpoints.json"]) == services[1:]

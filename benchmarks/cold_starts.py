@@ -1,0 +1,118 @@
+"""Cold starts of the functions, as Lambda makes them: a process that finds its code and its layers, and nothing else.
+
+CPU of loading the handler, and of its first event, beside the bare imports of what it is made of. Each is the least of
+several runs.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+import alluvia
+from benchmarks.report import Figure
+from infra.lambdas import INGEST, MERGE, QUERY, VACUUM, Spec
+from infra.sources import LIBRARY, stage_functions
+from layers.build import PACKAGE_FOLDER, build_layer, build_library
+from layers.recipes import LAYERS, Machine
+from tests.s3server import CREDENTIALS, REGION, S3Server
+
+ROOT = Path(__file__).parents[1]
+RUNS = 5
+Json = dict[str, Any]
+MACHINE = Machine(platform.machine(), ".".join(map(str, sys.version_info[:2])))
+DRIVER = """
+import json, os, resource, sys
+given = json.load(sys.stdin)
+sys.path[:0] = given["path"]
+def cpu_ms():
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) * 1000
+before = cpu_ms()
+for name in given["bare"]:
+    __import__(name)
+bare = cpu_ms() - before
+if given["module"]:
+    handler = __import__(given["module"], fromlist=["handler"]).handler
+loaded = cpu_ms() - before
+if given["module"]:
+    answer = handler(given["event"], None)
+    assert not isinstance(answer, dict) or answer.get("statusCode", 200) == 200, answer
+with open(given["out"], "w") as file:
+    json.dump({"bare": bare, "loaded": loaded, "answered": cpu_ms() - before}, file)
+"""
+_COMMON = ["boto3", "pyarrow.parquet", "orjson", "aws_lambda_powertools"]
+_POST = {
+    "version": "2.0", "rawPath": "/v1/events/events", "headers": {}, "isBase64Encoded": False,
+    "requestContext": {"http": {"method": "POST", "path": "/v1/events/events"}, "stage": "$default"},
+    "body": '{"event_id": "a", "event": "signup"}',
+}  # fmt: skip
+CASES: list[tuple[Spec, Json, list[str]]] = [
+    (INGEST, _POST, _COMMON),
+    (QUERY, {"query": "SELECT count(*) FROM events"}, [*_COMMON, "duckdb"]),
+    (MERGE, {}, _COMMON),
+    (VACUUM, {}, _COMMON),
+]
+
+
+def figures(server: S3Server, folder: Path) -> list[Figure]:
+    """Return the CPU of each function's cold start, with compiled modules and without."""
+    lake = alluvia.connect(f"s3://{server.new_bucket()}/lake", **server.options)
+    lake.create_events("events", partition_by=())
+    compiled, plain = (Process(server, folder, lake.uri, compiled=compiled) for compiled in (True, False))
+    found = []
+    for spec, event, imports in CASES:
+        bare = compiled.least(spec, None, imports)["bare"]
+        with_pyc, without = compiled.least(spec, event, []), plain.least(spec, event, [])
+        for name, key in (("load", "loaded"), ("load and answer", "answered")):
+            ratio = with_pyc[key] / bare
+            title = f"cold {spec.folder}, {name}: CPU beside bare imports"
+            found.append(Figure(title, f"{with_pyc[key]:.0f} ms", f"{bare:.0f} ms (imports)", ratio))
+        ratio = with_pyc["answered"] / without["answered"]
+        title = f"cold {spec.folder}: CPU with compiled modules, without"
+        found.append(Figure(title, f"{with_pyc['answered']:.0f} ms", f"{without['answered']:.0f} ms", ratio))
+    return found
+
+
+class Process:
+    """Starts functions as processes."""
+
+    def __init__(self, server: S3Server, folder: Path, uri: str, *, compiled: bool) -> None:
+        lock, build = ROOT / "requirements.lock", folder / "build"
+        version = MACHINE.python_version if compiled else None
+        built = {
+            recipe.name: build_layer(recipe, lock=lock, build=build, machine=MACHINE, compiled=compiled)
+            for recipe in LAYERS
+        }
+        built[LIBRARY] = build_library([ROOT / "shared" / "alluvia"], build=build, python_version=version)
+        self._layers = {name: layer / PACKAGE_FOLDER for name, layer in built.items()}
+        self._functions = stage_functions(ROOT, build)
+        self._folder = folder
+        venv.create(folder / "bare", with_pip=False)
+        self._environment = {
+            "PATH": "/usr/bin:/bin", "TMPDIR": str(folder), "AWS_LAMBDA_FUNCTION_NAME": "benchmark",
+            "ALLUVIA_LAKE": uri, "ALLUVIA_ENDPOINT_URL": server.endpoint_url,
+            "AWS_DEFAULT_REGION": REGION, **{name.upper(): value for name, value in CREDENTIALS.items()},
+        }  # fmt: skip
+
+    def least(self, spec: Spec, event: Json | None, imports: list[str]) -> dict[str, float]:
+        """Return the least CPU of several cold starts, in ms: of imports, of loading, and of an answer besides."""
+        runs = [self._run(spec, event, imports) for _ in range(RUNS)]
+        return {key: min(run[key] for run in runs) for key in runs[0]}
+
+    def _run(self, spec: Spec, event: Json | None, imports: list[str]) -> dict[str, float]:
+        out = self._folder / "figures.json"
+        given = {
+            "path": [str(self._functions[spec.folder]), *(str(self._layers[name]) for name in spec.layers)],
+            "module": None if event is None else f"functions.{spec.folder}.handler",
+            "event": event, "bare": imports, "out": str(out),
+        }  # fmt: skip
+        command = [str(self._folder / "bare" / "bin" / "python"), "-I", "-B", "-c", DRIVER]
+        subprocess.run(command, input=json.dumps(given), env=self._environment, text=True, check=True,
+                       stdout=subprocess.DEVNULL)  # fmt: skip
+        found: dict[str, float] = json.loads(out.read_text())
+        return found
