@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import alluvia
+from alluvia.cli.files import COUNTS
 from alluvia.cli.progress import _line, _State
 from alluvia.progress import report, reporting_to
 from tests.cli.terminals import COMMAND, environment, read_all, through_pipe
@@ -82,7 +83,7 @@ def test_work_over_a_second_shows_progress(tmp_path: Path) -> None:
     shown += read_all(reader)
     os.close(reader)
     assert process.returncode == 0
-    assert out.decode().splitlines()[0].split() == ["file", "accepted", "duplicates", "rejected", "version"]
+    assert out.decode().splitlines()[0].split() == ["file", *COUNTS, "version"]
     assert shown.endswith("\r")
 
 
