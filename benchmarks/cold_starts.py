@@ -1,7 +1,7 @@
 """Cold starts of the functions, as Lambda makes them: a process that finds its code and its layers, and nothing else.
 
-CPU of loading the handler, and of its first event, beside the bare imports of what it is made of. Each is the least of
-several runs.
+CPU of loading the handler, and of its first event, compared with the bare imports of what it is made of: the least of
+several runs each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 import alluvia
 from benchmarks.report import Figure
-from infra.lambdas import INGEST, MERGE, QUERY, VACUUM, Spec
+from infra.lambdas import BACKFILL, INGEST, MERGE, QUERY, VACUUM, Spec
 from infra.sources import LIBRARY, stage_functions
 from layers.build import PACKAGE_FOLDER, build_layer, build_library
 from layers.recipes import LAYERS, Machine
@@ -39,7 +39,7 @@ bare = cpu_ms() - before
 if given["module"]:
     handler = __import__(given["module"], fromlist=["handler"]).handler
 loaded = cpu_ms() - before
-if given["module"]:
+if given["module"] and given["event"] is not None:
     answer = handler(given["event"], None)
     assert not isinstance(answer, dict) or answer.get("statusCode", 200) == 200, answer
 with open(given["out"], "w") as file:
@@ -51,11 +51,12 @@ _POST = {
     "requestContext": {"http": {"method": "POST", "path": "/v1/events/events"}, "stage": "$default"},
     "body": '{"event_id": "a", "event": "signup"}',
 }  # fmt: skip
-CASES: list[tuple[Spec, Json, list[str]]] = [
+CASES: list[tuple[Spec, Json | None, list[str]]] = [
     (INGEST, _POST, _COMMON),
     (QUERY, {"query": "SELECT count(*) FROM events"}, [*_COMMON, "duckdb"]),
     (MERGE, {}, _COMMON),
     (VACUUM, {}, _COMMON),
+    (BACKFILL, None, _COMMON),  # its answers are EMR's
 ]
 
 
@@ -66,11 +67,12 @@ def figures(server: S3Server, folder: Path) -> list[Figure]:
     compiled, plain = (Process(server, folder, lake.uri, compiled=compiled) for compiled in (True, False))
     found = []
     for spec, event, imports in CASES:
-        bare = compiled.least(spec, None, imports)["bare"]
+        bare = compiled.least(spec, None, imports, load=False)["bare"]
         with_pyc, without = compiled.least(spec, event, []), plain.least(spec, event, [])
-        for name, key in (("load", "loaded"), ("load and answer", "answered")):
+        shown = (("load", "loaded"), ("load and answer", "answered"))
+        for name, key in shown if event is not None else shown[:1]:
             ratio = with_pyc[key] / bare
-            title = f"cold {spec.folder}, {name}: CPU beside bare imports"
+            title = f"cold {spec.folder}, {name}: CPU, compared with bare imports"
             found.append(Figure(title, f"{with_pyc[key]:.0f} ms", f"{bare:.0f} ms (imports)", ratio))
         ratio = with_pyc["answered"] / without["answered"]
         title = f"cold {spec.folder}: CPU with compiled modules, without"
@@ -99,16 +101,16 @@ class Process:
             "AWS_DEFAULT_REGION": REGION, **{name.upper(): value for name, value in CREDENTIALS.items()},
         }  # fmt: skip
 
-    def least(self, spec: Spec, event: Json | None, imports: list[str]) -> dict[str, float]:
+    def least(self, spec: Spec, event: Json | None, imports: list[str], *, load: bool = True) -> dict[str, float]:
         """Return the least CPU of several cold starts, in ms: of imports, of loading, and of an answer besides."""
-        runs = [self._run(spec, event, imports) for _ in range(RUNS)]
+        runs = [self._run(spec, event, imports, load=load) for _ in range(RUNS)]
         return {key: min(run[key] for run in runs) for key in runs[0]}
 
-    def _run(self, spec: Spec, event: Json | None, imports: list[str]) -> dict[str, float]:
+    def _run(self, spec: Spec, event: Json | None, imports: list[str], *, load: bool) -> dict[str, float]:
         out = self._folder / "figures.json"
         given = {
             "path": [str(self._functions[spec.folder]), *(str(self._layers[name]) for name in spec.layers)],
-            "module": None if event is None else f"functions.{spec.folder}.handler",
+            "module": f"functions.{spec.folder}.handler" if load else None,
             "event": event, "bare": imports, "out": str(out),
         }  # fmt: skip
         command = [str(self._folder / "bare" / "bin" / "python"), "-I", "-B", "-c", DRIVER]
