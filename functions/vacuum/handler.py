@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import timedelta
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from alluvia.operations.vacuum import VacuumReport
 
 NAMES_MAX = 100
+LISTINGS_AT_ONCE = 4
+"""Tables whose objects are in memory at once."""
 
 logger = Logger(service="vacuum")
 runtime.prepare()
@@ -36,9 +39,12 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     if not isinstance(dry_run, bool):
         raise Invalid("dry_run: expected true or false")
 
+    listing = BoundedSemaphore(LISTINGS_AT_ONCE)
+
     def work(table: Table) -> dict[str, Any]:
         own = FILE_RETENTION in table.handle.newest(dropped=True).properties
-        return summary(table.vacuum(None if own else keep, dry_run=dry_run))
+        with listing:
+            return summary(table.vacuum(None if own else keep, dry_run=dry_run))
 
     done = every_table(runtime.lake(), wanted, context, work, logger, dropped=True)
     logger.info("round done", extra={"tables_left": len(done["left"])})
