@@ -71,7 +71,7 @@ class Alarms(Construct):
             waiting,
             1,
             "Accepted events are missing from their tables: messages failed 5 times and were set aside. Likely a table "
-            "was dropped, or its writes fail for good. Read Commit's log, mend the cause, then redrive within 14 days.",
+            "was dropped, or its writes fail for good. Read Commit's log, fix the cause, then redrive within 14 days.",
         )
         age = queue.metric_approximate_age_of_oldest_message(period=PERIOD, statistic="Maximum")
         self._alarm(
@@ -140,7 +140,7 @@ class Alarms(Construct):
             f"{name}Throttles",
             throttles,
             1,
-            f"{name} was refused for want of concurrency; queries or ingestion may be refused as well. The account's "
+            f"{name} was refused for lack of concurrency; queries or ingestion may be refused as well. The account's "
             "concurrent executions are used up: ask for a higher quota, or lower alluvia:query_rate.",
         )
 
@@ -199,7 +199,7 @@ class Alarms(Construct):
         run, state = (events.EventField.from_path(f"$.detail.{name}") for name in ("jobRunId", "state"))
         text = (
             f"The backfill run {run} ended as {state}: its rows are not in the table. Ask the backfill function for "
-            "its details, mend the cause, and start the job again with attempt raised by one: rows still go in once."
+            "its details, fix the cause, and start the job again with attempt raised by one: rows still go in once."
         )
         # With a role, no policy has to let all rules of all accounts publish.
         target = targets.SnsTopic(self.topic, message=events.RuleTargetInput.from_text(text), authorize_using_role=True)

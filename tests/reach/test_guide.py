@@ -128,7 +128,7 @@ def test_an_open_table_as_the_guide_makes_it(tmp_path: Path) -> None:
 
 
 def test_the_calls_for_rows_and_rejects(events: Path) -> None:
-    head, *rows = _table("Rejected events, and files that are no rows")
+    head, *rows = _table("Rejected events, and files that hold no rows")
     assert head == ["Reader", "The rows", "The rejects", "Not by files"]
     found = {reader: [_count(reader, call.strip("`"), events) for call in calls] for reader, *calls in rows}
     assert found == {
