@@ -50,7 +50,7 @@ def test_the_samples_run_one_after_the_other_in_one_lake(tmp_path: Path) -> None
     by_day = json.loads(answers["query_api_gateway.json"]["body"])
     assert by_day == [{"day": "2015-05-17", "status": "200", "requests": 5}]
     deliveries = answers["query_function_url.json"]["body"].splitlines()
-    assert deliveries == ["event,deliveries", "installation,2", "team,1", "ping,1"]
+    assert deliveries == ["event,deliveries", "installation,2", "ping,1", "team,1"]
     assert json.loads(answers["query_invoke.json"]["body"]) == {"events": 5}
     assert answers["vacuum_dry_run.json"]["dry_run"] is True
     assert {each["table"] for each in answers["vacuum_schedule.json"]["tables"]} == {"access_log", "github_webhooks"}

@@ -89,7 +89,7 @@ class Transaction:
             return self._commit(changes, on_lost)
 
     def _commit(self, changes: Changes, on_lost: OnLost | None) -> Commit | None:
-        state, losses = self._base, 0
+        state, losses, others = self._base, 0, 0
         clock, turns = self._log.clock, self._log.turns
         pause = turns.before_commit(clock.now_ms(), clock.uniform())
         if pause:
@@ -113,13 +113,14 @@ class Transaction:
                 if self._log.stale:
                     self._log.confirm(commit.version)
                 newest = self._log.advance([commit], began_ms)
-                turns.committed(losses, clock.now_ms())
+                turns.committed(others, began_ms, clock.now_ms())
                 self._committed(newest)
                 rows = sum(file.num_records or 0 for file in changes.adds)
                 return Commit(commit.version, commit.timestamp_ms, rows, len(changes.adds))
-            known = self._catch_up(winner, began_ms)
             losses += 1
             clock.sleep(turns.after_loss(losses, clock.uniform()))
+            known = self._catch_up(winner, began_ms)
+            others += len(known)
 
     def _looked_again(self, version: int) -> list[CommitActions]:
         """Open the log afresh, since clean-up may have deleted what comes after the version at hand.

@@ -12,9 +12,9 @@ from alluvia.errors import ConcurrentDomain, MetadataChanged, TransactionExpired
 from alluvia.lake import Lake, Table
 from alluvia.log.actions import AddFile, DomainMetadata, Protocol
 from alluvia.log.commit import CommitActions
-from alluvia.log.turns import RETRY_SECONDS_MAX
+from alluvia.log.turns import COURTESY, REQUEST_SECONDS, RETRY, RETRY_MAX
 from alluvia.operations.append import CHUNK_ROWS
-from alluvia.store import CountingStore, MemoryStore
+from alluvia.store import CountingStore, MemoryStore, PutResult
 from alluvia.table.transaction import Changes
 
 SCHEMA = pa.schema([("x", pa.int64())])
@@ -93,21 +93,39 @@ def test_tombstones_bear_the_timestamp_of_their_commit(pair: Pair) -> None:
 
 def test_a_writer_that_loses_again_and_again_pauses_less(pair: Pair) -> None:
     pauses: list[float] = []
-    sleep = pair.clock.sleep
+    put_if_absent = pair.store.put_if_absent
+    beaten = 0
 
-    def beaten(seconds: float) -> None:
-        pauses.append(seconds)
-        sleep(seconds)
-        if len(pauses) < 12:
-            pair.one.append([{"x": len(pauses)}])
+    def beaten_at_first(key: str, data: bytes) -> PutResult:
+        nonlocal beaten
+        pair.store.put_if_absent = put_if_absent  # type: ignore[method-assign]
+        if beaten < 12:
+            beaten += 1
+            pair.one.append([{"x": beaten}])
+            pair.store.put_if_absent = beaten_at_first  # type: ignore[method-assign]
+        return put_if_absent(key, data)
 
-    pair.one.append([{"x": 0}])
-    pair.clock.sleep = beaten  # type: ignore[method-assign]
+    pair.store.put_if_absent = beaten_at_first  # type: ignore[method-assign]
+    pair.clock.sleep = pauses.append  # type: ignore[method-assign]
     pair.clock.uniform = lambda: 1.0  # type: ignore[method-assign]
     assert pair.two.append([{"x": 99}]).version == 13
-    assert pauses[0] == 0.04
-    assert pauses[-1] < pauses[0] / 4
-    assert max(pauses) <= RETRY_SECONDS_MAX
+    assert len(pauses) == 12
+    assert pauses[0] == RETRY * REQUEST_SECONDS
+    assert pauses[-1] < pauses[0] / 2
+    assert max(pauses) <= RETRY_MAX * REQUEST_SECONDS
+
+
+def test_a_writer_that_saw_others_commit_gives_way_to_them(pair: Pair) -> None:
+    for number in range(5):
+        pair.one.append([{"x": number}])
+    pair.two.append([{"x": 9}])
+    pauses: list[float] = []
+    pair.clock.sleep = pauses.append  # type: ignore[method-assign]
+    pair.clock.uniform = lambda: 0.5  # type: ignore[method-assign]
+    pair.two.append([{"x": 9}])
+    assert pauses == [pytest.approx(COURTESY * 5 * 0.8 * REQUEST_SECONDS)]
+    pair.two.append([{"x": 9}])
+    assert len(pauses) == 1
 
 
 def test_the_caller_may_change_its_mind_after_a_loss(pair: Pair) -> None:
