@@ -130,7 +130,7 @@ def _merge(server: S3Server, lake: alluvia.Lake, bucket: str, options: dict[str,
 
 def _cold_window(server: S3Server, bucket: str) -> Figure:
     lake = alluvia.connect(f"s3://{bucket}/ours", **server.options)
-    table = lake.create_events("clicks")
+    table = lake.create_events("clicks", properties={"delta.checkpointInterval": "1000"})
     for at in range(300):
         table.ingest(events(at))
     table.checkpoint()

@@ -106,7 +106,7 @@ def test_a_writer_that_loses_again_and_again_pauses_less(pair: Pair) -> None:
         return put_if_absent(key, data)
 
     pair.store.put_if_absent = beaten_at_first  # type: ignore[method-assign]
-    pair.clock.sleep = pauses.append  # type: ignore[method-assign]
+    pair.clock.sleep = pauses.append  # type: ignore[assignment,method-assign]
     pair.clock.uniform = lambda: 1.0  # type: ignore[method-assign]
     assert pair.two.append([{"x": 99}]).version == 13
     assert len(pauses) == 12
@@ -120,7 +120,7 @@ def test_a_writer_that_saw_others_commit_gives_way_to_them(pair: Pair) -> None:
         pair.one.append([{"x": number}])
     pair.two.append([{"x": 9}])
     pauses: list[float] = []
-    pair.clock.sleep = pauses.append  # type: ignore[method-assign]
+    pair.clock.sleep = pauses.append  # type: ignore[assignment,method-assign]
     pair.clock.uniform = lambda: 0.5  # type: ignore[method-assign]
     pair.two.append([{"x": 9}])
     assert pauses == [pytest.approx(COURTESY * 5 * 0.8 * REQUEST_SECONDS)]
