@@ -13,7 +13,7 @@ from alluvia.clock import SystemClock
 from alluvia.lake import Lake
 from alluvia.log.actions import AddFile
 from alluvia.store import CountingStore, open_store
-from alluvia.table.predicate import And, Comparison
+from alluvia.table.skipping.predicate import And, Comparison
 from alluvia.table.transaction import Changes
 from benchmarks.measure import in_turns, megabytes, milliseconds
 from benchmarks.report import Figure

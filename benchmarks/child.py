@@ -65,7 +65,7 @@ def read_deltalake(uri: str, options: dict[str, Any]) -> Timed:
 def none_ours(uri: str, column: str) -> Timed:
     """Open a table and prune all of its files, as a query does that none can match."""
     import alluvia.lake  # what is timed has all its modules
-    from alluvia.table.predicate import Comparison
+    from alluvia.table.skipping.predicate import Comparison
 
     return lambda: len(alluvia.open_table(uri).snapshot().prune(Comparison((column,), "<", -1)))
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import alluvia
 from alluvia.log.actions import AddFile
-from alluvia.table.statistics import file_statistics
+from alluvia.table.statistics.written import file_statistics
 from benchmarks import duck
 from benchmarks.measure import in_turns, medians, milliseconds
 from benchmarks.report import Figure

@@ -16,7 +16,7 @@ from aws_lambda_powertools import Logger
 from botocore.exceptions import BotoCoreError, ClientError
 
 from alluvia.errors import AlluviaError, Invalid, Unavailable
-from alluvia.log_context import with_request_id
+from alluvia.serverless.log_lines import with_request_id
 
 if TYPE_CHECKING:
     from mypy_boto3_emr_serverless import EMRServerlessClient

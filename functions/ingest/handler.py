@@ -17,13 +17,14 @@ import orjson
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 
-from alluvia import Lake, runtime
+from alluvia import Lake
 from alluvia.errors import CommitUnknown, Conflict, Invalid, TableNotFound, Unavailable, Unsupported
 from alluvia.ingest.envelope import split
 from alluvia.ingest.messages import pack
 from alluvia.ingest.pipeline import ingest_batch, keep_rejects, table_for
 from alluvia.ingest.values import Origin, Reject, Split, cut
-from alluvia.log_context import with_request_id
+from alluvia.serverless import warm_lake
+from alluvia.serverless.log_lines import with_request_id
 from functions.ingest.consumer import consume
 from functions.ingest.sending import send, sqs
 from functions.ingest.settings import Settings
@@ -35,7 +36,7 @@ RETRY_AFTER_SECONDS = 2
 _EVENTS = re.compile(r"/v1/events/([^/]+)")
 
 logger = Logger(service="ingest")
-runtime.prepare()
+warm_lake.prepare()
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ and os.environ.get("ALLUVIA_MODE") == "queued":
     sqs()
 
@@ -46,7 +47,7 @@ Response = dict[str, Any]
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: ARG001 - Lambda's signature
     """Answer an HTTP request, or commit a batch of SQS messages and report those that failed."""
     settings = Settings.read(os.environ)
-    lake = runtime.lake()
+    lake = warm_lake.lake()
     check(event)
     if "Records" in event:
         return dict(consume(lake, event["Records"], create=settings.create_tables, tables_max=settings.tables_max))

@@ -11,13 +11,14 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
-from alluvia import Table, runtime
+from alluvia import Table
 from alluvia.errors import Invalid
-from alluvia.log_context import with_request_id
-from alluvia.rounds import MARGIN_MS, checked, every_table, remaining_ms
+from alluvia.serverless import warm_lake
+from alluvia.serverless.log_lines import with_request_id
+from alluvia.serverless.rounds import MARGIN_MS, checked, every_table, remaining_ms
 
 logger = Logger(service="merge")
-runtime.prepare()
+warm_lake.prepare()
 
 
 @with_request_id(logger)
@@ -36,7 +37,7 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         # A checkpoint may be of a later version than the merge saw.
         return {**asdict(report), "commits_since_checkpoint": max(0, since)}
 
-    done = every_table(runtime.lake(), checked(event, "tables"), context, work, logger)
+    done = every_table(warm_lake.lake(), checked(event, "tables"), context, work, logger)
     logger.info("round done", extra={"tables_left": len(done["left"])})
     return done
 

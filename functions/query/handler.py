@@ -15,7 +15,8 @@ from typing import Any
 import orjson
 from aws_lambda_powertools import Logger
 
-from alluvia import Lake, runtime
+from alluvia import Lake
+from alluvia.duck.failures import QueryTooCostly, cut
 from alluvia.errors import (
     AlluviaError,
     Corrupt,
@@ -26,12 +27,12 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
-from alluvia.log_context import with_request_id
-from alluvia.sql.engine import run_rendered
-from alluvia.sql.failures import QueryTooCostly, cut
-from alluvia.sql.formats import Format, NotAcceptable, choose_format
-from alluvia.sql.processes import POOL
-from alluvia.sql.scans import TableScan
+from alluvia.query.engine import run_rendered
+from alluvia.query.formats import Format, NotAcceptable, choose_format
+from alluvia.query.processes import POOL
+from alluvia.query.scans import TableScan
+from alluvia.serverless import warm_lake
+from alluvia.serverless.log_lines import with_request_id
 from functions.query.settings import Settings
 
 PATH = "/q"
@@ -53,7 +54,7 @@ _STATUSES: list[tuple[type[AlluviaError], int]] = [
 logger = Logger(service="query")
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
     POOL.prepare(1)  # it starts while this process goes on to load
-runtime.prepare()
+warm_lake.prepare()
 
 Response = dict[str, Any]
 
@@ -62,7 +63,7 @@ Response = dict[str, Any]
 def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001 - Lambda's signature
     """Answer an HTTP request, or a direct invocation as if it were one."""
     settings = Settings.read(os.environ)
-    lake = runtime.lake()
+    lake = warm_lake.lake()
     check(event)
     if "requestContext" not in event:
         return respond(event, event.get("accept"), settings, lake)

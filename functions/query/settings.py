@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from alluvia.errors import Invalid
-from alluvia.sql.limits import Limits
+from alluvia.query.limits import Limits
 
 TIMEOUT_SECONDS = 25
 RESULT_LIMIT_BYTES = 4_000_000

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger
 
-from alluvia import Table, runtime
+from alluvia import Table
 from alluvia.errors import Invalid
-from alluvia.log_context import with_request_id
-from alluvia.rounds import checked, every_table
+from alluvia.serverless import warm_lake
+from alluvia.serverless.log_lines import with_request_id
+from alluvia.serverless.rounds import checked, every_table
 from alluvia.table.properties import FILE_RETENTION
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ LISTINGS_AT_ONCE = 4
 """Tables whose objects are in memory at once."""
 
 logger = Logger(service="vacuum")
-runtime.prepare()
+warm_lake.prepare()
 
 
 @with_request_id(logger)
@@ -46,7 +47,7 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         with listing:
             return summary(table.vacuum(None if own else keep, dry_run=dry_run))
 
-    done = every_table(runtime.lake(), wanted, context, work, logger, dropped=True)
+    done = every_table(warm_lake.lake(), wanted, context, work, logger, dropped=True)
     logger.info("round done", extra={"tables_left": len(done["left"])})
     return {"dry_run": dry_run, **done}
 

@@ -37,7 +37,7 @@ from alluvia.operations import (
 )
 from alluvia.operations import checkpoint as checkpoints
 from alluvia.operations import ingest as ingestion
-from alluvia.operations import merge as merging
+from alluvia.operations import optimize as merging
 from alluvia.operations.overdue import checkpoint_overdue
 from alluvia.operations.replanning import RowChanges
 from alluvia.store import Store, open_store, open_wide_store
@@ -47,8 +47,8 @@ from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Commit
 
 if TYPE_CHECKING:
-    from alluvia.operations.audit.report import AuditReport
-    from alluvia.operations.audit.verify import Progress
+    from alluvia.verify.report import VerifyReport
+    from alluvia.verify.verification import Progress
 
 REJECTS = "_rejects"
 HANDLES_MAX = 1000
@@ -230,7 +230,7 @@ class Lake:
 
     def sql(self, query: str) -> pa.Table:
         """Run one SELECT over the lake's tables, by DuckDB. Raises `Invalid` with DuckDB's message, `TableNotFound`."""
-        from alluvia.sql.engine import run
+        from alluvia.query.engine import run
 
         return run(self, query).read_all()
 
@@ -271,7 +271,7 @@ class Lake:
 
 def _row_check(constraints: Mapping[str, str], schema: pa.Schema) -> RowCheck:
     """Return what raises for rows that break a CHECK constraint; loads DuckDB only for a table that has one."""
-    from alluvia.sql.constraints import row_check
+    from alluvia.expressions.constraints import row_check
 
     return row_check(constraints, schema)
 
@@ -333,21 +333,21 @@ class Table:
         snapshot = self.snapshot(version, timestamp)
         if where is None:
             return scan.scan(snapshot, self.lake.store, columns)
-        from alluvia.sql.condition import condition
+        from alluvia.expressions.condition import condition
 
         parsed = condition(where, snapshot.schema)
         return scan.scan(snapshot, self.lake.store, columns, parsed.predicate, parsed.filter, parsed.columns)
 
     def delete(self, where: str) -> RowChanges:
         """Delete the rows for which an SQL condition holds; `"true"` deletes all."""
-        from alluvia.sql.condition import condition
+        from alluvia.expressions.condition import condition
 
         return delete.delete(self.handle, where, condition)
 
     def update(self, values: Mapping[str, str], where: str | None = None) -> RowChanges:
         """Set columns to SQL expressions in the rows for which a condition holds; in all rows without one."""
-        from alluvia.sql.assignments import assignments
-        from alluvia.sql.condition import condition
+        from alluvia.expressions.assignments import assignments
+        from alluvia.expressions.condition import condition
 
         return update.update(self.handle, values, where, condition, assignments)
 
@@ -371,7 +371,7 @@ class Table:
         `unmatched="insert"` (the default unless `matched="delete"`), or not, `"ignore"`; with `insert_when`, where that
         holds. Conditions name the new row's columns `new.<column>`, also such as the table does not have.
         """
-        from alluvia.sql.pairs import pair_condition
+        from alluvia.expressions.pairs import pair_condition
 
         rules = upsert.Rules(matched, columns, when, delete_when, unmatched, insert_when)
         return upsert.upsert(self.handle, rows, on, rules, pair_condition)
@@ -426,12 +426,12 @@ class Table:
         self.handle.newest()
         return checkpoints.checkpoint(self.handle)
 
-    def verify(self, *, full: bool = False, progress: Progress | None = None) -> AuditReport:
+    def verify(self, *, full: bool = False, progress: Progress | None = None) -> VerifyReport:
         """Audit the table and report all that is wrong with it; `full` reads every row. Nothing is ever written.
 
         `progress` is told what is being read, `log` or `files`, how much is done, and how much there is. Damage is
         reported, not raised; `Unsupported` is, for a table with a feature that this library cannot read.
         """
-        from alluvia.operations.audit import verify
+        from alluvia.verify import verification as verify
 
         return verify.verify(self.handle, full=full, progress=progress)

@@ -16,7 +16,7 @@ from alluvia.errors import Invalid, Unavailable
 from alluvia.lake import Lake, Table
 from alluvia.operations.vacuum import ORPHAN_AGE_MS_MIN
 from alluvia.store import Store, open_store
-from alluvia.table.schema import arrow_schema
+from alluvia.table.schema.serialization import arrow_schema
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.execute import execute
 from alluvia_spark.job import Job, Outcome, Report, Target

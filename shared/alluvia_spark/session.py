@@ -22,8 +22,8 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from alluvia.environment import environment
 from alluvia.errors import Invalid
+from alluvia.serverless.environment import environment
 
 TASK_TRIES = 4
 DRIVER_MEMORY_MB = 1024

@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from tests.unit.operations.damages import hands, sound
+from tests.unit.verify.damages import hands, sound
 
 __all__ = ["hands", "sound"]

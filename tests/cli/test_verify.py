@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 import alluvia
 from alluvia.cli.commands import cli
 from tests.s3server import S3Server
-from tests.unit.operations.damages import Hands, make_events
+from tests.unit.verify.damages import Hands, make_events
 
 
 def run(hands: Hands, *words: str) -> Result:

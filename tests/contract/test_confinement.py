@@ -20,15 +20,15 @@ import pytest
 
 import alluvia
 from alluvia.errors import AlluviaError
-from alluvia.sql import rewrite
-from alluvia.sql.constants import Constants
-from alluvia.sql.engine import run
-from alluvia.sql.limits import Limits
-from alluvia.sql.parse import parse
-from alluvia.sql.processes import Engine, EngineError
-from alluvia.sql.references import find_references
-from alluvia.sql.scans import plan_scans
-from alluvia.sql.session import Session
+from alluvia.expressions.constants import Constants
+from alluvia.expressions.parse import parse
+from alluvia.expressions.references import find_references
+from alluvia.query import rewrite
+from alluvia.query.engine import run
+from alluvia.query.limits import Limits
+from alluvia.query.processes import Engine, EngineError
+from alluvia.query.scans import plan_scans
+from alluvia.query.session import Session
 from functions.query.handler import handler
 from tests.s3server import S3Server
 
@@ -261,7 +261,7 @@ OUTSIDE = [
 
 
 def ask(place: Place, text: str) -> dict[str, Any]:
-    with alluvia.runtime.using(place.lake):
+    with alluvia.serverless.warm_lake.using(place.lake):
         return handler({"query": text}, None)
 
 

@@ -15,11 +15,11 @@ import pytest
 
 import alluvia
 from alluvia import scratch
-from alluvia.sql.engine import run
-from alluvia.sql.failures import QueryTooCostly
-from alluvia.sql.formats import _distinct
-from alluvia.sql.limits import Limits
-from alluvia.sql.processes import IDLE_MAX, POOL, EngineDied, Worker
+from alluvia.duck.failures import QueryTooCostly
+from alluvia.query.engine import run
+from alluvia.query.formats import _distinct
+from alluvia.query.limits import Limits
+from alluvia.query.processes import IDLE_MAX, POOL, EngineDied, Worker
 from functions.query.handler import handler
 
 _BRACKETS = "repeat('[', 200000) || repeat(']', 200000)"
@@ -161,7 +161,7 @@ def test_a_process_that_cannot_start_is_not_the_querys_fault(
     lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     POOL.close()
-    monkeypatch.setattr("alluvia.sql.processes._START", "raise SystemExit(3) # {}")
+    monkeypatch.setattr("alluvia.query.processes._START", "raise SystemExit(3) # {}")
     with pytest.raises(EngineDied, match="status 3"):
         run(lake, "SELECT 1")
 
@@ -195,7 +195,7 @@ def test_ctrl_c_ends_a_query_and_its_process(lake: alluvia.Lake) -> None:
 
 def test_a_process_ends_with_its_parent(lake: alluvia.Lake) -> None:
     code = (
-        "import os; from alluvia.sql.processes import Worker; worker = Worker();"
+        "import os; from alluvia.query.processes import Worker; worker = Worker();"
         "worker.send('open', options={}, secret=None);"
         "print(worker._process.pid, flush=True); os.kill(os.getpid(), 9)"
     )

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 
 from alluvia.clock import ManualClock, SystemClock
+from alluvia.expressions.condition import condition
 from alluvia.lake import Lake, Table
-from alluvia.log import checkpoint_v2
 from alluvia.log.actions import AddFile
-from alluvia.log.agreement import HEAD_BYTES
-from alluvia.sql.condition import condition
+from alluvia.log.checkpoints import v2 as checkpoint_v2
+from alluvia.log.checkpoints.agreement import HEAD_BYTES
 from alluvia.store import CountingStore, MemoryStore, open_store
-from alluvia.table.predicate import Comparison
+from alluvia.table.skipping.predicate import Comparison
 from alluvia.table.transaction import Changes
 from benchmarks import duck
 from tests.s3server import S3Server

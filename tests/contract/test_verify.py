@@ -11,15 +11,15 @@ import pytest
 import alluvia
 from alluvia.clock import ManualClock, SystemClock
 from alluvia.lake import Lake, Table
-from alluvia.operations.audit.report import AuditReport
 from alluvia.store import CountingStore, MemoryStore, ObjectInfo, open_store
+from alluvia.verify.report import VerifyReport
 from tests.s3server import S3Server
-from tests.unit.operations.damages import codes, make_events
+from tests.unit.verify.damages import codes, make_events
 
 WRITES = {"put", "delete"}
 
 
-def counted(table: Table, *, full: bool = False) -> tuple[AuditReport, dict[str, int]]:
+def counted(table: Table, *, full: bool = False) -> tuple[VerifyReport, dict[str, int]]:
     """Audit a table from a fresh handle, and count its requests."""
     store = CountingStore(table.lake.store)
     fresh = Lake(store, table.lake.clock).table(table.name)

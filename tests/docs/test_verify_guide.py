@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import alluvia
-from alluvia.operations.audit.report import KINDS, Severity
-from tests.unit.operations.damages import make_events
+from alluvia.verify.report import KINDS, Severity
+from tests.unit.verify.damages import make_events
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "VERIFY.md").read_text()
 HEADS = {

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia import runtime
 from alluvia.errors import Invalid
+from alluvia.serverless import warm_lake
 from functions.ingest.handler import ERRORS_MAX, handler
 from functions.ingest.settings import EVENTS_MAX
 from tests.s3server import CREDENTIALS, REGION, S3Server
@@ -332,6 +332,6 @@ def test_a_lost_answer_of_a_commit_makes_no_second_row(bucket: alluvia.Lake, s3_
     s3_server.inject({"method": "PUT", "match": "/clicks/_delta_log/", "fault": "lost", "times": 1})
     status, answer, _ = post('{"event_id":"b"}')
     assert (status, answer["accepted"], answer["duplicates"]) == (200, 1, 0)
-    runtime._lakes.clear()  # a cold function
+    warm_lake._lakes.clear()  # a cold function
     assert post('{"event_id":"b"}')[1]["duplicates"] == 1
     assert ids(bucket) == ["a", "b"]

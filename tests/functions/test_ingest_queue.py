@@ -15,9 +15,9 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 import alluvia
-from alluvia import runtime
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid, Unavailable
+from alluvia.serverless import warm_lake
 from functions.ingest import sending
 from functions.ingest.handler import handler
 
@@ -113,7 +113,7 @@ def test_generated_ids_and_arrival_are_fixed_before_the_queue(lake: alluvia.Lake
     records = received(queue)
     assert deliver(records) == []
     before = rows(lake)
-    runtime._lakes.clear()  # a cold function
+    warm_lake._lakes.clear()  # a cold function
     assert deliver(records) == []
     assert rows(lake) == before
     head = json.loads(records[0]["body"].split("\n")[0])
@@ -216,7 +216,7 @@ def test_messages_for_a_table_that_is_gone_are_reported(lake: alluvia.Lake, monk
 def test_redelivery_in_other_batches_makes_no_second_row(lake: alluvia.Lake) -> None:
     records = payload("ingest_sqs")["Records"]
     for batch in (records[:1], records[:3], records[1:], records, records[::-1]):
-        runtime._lakes.clear()  # a cold function
+        warm_lake._lakes.clear()  # a cold function
         assert deliver(batch) == []
     assert ids(lake) == [f"al-0000{at}" for at in range(5)]
     assert len(ids(lake, "github_webhooks")) == 3

@@ -83,7 +83,7 @@ def test_the_first_request_of_a_process_is_a_cold_start(function: str) -> None:
 import functions.{function}.handler as module
 class Context: aws_request_id = "r"
 module.logger.setLevel("INFO")
-from alluvia.log_context import with_request_id
+from alluvia.serverless.log_lines import with_request_id
 wrapped = with_request_id(module.logger)(lambda event, context: module.logger.info("line"))
 for _ in range(3): wrapped({{}}, Context())
 module.logger.info("outside")

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from alluvia import runtime
 from alluvia.errors import AlluviaError, Invalid, TableNotFound, Unavailable
-from alluvia.rounds import MARGIN_MS
+from alluvia.serverless import warm_lake
+from alluvia.serverless.rounds import MARGIN_MS
 from functions.merge.handler import handler
 from tests.s3server import S3Server
 
@@ -91,7 +91,7 @@ def test_the_order_starts_elsewhere_each_time(lake: alluvia.Lake) -> None:
 
 
 def test_it_stops_between_tables_when_time_runs_out(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alluvia.rounds.TABLES_AT_ONCE", 1)
+    monkeypatch.setattr("alluvia.serverless.rounds.TABLES_AT_ONCE", 1)
     event = {"tables": ["access_log", "access_log/_rejects", "quiet"]}
     answer = handler(event, Context(MARGIN_MS + 1, MARGIN_MS + 1, MARGIN_MS))
     assert [report["table"] for report in answer["tables"]] == ["access_log", "access_log/_rejects"]
@@ -143,7 +143,7 @@ def test_a_full_scratch_disk_is_no_damage(s3_server: S3Server, tmp_path: Path, m
     folder.mkdir()
     (folder / "merged.parquet").symlink_to("/dev/full")
     with monkeypatch.context() as patch:
-        patch.setattr("alluvia.operations.merge.tempfile.TemporaryDirectory", lambda **_: nullcontext(str(folder)))
+        patch.setattr("alluvia.operations.optimize.tempfile.TemporaryDirectory", lambda **_: nullcontext(str(folder)))
         with pytest.raises(Unavailable, match="the merge of 3 files failed, though each can be read"):
             table.merge()
     assert table.merge().files_after == 1
@@ -154,7 +154,7 @@ def test_an_idle_round_over_s3_is_one_listing_and_a_get_for_each_table(s3_server
     names = [f"t{number:02d}" for number in range(20)]
     for name in names:
         lake.create_table(name, {"n": "long"})
-    with runtime.using(alluvia.connect(lake.uri, **s3_server.options)):
+    with warm_lake.using(alluvia.connect(lake.uri, **s3_server.options)):
         handler({}, None)
         s3_server.requests()
         answer = handler({}, None)

@@ -10,7 +10,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import AlluviaError, Invalid, Unavailable, VersionExpired
-from alluvia.rounds import MARGIN_MS
+from alluvia.serverless.rounds import MARGIN_MS
 from functions.vacuum import handler as vacuum
 from functions.vacuum.handler import handler
 

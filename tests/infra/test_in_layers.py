@@ -221,7 +221,7 @@ def test_ingest_without_a_constraint_loads_no_duckdb(deployed: Deployed) -> None
     for modules in (ran.cold, ran.warm):
         loaded = {name.partition(".")[0] for name in modules if not name.startswith("_")}
         assert loaded - set(sys.stdlib_module_names) - {"alluvia", "functions"} <= INGEST_LOADS
-        assert not [name for name in modules if name.startswith("alluvia.sql")]
+        assert not [name for name in modules if name.startswith("alluvia.query")]
     constrained = deployed.run(INGEST, post("constrained", new(1)), ALLUVIA_MODE="direct")
     assert "duckdb" in constrained.warm
     assert "duckdb" not in constrained.cold

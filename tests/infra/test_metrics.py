@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import alluvia
-from alluvia import runtime
 from alluvia.errors import Corrupt, Unavailable
-from alluvia.rounds import MARGIN_MS
+from alluvia.serverless import warm_lake
+from alluvia.serverless.rounds import MARGIN_MS
 from functions.query import handler as query_module
 from tests.infra.metric_filters import Datapoint, datapoints
 from tests.infra.policies import resources_of, the_id
@@ -112,7 +112,7 @@ def test_merge_counts_commits_since_the_checkpoint_and_tables_left(template: Tem
     left: Datapoint = ("TablesLeft", (("service", "merge"),), 0.0)
     assert metrics_of(template, "Merge", one) == [("CommitsSinceCheckpoint", (), 6.0), left]
     lake.table("access_log").checkpoint()
-    runtime._lakes.clear()  # a cold function
+    warm_lake._lakes.clear()  # a cold function
     assert metrics_of(template, "Merge", one) == [("CommitsSinceCheckpoint", (), 0.0), left]
     HANDLERS["ingest"].handler(post('{"event_id":"later"}'), Context("r"))
     found = metrics_of(template, "Merge", {"tables": ["access_log", "github_webhooks"]}, MARGIN_MS)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from alluvia.lake import Lake, Table
 from alluvia.log.commit import EVENT_IDS, CommitActions
-from alluvia.operations.audit.report import KINDS, Severity
+from alluvia.verify.report import KINDS, Severity
 from tests.judges import canonical, deltalake_rows, duckdb_rows
 from tests.processes.events import SLOTS, TABLE, batch_ids, is_doomed, rows_of
 from tests.processes.journal import Entry, all_entries

@@ -10,19 +10,19 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alluvia.log.action_set import ActionSet
 from alluvia.log.actions import AddFile, Metadata, Protocol
-from alluvia.log.checkpoint import read_checkpoint, write_checkpoint
-from alluvia.log.checkpoint_writer import Form
+from alluvia.log.checkpoints.reader import read_checkpoint
+from alluvia.log.checkpoints.writer import Form, write_checkpoint
 from alluvia.log.commit import CommitActions
+from alluvia.log.files.file_set import ActionSet
+from alluvia.log.files.rows import ActionRows, Rows
 from alluvia.log.replay import replay
-from alluvia.log.rows import ActionRows, Rows
-from alluvia.table.checkpoint_form import CheckpointForm
-from alluvia.table.column_verdicts import matching
-from alluvia.table.predicate import Comparison, In, IsNotNull, IsNull, Operator, Predicate, Unknown
-from alluvia.table.skipping import FileStatistics, prune
-from alluvia.table.statistics import file_statistics
-from alluvia.table.verdicts import can_match, needs_exact
+from alluvia.table.skipping.column_verdicts import matching
+from alluvia.table.skipping.predicate import Comparison, In, IsNotNull, IsNull, Operator, Predicate, Unknown
+from alluvia.table.skipping.pruning import FileStatistics, prune
+from alluvia.table.skipping.verdicts import can_match, needs_exact
+from alluvia.table.statistics.checkpoint_form import CheckpointForm
+from alluvia.table.statistics.written import file_statistics
 from tests.property.test_skipping import COLUMNS, OPERATORS, SCHEMA, VALUES, as_other_writers_do, predicates, rows
 
 ODD = st.sampled_from(

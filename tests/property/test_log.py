@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alluvia.log.actions import AddFile
-from alluvia.log.checkpoint import read_checkpoint, write_checkpoint
+from alluvia.log.checkpoints.reader import read_checkpoint
+from alluvia.log.checkpoints.writer import write_checkpoint
 from alluvia.log.commit import CommitActions, encode_commit, parse_commit
 from alluvia.log.paths import decode_path, encode_path
 from alluvia.log.replay import State, replay

@@ -17,10 +17,10 @@ from alluvia.clock import ManualClock
 from alluvia.lake import Lake
 from alluvia.log.actions import AddFile
 from alluvia.store import MemoryStore
-from alluvia.table.partition import parse_spec, split
-from alluvia.table.predicate import And, Comparison, In, IsNotNull, IsNull, Operator, Or, Predicate, Unknown
-from alluvia.table.skipping import prune
-from alluvia.table.statistics import cut_upwards, file_statistics
+from alluvia.table.partitioning.partition import parse_spec, split
+from alluvia.table.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Operator, Or, Predicate, Unknown
+from alluvia.table.skipping.pruning import prune
+from alluvia.table.statistics.written import cut_upwards, file_statistics
 from tests.judges import canonical
 
 Row = dict[str, Any]

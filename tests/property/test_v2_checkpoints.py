@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alluvia.clock import ManualClock
-from alluvia.log import checkpoint_v2
-from alluvia.log.checkpoint import read_checkpoint
-from alluvia.log.checkpoint_writer import Form
-from alluvia.log.checkpointing import put_v2_checkpoint
+from alluvia.log.checkpoints import v2 as checkpoint_v2
+from alluvia.log.checkpoints.putting import put_v2_checkpoint
+from alluvia.log.checkpoints.reader import read_checkpoint
+from alluvia.log.checkpoints.writer import Form
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import State, replay, totals
 from alluvia.store import MemoryStore

@@ -196,7 +196,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "remember the events that a restore took back",
-        "table/window.py",
+        "table/event_window/window.py",
         "        undone = self.rules.undone\n",
         "        undone = ()\n",
         ("tests/unit/operations/test_restore_events.py",),
@@ -215,13 +215,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "forget the contents that a commit carries",
-        "table/window.py",
+        "table/event_window/window.py",
         "contents or UNKNOWN * count)",
         "UNKNOWN * count)",
     ),
     Mutant(
         "forget the contents in the checkpoint's index",
-        "table/window_index.py",
+        "table/event_window/index.py",
         "        ids = pa.RecordBatch.from_arrays(columns, schema=COLUMNS)\n",
         "        columns[2] = pc.multiply(columns[2], pa.scalar(0, pa.uint32()))\n"
         "        ids = pa.RecordBatch.from_arrays(columns, schema=COLUMNS)\n",
@@ -326,7 +326,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "merge a file and leave it",
-        "operations/merge.py",
+        "operations/optimize.py",
         "for file in group.files],\n",
         "for file in group.files[1:]],\n",
     ),

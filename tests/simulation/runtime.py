@@ -61,7 +61,7 @@ def simulated() -> Iterator[None]:
         patch.setattr(log, "RLock", lambda: SimulatedLock(current_scheduler()))
         patch.setattr(duckdb, "connect", _pooled)
         for name, keep in (("condition", _kept), ("assignments", _kept_values)):
-            module = sys.modules[f"alluvia.sql.{name}"]
+            module = sys.modules[f"alluvia.expressions.{name}"]
             patch.setattr(module, name, keep(getattr(module, name)))
         yield
 
@@ -88,7 +88,7 @@ def _one_thread() -> Iterator[None]:
 
 def _modules() -> Iterator[Any]:
     for found in pkgutil.walk_packages(alluvia.__path__, "alluvia."):
-        if not found.name.startswith(("alluvia.cli", "alluvia.runtime", "alluvia.rounds")):
+        if not found.name.startswith(("alluvia.cli", "alluvia.serverless.warm_lake", "alluvia.serverless.rounds")):
             yield importlib.import_module(found.name)
 
 

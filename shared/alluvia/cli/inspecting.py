@@ -27,8 +27,8 @@ _timestamp = click.option("--timestamp", help="As of this moment, ISO 8601 (UTC 
 def query(common: Common, sql: str, timeout: float | None) -> None:
     """Run one SELECT; "-" reads it from standard input."""
     from alluvia.cli.rows import show_rows
-    from alluvia.sql.engine import run
-    from alluvia.sql.limits import Limits
+    from alluvia.query.engine import run
+    from alluvia.query.limits import Limits
 
     text = sys.stdin.read() if sql == "-" else sql
     with common.progress("running the query"):
@@ -49,7 +49,7 @@ def tables(common: Common) -> None:
 @_timestamp
 def describe(common: Common, table: str, version: int | None, timestamp: str | None) -> None:
     """Show a table's columns, partitioning, properties and protocol."""
-    from alluvia.table.type_names import type_name
+    from alluvia.table.schema.type_names import type_name
 
     snapshot = common.lake().table(table).snapshot(version, timestamp)
     columns = [{"column": f.name, "type": type_name(f.type), "nullable": f.nullable} for f in snapshot.schema]

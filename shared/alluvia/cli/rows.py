@@ -13,8 +13,8 @@ from alluvia.cli.options import Common
 from alluvia.cli.output import NULL, note, show_table
 from alluvia.cli.terminal import say_json
 from alluvia.progress import report
-from alluvia.sql.formats import CHUNK_ROWS, NDJSON, render
-from alluvia.sql.plain import plain_values
+from alluvia.query.formats import CHUNK_ROWS, NDJSON, render
+from alluvia.query.plain import plain_values
 
 ROWS_SHOWN = 1000
 _FAR_YEAR = re.compile(r"([+-])(\d{6})-")

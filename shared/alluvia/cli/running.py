@@ -38,7 +38,7 @@ def serve(
 
     from alluvia.cli.guards import is_loopback
     from alluvia.cli.serve import Options, running
-    from alluvia.environment import environment
+    from alluvia.serverless.environment import environment
 
     options = Options(host, port, allow_host, merge_every, vacuum_every, not quiet)
     limit = {} if create_tables_max is None else {"ALLUVIA_CREATE_TABLES_MAX": str(create_tables_max)}
@@ -60,8 +60,8 @@ def invoke(common: Common, function: str, event: Path) -> None:
 
     from alluvia.cli.context import LocalContext
     from alluvia.cli.gateway import FUNCTIONS, load_handler
-    from alluvia.environment import environment
-    from alluvia.runtime import ENDPOINT_URL, LAKE, using
+    from alluvia.serverless.environment import environment
+    from alluvia.serverless.warm_lake import ENDPOINT_URL, LAKE, using
 
     if function not in FUNCTIONS:
         msg = f"there is no function {function!r}; there are {', '.join(FUNCTIONS)}"

@@ -18,10 +18,10 @@ from alluvia.cli.context import LocalContext
 from alluvia.cli.gateway import Gateway, Rules, load_handler
 from alluvia.cli.guards import is_loopback
 from alluvia.cli.listening import listen
-from alluvia.environment import environment
 from alluvia.lake import Lake
-from alluvia.runtime import using
-from alluvia.sql.processes import POOL
+from alluvia.query.processes import POOL
+from alluvia.serverless.environment import environment
+from alluvia.serverless.warm_lake import using
 
 QUERY_MEMORY = "ALLUVIA_QUERY_MEMORY_MB"
 MERGE_SECONDS = 60.0

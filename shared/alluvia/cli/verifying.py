@@ -17,7 +17,7 @@ from alluvia.progress import report as tell_progress
 
 if TYPE_CHECKING:
     from alluvia.lake import Table
-    from alluvia.operations.audit.report import AuditReport
+    from alluvia.verify.report import VerifyReport
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*(/_rejects)?")
 
@@ -51,9 +51,9 @@ def _tell(what: str, done: int, total: int) -> None:
     tell_progress(f"reading the {what}", done, total, "files")
 
 
-def _json_rows(report: AuditReport) -> Iterator[dict[str, Any]]:
+def _json_rows(report: VerifyReport) -> Iterator[dict[str, Any]]:
     """Yield an object for each finding, and one for the whole, which alone has `ok`."""
-    from alluvia.operations.audit.report import Severity
+    from alluvia.verify.report import Severity
 
     for finding in report.findings:
         yield {"table": report.table, **_fields(finding), "severity": finding.severity.value}
@@ -66,7 +66,7 @@ def _fields(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
 
-def _print(report: AuditReport) -> None:
+def _print(report: VerifyReport) -> None:
     mode = "every row was read" if report.full else "no data file was opened; --full reads them"
     say(f"{report.table}: {_summary(report)} ({mode})")
     oldest = "" if report.oldest_version is None else f", readable from version {report.oldest_version}"
@@ -88,8 +88,8 @@ def _print(report: AuditReport) -> None:
             say(f"         {kind}: {count - shown.get(kind, 0):,} more")
 
 
-def _summary(report: AuditReport) -> str:
-    from alluvia.operations.audit.report import Severity
+def _summary(report: VerifyReport) -> str:
+    from alluvia.verify.report import Severity
 
     found = [(severity, report.count(severity)) for severity in Severity]
     told = [f"{n:,} damage" if s is Severity.DAMAGE else _many(n, s.value) for s, n in found if n]

@@ -113,7 +113,7 @@ def backfill(common: Common, table: str, source: str, job_id: str | None, *, cre
 def _field(text: str, required: tuple[str, ...]) -> pa.Field:
     import pyarrow as pa
 
-    from alluvia.table.schema import parse_type
+    from alluvia.table.schema.serialization import parse_type
 
     name, kind = pair(text, "--column", ":")
     return pa.field(name, parse_type(kind), nullable=name not in required)

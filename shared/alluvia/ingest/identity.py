@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
 from alluvia.ingest.jsontext import ExactNumber, canonical, encode
-from alluvia.table.id_runs import CONTENT_BYTES
+from alluvia.table.event_window.id_runs import CONTENT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,7 +25,7 @@ from alluvia.ingest.tables import (
     rejects_of,
 )
 from alluvia.ingest.values import NO_FIELDS, Fields, Origin, RawEvent, Reject, Rows, cut
-from alluvia.table.id_runs import CONTENT_BYTES
+from alluvia.table.event_window.id_runs import CONTENT_BYTES
 from alluvia.table.snapshot import Snapshot
 
 _TRIES = 5

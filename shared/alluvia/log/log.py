@@ -21,11 +21,12 @@ from alluvia.errors import (
     Unavailable,
     VersionExpired,
 )
-from alluvia.log.agreement import HEAD_BYTES, difference, disagreement, files_in, first_lines
-from alluvia.log.checkpoint_reader import Hint, parse_last_checkpoint, read_checkpoint
-from alluvia.log.checkpoint_writer import Form
-from alluvia.log.checkpointing import put_checkpoint, put_v2_checkpoint
+from alluvia.log.checkpoints.agreement import HEAD_BYTES, difference, disagreement, files_in, first_lines
+from alluvia.log.checkpoints.putting import put_checkpoint, put_v2_checkpoint
+from alluvia.log.checkpoints.reader import Hint, parse_last_checkpoint, read_checkpoint
+from alluvia.log.checkpoints.writer import Form
 from alluvia.log.commit import EVENTS_INFO, CommitActions, parse_commit
+from alluvia.log.files.sidecar_rows import Fetch
 from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
 from alluvia.log.paths import (
     LAST_CHECKPOINT,
@@ -36,7 +37,6 @@ from alluvia.log.paths import (
 from alluvia.log.readback import Readback, classify
 from alluvia.log.replay import State, replay
 from alluvia.log.segment import Listing, Segment, find_segment, oldest_version, read_listing
-from alluvia.log.sidecar_rows import Fetch
 from alluvia.log.turns import Turns
 from alluvia.store import PutResult, Store
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from alluvia.errors import Corrupt
-from alluvia.log.action_set import ActionSet
 from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
 from alluvia.log.commit import CommitActions
+from alluvia.log.files.file_set import ActionSet
 from alluvia.log.paths import commit_name
 
 T = TypeVar("T")

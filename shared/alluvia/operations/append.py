@@ -9,7 +9,7 @@ from alluvia.errors import ConcurrentTransaction, Invalid, MetadataChanged, Tran
 from alluvia.log.actions import AddFile, Txn
 from alluvia.table.conflicts import harmless_change
 from alluvia.table.handle import TableHandle
-from alluvia.table.rows import columns_of_rows, conformed
+from alluvia.table.schema.rows import columns_of_rows, conformed
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes, Commit, Transaction, too_old
 

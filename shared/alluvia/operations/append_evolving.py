@@ -14,8 +14,8 @@ from alluvia.operations.append import CHUNK_ROWS, append, applied, check_txn
 from alluvia.operations.evolve import plan_evolve, protocol_for
 from alluvia.operations.replanning import commit_planned
 from alluvia.table.handle import TableHandle
-from alluvia.table.rows import columns_of_rows, conformed
-from alluvia.table.schema import arrow_schema
+from alluvia.table.schema.rows import columns_of_rows, conformed
+from alluvia.table.schema.serialization import arrow_schema
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes, Commit, too_old
 

@@ -19,7 +19,7 @@ from alluvia.log.paths import commit_name
 from alluvia.operations.change_files import CHANGE_TYPE, DELETE, INSERT
 from alluvia.operations.datafile import DataFile
 from alluvia.operations.row_difference import RowDifference
-from alluvia.table.deletions import read_deletions
+from alluvia.table.deletion_vectors.storage import read_deletions
 from alluvia.table.handle import TableHandle, oldest_readable, other_table_message
 from alluvia.table.lineage import is_own_commit, version_gaps
 from alluvia.table.masks import mask_of

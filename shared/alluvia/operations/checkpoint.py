@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from alluvia.log.checkpoint_writer import Form
+from alluvia.log.checkpoints.writer import Form
 from alluvia.operations.event_window import follow_window, open_window
-from alluvia.table.checkpoint_form import CheckpointForm
-from alluvia.table.event_content import EVENT_ID
+from alluvia.table.event_window.content import EVENT_ID
+from alluvia.table.event_window.index import index_name, write_index
 from alluvia.table.handle import TableHandle
 from alluvia.table.protocols import check_writable
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.window_index import index_name, write_index
+from alluvia.table.statistics.checkpoint_form import CheckpointForm
 
 TOMBSTONES_LONGER_MS = 24 * 60 * 60 * 1000
 

@@ -21,15 +21,15 @@ from alluvia.operations.create import create, plan_create
 from alluvia.operations.drop import find_log
 from alluvia.store import ObjectInfo, Store
 from alluvia.table.arguments import check_text
-from alluvia.table.footer import StoredColumns, footer_size, footer_statistics, parse_footer, stored_columns
 from alluvia.table.handle import TableHandle
-from alluvia.table.hive import infer_type, is_hidden, partition_texts
-from alluvia.table.partition import partition_text
-from alluvia.table.partition_values import parse_partition_text
+from alluvia.table.partitioning.hive import infer_type, is_hidden, partition_texts
+from alluvia.table.partitioning.partition import partition_text
+from alluvia.table.partitioning.values import parse_partition_text
 from alluvia.table.properties import CONSTRAINT, check_properties, read_properties
-from alluvia.table.schema import parse_type
-from alluvia.table.type_names import type_name
-from alluvia.table.unified import UnifiedSchema
+from alluvia.table.schema.serialization import parse_type
+from alluvia.table.schema.type_names import type_name
+from alluvia.table.schema.unified import UnifiedSchema
+from alluvia.table.statistics.footer import StoredColumns, footer_size, footer_statistics, parse_footer, stored_columns
 
 TAIL_GUESS_BYTES = 64 << 10
 """Read at first: most footers fit."""

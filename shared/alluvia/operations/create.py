@@ -14,7 +14,7 @@ from alluvia.log.log import FOLLOW_AGE_MS_MAX
 from alluvia.operations.drop import find_log, recreate
 from alluvia.table.arguments import check_names
 from alluvia.table.handle import TableHandle
-from alluvia.table.partition import parse_spec
+from alluvia.table.partitioning.partition import parse_spec
 from alluvia.table.properties import (
     OLDEST_READABLE,
     PARTITION_BY,
@@ -25,9 +25,9 @@ from alluvia.table.properties import (
     read_properties,
 )
 from alluvia.table.protocols import default_properties, new_protocol
-from alluvia.table.schema import arrow_schema, normal_schema, schema_string
+from alluvia.table.schema.serialization import arrow_schema, normal_schema, schema_string
+from alluvia.table.schema.type_names import type_name
 from alluvia.table.transaction import ENGINE
-from alluvia.table.type_names import type_name
 
 _BY_ARGUMENT = {
     PARTITION_BY: "use the argument partition_by",

@@ -13,16 +13,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from alluvia.errors import Corrupt, Invalid
-from alluvia.log.action_file import UNREADABLE
 from alluvia.log.actions import AddFile
+from alluvia.log.files.parquet import UNREADABLE
 from alluvia.scratch import scratch_root
-from alluvia.table.deletions import NO_POSITIONS, read_deletions
+from alluvia.table.deletion_vectors.storage import NO_POSITIONS, read_deletions
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import mask_of
-from alluvia.table.merged_statistics import merged_statistics
 from alluvia.table.reader import check_positions, open_parquet, unreadable
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.statistics import file_statistics
+from alluvia.table.statistics.merged import merged_statistics
+from alluvia.table.statistics.written import file_statistics
 from alluvia.table.writer import bounded_columns, new_file_like
 
 BATCH_ROWS = 1 << 16

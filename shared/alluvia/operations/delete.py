@@ -14,7 +14,7 @@ from alluvia.operations.rewriting import Outcome
 from alluvia.operations.row_changes import rows_deleted
 from alluvia.operations.rows_where import ReadCondition, change_where, find
 from alluvia.table.handle import TableHandle
-from alluvia.table.skipping import prune
+from alluvia.table.skipping.pruning import prune
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
 from alluvia.table.masks import count
-from alluvia.table.predicate import Predicate
+from alluvia.table.skipping.predicate import Predicate
 
 
 class Condition(Protocol):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from alluvia.errors import ObjectNotFound
 from alluvia.log.commit import CommitActions
 from alluvia.log.log import Log
+from alluvia.table.event_window.index import WINDOW_FOLDER, index_name, index_version, read_index
+from alluvia.table.event_window.window import DedupWindow, WindowRules
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import below_gap, in_gap
-from alluvia.table.window import DedupWindow, WindowRules
-from alluvia.table.window_index import WINDOW_FOLDER, index_name, index_version, read_index
 
 
 def follow_window(handle: TableHandle) -> DedupWindow:

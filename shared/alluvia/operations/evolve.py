@@ -22,9 +22,9 @@ from alluvia.table.properties import (
     read_properties,
 )
 from alluvia.table.protocols import features_needed, with_features
-from alluvia.table.schema import add_fields, arrow_schema
+from alluvia.table.schema.serialization import add_fields, arrow_schema
+from alluvia.table.schema.type_names import type_name
 from alluvia.table.transaction import Changes, Commit
-from alluvia.table.type_names import type_name
 
 _FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE)
 

@@ -10,14 +10,14 @@ import pyarrow as pa
 from alluvia.errors import Invalid, TableDropped
 from alluvia.log.commit import CommitActions
 from alluvia.operations.event_window import follow_window
-from alluvia.table.event_content import EVENT_ID, SOURCE, content_hashes
+from alluvia.table.event_window.content import EVENT_ID, SOURCE, content_hashes
+from alluvia.table.event_window.id_runs import CONTENT_BYTES
+from alluvia.table.event_window.window import UNKNOWN, encode_event_ids, fingerprints
 from alluvia.table.handle import TableHandle
-from alluvia.table.id_runs import CONTENT_BYTES
 from alluvia.table.lineage import is_dropped, undone_versions, version_gaps
-from alluvia.table.rows import conform
+from alluvia.table.schema.rows import conform
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
-from alluvia.table.window import UNKNOWN, encode_event_ids, fingerprints
 
 _LIKE_UNKNOWN = bytes([*UNKNOWN[1:], 1])
 """What stands for a content whose hash is that of the unknown by chance."""

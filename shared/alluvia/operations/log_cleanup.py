@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Iterable
 
 from alluvia.errors import ObjectNotFound
-from alluvia.log.checkpoint_reader import Checkpoint
+from alluvia.log.checkpoints.reader import Checkpoint
+from alluvia.log.files.sidecars import SIDECAR_FOLDER
 from alluvia.log.log import Log
 from alluvia.log.paths import LOG_FOLDER, CheckpointFile, parse_name
 from alluvia.log.segment import read_listing
-from alluvia.log.sidecars import SIDECAR_FOLDER
 from alluvia.store import ObjectInfo
 
 _CHECKSUM = re.compile(r"^(\d{20})\.crc$")

@@ -11,8 +11,8 @@ from alluvia.errors import Invalid, VersionExpired
 from alluvia.log.actions import AddFile, Metadata, Protocol
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, IN_COMMIT_TIMESTAMPS
 from alluvia.operations.replanning import check_not_append_only, commit_planned
-from alluvia.table.deletion_vectors import stored_vector
-from alluvia.table.event_content import EVENT_ID
+from alluvia.table.deletion_vectors.descriptors import stored_vector
+from alluvia.table.event_window.content import EVENT_ID
 from alluvia.table.handle import TableHandle, expired_message, oldest_readable
 from alluvia.table.lineage import LINEAGE, UNDONE, with_undone
 from alluvia.table.properties import OLDEST_READABLE

@@ -18,13 +18,13 @@ from alluvia.operations.datafile import DataFile, FileSink
 from alluvia.operations.edits import Edit, Hits
 from alluvia.operations.fetching import opened
 from alluvia.progress import report
-from alluvia.table.deletion_vectors import cardinality_of
-from alluvia.table.deletions import write_deletions
+from alluvia.table.deletion_vectors.descriptors import cardinality_of
+from alluvia.table.deletion_vectors.roaring import sorted_positions
+from alluvia.table.deletion_vectors.storage import write_deletions
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import count, interleaved, mask_of, positions_of
-from alluvia.table.merged_statistics import loose_statistics
-from alluvia.table.roaring import sorted_positions
 from alluvia.table.snapshot import Snapshot
+from alluvia.table.statistics.merged import loose_statistics
 from alluvia.table.transaction import FILE_AGE_MS_MAX
 
 WAITING_BYTES = 64 << 20

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from alluvia.log.actions import AddFile
 from alluvia.operations.replanning import RowChanges
 from alluvia.operations.rewriting import Outcome, Rewriter
-from alluvia.table.predicate import Predicate
-from alluvia.table.skipping import prune
+from alluvia.table.skipping.predicate import Predicate
+from alluvia.table.skipping.pruning import prune
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes, Commit
 

@@ -13,7 +13,7 @@ from typing import Self
 
 import pyarrow as pa
 
-from alluvia.operations.scratch import scratch_database
+from alluvia.duck.scratch import scratch_database
 from alluvia.scratch import scratch_root
 
 _BATCH_ROWS = 1 << 16

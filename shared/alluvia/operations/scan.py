@@ -9,8 +9,8 @@ import pyarrow as pa
 from alluvia.errors import Invalid
 from alluvia.store import Store
 from alluvia.table.arguments import check_names
-from alluvia.table.predicate import Predicate, Unknown
 from alluvia.table.reader import read_file
+from alluvia.table.skipping.predicate import Predicate, Unknown
 from alluvia.table.snapshot import Snapshot
 
 RowFilter = Callable[[pa.RecordBatch], pa.RecordBatch]

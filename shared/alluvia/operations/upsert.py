@@ -19,10 +19,10 @@ from alluvia.operations.row_changes import report, row_changes
 from alluvia.operations.update import moves_rows, with_columns
 from alluvia.operations.upsert_source import Source, read_rows
 from alluvia.table.arguments import check_names, check_text
-from alluvia.table.deletions import NO_POSITIONS
+from alluvia.table.deletion_vectors.storage import NO_POSITIONS
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import definite, mask_of, positions_of
-from alluvia.table.rows import conform
+from alluvia.table.schema.rows import conform
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 

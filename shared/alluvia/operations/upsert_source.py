@@ -11,15 +11,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alluvia.duck.scratch import scratch_database
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
-from alluvia.operations.scratch import scratch_database
 from alluvia.table.masks import numbers
-from alluvia.table.predicate import And, Comparison, Predicate
-from alluvia.table.rows import columns_of_rows, conform, conformed
-from alluvia.table.skipping import FileStatistics
+from alluvia.table.schema.rows import columns_of_rows, conform, conformed
+from alluvia.table.schema.type_names import type_name
+from alluvia.table.skipping.predicate import And, Comparison, Predicate
+from alluvia.table.skipping.pruning import FileStatistics
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.type_names import type_name
 
 KEYS_SORTED_MAX = 1 << 20
 """Beyond so many keys in a column, only the least and the greatest tell which files can hold them."""

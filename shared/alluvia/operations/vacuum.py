@@ -24,13 +24,13 @@ from alluvia.operations.drop import old_hints
 from alluvia.operations.log_cleanup import expired_log, named_sidecars
 from alluvia.operations.vacuum_plan import Cutoffs, VacuumPlan, plan_vacuum
 from alluvia.store import ObjectInfo
+from alluvia.table.event_window.index import index_name
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.lineage import is_dropped
 from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import GUARD, check_writable, has_domains
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
-from alluvia.table.window_index import index_name
 
 ORPHAN_AGE_MS_MIN = 24 * 60 * 60 * 1000
 """A file that no commit names is kept this long at least: longer than any transaction may take to name it."""

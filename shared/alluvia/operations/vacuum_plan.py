@@ -11,8 +11,8 @@ from alluvia.log.paths import LOG_FOLDER
 from alluvia.operations.change_files import CHANGE_FOLDER
 from alluvia.operations.log_cleanup import expired_log, unnamed_sidecars
 from alluvia.store import ObjectInfo
-from alluvia.table.deletion_vectors import stored_vector
-from alluvia.table.hive import is_hidden
+from alluvia.table.deletion_vectors.descriptors import stored_vector
+from alluvia.table.partitioning.hive import is_hidden
 from alluvia.table.snapshot import Snapshot
 
 

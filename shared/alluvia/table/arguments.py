@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.table.schema import parse_type
+from alluvia.table.schema.serialization import parse_type
 
 
 def check_names(argument: str, given: object) -> None:

@@ -26,7 +26,7 @@ from alluvia.log.commit import CommitActions
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.table.lineage import is_dropped
 from alluvia.table.properties import APPEND_ONLY, CONSTRAINT, ID_FIELD, PARTITION_BY, TIME_FIELD
-from alluvia.table.schema import only_adds_nullable
+from alluvia.table.schema.serialization import only_adds_nullable
 
 
 @dataclass(frozen=True, slots=True)

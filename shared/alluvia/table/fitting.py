@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from alluvia.errors import Corrupt
 from alluvia.log.actions import AddFile
-from alluvia.table.column_mapping import FIELD_ID, ColumnMapping
-from alluvia.table.partition_values import partition_value
-from alluvia.table.variants import variant_texts
+from alluvia.table.partitioning.values import partition_value
+from alluvia.table.schema.column_mapping import FIELD_ID, ColumnMapping
+from alluvia.table.schema.variants import variant_texts
 
 Fields = list[pa.Field]
 _TYPES = pa.types

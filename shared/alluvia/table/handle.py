@@ -14,12 +14,12 @@ from alluvia.log.log import Log
 from alluvia.log.replay import State
 from alluvia.log.time_travel import version_at
 from alluvia.store import Store
+from alluvia.table.event_window.window import DedupWindow
 from alluvia.table.lineage import first_version, in_gap, is_dropped, version_gaps
 from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import check_writable, settings_of
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Transaction
-from alluvia.table.window import DedupWindow
 from alluvia.table.writer import FileWriter
 from alluvia.table.writer import RowCheck as RowCheck  # noqa: PLC0414
 

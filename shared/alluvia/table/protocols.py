@@ -13,8 +13,6 @@ from typing import Any
 from alluvia.errors import Corrupt, Unsupported
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps
-from alluvia.table import type_changes
-from alluvia.table.column_mapping import mapping_of
 from alluvia.table.properties import (
     APPEND_ONLY,
     CHANGE_DATA_FEED,
@@ -24,7 +22,9 @@ from alluvia.table.properties import (
     Properties,
     read_properties,
 )
-from alluvia.table.schema import SCHEMAS_KEPT, schema_fields, uses_type
+from alluvia.table.schema import type_changes
+from alluvia.table.schema.column_mapping import mapping_of
+from alluvia.table.schema.serialization import SCHEMAS_KEPT, schema_fields, uses_type
 
 GUARD = "alluvia"
 READER_FEATURES = frozenset(

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unsupported
-from alluvia.log.action_file import UNREADABLE
 from alluvia.log.actions import AddFile
+from alluvia.log.files.parquet import UNREADABLE
 from alluvia.store import Store
-from alluvia.table.deletions import read_deletions
+from alluvia.table.deletion_vectors.storage import read_deletions
 from alluvia.table.masks import mask_of
 from alluvia.table.snapshot import Snapshot
 

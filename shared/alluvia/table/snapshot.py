@@ -10,20 +10,19 @@ from functools import cached_property
 import pyarrow as pa
 
 from alluvia.errors import Corrupt, Unsupported
-from alluvia.log.action_set import ActionSet
 from alluvia.log.actions import AddFile, Protocol
+from alluvia.log.files.file_set import ActionSet
 from alluvia.log.paths import is_absolute
 from alluvia.log.replay import State, totals
-from alluvia.table.column_mapping import ColumnMapping, mapping_of, physical_predicate, physical_schema
 from alluvia.table.fitting import ReadPlan
-from alluvia.table.partition import PartitionSpec, parse_spec
-from alluvia.table.predicate import Predicate
+from alluvia.table.partitioning.partition import PartitionSpec, parse_spec
 from alluvia.table.properties import Properties
 from alluvia.table.protocols import check_readable, settings_of
-from alluvia.table.relation import Part, relation_parts
-from alluvia.table.schema import arrow_schema, uses_type
-from alluvia.table.skipping import prune
-from alluvia.table.variants import VARIANT
+from alluvia.table.schema.column_mapping import ColumnMapping, mapping_of, physical_schema
+from alluvia.table.schema.serialization import arrow_schema, uses_type
+from alluvia.table.schema.variants import VARIANT
+from alluvia.table.skipping.predicate import Predicate, physical_predicate
+from alluvia.table.skipping.pruning import prune
 
 _WINDING = re.compile(r"(^|/)(\.{0,2})/|/\.{1,2}$")
 """A path with empty parts, or with `.` or `..`."""
@@ -139,14 +138,6 @@ class Snapshot:
         at = [self.schema.get_field_index(name) for name in schema.names]
         physical = pa.schema([self.physical_schema.field(each) for each in at])
         return ReadPlan(schema, physical, frozenset(self.partition_columns), self.mapping)
-
-    def relation_parts(self, files: Sequence[AddFile], urls: Sequence[str], deleted: str | None = None) -> list[Part]:
-        """Return DuckDB SELECTs of the table's columns from some files, which lie at `urls` (see `relation_sql`).
-
-        `deleted` is the SQL name of a relation of deleted rows (`file`, a URL, and `position`); it must hold those of
-        every file that has a deletion vector.
-        """
-        return relation_parts(self.schema, self.partition_columns, files, urls, self.physical_schema, deleted)
 
     def key(self, file: AddFile) -> str:
         """Return a data file's key in the store. Raises `Unsupported` for one that the store does not hold."""

@@ -14,10 +14,10 @@ from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
 from alluvia.log.paths import folder_of
 from alluvia.store import Store
-from alluvia.table.partition import PARTITION_TAG, Partition, PartitionSpec, misfits, split
+from alluvia.table.partitioning.partition import PARTITION_TAG, Partition, PartitionSpec, misfits, split
 from alluvia.table.properties import Properties
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.statistics import file_statistics
+from alluvia.table.statistics.written import file_statistics
 
 PARALLEL = 8
 

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from alluvia.errors import Corrupt
-from alluvia.log import action_file
-from alluvia.log.action_file import ActionFile
 from alluvia.log.actions import AddFile
-from alluvia.log.rows import FileRows
+from alluvia.log.files import parquet as action_file
+from alluvia.log.files.parquet import ActionFile
+from alluvia.log.files.rows import FileRows
 
 BOUNDS = pa.struct([("numRecords", pa.int64()), ("minValues", pa.struct([("x", pa.int64())]))])
 SCHEMA = pa.schema(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from alluvia.log.actions import Metadata, Protocol, RemoveFile, Txn
-from alluvia.log.agreement import disagreement, first_lines
+from alluvia.log.checkpoints.agreement import disagreement, first_lines
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import State, replay
 from tests.unit.log.build import PROTOCOL, SCHEMA, add, metadata

@@ -16,11 +16,11 @@ from deltalake import DeltaTable, write_deltalake
 
 import alluvia
 from alluvia.lake import Table
-from alluvia.log.action_set import ActionSet
 from alluvia.log.actions import AddFile, RemoveFile
-from alluvia.log.checkpoint import read_checkpoint, write_checkpoint
-from alluvia.log.checkpoint_writer import Form
+from alluvia.log.checkpoints.reader import read_checkpoint
+from alluvia.log.checkpoints.writer import Form, write_checkpoint
 from alluvia.log.commit import CommitActions
+from alluvia.log.files.file_set import ActionSet
 from alluvia.log.paths import checkpoint_name
 from alluvia.log.replay import replay
 from alluvia.operations.checkpoint import form_of

@@ -16,12 +16,12 @@ import pytest
 from alluvia.clock import ManualClock
 from alluvia.errors import Corrupt, Invalid, Unavailable
 from alluvia.lake import Lake, Table
-from alluvia.log import checkpoint_v2
 from alluvia.log.actions import AddFile
+from alluvia.log.checkpoints import v2 as checkpoint_v2
+from alluvia.log.files.sidecar_rows import FACTS_TAG
 from alluvia.log.log import FOLLOW_AGE_MS_MAX
-from alluvia.log.sidecar_rows import FACTS_TAG
 from alluvia.store import CountingStore, DirectoryStore, MemoryStore, Store
-from alluvia.table.predicate import Comparison
+from alluvia.table.skipping.predicate import Comparison
 from alluvia.table.transaction import Changes
 from tests.judges import duckdb_rows, on_disk, ours
 

@@ -19,7 +19,7 @@ from alluvia.lake import Lake, Table
 from alluvia.log.commit import CommitActions
 from alluvia.log.paths import LOG_FOLDER, commit_name
 from alluvia.store import CountingStore, MemoryStore, PutResult
-from alluvia.table.window_index import index_name
+from alluvia.table.event_window.index import index_name
 from tests.contract.workers import events
 from tests.unit.operations.ingesting import ingest, stored
 
@@ -413,7 +413,7 @@ def test_a_warm_process_parses_schema_and_properties_once(table: Table, monkeypa
     def again(*_: object) -> None:
         pytest.fail("parsed again")
 
-    monkeypatch.setattr("alluvia.table.schema.schema_fields", again)
+    monkeypatch.setattr("alluvia.table.schema.serialization.schema_fields", again)
     monkeypatch.setattr("alluvia.table.protocols.schema_fields", again)
     monkeypatch.setattr("alluvia.table.properties._read", again)
     assert table.ingest(rows[1]).appended == 1

@@ -7,7 +7,7 @@ import pytest
 from alluvia.clock import ManualClock
 from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore
-from alluvia.table.window_index import index_name
+from alluvia.table.event_window.index import index_name
 from tests.unit.operations.ingesting import ingest, stored
 from tests.unit.operations.races import Race
 

@@ -7,11 +7,16 @@ import pytest
 
 from alluvia.errors import Corrupt, Unsupported
 from alluvia.log.actions import Metadata, Protocol
-from alluvia.table.column_mapping import ColumnMapping, identities, mapping_of, physical_predicate, physical_schema
-from alluvia.table.predicate import And, Comparison, In, IsNull, Or, Unknown
 from alluvia.table.protocols import check_readable
-from alluvia.table.schema import arrow_schema
-from alluvia.table.type_changes import check_type_changes, is_wider
+from alluvia.table.schema.column_mapping import (
+    ColumnMapping,
+    identities,
+    mapping_of,
+    physical_schema,
+)
+from alluvia.table.schema.serialization import arrow_schema
+from alluvia.table.schema.type_changes import check_type_changes, is_wider
+from alluvia.table.skipping.predicate import And, Comparison, In, IsNull, Or, Unknown, physical_predicate
 
 
 def field(name: str, kind: Any, identity: Any = None, physical: Any = None) -> dict[str, Any]:

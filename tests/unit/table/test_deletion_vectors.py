@@ -11,10 +11,16 @@ from alluvia.clock import ManualClock
 from alluvia.errors import Corrupt, Unsupported
 from alluvia.log.actions import AddFile
 from alluvia.store import MemoryStore
-from alluvia.table.deletion_vectors import StoredVector, decode_inline, decode_stored, encode_inline, stored_vector
-from alluvia.table.deletions import read_deletions, write_deletions
-from alluvia.table.roaring import decode_roaring, encode_roaring, sorted_positions
-from alluvia.table.z85 import decode_z85, encode_z85
+from alluvia.table.deletion_vectors.descriptors import (
+    StoredVector,
+    decode_inline,
+    decode_stored,
+    encode_inline,
+    stored_vector,
+)
+from alluvia.table.deletion_vectors.roaring import decode_roaring, encode_roaring, sorted_positions
+from alluvia.table.deletion_vectors.storage import read_deletions, write_deletions
+from alluvia.table.deletion_vectors.z85 import decode_z85, encode_z85
 
 EXAMPLE = {"storageType": "i", "sizeInBytes": 40, "cardinality": 6}
 """The protocol's own example of an inline vector, in the first format, with numbers in network byte order."""

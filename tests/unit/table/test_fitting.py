@@ -9,8 +9,8 @@ import pytest
 
 from alluvia.errors import Corrupt
 from alluvia.log.actions import AddFile
-from alluvia.table.column_mapping import FIELD_ID, ColumnMapping
 from alluvia.table.fitting import ReadPlan, fit_array
+from alluvia.table.schema.column_mapping import FIELD_ID, ColumnMapping
 
 ZONED = pa.timestamp("us", tz="UTC")
 NAIVE = pa.timestamp("us")

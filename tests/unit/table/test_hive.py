@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from alluvia.table.hive import is_hidden, partition_texts
+from alluvia.table.partitioning.hive import is_hidden, partition_texts
 
 
 @pytest.mark.parametrize(

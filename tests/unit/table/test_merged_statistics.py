@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alluvia.table.merged_statistics import loose_statistics, merged_statistics
-from alluvia.table.statistics import file_statistics
+from alluvia.table.statistics.merged import loose_statistics, merged_statistics
+from alluvia.table.statistics.written import file_statistics
 
 SCHEMA = pa.schema(
     [

@@ -9,7 +9,7 @@ import pytest
 
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
-from alluvia.table.partition import (
+from alluvia.table.partitioning.partition import (
     PARTITION_TAG,
     PartitionField,
     PartitionSpec,

@@ -10,7 +10,7 @@ import pytest
 
 from alluvia.errors import Corrupt
 from alluvia.log.actions import AddFile
-from alluvia.table.partition_values import parse_partition_text, partition_value
+from alluvia.table.partitioning.values import parse_partition_text, partition_value
 
 ZONED = pa.timestamp("us", tz="UTC")
 NAIVE = pa.timestamp("us")

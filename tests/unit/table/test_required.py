@@ -9,7 +9,7 @@ import pytest
 
 from alluvia.errors import Invalid
 from alluvia.lake import connect
-from alluvia.table.required import check_required, has_required
+from alluvia.table.schema.required import check_required, has_required
 
 NUMBER = pa.field("a", pa.int64(), nullable=False)
 STRUCT = pa.struct([NUMBER, pa.field("b", pa.struct([pa.field("c", pa.string(), nullable=False)]))])

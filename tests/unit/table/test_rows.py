@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia.errors import Invalid
-from alluvia.table.rows import columns_of_rows, conformed
+from alluvia.table.schema.rows import columns_of_rows, conformed
 
 NOON = datetime(2024, 5, 6, 12, tzinfo=UTC)
 SCHEMA = pa.schema(

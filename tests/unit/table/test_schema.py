@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia.errors import Corrupt, Invalid, Unsupported
-from alluvia.table.schema import (
+from alluvia.table.schema.serialization import (
     add_fields,
     arrow_schema,
     normal_schema,

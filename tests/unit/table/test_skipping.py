@@ -10,11 +10,22 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from alluvia.log.action_set import ActionSet
 from alluvia.log.actions import AddFile
-from alluvia.table.predicate import And, Comparison, In, IsNotNull, IsNull, Operator, Or, Predicate, Unknown, columns_of
-from alluvia.table.skipping import prune
-from alluvia.table.statistics import file_statistics
+from alluvia.log.files.file_set import ActionSet
+from alluvia.table.skipping.predicate import (
+    And,
+    Comparison,
+    In,
+    IsNotNull,
+    IsNull,
+    Operator,
+    Or,
+    Predicate,
+    Unknown,
+    columns_of,
+)
+from alluvia.table.skipping.pruning import prune
+from alluvia.table.statistics.written import file_statistics
 
 SCHEMA = pa.schema(
     [

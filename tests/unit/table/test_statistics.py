@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from alluvia.operations.copied_statistics import copied_statistics
-from alluvia.table.statistics import cut_upwards, file_statistics
+from alluvia.duck.copied_statistics import copied_statistics
+from alluvia.table.statistics.written import cut_upwards, file_statistics
 
 LAST = "\U0010ffff"
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyspark.sql.variant_utils import VariantUtils
 
 from alluvia.errors import Unsupported
-from alluvia.table.variants import variant_texts
+from alluvia.table.schema.variants import variant_texts
 
 EMPTY = b"\x01\x00\x00"
 """Metadata without names."""

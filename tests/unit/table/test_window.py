@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from alluvia.errors import Corrupt
 from alluvia.log.commit import CommitActions
-from alluvia.table.id_runs import FINGERPRINT_BYTES, CommitIds
-from alluvia.table.window import (
+from alluvia.table.event_window.id_runs import FINGERPRINT_BYTES, CommitIds
+from alluvia.table.event_window.index import index_name, read_index, write_index
+from alluvia.table.event_window.window import (
     UNKNOWN,
     DedupWindow,
     WindowRules,
@@ -18,7 +19,6 @@ from alluvia.table.window import (
     event_ids_of,
     fingerprints,
 )
-from alluvia.table.window_index import index_name, read_index, write_index
 from tests.unit.table.old_window import old_index
 
 

@@ -10,10 +10,10 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alluvia.table.id_runs import CommitIds
+from alluvia.table.event_window.id_runs import CommitIds
+from alluvia.table.event_window.index import read_index, write_index
+from alluvia.table.event_window.window import UNKNOWN, DedupWindow, WindowRules
 from alluvia.table.lineage import Gaps, in_gap
-from alluvia.table.window import UNKNOWN, DedupWindow, WindowRules
-from alluvia.table.window_index import read_index, write_index
 from tests.unit.table.old_window import old_index
 
 POOL = [
@@ -100,7 +100,7 @@ def pairs(ids: CommitIds) -> list[tuple[bytes, bytes]]:
 def test_the_window_knows_what_a_queue_of_dicts_knows(
     steps: list[tuple[object, ...]], window_ms: int, gaps: list[tuple[int, int]], newest: int, largest: int
 ) -> None:
-    with patch.multiple("alluvia.table.window", NEWEST_IDS_MAX=newest, RUN_IDS_MAX=largest):
+    with patch.multiple("alluvia.table.event_window.window", NEWEST_IDS_MAX=newest, RUN_IDS_MAX=largest):
         rules = WindowRules(window_ms, tuple(gaps))
         window, model = DedupWindow(rules), Model(rules)
         version, now_ms = -1, 10_000

@@ -1,0 +1,99 @@
+"""DuckDB connections that can do nothing but what a query needs.
+
+A connection starts open, so that it can be given an extension, credentials and views; `confine` then shuts it for good:
+it reads exactly the files named, and cannot be configured, load extensions or see Python's variables.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import duckdb
+
+from alluvia.duck.relation import quote_text
+from alluvia.errors import Unavailable
+
+PLANNER_MEMORY = "256MB"
+EXPRESSION_DEPTH_MAX = 250
+HTTP_TIMEOUT_SECONDS = 20
+
+_CLOSED = {
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+}
+
+_lock = threading.Lock()
+_planner: duckdb.DuckDBPyConnection | None = None
+
+
+def connect(options: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
+    """Open an empty database in memory, in UTC, with errors as JSON. `options` are DuckDB's, as text."""
+    connection = duckdb.connect(":memory:", config={**_CLOSED, **options})
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    connection.execute("SET GLOBAL errors_as_json = true")
+    return connection
+
+
+def confine(connection: duckdb.DuckDBPyConnection, paths: Sequence[str] = ()) -> None:
+    """Shut the connection's database: from now on it opens these files and nothing else."""
+    if paths:
+        connection.execute(f"SET allowed_paths = [{', '.join(map(quote_text, paths))}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def planner() -> duckdb.DuckDBPyConnection:
+    """Return a cursor on a database that parses and computes constants, and has no tables, files or network."""
+    global _planner
+    with _lock:
+        if _planner is None:
+            connection = connect({"memory_limit": PLANNER_MEMORY, "threads": "1", "temp_directory": ""})
+            connection.execute(f"SET GLOBAL max_expression_depth = {EXPRESSION_DEPTH_MAX}")
+            confine(connection)
+            _planner = connection
+        return _planner.cursor()
+
+
+# Loading is refused once a database is shut. The one extension that we load comes from a wheel whose hash the lock file
+# pins; DuckDB's check of its signature would read and hash 20 MB for every query.
+S3_OPTIONS = {"allow_unsigned_extensions": "true"}
+
+
+def use_s3(connection: duckdb.DuckDBPyConnection, secret: Mapping[str, str | bool]) -> None:
+    """Load httpfs from its wheel and hand it credentials; parameters are those of `CREATE SECRET (TYPE s3, …)`.
+
+    The connection must have been opened with `S3_OPTIONS`.
+    """
+    connection.execute(f"LOAD {quote_text(str(_httpfs()))}")
+    connection.execute(f"SET http_timeout = {HTTP_TIMEOUT_SECONDS}")
+    # Every data file is immutable, so what is known of it holds for the whole query.
+    connection.execute("SET enable_http_metadata_cache = true")
+    parameters = ", ".join(
+        f"{name} {str(value).lower() if isinstance(value, bool) else quote_text(value)}"
+        for name, value in secret.items()
+        if name.isidentifier()
+    )
+    try:
+        connection.execute(f"CREATE SECRET alluvia (TYPE s3, PROVIDER config, {parameters})")
+    except duckdb.Error:
+        # DuckDB's message can quote the statement, and so the credentials.
+        msg = "DuckDB does not take the lake's S3 credentials, region or endpoint: check them"
+        raise Unavailable(msg) from None
+
+
+@cache
+def _httpfs() -> Path:
+    spec = find_spec("duckdb_extension_httpfs")
+    folder = next(iter(spec.submodule_search_locations or ()), None) if spec else None
+    path = Path(folder or "", "extensions", f"v{duckdb.__version__}", "httpfs.duckdb_extension")
+    if not path.is_file():
+        msg = f"the package duckdb-extension-httpfs=={duckdb.__version__} is not installed: a query on S3 needs it"
+        raise Unavailable(msg)
+    return path

@@ -1,0 +1,65 @@
+"""The rows that deletion vectors delete as a table in a DuckDB database, for `relation_sql` to leave them out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from alluvia.log.actions import AddFile
+from alluvia.store import Store
+from alluvia.table.deletion_vectors.storage import read_deletions
+from alluvia.table.reader import check_positions
+from alluvia.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from duckdb.sqltypes import DuckDBPyType
+
+PARALLEL = 16
+_POSITIONS = "alluvia_positions"
+
+
+class Database(Protocol):
+    """What relations need of a DuckDB database: its own connection has it, and one to another process."""
+
+    def execute(self, query: str, parameters: Any = ..., /) -> Any:
+        """Run a statement; `fetchall` of what it returns gives its rows."""
+
+    def register(self, view_name: str, python_object: Any, /) -> Any:
+        """Give the database an Arrow table under a name."""
+
+    def unregister(self, view_name: str, /) -> Any:
+        """Take it back."""
+
+    def type(self, type_str: str, /) -> DuckDBPyType:
+        """Return a type by its name."""
+
+
+def create_deleted(
+    connection: Database, name: str, snapshot: Snapshot, store: Store, files: Sequence[tuple[AddFile, str]]
+) -> str | None:
+    """Make a table of deleted rows, `file` and `position`, for files and their URLs, and return its name.
+
+    None, and no table, if no file has a deletion vector. Raises `Corrupt`.
+    """
+    having = [(file, url) for file, url in files if file.deletion_vector is not None]
+    if not having:
+        return None
+
+    def read(file: AddFile) -> pa.Int64Array:
+        found = read_deletions(store, file, snapshot.locate)
+        if file.num_records is not None:
+            check_positions(file, found, file.num_records)
+        return found
+
+    with ThreadPoolExecutor(min(PARALLEL, len(having)) if store.parallel else 1) as pool:
+        vectors = list(pool.map(read, [file for file, _ in having]))
+    connection.execute(f"CREATE TABLE {name} (file VARCHAR, position BIGINT)")
+    for (_, url), positions in zip(having, vectors, strict=True):
+        same = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), len(positions)), [url])
+        connection.register(_POSITIONS, pa.table({"file": same, "position": positions}))
+        connection.execute(f"INSERT INTO {name} FROM {_POSITIONS}")
+        connection.unregister(_POSITIONS)
+    return name

@@ -1,0 +1,281 @@
+"""A table's files as a DuckDB relation: the text of the SELECT that reads them. Pure.
+
+Columns that a file lacks are null, fields of structs as well; columns are found under their physical names; the values
+of partition columns come from the log; rows that a deletion vector deletes are left out by their number in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from alluvia.errors import Unsupported
+from alluvia.log.actions import AddFile
+from alluvia.table.partitioning.values import partition_value
+
+_DUCKDB = {
+    "string": "VARCHAR",
+    "int64": "BIGINT",
+    "int32": "INTEGER",
+    "int16": "SMALLINT",
+    "int8": "TINYINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "bool": "BOOLEAN",
+    "binary": "BLOB",
+    "date32[day]": "DATE",
+    "timestamp[us, tz=UTC]": "TIMESTAMPTZ",
+    "timestamp[us]": "TIMESTAMP",
+}
+Pairs = Sequence[tuple[AddFile, str]]
+ROW_NUMBER = "file_row_number"
+"""The name that DuckDB gives the number of a row in its file: no column of a file may have it besides."""
+
+
+def quote_name(name: str) -> str:
+    """Return an SQL identifier. Raises `Unsupported` for a name with a NUL, at which DuckDB's parser ends."""
+    if "\0" in name:
+        msg = f"the name {name!r} holds a NUL character, which SQL cannot: read the other columns with scan"
+        raise Unsupported(msg)
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_text(text: str) -> str:
+    """Return an SQL expression for a text: a literal, or several where it has a NUL, at which the parser ends."""
+    parts = ["'" + part.replace("'", "''") + "'" for part in text.split("\0")]
+    return parts[0] if len(parts) == 1 else f"({' || chr(0) || '.join(parts)})"
+
+
+def free_name(wanted: str, taken: Iterable[str]) -> str:
+    """Return a name that is none of those taken, whatever the case: the one wanted, or that with a number."""
+    known = {name.lower() for name in taken}
+    names = (wanted, *(f"{wanted}_{number}" for number in range(len(known))))
+    return next(name for name in names if name not in known)
+
+
+def duckdb_type(kind: pa.DataType) -> str:
+    """Return DuckDB's name of a table's column type. Raises `Unsupported` for a struct without fields."""
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if pa.types.is_struct(kind):
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        if not fields:
+            msg = "the table has a struct without fields, which SQL cannot show: read the other columns with scan"
+            raise Unsupported(msg)
+        return f"STRUCT({', '.join(f'{quote_name(field.name)} {duckdb_type(field.type)}' for field in fields)})"
+    if pa.types.is_map(kind):
+        return f"MAP({duckdb_type(kind.key_type)}, {duckdb_type(kind.item_type)})"
+    if pa.types.is_list(kind):
+        return f"{duckdb_type(kind.value_type)}[]"
+    return _DUCKDB[str(kind)]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of a relation's files: `source` reads them, `frame` and `columns` make the table's columns of that.
+
+    `unified` is a part of the same files that compares their schemas; None where this one does. Else columns have the
+    types of the first file, and within structs its fields, so `source` must turn out to have all that is asked.
+    """
+
+    files: tuple[AddFile, ...]
+    source: str
+    frame: str
+    columns: str
+    unified: Part | None = None
+
+    def sql(self, source: str | None = None) -> str:
+        """Return the SELECT, from its own source or from a view of it."""
+        return f"SELECT {self.columns} FROM {self.frame.format(source or self.source)}"
+
+
+def relation_sql(
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    files: Sequence[AddFile],
+    urls: Sequence[str],
+    physical: pa.Schema | None = None,
+    deleted: str | None = None,
+) -> str:
+    """Return a SELECT that gives exactly the columns of `schema`, in order and with its types, from some files.
+
+    `urls` are the files' paths or s3:// URLs, one each. `physical` is the schema, field by field, with the names that
+    columns have in files (its own by default). `deleted` is the SQL name of a relation of deleted rows (`file`, a URL,
+    and `position`), needed where a file has a deletion vector. Without files it is an empty relation of the columns.
+    Raises `Corrupt` for a partition value that is none of its type.
+    """
+    parts = relation_parts(schema, partition_columns, files, urls, physical, deleted)
+    return union_sql(schema, [part.sql() for part in parts])
+
+
+def union_sql(schema: pa.Schema, selects: Sequence[str]) -> str:
+    """Return the rows of all SELECTs; an empty relation of the columns if there are none."""
+    return " UNION ALL ".join(selects) or empty_sql(schema)
+
+
+def relation_parts(
+    schema: pa.Schema,
+    partition_columns: Sequence[str],
+    files: Sequence[AddFile],
+    urls: Sequence[str],
+    physical: pa.Schema | None = None,
+    deleted: str | None = None,
+) -> list[Part]:
+    """Return the parts of a relation: files without deletion vectors, and files with them (see `relation_sql`)."""
+    names = schema if physical is None else physical
+    pairs = list(zip(files, urls, strict=True))
+    whole = [pair for pair in pairs if pair[0].deletion_vector is None]
+    partial = [pair for pair in pairs if pair[0].deletion_vector is not None]
+    if partial and deleted is None:
+        msg = "files with deletion vectors need the relation of the deleted rows"
+        raise ValueError(msg)
+    parts = [_part(schema, names, partition_columns, whole, None)] if whole else []
+    return [*parts, *([_part(schema, names, partition_columns, partial, deleted)] if partial else [])]
+
+
+def _part(
+    schema: pa.Schema, physical: pa.Schema, partition_columns: Sequence[str], pairs: Pairs, deleted: str | None
+) -> Part:
+    stored = [field for field, ours in zip(physical, schema, strict=True) if ours.name not in partition_columns]
+    filename = free_name("alluvia_filename", [*schema.names, *physical.names])
+    frame = ""
+    if deleted is not None:
+        frame = f" ANTI JOIN {deleted} d ON f.{filename} = d.file AND f.{ROW_NUMBER} = d.position"
+    rows = [_partition_row(file, schema, physical, partition_columns) for file, _ in pairs]
+    if len(set(rows)) == 1:
+        constants = dict(zip(partition_columns, rows[0], strict=True))
+    else:
+        names = ", ".join(quote_name(name) for name in partition_columns)
+        values = ", ".join(f"({quote_text(url)}, {', '.join(row)})" for (_, url), row in zip(pairs, rows, strict=True))
+        joined = f"(VALUES {values}) p({filename}, {names})"
+        frame += f" JOIN {_escaped(joined)} ON f.{filename} = p.{filename}"
+        constants = {name: f"p.{quote_name(name)}" for name in partition_columns}
+    columns = [
+        constants[ours.name] if ours.name in partition_columns else _stored_column(ours.type, theirs)
+        for ours, theirs in zip(schema, physical, strict=True)
+    ]
+    shown = ", ".join(f"{column} AS {quote_name(field.name)}" for column, field in zip(columns, schema, strict=True))
+    files, urls, numbered = tuple(file for file, _ in pairs), [url for _, url in pairs], deleted is not None
+    first = Part(files, _source(urls, filename, union=False, numbered=numbered), f"{{0}} f{frame}", shown)
+    if not stored:
+        return first
+    whole = f"(SELECT * FROM {{0}} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f{frame}"
+    unified = Part(files, _source(urls, filename, union=True, numbered=numbered), whole, shown)
+    return replace(first, unified=unified) if all(_complete(file, stored) for file in files) else unified
+
+
+def _escaped(text: str) -> str:
+    """Return a text as part of a format string."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _source(urls: Sequence[str], filename: str, *, union: bool, numbered: bool) -> str:
+    """Return what reads some files; with `union` each with the columns of all, else with those of the first.
+
+    `filename` names the column of their URLs.
+    """
+    paths = ", ".join(quote_text(escape_glob(url)) for url in urls)
+    options = ", union_by_name=true" * union + ", file_row_number=true" * numbered
+    return f"read_parquet([{paths}], hive_partitioning=false, filename={quote_text(filename)}{options})"
+
+
+def empty_sql(fields: Iterable[pa.Field]) -> str:
+    """Return an empty relation of some columns. Raises `Unsupported` where there are none."""
+    fields = list(fields)
+    if not fields:
+        msg = "the table has no columns, which SQL cannot show: add one"
+        raise Unsupported(msg)
+    shown = ", ".join(f"CAST(NULL AS {duckdb_type(field.type)}) AS {quote_name(field.name)}" for field in fields)
+    return f"SELECT {shown} WHERE false"
+
+
+def escape_glob(url: str) -> str:
+    """Return a path in which DuckDB's wildcards stand for themselves."""
+    return "".join(f"[{character}]" if character in "*?[" else character for character in url)
+
+
+def _complete(file: AddFile, stored: Sequence[pa.Field]) -> bool:
+    """Whether the statistics say that a file has every column, so that DuckDB need not compare the files' schemas."""
+    if file.stats is None:
+        return False
+    try:
+        counts = orjson.loads(file.stats).get("nullCount")
+    except (ValueError, AttributeError):
+        return False
+    return _counted(stored, counts)
+
+
+def _counted(fields: Sequence[pa.Field], counts: Any) -> bool:
+    if not isinstance(counts, dict):
+        return False
+    for field in fields:
+        if field.name not in counts:
+            return False
+        if pa.types.is_struct(field.type) and not _counted(list(field.type.fields), counts[field.name]):
+            return False
+        if not pa.types.is_struct(field.type) and _holds_struct(field.type):
+            return False
+    return True
+
+
+def _holds_struct(kind: pa.DataType) -> bool:
+    """Whether there are fields within lists or maps, of which statistics say nothing."""
+    if pa.types.is_map(kind):
+        return _holds_struct(kind.key_type) or _holds_struct(kind.item_type)
+    if pa.types.is_list(kind):
+        return _holds_struct(kind.value_type)
+    return bool(pa.types.is_struct(kind))
+
+
+def _stored_column(kind: pa.DataType, physical: pa.Field) -> str:
+    stored = f"CAST(f.{quote_name(physical.name)} AS {duckdb_type(physical.type)})"
+    return _renamed(stored, kind, physical.type, 0)
+
+
+def _renamed(value: str, kind: pa.DataType, physical: pa.DataType, depth: int) -> str:
+    """Return an expression with the fields of its structs named as the table has them."""
+    if duckdb_type(kind) == duckdb_type(physical):
+        return value
+    if pa.types.is_struct(kind):
+        fields = ", ".join(
+            f"{quote_name(ours.name)} := "
+            + _renamed(f"struct_extract({value}, {quote_text(theirs.name)})", ours.type, theirs.type, depth)
+            for ours, theirs in zip(kind.fields, physical.fields, strict=True)
+        )
+        return f"CASE WHEN {value} IS NULL THEN NULL ELSE struct_pack({fields}) END"
+    item = f"e{depth}"
+    if pa.types.is_map(kind):
+        key = _renamed(f"{item}.key", kind.key_type, physical.key_type, depth + 1)
+        entry = _renamed(f"{item}.value", kind.item_type, physical.item_type, depth + 1)
+        pair = f"lambda {item}: struct_pack(key := {key}, value := {entry})"
+        return f"map_from_entries(list_transform(map_entries({value}), {pair}))"
+    element = _renamed(item, kind.value_type, physical.value_type, depth + 1)
+    return f"list_transform({value}, lambda {item}: {element})"
+
+
+def _partition_row(
+    file: AddFile, schema: pa.Schema, physical: pa.Schema, partition_columns: Sequence[str]
+) -> tuple[str, ...]:
+    row = []
+    for name in partition_columns:
+        at = schema.get_field_index(name)
+        kind = schema.field(at).type
+        row.append(_constant(partition_value(file, physical.field(at).name, kind), kind))
+    return tuple(row)
+
+
+def _constant(value: Any, kind: pa.DataType) -> str:
+    if value is None:
+        text = "NULL"
+    elif isinstance(value, bytes):
+        text = quote_text("".join(f"\\x{byte:02X}" for byte in value))
+    elif isinstance(value, (date, datetime)):
+        text = quote_text(value.isoformat(sep=" ") if isinstance(value, datetime) else value.isoformat())
+    else:
+        text = quote_text(str(value))
+    return f"CAST({text} AS {duckdb_type(kind)})"

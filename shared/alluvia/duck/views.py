@@ -1,0 +1,155 @@
+"""Views over a table's data files in a DuckDB database: what DuckDB reads in place, and what it is given a copy of.
+
+DuckDB reads Parquet as a table needs it nearly always. Where it would not (a file whose columns have other types than
+the table's, are to be found by id under other names, or have a name that the view needs for itself), the file is read
+as a scan does, and copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import starmap
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from alluvia.duck.deleted_rows import Database, create_deleted
+from alluvia.duck.relation import ROW_NUMBER, Part, escape_glob, relation_parts, union_sql
+from alluvia.duck.stored_types import fits, holds
+from alluvia.errors import Unavailable
+from alluvia.log.actions import AddFile
+from alluvia.store import Store
+from alluvia.table.reader import read_file
+from alluvia.table.schema.column_mapping import ColumnMapping, identities, misnamed
+from alluvia.table.schema.names import fold
+from alluvia.table.snapshot import Snapshot
+
+
+class Views:
+    """Makes views in a schema of a database that may open files; `copies` maps each copy made to the file's name.
+
+    `check_time` is called now and then, and raises when the time is up.
+    """
+
+    def __init__(
+        self,
+        connection: Database,
+        schema: str,
+        store: Store,
+        folder: Path,
+        check_time: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.copies: dict[str, str] = {}
+        self._connection = connection
+        self._schema = schema
+        self._store = store
+        self._folder = folder
+        self._check_time = check_time
+        self._made = 0
+
+    def create(
+        self,
+        name: str,
+        snapshot: Snapshot,
+        files: Sequence[AddFile],
+        urls: Sequence[str],
+        copied: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """Make the view of some files, which lie at `urls`; those of which `copied` says so are copied in any case.
+
+        Raises `Corrupt`, `Unsupported`, `Unavailable` and DuckDB's errors.
+        """
+        odd = {file.path for file in files if copied(file.path)}
+        pairs = list(zip(files, urls, strict=True))
+        odd |= self._odd(snapshot, [(file, url) for file, url in pairs if file.path not in odd])
+        plain = [(file, url) for file, url in pairs if file.path not in odd]
+        self._check_time()
+        deleted = create_deleted(self._connection, self._new_name("deleted"), snapshot, self._store, plain)
+        selects = []
+        parts = relation_parts(
+            snapshot.schema,
+            snapshot.partition_columns,
+            [file for file, _ in plain],
+            [url for _, url in plain],
+            snapshot.physical_schema,
+            deleted,
+        )
+        for part in parts:
+            view = self._new_name("files")
+            self._check_time()
+            fitting = self._view_of(part, view, snapshot)
+            if fitting is not None:
+                selects.append(fitting.sql(view))
+            else:
+                odd.update(file.path for file in part.files)
+        selects += [part.sql() for part in self._copies(snapshot, [file for file in files if file.path in odd])]
+        self._connection.execute(f"CREATE VIEW {self._schema}.{name} AS {union_sql(snapshot.schema, selects)}")
+
+    def _new_name(self, kind: str) -> str:
+        self._made += 1
+        return f"{self._schema}.{kind}_{self._made}"
+
+    def _odd(self, snapshot: Snapshot, files: Sequence[tuple[AddFile, str]]) -> set[str]:
+        """Return the paths of the files in which DuckDB would not find the table's columns, as far as is known."""
+        if snapshot.has_variants:
+            return {file.path for file, _ in files}
+        names = {fold(field.name) for field in snapshot.physical_schema}
+        odd = {file.path for file, _ in files if ROW_NUMBER in names and file.deletion_vector}
+        if snapshot.mapping is not ColumnMapping.ID:
+            return odd
+        expected = identities(snapshot.physical_schema)
+        for file, url in files:
+            self._check_time()
+            found = self._connection.execute("SELECT name, field_id FROM parquet_schema($1)", [escape_glob(url)])
+            if any(misnamed(name, identity, expected) for name, identity in found.fetchall()):
+                odd.add(file.path)
+        return odd
+
+    def _view_of(self, part: Part, view: str, snapshot: Snapshot) -> Part | None:
+        """Make a view of a part's files. Return the part that reads it; None if DuckDB may not convert its columns.
+
+        None as well if a file has a column that the table has not, of a name that the view needs for itself.
+        """
+        import duckdb
+
+        try:
+            self._connection.execute(f"CREATE OR REPLACE VIEW {view} AS FROM {part.source}")
+        except duckdb.BinderException:
+            return None
+        # Not duckdb_columns(): that looks at every view there is, DuckDB's own included, and takes longer.
+        rows = self._connection.execute(f"DESCRIBE {view}").fetchall()
+        found = {fold(name): self._connection.type(kind) for name, kind, *_ in rows}
+        pairs = zip(snapshot.schema, snapshot.physical_schema, strict=True)
+        stored = [theirs for ours, theirs in pairs if ours.name not in snapshot.partition_columns]
+        types = [(found[fold(field.name)], field.type) for field in stored if fold(field.name) in found]
+        if not all(starmap(fits, types)):
+            return None
+        if part.unified is None or (len(types) == len(stored) and all(starmap(holds, types))):
+            return part
+        return self._view_of(part.unified, view, snapshot)
+
+    def _copies(self, snapshot: Snapshot, files: Sequence[AddFile]) -> list[Part]:
+        """Copy files, as the table needs them and without their deleted rows, and return the relation of the copies."""
+        schema = pa.schema([field for field in snapshot.schema if field.name not in snapshot.partition_columns])
+        copies, urls = [], []
+        for file in files:
+            url = str(self._folder / f"copy-{len(self.copies)}.parquet")
+            try:
+                with pq.ParquetWriter(url, schema, store_schema=False) as writer:
+                    for batch in read_file(snapshot, self._store, file, schema):
+                        self._check_time()
+                        writer.write_batch(batch)
+            except OSError as error:
+                msg = f"there is no room on this machine for a copy of data file {file.path}: {error.strerror}"
+                raise Unavailable(msg) from error
+            self.copies[url] = file.path
+            copies.append(replace(file, deletion_vector=None, stats=None, partition_values=_logical(snapshot, file)))
+            urls.append(url)
+        return relation_parts(snapshot.schema, snapshot.partition_columns, copies, urls)
+
+
+def _logical(snapshot: Snapshot, file: AddFile) -> dict[str, str | None]:
+    """Return a file's partition values by the names that the columns have in the table."""
+    return {name: file.partition_values.get(snapshot.physical_name(name)) for name in snapshot.partition_columns}

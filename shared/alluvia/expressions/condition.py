@@ -1,0 +1,157 @@
+"""A condition on one table's rows, as text: what `Table.scan(where=…)` takes.
+
+DuckDB computes which rows match, on a shut database that holds nothing else; Arrow filters, so that types stay as they
+are. The condition is parsed once, and `now()` is the same for pruning and for every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+from alluvia.duck.connection import confine, connect
+from alluvia.duck.failures import Context, details_of, translate
+from alluvia.duck.relation import free_name
+from alluvia.errors import Invalid
+from alluvia.expressions.complements import complement
+from alluvia.expressions.constants import Constants
+from alluvia.expressions.functions import UNNESTING
+from alluvia.expressions.operands import Columns
+from alluvia.expressions.parse import parse
+from alluvia.expressions.predicates import column_predicate
+from alluvia.expressions.references import find_references, names_in_use
+from alluvia.expressions.scopes import Scope, table_item
+from alluvia.expressions.tree import Node, walk, without_locations
+from alluvia.table.arguments import check_text
+from alluvia.table.schema.names import fold
+from alluvia.table.skipping.predicate import Predicate
+
+_ROWS = "SELECT * FROM rows"
+_WHERE = f"{_ROWS} WHERE "
+_MASK = "SELECT CAST((\n"
+_MASK_END = "\n) AS BOOLEAN) AS mask FROM rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`predicate` is what pruning understands of it, `columns` the columns that `mask` and `filter` need in a batch.
+
+    `complement` holds for every row that the condition does not hold for, and may hold for more.
+    """
+
+    predicate: Predicate
+    complement: Predicate
+    columns: tuple[str, ...]
+    _text: str
+    _connection: duckdb.DuckDBPyConnection
+    _expression: Node
+
+    def fields_of(self, struct: str, schema: pa.Schema) -> tuple[str, ...]:
+        """Return the fields of a struct column that the condition looks at, given all of them; all where it is bare."""
+        references = [node["column_names"] for node in walk(self._expression) if node.get("class") == "COLUMN_REF"]
+        named = [names[1:2] for names in references if fold(names[0]) == struct]
+        if any(not names for names in named):
+            return tuple(schema.names)
+        used = {fold(names[0]) for names in named}
+        return tuple(name for name in schema.names if fold(name) in used)
+
+    def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows for which the condition holds. Raises `Invalid` where it fails on a value."""
+        return batch.filter(self.mask(batch))
+
+    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Return for each row whether the condition holds; null where it is null. Raises `Invalid`, as `filter`."""
+        return self._mask(self._text, batch)
+
+    def lenient_mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Return what `mask` does, and null for a row on whose values the condition fails."""
+        return self._mask(f"TRY({self._text}\n)", batch)
+
+    def _mask(self, text: str, batch: pa.RecordBatch) -> pa.BooleanArray:
+        shown = batch.select(list(self.columns) or batch.schema.names[:1])
+        return _mask(self._connection, text, pa.Table.from_batches([shown])).combine_chunks()
+
+
+def condition(text: str, schema: pa.Schema) -> Condition:
+    """Read a condition on the columns of `schema`.
+
+    Raises `Invalid`, with DuckDB's message, unless it is one expression over them, without subqueries.
+    """
+    expression = _expression(text)
+    columns = columns_used(expression, schema)
+    connection = connect({"threads": "1", "temp_directory": ""})
+    row = connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
+    confine(connection)
+    # Two rows show whether the condition gives one value a row.
+    _mask(connection, text, pa.table([pa.nulls(2, field.type) for field in schema], schema.names))
+    taken = names_in_use(expression) | {fold(name) for name in schema.names}
+    constants = Constants(int(row[0]) if row else 0, taken)
+    known = _columns(schema)
+    predicate = constants.together(lambda: column_predicate(expression, known, constants))
+    excluded = complement(expression, known, constants)
+    return Condition(predicate, excluded, columns, text, connection, expression)
+
+
+def _expression(text: str) -> Node:
+    """Return the condition's tree; whatever else the text brings along is refused."""
+    check_text("where", text, "id = 1")
+    root = parse(_WHERE + text).root
+    mask = parse(_MASK + text + _MASK_END).root
+    plain = {**parse(_WHERE + "true").root, "where_clause": None}
+    expression: Node | None = root.get("where_clause")
+    same_rest = without_locations({**root, "where_clause": None}) == without_locations(plain)
+    if not same_rest or expression is None:
+        msg = "where: give one condition, without FROM, ORDER BY or other clauses"
+        raise Invalid(msg)
+    if without_locations(mask["select_list"][0].get("child")) != without_locations(expression):
+        msg = "where: give one condition, without an alias"
+        raise Invalid(msg)
+    find_references(root)
+    if looks_beyond_its_row(expression):
+        msg = "where: a condition looks at one row, without subqueries and window functions: use Lake.sql for those"
+        raise Invalid(msg)
+    return expression
+
+
+def looks_beyond_its_row(expression: Node) -> bool:
+    """Whether an expression needs more than one row, or gives more or less than one value for it."""
+    return any(
+        node.get("class") in ("SUBQUERY", "WINDOW", "STAR")
+        or (node.get("class") == "FUNCTION" and fold(node["function_name"]) in UNNESTING)
+        for node in walk(expression)
+    )
+
+
+def columns_used(expression: Node, schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns that an expression on the relation `rows` names, in the schema's order."""
+    references = [node["column_names"] for node in walk(expression) if node.get("class") == "COLUMN_REF"]
+    used = {fold(name) for names in references for name in names[:2]}
+    return tuple(name for name in schema.names if fold(name) in used)
+
+
+def _columns(schema: pa.Schema) -> Columns:
+    rows = find_references(parse(_ROWS + known_as(schema.names)).root).tables[0]
+    return Columns(rows, Scope((table_item(rows, schema),), frozenset()), schema)
+
+
+def known_as(columns: Iterable[str]) -> str:
+    """Return what makes the relation `rows` go by a name that no column has, so that `rows.x` means the column's."""
+    return f" AS {free_name('rows', columns)}"
+
+
+def _mask(connection: duckdb.DuckDBPyConnection, text: str, rows: pa.Table) -> pa.ChunkedArray:
+    connection.register("rows", rows)
+    try:
+        query = _MASK + text + _MASK_END + known_as(rows.column_names)
+        mask = connection.execute(query).to_arrow_table().column(0)
+    except duckdb.Error as error:
+        raise translate(details_of(error), Context(text, lambda position: position - len(_MASK))) from None
+    finally:
+        connection.unregister("rows")
+    if len(mask) != len(rows):
+        msg = "where: a condition looks at one row, without aggregates and unnest: use Lake.sql for those"
+        raise Invalid(msg)
+    return mask

@@ -1,0 +1,71 @@
+"""Which of DuckDB's functions a query may call. Pure.
+
+Table functions reach files, the network, settings and secrets, so only those named here are let through. Scalar
+functions and aggregates compute on their arguments, so all are let through but those named here. The lists were drawn
+up against every function of the pinned DuckDB version; a test holds the number and names of those functions, so that
+an upgrade that brings new ones is looked at again.
+"""
+
+from __future__ import annotations
+
+from alluvia.table.schema.names import fold
+
+TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest"})
+
+REFUSED_FUNCTIONS = frozenset(
+    {
+        # the environment, settings and variables
+        "current_query",
+        "current_setting",
+        "getenv",
+        "getvariable",
+        # the catalog, which holds the paths of data files
+        "format_type",
+        "get_block_size",
+        "pg_get_constraintdef",
+        "pg_get_expr",
+        "pg_get_viewdef",
+        # SQL or plans as text
+        "json_deserialize_sql",
+        "json_execute_serialized_sql",
+        "json_serialize_plan",
+        "json_serialize_sql",
+        # state outside the query
+        "currval",
+        "nextval",
+        "setseed",
+        "write_log",
+        # time without work
+        "pg_sleep",
+        "sleep_ms",
+        # raw bytes taken for DuckDB's own structures
+        "combine",
+        "finalize",
+        "variant_bytes_to_variant",
+    }
+)
+
+_REFUSED_PREFIXES = ("__internal_", "duckdb_", "pragma_")
+
+
+def is_refused(name: str) -> bool:
+    """Whether a query may not call a scalar function or aggregate of this name."""
+    name = fold(name)
+    return name in REFUSED_FUNCTIONS or name.startswith(_REFUSED_PREFIXES)
+
+
+# What pruning may compute ahead of the query: deterministic, cheap, and of a result no larger than its arguments.
+FOLDABLE = frozenset(
+    {
+        "%", "*", "+", "-", "/", "//", "||", "abs", "ago", "ceil", "ceiling", "date_add", "date_trunc", "epoch_ms",
+        "floor", "lower", "make_date", "make_timestamp", "make_timestamptz", "round", "to_days", "to_hours",
+        "to_microseconds", "to_milliseconds", "to_minutes", "to_months", "to_seconds", "to_timestamp", "to_weeks",
+        "to_years", "trunc", "upper",
+    }
+)  # fmt: skip
+
+# In a list of columns they can stand for several.
+UNNESTING = frozenset({"unlist", "unnest"})
+
+NOW_FUNCTIONS = frozenset({"current_timestamp", "get_current_timestamp", "now", "transaction_timestamp"})
+TODAY_FUNCTIONS = frozenset({"current_date", "today"})

@@ -1,0 +1,241 @@
+"""Where a query names tables, and whether it stays within what a query may do. Pure.
+
+Every kind of node is either known here or refused, so that a construct which a new DuckDB adds is refused until someone
+has looked at it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from alluvia.errors import Invalid
+from alluvia.expressions.functions import TABLE_FUNCTIONS, is_refused
+from alluvia.expressions.tree import LOCATION, Node, integer_literal, walk
+from alluvia.table.schema.names import fold
+
+REJECTS = "_rejects"
+_LAKE_NAME = re.compile(r"[a-z][a-z0-9_]{0,127}")
+_QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+_PLAIN_TABLE_NODES = frozenset({"EMPTY", "EXPRESSION_LIST", "JOIN", "SUBQUERY", "PIVOT"})
+_ORDERS = frozenset({"ORDER_DEFAULT", "ASCENDING", "DESCENDING"})
+_EXPRESSIONS = frozenset(
+    {
+        "BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION",
+        "LAMBDA", "LAMBDA_REF", "OPERATOR", "POSITIONAL_REFERENCE", "STAR", "SUBQUERY", "WINDOW",
+    }
+)  # fmt: skip
+# DuckDB's own views, which a common table expression of the same name would hide in one place and not in another.
+_SYSTEM_PREFIXES = ("duckdb_", "pg_", "pragma_", "sqlite_")
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The version that a query asks for: by number, or by an expression for a moment."""
+
+    version: int | None = None
+    moment: Node | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference:
+    """One place where a query names a table of the lake.
+
+    `table` is the lake's name of it (`events`, `events/_rejects`), or None if it cannot be one; `shown` is what the
+    user wrote; `alias` is the name that the rest of the query knows it by.
+    """
+
+    node: Node
+    table: str | None
+    shown: str
+    alias: str
+    at: At
+    is_function: bool
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """All tables that a query names, in order, all its SELECT nodes, and where it names common table expressions.
+
+    `ctes` has, by `id` of the node that names one, the entry of the WITH clause that it means.
+    """
+
+    tables: list[Reference] = field(default_factory=list)
+    selects: list[Node] = field(default_factory=list)
+    ctes: dict[int, Node] = field(default_factory=dict)
+
+
+def find_references(root: Node) -> References:
+    """Return the tables that a query names.
+
+    Raises `Invalid`, naming it, for a function, a parameter or a construct that a query may not use.
+    """
+    visitor = _Visitor(References())
+    try:
+        visitor.query(root, {})
+    except RecursionError as error:
+        msg = "the query is nested too deeply: split it into common table expressions"
+        raise Invalid(msg) from error
+    visitor.found.tables.sort(key=lambda one: int(one.node[LOCATION]))
+    return visitor.found
+
+
+def shows_tables(root: Node) -> bool:
+    """Whether the query is SHOW TABLES."""
+    source = root.get("from_table") or {}
+    return (source.get("type"), source.get("query"), source.get("table_name")) == ("SHOW_REF", None, '"tables"')
+
+
+_Ctes = Mapping[str, Node]
+
+
+class _Visitor:
+    """Walks a tree with the names of the common table expressions in sight."""
+
+    def __init__(self, found: References) -> None:
+        self.found = found
+
+    def query(self, node: Node, ctes: _Ctes) -> None:
+        if node["type"] == "SELECT_NODE":
+            self.found.selects.append(node)
+        for entry in node.get("cte_map", {}).get("map", ()):
+            name = fold(entry["key"])
+            if name.startswith(_SYSTEM_PREFIXES):
+                msg = f"a common table expression cannot be called {entry['key']!r}: give it another name"
+                raise Invalid(msg)
+            body = entry["value"]
+            recursive = body["query"]["node"]["type"] == "RECURSIVE_CTE_NODE"
+            self.visit(body, {**ctes, name: body} if recursive else ctes)
+            ctes = {**ctes, name: body}
+        for key, value in node.items():
+            if key != "cte_map":
+                self.visit(value, ctes)
+
+    def visit(self, value: Any, ctes: _Ctes) -> None:
+        if isinstance(value, list):
+            for child in value:
+                self.visit(child, ctes)
+        elif isinstance(value, dict):
+            self._node(value, ctes)
+
+    def _node(self, node: Node, ctes: _Ctes) -> None:
+        kind = node.get("type")
+        if not isinstance(kind, str):
+            self._children(node, ctes)
+        elif "class" in node:
+            if _check_expression(node):
+                self._children(node, ctes)
+        elif kind in _QUERY_NODES:
+            self.query(node, ctes)
+        elif kind == "BASE_TABLE":
+            self._base_table(node, ctes)
+        elif kind == "TABLE_FUNCTION":
+            self._table_function(node, ctes)
+        elif kind == "SHOW_REF" and node["query"] is None:
+            msg = "only SHOW TABLES, DESCRIBE and SUMMARIZE of a table or query are possible"
+            raise Invalid(msg)
+        elif _is_transparent(kind):
+            self._children(node, ctes)
+        else:
+            msg = f"the query uses {kind}, which is not possible here"
+            raise Invalid(msg)
+
+    def _children(self, node: Node, ctes: _Ctes) -> None:
+        for child in node.values():
+            self.visit(child, ctes)
+
+    def _base_table(self, node: Node, ctes: _Ctes) -> None:
+        catalog, schema, name = node["catalog_name"], node["schema_name"], node["table_name"]
+        if not catalog and not schema and not node["at_clause"] and fold(name) in ctes:
+            self.found.ctes[id(node)] = ctes[fold(name)]
+            return
+        at = At() if node["at_clause"] is None else _at_clause(node["at_clause"])
+        self._add(node, (catalog, schema, name), at, is_function=False)
+
+    def _table_function(self, node: Node, ctes: _Ctes) -> None:
+        function = node["function"]
+        name, schema = function["function_name"], function["schema"]
+        if fold(name) in TABLE_FUNCTIONS and schema in ("", "main"):
+            self._children(function, ctes)
+            return
+        at = _arguments(name, function["children"])
+        self._add(node, (function["catalog"], schema, name), at, is_function=True)
+
+    def _add(self, node: Node, name: tuple[str, str, str], at: At, *, is_function: bool) -> None:
+        shown = ".".join(part for part in name if part)
+        alias = node["alias"] or name[2]
+        self.found.tables.append(Reference(node, _lake_name(*name), shown, alias, at, is_function))
+
+
+def _is_transparent(kind: str) -> bool:
+    """Whether a node without a class only holds other nodes: clauses, modifiers, types."""
+    return kind in _PLAIN_TABLE_NODES or kind in _ORDERS or kind == "SHOW_REF" or kind.endswith(("_MODIFIER", "_INFO"))
+
+
+def _check_expression(node: Node) -> bool:
+    """Raise `Invalid` for an expression that is not allowed; return whether there is more to see below it."""
+    kind = node["class"]
+    if kind == "PARAMETER":
+        msg = "the query holds a parameter (? or $name): write the value into the query"
+        raise Invalid(msg)
+    if kind not in _EXPRESSIONS:
+        msg = f"the query uses a {kind.lower()} expression, which is not possible here"
+        raise Invalid(msg)
+    if kind in ("FUNCTION", "WINDOW") and is_refused(node["function_name"]):
+        msg = f"the function {node['function_name']}() is not allowed here"
+        raise Invalid(msg)
+    return bool(kind != "CONSTANT")
+
+
+def _lake_name(catalog: str, schema: str, name: str) -> str | None:
+    if catalog:
+        return None
+    table = fold(schema or name)
+    if not _LAKE_NAME.fullmatch(table):
+        return None
+    if not schema:
+        return table
+    return f"{table}/{REJECTS}" if fold(name) == REJECTS else None
+
+
+def _at_clause(clause: Node) -> At:
+    if fold(clause["unit"]) == "version":
+        return At(version=_version(clause["expr"]))
+    return At(moment=clause["expr"])
+
+
+def _arguments(name: str, children: list[Node]) -> At:
+    """Return the version that `t('<timestamp>')`, `t(version => n)` or `t("timestamp" => …)` means."""
+    if not children:
+        return At()
+    argument = children[0]
+    label = fold(argument["alias"])
+    if len(children) == 1 and label == "version":
+        return At(version=_version(argument))
+    if len(children) == 1 and label in ("", "timestamp") and integer_literal(argument) is None:
+        return At(moment=argument)
+    msg = (
+        f"the function {name}() is not allowed here; if it is a table, "
+        f"name its version as {name}('<timestamp>') or {name}(version => <number>)"
+    )
+    raise Invalid(msg)
+
+
+def _version(node: Node) -> int:
+    number = integer_literal(node)
+    if number is None or number < 0:
+        msg = "the version of a table must be a whole number from 0, as in t(version => 3)"
+        raise Invalid(msg)
+    return number
+
+
+def names_in_use(root: Mapping[str, Any]) -> frozenset[str]:
+    """Return every alias that a query gives, folded."""
+    found: set[str] = set()
+    for node in walk(root):
+        for key in ("alias", "aliases", "column_name_alias", "expected_names"):
+            if value := node.get(key):
+                found.update(map(fold, [value] if isinstance(value, str) else value))
+    return frozenset(found)

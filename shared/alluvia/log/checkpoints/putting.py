@@ -1,0 +1,87 @@
+"""Putting checkpoints into a log, each object only after those that it names. I/O.
+
+A v1 checkpoint is one file. Of a v2 checkpoint first the new sidecars are written, then the file that names all of
+them; `_last_checkpoint` comes last in any case. A writer that dies in between leaves sidecars that nothing names, which
+clean-up collects, and the earlier checkpoint in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from alluvia.clock import Clock
+from alluvia.log.actions import AddFile, RemoveFile
+from alluvia.log.checkpoints.v2 import NewSidecar, manifest, new_sidecar, plan_adds, plan_removes, sidecar_name
+from alluvia.log.checkpoints.writer import Form, last_checkpoint, write_checkpoint
+from alluvia.log.files.file_set import ActionSet
+from alluvia.log.files.parquet import ActionFile
+from alluvia.log.files.rows import FileRows
+from alluvia.log.paths import LAST_CHECKPOINT, checkpoint_name, v2_checkpoint_name
+from alluvia.log.replay import State
+from alluvia.store import Store
+
+PARALLEL = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A checkpoint: the objects that were written, with their sizes in bytes, and the state that opening it gives."""
+
+    sizes: dict[str, int]
+    state: State
+
+
+def put_checkpoint(store: Store, root: str, state: State, after_ms: int, form: Form) -> Written:
+    """Write a v1 checkpoint of a state, without the tombstones up to a time."""
+    data, rows = write_checkpoint(state, after_ms, form)
+    name = checkpoint_name(state.version)
+    store.put(root + name, data)
+    hint = last_checkpoint(state.version, rows, len(data), len(state.files))
+    store.put(root + LAST_CHECKPOINT, hint)
+    file = ActionFile(name, data)
+    return Written(
+        {name: len(data), LAST_CHECKPOINT: len(hint)},
+        replace(
+            state,
+            files=ActionSet(AddFile.from_json, [FileRows(file, "add", AddFile.from_json)]),
+            tombstones=ActionSet(RemoveFile.from_json, [FileRows(file, "remove", RemoveFile.from_json)]),
+        ),
+    )
+
+
+def put_v2_checkpoint(store: Store, root: str, state: State, after_ms: int, form: Form, clock: Clock) -> Written:
+    """Write a v2 checkpoint of a state: the sidecars whose files changed, and what names those and the others."""
+
+    def sidecars(rows: Sequence[Any], kind: str, parse: Callable[[Any], Any]) -> list[NewSidecar[Any]]:
+        now_ms = clock.now_ms()
+        return [new_sidecar(each, kind, parse, sidecar_name(clock.new_id()), now_ms, form) for each in rows]
+
+    adds, removes = plan_adds(state.files, form), plan_removes(state.tombstones, after_ms)
+    new_adds = sidecars(adds.new, "add", AddFile.from_json)
+    new_removes = sidecars(removes.new, "remove", RemoveFile.from_json)
+    new = {each.rows.file.name: each.data for each in (*new_adds, *new_removes)}
+    _put_all(store, {root + name: data for name, data in new.items()})
+    files = ActionSet(AddFile.from_json, [*adds.kept, *(each.rows for each in new_adds)])
+    tombstones = ActionSet(RemoveFile.from_json, [*removes.kept, *(each.rows for each in new_removes)])
+    named = [*(part.file.sidecar for part in adds.kept), *(part.file.sidecar for part in removes.kept)]
+    data, actions = manifest(state, [*named, *(each.rows.file.sidecar for each in (*new_adds, *new_removes))])
+    name = v2_checkpoint_name(state.version, clock.new_id())
+    store.put(root + name, data)
+    size = len(data) + sum(sidecar.size for sidecar in named) + sum(map(len, new.values()))
+    rows = actions + len(files) + len(tombstones)
+    hint = last_checkpoint(state.version, rows, size, len(files))
+    store.put(root + LAST_CHECKPOINT, hint)
+    sizes = {**{each: len(body) for each, body in new.items()}, name: len(data), LAST_CHECKPOINT: len(hint)}
+    return Written(sizes, replace(state, files=files, tombstones=tombstones))
+
+
+def _put_all(store: Store, objects: dict[str, bytes]) -> None:
+    if len(objects) < 2 or not store.parallel:
+        for key, data in objects.items():
+            store.put(key, data)
+        return
+    with ThreadPoolExecutor(min(PARALLEL, len(objects))) as pool:
+        list(pool.map(store.put, objects.keys(), objects.values()))

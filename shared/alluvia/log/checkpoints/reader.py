@@ -1,0 +1,167 @@
+"""Reading checkpoints of every kind: a state from their files' bytes. Pure; the caller fetches sidecars.
+
+The few actions beside files are read at once; file actions are decoded, and sidecars fetched, when they are asked for.
+Source: Delta protocol, "Checkpoints", "Sidecar Files" and "Checkpoint Schema".
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import orjson
+import pyarrow as pa
+
+from alluvia.errors import Corrupt
+from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
+from alluvia.log.checkpoints.schema import ADD, REMOVE
+from alluvia.log.fields import Json, whole
+from alluvia.log.files.file_set import ActionSet
+from alluvia.log.files.parquet import KEYS, ActionFile
+from alluvia.log.files.rows import ActionRows, FileRows, Rows, check_fields, check_partitions
+from alluvia.log.files.sidecar_rows import Fetch, SidecarFile, sidecar_rows
+from alluvia.log.files.sidecars import Sidecar
+from alluvia.log.replay import State
+
+_UNREADABLE = (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, OSError, OverflowError)
+_FILES: dict[str, dict[str, pa.DataType]] = {"add": ADD, "remove": REMOVE}
+_PARSERS: dict[str, Callable[[Json], Any]] = {"add": AddFile.from_json, "remove": RemoveFile.from_json}
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What `_last_checkpoint` says: a checkpoint's version, and how many data files it holds, if it says that."""
+
+    version: int
+    files: int | None = None
+
+
+def parse_last_checkpoint(data: bytes) -> Hint | None:
+    """Return what a `_last_checkpoint` says; None when it cannot be read, since it is only a hint."""
+    try:
+        body = orjson.loads(data)
+        version, files = body.get("version"), body.get("numOfAddFiles")
+    except (ValueError, AttributeError):
+        return None
+    if type(version) is not int or version < 0:
+        return None
+    return Hint(version, files if type(files) is int else None)
+
+
+class Checkpoint:
+    """A checkpoint's own files, read; those of its `sidecars` are left alone until a row of them is needed."""
+
+    def __init__(self, version: int, files: Sequence[tuple[str, bytes]]) -> None:
+        """Take the name and the bytes of each file. Raises `Corrupt`, naming the file."""
+        self.version = version
+        self._parts = [_open(name, data) for name, data in files]
+        self._names = ", ".join(name for name, _ in files)
+        self.sidecars = tuple({each.name: each for each in self._actions("sidecar", Sidecar.from_json)}.values())
+        for said in self._actions("checkpointMetadata", lambda body: whole(body, "version")):
+            if said != version:
+                msg = f"checkpoint {self._names} is named for version {version}, but says that it holds version {said}"
+                raise Corrupt(msg)
+
+    def state(self, fetch: Fetch | None = None) -> State:
+        """Return the state; `fetch` gets sidecars by name. Raises `Corrupt`, naming the file."""
+        protocols = self._actions("protocol", Protocol.from_json)
+        metadata = self._actions("metaData", Metadata.from_json)
+        for found, kind in ((protocols, "protocol"), (metadata, "metaData")):
+            if not found or any(each != found[0] for each in found):
+                msg = f"checkpoint {self._names} holds {len(found) or 'no'} {kind} action{'s' if found else ''}"
+                raise Corrupt(msg)
+        if metadata[0].partition_columns:
+            for part in self._parts:
+                check_partitions(part.name, part.rows("add"))
+        if self.sidecars and fetch is None:
+            msg = f"checkpoint {self._names} has sidecars, and nothing to fetch them with"
+            raise Corrupt(msg)
+        txns = self._actions("txn", Txn.from_json)
+        domains = self._actions("domainMetadata", DomainMetadata.from_json)
+        files = [SidecarFile(each, fetch) for each in self.sidecars] if fetch is not None else []
+        return State(
+            self.version,
+            protocols[0],
+            metadata[0],
+            files=ActionSet(AddFile.from_json, self._rows("add", files)),
+            tombstones=ActionSet(RemoveFile.from_json, self._rows("remove", files)),
+            txns={txn.app_id: txn for txn in txns},
+            domains={domain.domain: domain for domain in domains if not domain.removed},
+        )
+
+    def _actions(self, kind: str, parse: Callable[[Json], T]) -> list[T]:
+        found: list[T] = []
+        for part in self._parts:
+            try:
+                found += [parse(row) for row in part.bodies(kind)]
+            except _UNREADABLE as error:
+                msg = f"checkpoint {part.name}: {kind}: {error}"
+                raise Corrupt(msg) from error
+        return found
+
+    def _rows(self, kind: str, sidecars: Sequence[SidecarFile]) -> list[Rows[Any]]:
+        own = [part.rows(kind) for part in self._parts]
+        return [*(rows for rows in own if len(rows)), *sidecar_rows(sidecars, kind, _PARSERS[kind], _FILES[kind])]
+
+
+def read_checkpoint(version: int, parts: Sequence[tuple[str, bytes]], fetch: Fetch | None = None) -> State:
+    """Read the state that a checkpoint's files (name and bytes of each) and sidecars hold. Raises `Corrupt`."""
+    return Checkpoint(version, parts).state(fetch)
+
+
+class _Part(ABC):
+    """One file of a checkpoint."""
+
+    name: str
+
+    @abstractmethod
+    def bodies(self, kind: str) -> Sequence[Json]:
+        """Return the bodies of all actions of a kind."""
+
+    @abstractmethod
+    def rows(self, kind: str) -> Rows[Any]:
+        """Return the file actions of a kind."""
+
+
+class _Parquet(_Part):
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name = name
+        self._file = ActionFile(name, data)
+
+    def bodies(self, kind: str) -> Sequence[Json]:
+        return list(self._file.rows(kind))
+
+    def rows(self, kind: str) -> Rows[Any]:
+        check_fields(self._file, kind, _FILES[kind])
+        return FileRows(self._file, kind, _PARSERS[kind])
+
+
+class _Manifest(_Part):
+    """A v2 checkpoint in JSON: an action a line, as in a commit."""
+
+    def __init__(self, name: str, data: bytes) -> None:
+        self.name = name
+        self._bodies: dict[str, list[Json]] = {kind: [] for kind in KEYS}
+        try:
+            for line in data.splitlines():
+                if line and not line.isspace():
+                    for kind, body in orjson.loads(line).items():
+                        if body is not None and kind in self._bodies:
+                            self._bodies[kind].append(body)
+            self._files = {kind: [parse(body) for body in self._bodies[kind]] for kind, parse in _PARSERS.items()}
+        except _UNREADABLE as error:
+            msg = f"checkpoint {name} is not readable JSON: {error}"
+            raise Corrupt(msg) from error
+
+    def bodies(self, kind: str) -> Sequence[Json]:
+        return self._bodies[kind]
+
+    def rows(self, kind: str) -> Rows[Any]:
+        return ActionRows(self._files[kind])
+
+
+def _open(name: str, data: bytes) -> _Part:
+    return _Manifest(name, data) if name.endswith(".json") else _Parquet(name, data)

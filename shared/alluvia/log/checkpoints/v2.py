@@ -1,0 +1,149 @@
+"""Writing v2 checkpoints: which sidecars stay, which rows go into new ones, and the file that names them all. Pure.
+
+A sidecar holds up to `SIDECAR_ROWS` file actions of one kind, in the order in which they came, so that files of one
+time lie together. It is written once and named again by every later checkpoint until one of its files changes; so a
+checkpoint costs what changed since the last one. Source: Delta protocol, "V2 Spec" and "Sidecar Files".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from alluvia.log.actions import AddFile, RemoveFile
+from alluvia.log.checkpoints.schema import ADD, REMOVE, SCHEMA
+from alluvia.log.checkpoints.writer import Form, few_actions, live_tombstones_of, section_structs
+from alluvia.log.files.file_set import ActionSet
+from alluvia.log.files.parquet import ActionFile
+from alluvia.log.files.rows import FileRows, Parse, Rows, T
+from alluvia.log.files.sidecar_rows import SidecarFacts, SidecarFile, SidecarRows, open_rows
+from alluvia.log.files.sidecars import SIDECAR_FOLDER, Sidecar
+from alluvia.log.replay import State
+
+SIDECAR_ROWS = 1024
+"""Rows of a sidecar: a change of one file rewrites about so many, and a table of n files has n / 1024 sidecars."""
+_TAGS = pa.map_(pa.string(), pa.string())
+_MANIFEST = SCHEMA.remove(SCHEMA.get_field_index("remove")).remove(SCHEMA.get_field_index("add")).append(
+    pa.field(
+        "sidecar",
+        pa.struct({"path": pa.string(), "sizeInBytes": pa.int64(), "modificationTime": pa.int64(), "tags": _TAGS}),
+    )
+).append(pa.field("checkpointMetadata", pa.struct({"version": pa.int64(), "tags": _TAGS})))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Generic[T]):
+    """What becomes of one kind of file actions: sidecars that stay, and rows for new ones."""
+
+    kept: Sequence[SidecarRows[T]]
+    new: Sequence[pa.StructArray]
+
+
+def plan_adds(files: ActionSet[AddFile], form: Form) -> Plan[AddFile]:
+    """Divide the live files of a state."""
+    return _plan(files, lambda section: section_structs(files, section, form))
+
+
+def plan_removes(tombstones: ActionSet[RemoveFile], after_ms: int) -> Plan[RemoveFile]:
+    """Divide the tombstones that have not expired; a sidecar stays while one of its own has not."""
+    parts = [part for part in tombstones.parts if not _expired(part, after_ms)]
+    young = ActionSet(RemoveFile.from_json, parts, tombstones.layers)
+    return _plan(young, lambda section: live_tombstones_of(young, section, after_ms))
+
+
+def _expired(part: Rows[RemoveFile], after_ms: int) -> bool:
+    facts = part.file.facts if isinstance(part, SidecarRows) else None
+    return facts is not None and facts.deleted_ms_max is not None and facts.deleted_ms_max <= after_ms
+
+
+def _plan(actions: ActionSet[T], structs_of: Callable[[Rows[T]], Iterable[pa.StructArray]]) -> Plan[T]:
+    """Keep what is big enough and unchanged; write anew what changed, and small remains together with what is new."""
+    open_rows(part for part in actions.parts if actions.touches(part))
+    whole: list[SidecarRows[T]] = []
+    small: list[SidecarRows[T]] = []
+    new: list[pa.StructArray] = []
+    loose: list[pa.StructArray] = []
+    for section in actions.sections:
+        if isinstance(section, SidecarRows) and section.file.facts is not None and actions.shown(section) is None:
+            (whole if len(section) >= SIDECAR_ROWS // 2 else small).append(section)
+            continue
+        rows = [batch for batch in structs_of(section) if len(batch)]
+        count = sum(map(len, rows))
+        if isinstance(section, SidecarRows) and SIDECAR_ROWS // 2 <= count <= SIDECAR_ROWS:
+            new.append(pa.concat_arrays(rows))
+        else:
+            loose += rows
+    if len(small) == 1 and not loose:
+        return Plan([*whole, *small], new)
+    open_rows(small)
+    loose = [batch for section in small for batch in structs_of(section) if len(batch)] + loose
+    return Plan(whole, [*new, *_cut(loose)])
+
+
+def _cut(loose: Sequence[pa.StructArray]) -> list[pa.StructArray]:
+    """Cut rows into pieces of a sidecar each; several are ordered by folder first, since a folder is a partition."""
+    if not loose:
+        return []
+    rows = pa.concat_arrays(loose)
+    if len(rows) > SIDECAR_ROWS:
+        folders = pc.replace_substring_regex(pc.struct_field(rows, "path"), "[^/]*$", "")
+        rows = rows.take(pc.sort_indices(folders))
+    return [rows.slice(at, SIDECAR_ROWS) for at in range(0, len(rows), SIDECAR_ROWS)]
+
+
+@dataclass(frozen=True, slots=True)
+class NewSidecar(Generic[T]):
+    """A sidecar to be written."""
+
+    rows: SidecarRows[T]
+    data: bytes
+
+
+def new_sidecar(rows: pa.StructArray, kind: str, parse: Parse[T], name: str, now_ms: int, form: Form) -> NewSidecar[T]:
+    """Return a sidecar with some rows, under a name below the table's root."""
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_arrays([rows], names=[kind])
+    pq.write_table(
+        table, sink, compression="zstd", store_schema=False, write_statistics=[f"{kind}.path"], write_page_checksum=True
+    )
+    data = sink.getvalue().to_pybytes()
+    found: FileRows[Any] = FileRows(ActionFile(name, data), kind, parse)
+    keys = pc.min_max(found.keys)
+    facts = SidecarFacts(
+        kind,
+        len(rows),
+        keys["min"].as_py(),
+        keys["max"].as_py(),
+        statistics=form.structs.facts(found) if kind == "add" and form.structs is not None else None,
+        size=found.size("size") if kind == "add" else None,
+        deleted_ms_max=pc.max(pc.struct_field(rows, "deletionTimestamp")).as_py() if kind == "remove" else None,
+    )
+    file = SidecarFile(Sidecar(name, len(data), now_ms, facts.to_tags()), _nothing)
+    file.open(data)
+    return NewSidecar(SidecarRows(file, kind, parse, ADD if kind == "add" else REMOVE), data)
+
+
+def _nothing(names: Sequence[str]) -> Sequence[bytes]:
+    msg = f"{', '.join(names)} is open already"
+    raise AssertionError(msg)
+
+
+def manifest(state: State, sidecars: Iterable[Sidecar]) -> tuple[bytes, int]:
+    """Return the bytes of a v2 checkpoint of a state that names some sidecars, and its number of actions."""
+    rows: list[tuple[str, Any]] = [("checkpointMetadata", {"version": state.version, "tags": {}})]
+    rows += few_actions(state)
+    rows += [("sidecar", sidecar.to_json()) for sidecar in sidecars]
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_pylist([{kind: body} for kind, body in rows], schema=_MANIFEST)
+    pq.write_table(table, sink, compression="zstd", store_schema=False, write_page_checksum=True)
+    return sink.getvalue().to_pybytes(), len(rows)
+
+
+def sidecar_name(unique: str) -> str:
+    """Return the path of a new sidecar, below the table's root."""
+    return f"{SIDECAR_FOLDER}{unique}.parquet"

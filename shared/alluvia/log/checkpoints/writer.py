@@ -1,0 +1,165 @@
+"""Writing checkpoints: a state as Parquet rows. Pure, apart from encoding Parquet in memory.
+
+Rows that come from an earlier checkpoint go over as columns. Other actions than adds stand in a row group of their own,
+so that a reader of either decodes little of the other. Source: Delta protocol, "Checkpoints" and "Checkpoint Schema".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from alluvia.log.actions import AddFile, RemoveFile
+from alluvia.log.checkpoints.schema import ADD, REMOVE, SCHEMA
+from alluvia.log.fields import Json
+from alluvia.log.files.file_set import ActionSet
+from alluvia.log.files.rows import Rows, T
+from alluvia.log.files.sidecar_rows import open_rows
+from alluvia.log.files.struct_statistics import statistics_texts
+from alluvia.log.replay import State
+
+STRUCT = "stats_parsed"
+GROUP_ROWS = 16_384
+"""Rows of a row group: a reader that needs a few files decodes the groups that hold them."""
+
+
+class StructForm(Protocol):
+    """How statistics and partition values stand in a checkpoint as structs: known to who knows the table's schema."""
+
+    @property
+    def fields(self) -> Mapping[str, pa.DataType]:
+        """Return the fields of an add that it fills: `stats_parsed`, `partitionValues_parsed`."""
+
+    def filled(self, adds: pa.StructArray) -> list[pa.Array]:
+        """Return those fields for adds that have all fields of `ADD`, and `stats_parsed` if they had it before."""
+
+    def facts(self, rows: Rows[AddFile]) -> str | None:
+        """Return the statistics of many files together, in the form of one file's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a checkpoint holds of statistics: as JSON text, as structs, or as both."""
+
+    json: bool = True
+    structs: StructForm | None = None
+
+    @property
+    def add_fields(self) -> dict[str, pa.DataType]:
+        """Return the fields of an add."""
+        plain = {name: kind for name, kind in ADD.items() if self.json or name != "stats"}
+        return plain | dict(self.structs.fields if self.structs is not None else {})
+
+
+def write_checkpoint(state: State, tombstones_after_ms: int, form: Form | None = None) -> tuple[bytes, int]:
+    """Return the Parquet bytes of a state's single-file checkpoint and its number of rows.
+
+    Tombstones whose deletion lies at or before `tombstones_after_ms` are left out, as are removed domains.
+    """
+    form = form or Form()
+    open_rows((*state.files.parts, *state.tombstones.parts))
+    add = pa.struct(list(form.add_fields.items()))
+    schema = SCHEMA.set(SCHEMA.get_field_index("add"), pa.field("add", add))
+    few = few_actions(state)
+    rows = len(few)
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False, write_page_checksum=True) as writer:
+        writer.write_table(pa.Table.from_pylist([{kind: body} for kind, body in few], schema=schema))
+        for kind, batches in (
+            ("remove", live_tombstones(state.tombstones, tombstones_after_ms)),
+            ("add", add_structs(state.files, form)),
+        ):
+            for batch in grouped(batches):
+                rows += len(batch)
+                columns = [
+                    batch if name == kind else pa.nulls(len(batch), schema.field(name).type) for name in schema.names
+                ]
+                writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=GROUP_ROWS)
+    return sink.getvalue().to_pybytes(), rows
+
+
+def few_actions(state: State) -> list[tuple[str, Json]]:
+    """Return the actions of a checkpoint that are no file actions."""
+    few: list[tuple[str, Json]] = [("protocol", state.protocol.to_json()), ("metaData", state.metadata.to_json())]
+    few += [("txn", txn.to_json()) for txn in state.txns.values()]
+    return few + [("domainMetadata", domain.to_json()) for domain in state.domains.values()]
+
+
+def add_structs(files: ActionSet[AddFile], form: Form) -> Iterator[pa.StructArray]:
+    """Yield the live adds of a state as a checkpoint has them."""
+    for section in files.sections:
+        yield from section_structs(files, section, form)
+
+
+def section_structs(files: ActionSet[AddFile], section: Rows[AddFile], form: Form) -> Iterator[pa.StructArray]:
+    """Yield the live adds of one section of a state's files."""
+    earlier = section.type_of((STRUCT,))
+    kind = pa.struct(list(form.add_fields.items()))
+    for adds in live_structs(files, section, ADD if earlier is None else {**ADD, STRUCT: earlier}):
+        columns = dict(zip((field.name for field in adds.type), adds.flatten(), strict=True))
+        columns["dataChange"] = pa.repeat(pa.scalar(value=False), len(adds))
+        if form.structs is not None:
+            columns |= dict(zip(form.structs.fields, form.structs.filled(adds), strict=True))
+        if form.json and earlier is not None:
+            columns["stats"] = _texts(columns["stats"], pc.struct_field(adds, STRUCT))
+        yield pa.StructArray.from_arrays([columns[field.name] for field in kind], fields=list(kind))
+
+
+def _texts(texts: pa.Array, structs: pa.Array) -> pa.Array:
+    """Return statistics as JSON, those too that stood in an earlier checkpoint as structs alone."""
+    only = pc.and_(pc.is_null(texts), pc.is_valid(structs))
+    if not pc.any(only).as_py():
+        return texts
+    made = statistics_texts(structs.filter(only))
+    return pc.replace_with_mask(texts, only, pa.array(made, pa.string()))
+
+
+def live_structs(
+    actions: ActionSet[T], section: Rows[T], fields: Mapping[str, pa.DataType]
+) -> Iterator[pa.StructArray]:
+    """Yield the rows of a section that still hold, as structs of some fields."""
+    shown = actions.shown(section)
+    start = 0
+    for batch in section.structs(fields):
+        mask = None if shown is None else shown.slice(start, len(batch))
+        start += len(batch)
+        yield batch if mask is None else batch.filter(mask)
+
+
+def live_tombstones(tombstones: ActionSet[RemoveFile], after_ms: int) -> Iterator[pa.StructArray]:
+    """Yield the tombstones that have not expired."""
+    for section in tombstones.sections:
+        yield from live_tombstones_of(tombstones, section, after_ms)
+
+
+def live_tombstones_of(
+    tombstones: ActionSet[RemoveFile], section: Rows[RemoveFile], after_ms: int
+) -> Iterator[pa.StructArray]:
+    """Yield the tombstones of one section that have not expired."""
+    for removes in live_structs(tombstones, section, REMOVE):
+        times = pc.coalesce(pc.struct_field(removes, "deletionTimestamp"), 0)
+        yield removes.filter(pc.greater(times, after_ms))
+
+
+def grouped(batches: Iterable[pa.StructArray]) -> Iterator[pa.StructArray]:
+    """Yield the rows of some batches in bigger ones, of a row group or less."""
+    held: list[pa.StructArray] = []
+    for batch in batches:
+        if held and sum(map(len, held)) + len(batch) > GROUP_ROWS:
+            yield pa.concat_arrays(held)
+            held = []
+        if len(batch):
+            held.append(batch)
+    if held:
+        yield pa.concat_arrays(held)
+
+
+def last_checkpoint(version: int, rows: int, size_in_bytes: int, files: int) -> bytes:
+    """Return the body of `_last_checkpoint`."""
+    return orjson.dumps({"version": version, "size": rows, "sizeInBytes": size_in_bytes, "numOfAddFiles": files})

@@ -1,0 +1,187 @@
+"""A set of file actions, cheap at 100,000 files: rows of a checkpoint, and layers of changes on top. Pure.
+
+A change makes a small new layer; layers of like size become one, so that a set has few of them and a commit costs what
+it changes, however many files the table has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Generic
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.log.files.rows import ActionRows, Parse, Rows, T
+from alluvia.log.files.sidecar_rows import open_rows
+
+
+class Layer(Generic[T]):
+    """Changes by key, in order: an action, or None where the file went.
+
+    `dropped` are the keys of files that went and had not come by a layer: they are the checkpoint's.
+    """
+
+    def __init__(self, changes: Mapping[str, T | None], dropped: Sequence[str] = ()) -> None:
+        self.changes = changes
+        self.dropped = dropped
+
+    def __len__(self) -> int:
+        return len(self.changes)
+
+    @cached_property
+    def keys(self) -> pa.Array:
+        """Return the keys that it changes."""
+        return pa.array(self.changes.keys(), pa.string())
+
+    @cached_property
+    def rows(self) -> ActionRows[T]:
+        """Return its actions."""
+        return ActionRows([action for action in self.changes.values() if action is not None])
+
+
+class ActionSet(Generic[T]):
+    """An immutable set of file actions by key, in order: first the checkpoint's, then those of later commits.
+
+    `parts` are the checkpoint's rows; `layers` change them, the oldest first. `parse` makes an action of a row.
+    """
+
+    def __init__(
+        self, parse: Parse[T], parts: Iterable[Rows[T]] = (), layers: tuple[Layer[T], ...] = (), live: int = 0
+    ) -> None:
+        self._parse = parse
+        self.parts = tuple(parts)
+        self.layers = layers
+        self._live = live
+
+    def changed(self, changes: Iterable[tuple[str, T | None]]) -> ActionSet[T]:
+        """Return this set after changes in order: a key with its new action, or with None where it went."""
+        new: dict[str, T | None] = {}
+        dropped: list[str] = []
+        live = self._live
+        for key, action in changes:
+            known = key in new or any(key in layer.changes for layer in self.layers)
+            before = new.pop(key) if key in new else self.above(key)
+            live += (action is not None) - (before is not None)
+            if action is None and not known:
+                dropped.append(key)
+            new[key] = action
+        if not new:
+            return self
+        layers = list(self.layers)
+        while layers and len(layers[-1]) <= 2 * len(new):
+            older = layers.pop()
+            new = {**{key: action for key, action in older.changes.items() if key not in new}, **new}
+            dropped = [*older.dropped, *dropped]
+        if not self.parts:
+            dropped = []
+            new = new if layers else {key: action for key, action in new.items() if action is not None}
+        if not new:
+            return ActionSet(self._parse, (), ())
+        return ActionSet(self._parse, self.parts, (*layers, Layer(new, dropped)), live)
+
+    def __len__(self) -> int:
+        open_rows([part for part in self.parts if self.touches(part)])
+        masks = [(part, self.shown(part)) for part in self.parts]
+        return self._live + sum(len(part) if mask is None else mask.true_count for part, mask in masks)
+
+    @property
+    def expected_len(self) -> int:
+        """Return the number of actions without opening a sidecar: right unless a commit added a file that was there."""
+        return self._live + sum(map(len, self.parts)) - sum(len(layer.dropped) for layer in self.layers)
+
+    def __iter__(self) -> Iterator[T]:
+        open_rows(self.parts)
+        for part in self.parts:
+            yield from self.pick(part)
+        yield from self.added
+
+    def keys(self) -> Iterator[str]:
+        """Yield the keys of all actions, in order: much cheaper than the actions."""
+        open_rows(self.parts)
+        for section in self.sections:
+            shown = self.shown(section)
+            yield from (section.keys if shown is None else section.keys.filter(shown)).to_pylist()
+
+    def get(self, key: str) -> T | None:
+        """Return the action of a key, or None."""
+        for layer in reversed(self.layers):
+            if key in layer.changes:
+                return layer.changes[key]
+        wanted = pa.array([key], pa.string())
+        for part in self.parts:
+            if part.may_hold(wanted) and (at := pc.index(part.keys, wanted[0]).as_py()) >= 0:
+                return next(part.actions([at]))
+        return None
+
+    def held(self, keys: Sequence[str]) -> set[str]:
+        """Return those of some keys that have an action; cheaper than `get` where the action itself is not needed."""
+        found = {key for key in keys if self.above(key) is not None}
+        wanted = pa.array([key for key in keys if not any(key in layer.changes for layer in self.layers)], pa.string())
+        for part in self.parts:
+            if len(wanted) and part.may_hold(wanted):
+                found |= part.held(wanted)
+        return found
+
+    @property
+    def added(self) -> list[T]:
+        """Return the actions that stand on top of the checkpoint's."""
+        return [action for layer in self.layers for action in self.pick(layer.rows)]
+
+    @property
+    def sections(self) -> tuple[Rows[T], ...]:
+        """Return all rows, the checkpoint's and the layers'; which of them still hold is for `pick` to say."""
+        return (*self.parts, *(layer.rows for layer in self.layers))
+
+    def pick(self, section: Rows[T], kept: pa.BooleanArray | None = None) -> Iterator[T]:
+        """Yield a section's actions that still hold, of those that are `kept` (all by default)."""
+        if kept is not None and not pc.any(kept).as_py():
+            return
+        shown = self.shown(section)
+        if shown is not None:
+            kept = shown if kept is None else pc.and_(kept, shown)
+        yield from section.actions(None if kept is None else pc.indices_nonzero(kept).to_pylist())
+
+    def total(self, name: str) -> int:
+        """Return the sum of a number over all actions, such as `size`."""
+        open_rows(self.parts)
+        found = 0
+        for section in self.sections:
+            column, shown = section.column((name,)), self.shown(section)
+            if column is not None:
+                found += pc.sum(column if shown is None else column.filter(shown)).as_py() or 0
+        return found
+
+    def shown(self, section: Rows[T]) -> pa.BooleanArray | None:
+        """Return which rows of a section still hold; None for all of them."""
+        if section not in self._masks:
+            newer = self._keys_above(section)
+            mask = None
+            if len(newer) and section.may_hold(newer):
+                hidden = pc.is_in(section.keys, value_set=newer)
+                mask = pc.invert(hidden) if pc.any(hidden).as_py() else None
+            self._masks[section] = mask
+        return self._masks[section]
+
+    def touches(self, section: Rows[T]) -> bool:
+        """Whether later commits may have changed a row of a section, as far as is known without opening it."""
+        newer = self._keys_above(section)
+        return bool(len(newer)) and section.may_hold(newer)
+
+    def above(self, key: str) -> T | None:
+        """Return the action that the layers have for a key; None for none."""
+        return next((layer.changes[key] for layer in reversed(self.layers) if key in layer.changes), None)
+
+    def _keys_above(self, section: Rows[T]) -> pa.Array:
+        """Return the keys that later commits than a section's changed."""
+        above = [layer.keys for layer in self.layers]
+        for at, layer in enumerate(self.layers):
+            if layer.rows is section:
+                above = above[at + 1 :]
+                break
+        return pa.concat_arrays(above or [pa.array([], pa.string())])
+
+    @cached_property
+    def _masks(self) -> dict[Rows[T], pa.BooleanArray | None]:
+        return {}

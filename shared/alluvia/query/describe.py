@@ -1,0 +1,77 @@
+"""What DESCRIBE and SUMMARIZE answer, in the terms of the lake: Delta's names of types, and which columns may be null.
+
+DuckDB sees views, of which every column may be null, and has names of its own for types. A type that Delta lacks keeps
+DuckDB's name. Within a larger query (`FROM (DESCRIBE t)`) the answer is DuckDB's, as it is. Pure but for parsing types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.duck.connection import planner
+from alluvia.expressions.tree import Node
+from alluvia.query.scans import Scan
+from alluvia.table.schema.type_names import type_name
+
+_NAMES = {
+    "varchar": "string", "bigint": "long", "integer": "integer", "smallint": "short", "tinyint": "byte",
+    "float": "float", "double": "double", "boolean": "boolean", "blob": "binary", "date": "date",
+    "timestamp with time zone": "timestamp", "timestamp": "timestamp_ntz",
+}  # fmt: skip
+_TYPE, _NULL = "column_type", "null"
+
+
+def describes(root: Node) -> bool:
+    """Whether a query is DESCRIBE or SUMMARIZE."""
+    return (root.get("from_table") or {}).get("type") == "SHOW_REF"
+
+
+def in_our_terms(root: Node, scans: Sequence[Scan], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the rows that DuckDB answers to DESCRIBE or SUMMARIZE in the terms of the lake."""
+    return map(partial(_changed, schema=_whole_table(root["from_table"]["query"], scans)), batches)
+
+
+def _whole_table(query: Node, scans: Sequence[Scan]) -> pa.Schema | None:
+    """Return the table's schema if a query gives all columns of one table, as they are."""
+    source = query.get("from_table")
+    scan = next((scan for scan in scans if scan.reference.node is source), None)
+    if scan is None or source is None or source.get("column_name_alias"):
+        return None
+    names = [star for star in query["select_list"] if star["class"] == "STAR" and not star["columns"]]
+    plain = len(names) == len(query["select_list"]) == 1 and not any(
+        names[0][key] for key in ("exclude_list", "replace_list", "qualified_exclude_list", "rename_list", "expr")
+    )
+    return scan.snapshot.schema if plain and not query["group_expressions"] else None
+
+
+def _changed(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
+    names = batch.column("column_name").to_pylist()
+    if schema is not None and names == schema.names:
+        batch = _set(batch, _TYPE, [type_name(field.type) for field in schema])
+        if _NULL in batch.schema.names:
+            batch = _set(batch, _NULL, ["YES" if field.nullable else "NO" for field in schema])
+        return batch
+    return _set(batch, _TYPE, [delta_name(text) for text in batch.column(_TYPE).to_pylist()])
+
+
+def _set(batch: pa.RecordBatch, name: str, values: list[str]) -> pa.RecordBatch:
+    return batch.set_column(batch.schema.get_field_index(name), batch.schema.field(name), pa.array(values, pa.string()))
+
+
+def delta_name(text: str) -> str:
+    """Return Delta's name for DuckDB's text of a type; DuckDB's for one, or for a part of one, that Delta lacks."""
+    return _name(planner().type(text))
+
+
+def _name(kind: Any) -> str:
+    nested: dict[str, Callable[[dict[str, Any]], str]] = {
+        "decimal": lambda parts: f"decimal({parts['precision']},{parts['scale']})",
+        "list": lambda parts: f"array<{_name(parts['child'])}>",
+        "map": lambda parts: f"map<{_name(parts['key'])},{_name(parts['value'])}>",
+        "struct": lambda parts: f"struct<{','.join(f'{name}:{_name(part)}' for name, part in parts.items())}>",
+    }
+    return nested[kind.id](dict(kind.children)) if kind.id in nested else _NAMES.get(kind.id, str(kind))

@@ -1,0 +1,162 @@
+"""Running one SELECT over a lake's tables: snapshots and pruning are ours, the query itself is DuckDB's.
+
+A query gets a database of its own, with a view for each naming of a table, over exactly the files that its conditions
+leave; then the database is shut (see `duck.confine`), and only then does the user's text run.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+
+import pyarrow as pa
+
+from alluvia.duck.failures import UnreadableFile
+from alluvia.expressions.constants import Constants
+from alluvia.expressions.parse import Statement, parse
+from alluvia.expressions.references import References, find_references, names_in_use, shows_tables
+from alluvia.query.describe import describes, in_our_terms
+from alluvia.query.formats import Format, render
+from alluvia.query.limits import Limits
+from alluvia.query.rewrite import Rewritten, rewrite
+from alluvia.query.scans import Lake, Scan, TableScan, newest_snapshots, plan_scans, scan_table
+from alluvia.query.session import Session
+from alluvia.table.snapshot import Snapshot
+
+
+class Result:
+    """A query's rows, as they come. Use it in a `with` block, or close it, when not all rows are read."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        batches: Iterator[pa.RecordBatch],
+        tables: tuple[TableScan, ...] = (),
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.schema = schema
+        self.tables = tables
+        """What each naming of a table in the query cost, in order."""
+        self._batches = batches
+        self._finalizer = weakref.finalize(self, close)  # also where nobody reads the rows to their end
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; raises `Invalid` or `Unavailable` where the query fails half-way."""
+        try:
+            yield from self._batches
+        finally:
+            self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def read_all(self) -> pa.Table:
+        """Return all rows."""
+        return pa.Table.from_batches(list(self), self.schema)
+
+    def close(self) -> None:
+        """Stop the query, if it still runs, and free what it holds."""
+        self._finalizer()
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A query's rows as bytes, and what each naming of a table in it cost, in order."""
+
+    body: bytes
+    tables: tuple[TableScan, ...]
+
+
+def run(lake: Lake, query: str, limits: Limits | None = None) -> Result:
+    """Run one SELECT, EXPLAIN of one, or SHOW TABLES.
+
+    Raises `Invalid` with DuckDB's message for a query that is wrong or not allowed, its subclass `QueryTooCostly` at a
+    limit, `TableNotFound`, `VersionNotFound`, `VersionExpired`; `Unavailable` and `Corrupt` for the lake's own trouble.
+    """
+
+    def stream(session: Session, rewritten: Rewritten, reports: tuple[TableScan, ...]) -> Result:
+        schema, batches = session.run(rewritten.text, query, rewritten.position)
+        return Result(schema, batches, reports, session.close)
+
+    return _attempt(lake, query, limits or Limits(), stream, lambda result: result)
+
+
+def run_rendered(lake: Lake, query: str, form: Format, limit_bytes: int, limits: Limits | None = None) -> Rendered:
+    """Run a query as `run` does and return its rows in a form. Raises `QueryTooCostly` where they exceed the limit."""
+
+    def rendered(session: Session, rewritten: Rewritten, reports: tuple[TableScan, ...]) -> Rendered:
+        with closing(session):
+            return Rendered(session.render(rewritten.text, query, rewritten.position, form.name, limit_bytes), reports)
+
+    def of_result(result: Result) -> Rendered:
+        return Rendered(render(result.schema, result, form, limit_bytes), result.tables)
+
+    return _attempt(lake, query, limits or Limits(), rendered, of_result)
+
+
+_Answer = TypeVar("_Answer")
+
+
+def _attempt(
+    lake: Lake,
+    query: str,
+    limits: Limits,
+    answer: Callable[[Session, Rewritten, tuple[TableScan, ...]], _Answer],
+    of_result: Callable[[Result], _Answer],
+) -> _Answer:
+    """Plan a query and have it answered; once more for each kind of file that DuckDB turns out not to read."""
+    statement = parse(query)
+    if shows_tables(statement.root) and not statement.explain:
+        return of_result(_of_table(pa.table({"name": pa.array(lake.tables(), pa.string())})))
+    references = find_references(statement.root)
+    unreadable: set[str | None] = set()
+    while True:
+        with ThreadPoolExecutor(1) as pool:  # the newest versions are looked up while DuckDB starts
+            looking = pool.submit(newest_snapshots, lake, references)
+            session = Session(lake.store, limits, lambda path: None in unreadable or path in unreadable)
+        try:
+            scans, rewritten = _open(lake, statement, references, session, looking.result())
+            reports = tuple(scan.report() for scan in scans)
+            if not statement.explain and not describes(statement.root):
+                return answer(session, rewritten, reports)
+            with closing(session):
+                schema, batches = session.run(rewritten.text, statement.text, rewritten.position)
+                found = list(batches)
+            if not statement.explain:
+                return of_result(Result(schema, in_our_terms(statement.root, scans, found), reports))
+            plan = "\n".join(str(text) for batch in found for text in batch.column(1).to_pylist())
+            return of_result(_of_table(scan_table(scans, plan), reports))
+        except UnreadableFile as error:
+            session.close()
+            if None in unreadable or error.path in unreadable:
+                raise error.otherwise from None  # all that it may be about was read: the query failed of its own
+            # Our own reader knows more kinds of Parquet, or what is wrong and with which file.
+            unreadable.add(error.path)
+        except BaseException:
+            session.close()
+            raise
+
+
+def _open(
+    lake: Lake, statement: Statement, references: References, session: Session, newest: Mapping[str, Snapshot]
+) -> tuple[list[Scan], Rewritten]:
+    constants = Constants(session.now_us, names_in_use(statement.root))
+    scans = plan_scans(lake, references, constants, newest)
+    views = {scan.reference: f"scan_{number}" for number, scan in enumerate(scans)}
+    rewritten = rewrite(statement, views)
+    session.open(scans, list(views.values()))
+    return scans, rewritten
+
+
+def _of_table(table: pa.Table, reports: tuple[TableScan, ...] = ()) -> Result:
+    return Result(table.schema, iter(table.to_batches()), reports)

@@ -1,0 +1,225 @@
+"""A query's rows as bytes, in the form that the caller accepts.
+
+The whole result is written before anything is sent, so that a query which fails on its last row is still an error. Pure
+but for reading the rows.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from alluvia.duck.failures import QueryTooCostly
+from alluvia.errors import Invalid
+from alluvia.query.plain import plain_values
+
+CHUNK_ROWS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A form of results: its media types, the first of which is sent, and whether it is text."""
+
+    name: str
+    media_types: tuple[str, ...]
+    content_type: str
+    is_text: bool = True
+
+
+NDJSON = Format("NDJSON", ("application/x-ndjson", "application/ndjson", "application/jsonl"), "application/x-ndjson")
+JSON = Format("JSON", ("application/json",), "application/json")
+CSV = Format("CSV", ("text/csv",), "text/csv; charset=utf-8")
+ARROW = Format(
+    "Arrow",
+    ("application/vnd.apache.arrow.stream",),
+    "application/vnd.apache.arrow.stream",
+    is_text=False,
+)
+FORMATS = (NDJSON, JSON, CSV, ARROW)
+
+
+class NotAcceptable(Invalid):
+    """None of the forms that the caller accepts is one that results come in."""
+
+
+def choose_format(accept: str | None) -> Format:
+    """Return the form that an Accept header asks for; NDJSON where it leaves the choice. Raises `NotAcceptable`."""
+    ranges = _ranges(accept or "*/*")
+    best: tuple[float, Format] = (0.0, NDJSON)
+    for one in FORMATS:
+        quality = max(_quality(media_type, ranges) for media_type in one.media_types)
+        if quality > best[0]:
+            best = (quality, one)
+    if best[0] <= 0:
+        offered = ", ".join(one.media_types[0] for one in FORMATS)
+        msg = f"Accept: results come as {offered}"
+        raise NotAcceptable(msg)
+    return best[1]
+
+
+def _ranges(accept: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for part in accept.split(","):
+        media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        quality = 1.0
+        for parameter in parameters:
+            name, _, value = parameter.partition("=")
+            if name.strip() == "q":
+                quality = _number(value)
+        if media_type:
+            found[media_type] = max(quality, found.get(media_type, 0.0))
+    return found or {"*/*": 1.0}
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        return 0.0
+    return min(1.0, number) if math.isfinite(number) else 0.0
+
+
+def _quality(media_type: str, ranges: dict[str, float]) -> float:
+    """Return the quality of the most specific range that a media type falls into."""
+    family = media_type.partition("/")[0]
+    for name in (media_type, f"{family}/*", "*/*"):
+        if name in ranges:
+            return ranges[name]
+    return 0.0
+
+
+def render(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: Format, limit_bytes: int) -> bytes:
+    """Return the rows in a form. Raises `QueryTooCostly` beyond the limit, and what reading the rows raises."""
+    writer = _WRITERS[form.name](schema, limit_bytes)
+    for batch in batches:
+        for start in range(0, batch.num_rows, CHUNK_ROWS):
+            writer.write(batch.slice(start, CHUNK_ROWS))
+    return writer.finish()
+
+
+class _Writer(ABC):
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._out = io.BytesIO()
+
+    @abstractmethod
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write some rows."""
+
+    def finish(self) -> bytes:
+        """Write what stands after the rows, and return everything."""
+        self._check()
+        return self._out.getvalue()
+
+    def _check(self) -> None:
+        if self._out.tell() > self._limit_bytes:
+            msg = (
+                f"the result is larger than the limit of {self._limit_bytes} bytes: "
+                "add a LIMIT, select fewer columns, or aggregate"
+            )
+            raise QueryTooCostly(msg)
+
+
+class _NdjsonWriter(_Writer):
+    def __init__(self, schema: pa.Schema, limit_bytes: int) -> None:
+        super().__init__(limit_bytes)
+        self._names = _distinct(schema.names)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for row in _rows(batch):
+            self._out.write(orjson.dumps(dict(zip(self._names, row, strict=True)), option=orjson.OPT_APPEND_NEWLINE))
+        self._check()
+
+
+class _JsonWriter(_Writer):
+    def __init__(self, schema: pa.Schema, limit_bytes: int) -> None:
+        super().__init__(limit_bytes)
+        self._names = _distinct(schema.names)
+        self._separator = b"["
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for row in _rows(batch):
+            self._out.write(self._separator + orjson.dumps(dict(zip(self._names, row, strict=True))))
+            self._separator = b",\n"
+        self._check()
+
+    def finish(self) -> bytes:
+        self._out.write(b"[]\n" if self._separator == b"[" else b"]\n")
+        return super().finish()
+
+
+class _CsvWriter(_Writer):
+    """RFC 4180: a null is nothing, an empty text a pair of quotes; lists and structs are JSON text."""
+
+    def __init__(self, schema: pa.Schema, limit_bytes: int) -> None:
+        super().__init__(limit_bytes)
+        self._line(schema.names)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for row in _rows(batch):
+            self._line(row)
+        self._check()
+
+    def _line(self, values: Iterable[Any]) -> None:
+        self._out.write((",".join(_csv_field(value) for value in values) + "\r\n").encode())
+
+
+class _ArrowWriter(_Writer):
+    def __init__(self, schema: pa.Schema, limit_bytes: int) -> None:
+        super().__init__(limit_bytes)
+        self._stream = pa.ipc.new_stream(self._out, schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._stream.write_batch(batch)
+        self._check()
+
+    def finish(self) -> bytes:
+        self._stream.close()
+        return super().finish()
+
+
+_WRITERS: dict[str, Callable[[pa.Schema, int], _Writer]] = {
+    NDJSON.name: _NdjsonWriter,
+    JSON.name: _JsonWriter,
+    CSV.name: _CsvWriter,
+    ARROW.name: _ArrowWriter,
+}
+
+
+def _rows(batch: pa.RecordBatch) -> Iterable[tuple[Any, ...]]:
+    return zip(*(plain_values(column) for column in batch.columns), strict=True)
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Return names of which none is repeated, so that no column of an object hides another."""
+    given, found = frozenset(names), dict[str, int]()  # each name used, and the number to try for it next
+    for name in names:
+        shown, number = name, found.get(name, 1)
+        while shown in found or (number > 1 and shown in given):
+            shown, number = f"{name}_{number}", number + 1
+        found[name] = number
+        found.setdefault(shown, 1)
+    return list(found)
+
+
+def _csv_field(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        needs_quotes = not value or any(character in value for character in ',"\r\n')
+        return '"' + value.replace('"', '""') + '"' if needs_quotes else value
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else ("NaN" if math.isnan(value) else _infinity(value))
+    text = orjson.dumps(value).decode()
+    return _csv_field(text) if isinstance(value, dict | list) else text
+
+
+def _infinity(value: float) -> str:
+    return "Infinity" if value > 0 else "-Infinity"

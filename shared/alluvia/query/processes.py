@@ -1,0 +1,294 @@
+"""Processes that queries run in: started ahead, watched while they work, killed at a limit.
+
+What a query can do to the process it runs in (a crash of the engine, work that no interrupt stops, memory that no limit
+of the engine counts) it does to a process of its own. One that has finished a query in order serves the next.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import duckdb
+import orjson
+import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
+
+from alluvia.duck.connection import planner
+
+IDLE_MAX = 4
+"""Processes kept ready for queries to come."""
+IDLE_BYTES_MAX = 400_000_000
+"""A process that holds more memory than this after a query is not kept."""
+OVERHEAD_BYTES = 384_000_000
+"""What a process may take besides the memory that a query is allowed: the engine itself, and rows on their way out."""
+_POLL_SECONDS = 0.025
+_CLOSE_SECONDS = 5.0
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from alluvia.query.worker import main; main({})"
+_KEPT = ("LD_LIBRARY_PATH", "PATH", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE")
+
+
+class EngineError(Exception):
+    """DuckDB, or the reading of its rows, failed in the process: `details` are the fields of its error."""
+
+    def __init__(self, details: Mapping[str, str]) -> None:
+        super().__init__(details.get("exception_message", ""))
+        self.details = details
+
+
+class EngineBinderError(EngineError, duckdb.BinderException):
+    """A statement does not fit what it is about, such as the columns of a file."""
+
+
+class EngineDied(Exception):
+    """The process ended: by a signal, if `status` is negative."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the process that runs queries ended with status {status}")
+        self.status = status
+
+
+class OutOfTime(Exception):
+    """The query's time was up, and its process was killed."""
+
+
+class OutOfMemory(Exception):
+    """The query's process took more memory than allowed, and was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How long a process may work, by `time.monotonic()`, and how many bytes of memory it may hold; None: no limit."""
+
+    deadline: float | None = None
+    memory_bytes: int | None = None
+
+
+class Worker:
+    """One process, from this side. Not for use from several threads at once."""
+
+    def __init__(self) -> None:
+        self._pipe, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, and nothing of a user's
+                [sys.executable, "-I", "-c", _START.format(theirs.fileno()), json.dumps(_module_folders())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                cwd="/",
+                env={name: os.environ[name] for name in _KEPT if name in os.environ},
+                process_group=0,  # signals of a terminal are for this process
+            )
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def send(self, name: str, rows: pa.Buffer | None = None, **request: Any) -> None:
+        """Send a request; its replies must be taken before the next. Raises `EngineDied`."""
+        try:
+            self._pipe.send_bytes(orjson.dumps({"do": name, "bytes": rows is not None, **request}))
+            if rows is not None:
+                self._pipe.send_bytes(rows)
+        except OSError:
+            raise EngineDied(self._end()) from None
+
+    def reply(self, watch: Watch) -> dict[str, Any]:
+        """Return the next reply. Raises `EngineError`, `EngineDied`, `OutOfTime`, `OutOfMemory`."""
+        found: dict[str, Any] = orjson.loads(self.data(watch))
+        if "error" in found:
+            kind = EngineBinderError if found["error"].get("exception_type") == "Binder" else EngineError
+            raise kind(found["error"])
+        return found
+
+    def data(self, watch: Watch) -> bytes:
+        """Return the bytes that follow a reply which says so. Raises as `reply` does."""
+        try:
+            self._check(watch)
+            while not self._pipe.poll(_POLL_SECONDS):
+                self._check(watch)
+            return self._pipe.recv_bytes()
+        except (EOFError, OSError):
+            raise EngineDied(self._end()) from None
+
+    def kill(self) -> None:
+        """End the process at once."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        self._end()
+
+    def held_bytes(self) -> int:
+        """Return how much memory the process holds; 0 where the system does not tell."""
+        try:
+            pages = Path(f"/proc/{self._process.pid}/statm").read_text("ascii").split()[1]
+        except (OSError, IndexError):
+            return 0
+        return int(pages) * _PAGE_BYTES
+
+    def _check(self, watch: Watch) -> None:
+        if watch.deadline is not None and time.monotonic() > watch.deadline:
+            self.kill()
+            raise OutOfTime
+        if watch.memory_bytes is not None and self.held_bytes() > watch.memory_bytes + OVERHEAD_BYTES:
+            self.kill()
+            raise OutOfMemory
+
+    def _end(self) -> int:
+        self._pipe.close()
+        return self._process.wait()
+
+
+def _module_folders() -> list[str]:
+    return [str(Path(folder).absolute()) for folder in sys.path]
+
+
+class Pool:
+    """Processes that wait for a query. Safe for use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._idle: list[Worker] = []
+        self._owner = os.getpid()
+
+    def prepare(self, count: int) -> None:
+        """Have so many processes ready."""
+        with self._lock:
+            self._keep_own()
+            self._idle += [Worker() for _ in range(min(count, IDLE_MAX) - len(self._idle))]
+
+    def take(self) -> Worker:
+        """Return a process for one query: give it back, or kill it."""
+        with self._lock:
+            self._keep_own()
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.alive:
+                    return worker
+        return Worker()
+
+    def give_back(self, worker: Worker) -> None:
+        """Take back a process whose last request was answered."""
+        with self._lock:
+            keep = len(self._idle) < IDLE_MAX and worker.alive and worker.held_bytes() < IDLE_BYTES_MAX
+            if keep:
+                self._idle.append(worker)
+        if not keep:
+            worker.kill()
+
+    def close(self) -> None:
+        """End the processes that wait."""
+        with self._lock:
+            self._keep_own()
+            while self._idle:
+                self._idle.pop().kill()
+
+    def _keep_own(self) -> None:
+        """Forget the processes of a parent that this process was forked from: they are the parent's."""
+        if self._owner != os.getpid():
+            self._idle, self._owner = [], os.getpid()
+
+
+POOL = Pool()
+atexit.register(POOL.close)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a statement, with values that JSON has."""
+
+    rows: list[list[Any]]
+
+    def fetchall(self) -> list[list[Any]]:
+        """Return all of them."""
+        return self.rows
+
+
+class Engine:
+    """A query's database in a process of its own: what makes views needs of a DuckDB connection, and the query."""
+
+    def __init__(self, watch: Watch, options: Mapping[str, str], secret: Mapping[str, str | bool] | None) -> None:
+        self._watch = watch
+        self._worker = POOL.take()
+        self._answered = self._closed = False
+        self.now_us: int = self._ask("open", options=options, secret=secret)["now_us"]
+
+    def execute(self, query: str, parameters: Sequence[Any] = ()) -> Rows:
+        """Run a statement of our own."""
+        return Rows(self._ask("execute", sql=query, parameters=parameters)["rows"])
+
+    def register(self, view_name: str, python_object: pa.Table) -> None:
+        """Give the database rows under a name."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, python_object.schema) as writer:
+            writer.write_table(python_object)
+        self._ask("register", sink.getvalue(), view=view_name)
+
+    def unregister(self, view_name: str) -> None:
+        """Take rows back that were registered."""
+        self._ask("unregister", view=view_name)
+
+    def type(self, type_str: str) -> DuckDBPyType:
+        """Return a type by its name."""
+        return planner().type(type_str)
+
+    def confine(self, paths: Sequence[str]) -> None:
+        """Shut the database: from now on it opens these files and nothing else."""
+        self._ask("confine", paths=paths)
+
+    def stream(self, sql: str) -> Iterator[pa.RecordBatchReader]:
+        """Run the query and yield its rows as they come; the first of what it yields has the columns and no rows."""
+        with self._asking("stream", sql=sql):
+            while "batch" in self._worker.reply(self._watch):
+                yield pa.ipc.open_stream(self._worker.data(self._watch))
+
+    def render(self, sql: str, form: str, limit_bytes: int) -> bytes | str:
+        """Run the query and return its rows in a form; a text that says so if they are more than the limit."""
+        with self._asking("render", sql=sql, form=form, limit_bytes=limit_bytes):
+            reply = self._worker.reply(self._watch)
+            return str(reply["too_costly"]) if "too_costly" in reply else self._worker.data(self._watch)
+
+    def close(self) -> None:
+        """End the query. Its process goes on to the next if it has answered all that it was asked."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._answered:
+            self._watch = Watch(time.monotonic() + _CLOSE_SECONDS)
+            with contextlib.suppress(EngineDied, EngineError, OutOfTime, OutOfMemory):
+                self._ask("close")
+                POOL.give_back(self._worker)
+                return
+        self._worker.kill()
+
+    def _ask(self, name: str, rows: pa.Buffer | None = None, **request: Any) -> dict[str, Any]:
+        with self._asking(name, rows, **request):
+            return self._worker.reply(self._watch)
+
+    @contextmanager
+    def _asking(self, name: str, rows: pa.Buffer | None = None, **request: Any) -> Iterator[None]:
+        """Send a request; the block takes all that comes back. A process is left as it is only by a full answer."""
+        self._answered = False
+        try:
+            self._worker.send(name, rows, **request)
+            yield
+        except EngineError:
+            self._answered = True
+            raise
+        except BaseException:
+            self._worker.kill()
+            raise
+        self._answered = True

@@ -1,0 +1,181 @@
+"""What a query reads: for each table that it names, a version of it and the files that its conditions leave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid, TableNotFound, VersionNotFound
+from alluvia.expressions.constants import Constants
+from alluvia.expressions.functions import TABLE_FUNCTIONS
+from alluvia.expressions.moments import to_datetime
+from alluvia.expressions.predicates import table_predicate
+from alluvia.expressions.references import At, Reference, References
+from alluvia.expressions.scopes import filters_by_table
+from alluvia.log.actions import AddFile
+from alluvia.store import Store
+from alluvia.table.schema.names import fold
+from alluvia.table.skipping.predicate import Predicate
+from alluvia.table.snapshot import Snapshot
+
+NAMES_SHOWN_MAX = 20
+
+
+class Table(Protocol):
+    """What a query asks of a table."""
+
+    def snapshot(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
+        """Return a version of it."""
+
+
+class Lake(Protocol):
+    """What a query asks of a lake."""
+
+    @property
+    def store(self) -> Store:
+        """Where its files are."""
+
+    def table(self, name: str) -> Table:
+        """Return a table, or raise `TableNotFound` on its first use."""
+
+    def tables(self) -> list[str]:
+        """Return the names of all tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableScan:
+    """What one naming of a table cost: files and bytes of the version, and what was left to read of them."""
+
+    table: str
+    version: int
+    files_total: int
+    files_pruned: int
+    files_read: int
+    bytes_total: int
+    bytes_read: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One naming of a table, with the files to read for it."""
+
+    reference: Reference
+    snapshot: Snapshot
+    predicate: Predicate
+    files: Sequence[AddFile]
+
+    def report(self) -> TableScan:
+        """Return the numbers of it."""
+        files_total, bytes_total = self.snapshot.totals
+        return TableScan(
+            table=self.reference.shown,
+            version=self.snapshot.version,
+            files_total=files_total,
+            files_pruned=files_total - len(self.files),
+            files_read=len(self.files),
+            bytes_total=bytes_total,
+            bytes_read=sum(file.size for file in self.files),
+        )
+
+
+def newest_snapshots(lake: Lake, references: References) -> dict[str, Snapshot]:
+    """Return the newest version of each table that is named without one, by name.
+
+    A table that is not there is left out: `plan_scans` says so.
+    """
+    found: dict[str, Snapshot] = {}
+    for reference in references.tables:
+        if reference.table is not None and reference.at == At() and reference.table not in found:
+            with suppress(TableNotFound):
+                found[reference.table] = lake.table(reference.table).snapshot()
+    return found
+
+
+def plan_scans(
+    lake: Lake, references: References, constants: Constants, newest: Mapping[str, Snapshot] | None = None
+) -> list[Scan]:
+    """Return the versions and files to read, one for each table that the query names.
+
+    A table named twice without a version is read at one and the same, that of `newest` if it is there. Raises
+    `TableNotFound`, naming the tables that there are, `VersionNotFound`, `VersionExpired` or `Invalid`.
+    """
+    snapshots = _snapshots(lake, references.tables, constants, dict(newest or {}))
+    schemas = {reference: snapshot.schema for reference, snapshot in snapshots.items()}
+    columns = {fold(name) for schema in schemas.values() for name in schema.names}
+    constants = Constants(constants.now_us, constants.taken | columns)
+    filters = filters_by_table(references, schemas)
+    scans = []
+    for reference, snapshot in snapshots.items():
+        predicate = table_predicate(reference, filters.get(reference, ()), schemas[reference], constants)
+        scans.append(Scan(reference, snapshot, predicate, snapshot.prune(predicate)))
+    return scans
+
+
+def _snapshots(
+    lake: Lake, references: Sequence[Reference], constants: Constants, newest: dict[str, Snapshot]
+) -> dict[Reference, Snapshot]:
+    found: dict[Reference, Snapshot] = {}
+    for reference in references:
+        name, at = reference.table, reference.at
+        if name is None:
+            raise TableNotFound(_unknown(lake, reference))
+        try:
+            if at.version is None and at.moment is None:
+                if name not in newest:
+                    newest[name] = lake.table(name).snapshot()
+                found[reference] = newest[name]
+            elif at.version is not None:
+                found[reference] = lake.table(name).snapshot(version=at.version)
+            else:
+                found[reference] = lake.table(name).snapshot(timestamp=_moment(lake, reference, constants))
+        except TableNotFound as error:
+            message = _unknown(lake, reference)
+            raise (Invalid(message) if reference.is_function else TableNotFound(message)) from error
+    return found
+
+
+def _moment(lake: Lake, reference: Reference, constants: Constants) -> datetime:
+    node = reference.at.moment
+    at_us = None if node is None else constants.moment_us(node)
+    if at_us is None:
+        if reference.is_function and reference.table not in lake.tables():
+            raise Invalid(_unknown(lake, reference))
+        msg = (
+            f"the version of {reference.shown} must be a timestamp, as in {reference.shown}('2026-01-31 12:00:00'), "
+            f"or a number, as in {reference.shown}(version => 3)"
+        )
+        raise Invalid(msg)
+    try:
+        return to_datetime(at_us)
+    except OverflowError as error:
+        msg = f"{reference.shown} has no version at that time"
+        raise VersionNotFound(msg) from error
+
+
+def _unknown(lake: Lake, reference: Reference) -> str:
+    names = lake.tables()
+    listed = ", ".join(names[:NAMES_SHOWN_MAX]) + (", …" if len(names) > NAMES_SHOWN_MAX else "")
+    holds = f"the tables are: {listed}" if names else "it holds no tables yet"
+    if reference.is_function:
+        allowed = ", ".join(sorted(TABLE_FUNCTIONS))
+        return (
+            f"{reference.shown}() is neither a table of the lake ({holds}) "
+            f"nor a table function that is allowed ({allowed})"
+        )
+    return f"the lake has no table {reference.shown!r}; {holds}"
+
+
+def scan_table(scans: Sequence[Scan], plan: str) -> pa.Table:
+    """Return what EXPLAIN answers: a row for each table named, and a last one with DuckDB's plan."""
+    reports = [scan.report() for scan in scans]
+    numbers = ("version", "files_total", "files_pruned", "files_read", "bytes_total", "bytes_read")
+    columns: dict[str, pa.Array] = {"table": pa.array([*(one.table for one in reports), None], pa.string())}
+    for name in numbers:
+        columns[name] = pa.array([*(getattr(one, name) for one in reports), None], pa.int64())
+    columns["plan"] = pa.array([*(None for _ in reports), plan], pa.string())
+    return pa.table(columns)

@@ -1,0 +1,186 @@
+"""One query's own DuckDB database, in a process of its own: views over its files, limits, a folder."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from alluvia.duck.failures import ENGINE_FAILED, Context, QueryTooCostly, out_of_memory, translate
+from alluvia.duck.relation import escape_glob
+from alluvia.duck.views import Views
+from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
+from alluvia.query.limits import Limits
+from alluvia.query.processes import Engine, EngineDied, EngineError, OutOfMemory, OutOfTime, Watch
+from alluvia.query.rewrite import VIEW_SCHEMA
+from alluvia.query.scans import Scan
+from alluvia.scratch import scratch_root
+from alluvia.store import Store
+
+HEADS_MAX = 64
+"""So many files are looked for when DuckDB could not open one and does not say which."""
+
+
+class Session:
+    """Runs one query, and must be closed after it. The time limit runs from the start.
+
+    `copied` says of which data files, by name, DuckDB is given a copy that this library made.
+    """
+
+    def __init__(self, store: Store, limits: Limits, copied: Callable[[str], bool] = lambda _: False) -> None:
+        self._store = store
+        self._limits = limits
+        self._copied = copied
+        self._files: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
+        deadline = None if limits.timeout_seconds is None else time.monotonic() + limits.timeout_seconds
+        self._watch = Watch(deadline, limits.memory_bytes)
+        self._folder = Path(tempfile.mkdtemp(dir=scratch_root()))
+        self._hidden: set[str] = {str(self._folder)}
+        try:
+            with self._translated(Context("")):
+                self._engine = Engine(self._watch, self._options(), store.duckdb_secret())
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        self._views = Views(self._engine, VIEW_SCHEMA, store, self._folder, self._check_time)
+
+    @property
+    def now_us(self) -> int:
+        """Return the query's `now()`, in µs since the Unix epoch."""
+        return self._engine.now_us
+
+    def open(self, scans: Sequence[Scan], names: Sequence[str]) -> None:
+        """Make a view for each scan, by these names, and shut the database."""
+        with self._translated(Context("")):
+            self._engine.execute(f"CREATE SCHEMA {VIEW_SCHEMA}")
+        for scan, name in zip(scans, names, strict=True):
+            self._check_time()
+            try:
+                with self._translated(Context("")):
+                    self._views.create(name, scan.snapshot, scan.files, self._urls(scan), self._copied)
+            except QueryTooCostly:
+                raise
+            except Invalid:
+                msg = f"the data files of {scan.reference.shown} do not fit the table's schema"
+                raise Corrupt(msg) from None
+        self._files |= self._views.copies
+        with self._translated(Context("")):
+            self._engine.confine(sorted({form for path in self._files for form in (path, escape_glob(path))}))
+
+    def run(self, text: str, source: str, position: Callable[[int], int]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Run a text; return the columns and, as they come, the rows. Raises our errors for DuckDB's.
+
+        The first rows are awaited: what is wrong with the files shows by then, most of the time.
+        `source` is what the user wrote, and `position` maps a byte offset in `text` to one in it.
+        """
+        context = Context(source, position)
+        with self._translated(context):
+            streams = self._engine.stream(text)
+            schema, first = next(streams).schema, next(streams, None)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            reader = first
+            while reader is not None:
+                yield from reader
+                with self._translated(context):
+                    reader = next(streams, None)
+
+        return schema, batches()
+
+    def render(self, text: str, source: str, position: Callable[[int], int], form: str, limit_bytes: int) -> bytes:
+        """Run a text as `run` does, and return its rows in a form of results. Raises our errors for DuckDB's."""
+        with self._translated(Context(source, position)):
+            found = self._engine.render(text, form, limit_bytes)
+        if isinstance(found, str):
+            raise QueryTooCostly(found)
+        return found
+
+    def close(self) -> None:
+        """Stop what runs, and remove every trace."""
+        self._engine.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _options(self) -> dict[str, str]:
+        options = {"temp_directory": str(self._folder / "spill")}
+        if self._limits.memory_bytes is not None:
+            options["memory_limit"] = f"{self._limits.memory_bytes}B"
+        if self._limits.spill_bytes is not None:
+            options["max_temp_directory_size"] = f"{self._limits.spill_bytes}B"
+        if self._limits.threads is not None:
+            options["threads"] = str(self._limits.threads)
+        return options
+
+    def _urls(self, scan: Scan) -> list[str]:
+        """Return where DuckDB finds a scan's files: in the store, or copied from a store that it cannot open."""
+        urls = []
+        for file in scan.files:
+            key = scan.snapshot.key(file)
+            url = self._store.url(key)
+            if url is None:
+                url = self._copy(key, scan)
+            else:
+                self._hidden.add(url.removesuffix(key))
+                self._keys[url] = key
+            self._files[url] = file.path
+            urls.append(url)
+        return urls
+
+    def _copy(self, key: str, scan: Scan) -> str:
+        path = self._folder / f"{len(self._files)}.parquet"
+        self._check_time()
+        try:
+            self._store.get_file(key, path)
+        except ObjectNotFound as error:
+            msg = f"data file {key} of version {scan.snapshot.version} is missing"
+            raise Corrupt(msg) from error
+        return str(path)
+
+    def _check_time(self) -> None:
+        if self._watch.deadline is not None and time.monotonic() > self._watch.deadline:
+            raise QueryTooCostly(self._too_slow())
+
+    def _too_slow(self) -> str:
+        return (
+            f"the query took longer than the {self._limits.timeout_seconds:g} seconds allowed: "
+            "narrow it by time or another column of the WHERE clause, or select fewer columns"
+        )
+
+    @contextmanager
+    def _translated(self, context: Context) -> Iterator[None]:
+        """Raise our errors for what goes wrong in the query's process."""
+        try:
+            yield
+        except OutOfTime:
+            raise QueryTooCostly(self._too_slow()) from None
+        except OutOfMemory:
+            raise QueryTooCostly(out_of_memory(self._limits.memory_bytes)) from None
+        except EngineDied as error:
+            if error.status >= 0:
+                raise
+            raise Invalid(ENGINE_FAILED) from error
+        except EngineError as error:
+            raise self._failure(error, context) from None
+
+    def _failure(self, error: EngineError, context: Context) -> AlluviaError:
+        known = Context(
+            text=context.text,
+            position=context.position,
+            files=self._files,
+            hidden=tuple(sorted(self._hidden, key=len, reverse=True)),
+            memory_limit_bytes=self._limits.memory_bytes,
+        )
+        found = translate(error.details, known)
+        if isinstance(found, Unavailable) and (path := self._missing(str(error))) is not None:
+            return Corrupt(f"data file {path} is missing")
+        return found
+
+    def _missing(self, message: str) -> str | None:
+        """Return the name of a file that is not in the store, of those that a message of DuckDB's may be about."""
+        named = [url for url in self._keys if url in message] or list(self._keys)[:HEADS_MAX]
+        return next((self._files[url] for url in named if self._store.head(self._keys[url]) is None), None)

@@ -1,0 +1,148 @@
+"""The process that a query runs in: DuckDB, and the writing of its result. `processes.py` starts, asks and kills it.
+
+It serves one query at a time, as its parent asks: open a database, make views, shut it, run the query, close. A request
+is a JSON object, with bytes after it where it says so; a reply is a JSON object, with bytes after it likewise. It holds
+no more of the lake than the connection it is given, and ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from threading import Thread
+from typing import Any
+
+import duckdb
+import orjson
+import pyarrow as pa
+
+from alluvia.duck.connection import S3_OPTIONS, confine, connect, use_s3
+from alluvia.duck.failures import QueryTooCostly, details_of
+from alluvia.query.formats import FORMATS, render
+
+BATCH_ROWS = 16_384
+NICENESS = 5
+"""Whoever shares the machine, as those who send events do, goes first."""
+
+Reply = dict[str, Any]
+
+
+class Database:
+    """One query's own database, in memory. Each method is a request, by its name."""
+
+    def __init__(self, send: Callable[[Reply, pa.Buffer], None]) -> None:
+        self._send = send
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def open(self, options: dict[str, str], secret: dict[str, str | bool] | None) -> Reply:
+        """Open the database, begin its transaction, and tell its `now()` in µs since the Unix epoch."""
+        self._connection = connect(options | ({} if secret is None else S3_OPTIONS))
+        if secret is not None:
+            use_s3(self._connection, secret)
+        row = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
+        return {"now_us": row[0] if row else 0}
+
+    def execute(self, sql: str, parameters: list[Any]) -> Reply:
+        """Run a statement of the parent's own and return its rows."""
+        return {"rows": self._open.execute(sql, parameters).fetchall()}
+
+    def register(self, view: str, rows: bytes) -> Reply:
+        """Give the database rows, an Arrow stream, under a name."""
+        self._open.register(view, pa.ipc.open_stream(rows).read_all())
+        return {}
+
+    def unregister(self, view: str) -> Reply:
+        """Take rows back that were registered."""
+        self._open.unregister(view)
+        return {}
+
+    def confine(self, paths: list[str]) -> Reply:
+        """Shut the database: from now on it opens these files and nothing else."""
+        confine(self._open, paths)
+        return {}
+
+    def stream(self, sql: str) -> Reply:
+        """Run the query, and send its columns and then its rows, as Arrow streams of one batch each."""
+        reader = self._open.execute(sql).to_arrow_reader(BATCH_ROWS)
+        self._send({"batch": True}, _arrow(reader.schema, []))
+        for batch in reader:
+            self._send({"batch": True}, _arrow(reader.schema, [batch]))
+        return {"end": True}
+
+    def render(self, sql: str, form: str, limit_bytes: int) -> Reply:
+        """Run the query, and send its rows in a form of results."""
+        reader = self._open.execute(sql).to_arrow_reader(BATCH_ROWS)
+        chosen = next(one for one in FORMATS if one.name == form)
+        try:
+            body = render(reader.schema, reader, chosen, limit_bytes)
+        except QueryTooCostly as error:
+            return {"too_costly": str(error)}
+        return {"body": body}
+
+    def close(self) -> None:
+        """Close the database, if it is open."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    @property
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        if self._connection is None:
+            msg = "no database is open"
+            raise RuntimeError(msg)
+        return self._connection
+
+
+def _arrow(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def main(descriptor: int) -> None:
+    """Serve the parent at the other end of a socket until it hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICENESS)
+    Thread(target=_end_with_parent, args=(descriptor,), daemon=True).start()
+    pipe = Connection(descriptor)
+
+    def send(reply: Reply, data: bytes | pa.Buffer | None = None) -> None:
+        pipe.send_bytes(orjson.dumps(reply, default=str))
+        if data is not None:
+            pipe.send_bytes(data)
+
+    database = Database(send)
+    try:
+        while True:
+            request = orjson.loads(pipe.recv_bytes())
+            if request.pop("bytes", False):
+                request["rows"] = pipe.recv_bytes()
+            reply = _answer(database, request.pop("do"), request)
+            send(reply, reply.pop("body", None))
+    except (EOFError, ConnectionError):
+        sys.exit()
+
+
+def _answer(database: Database, name: str, request: dict[str, Any]) -> Reply:
+    if name == "close":
+        database.close()
+        return {}
+    try:
+        reply: Reply = getattr(database, name)(**request)
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        return {"error": details_of(error)}
+    return reply
+
+
+def _end_with_parent(descriptor: int) -> None:
+    """End this process, whatever it does, once the other end is gone."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    poll.poll()
+    os._exit(1)

@@ -1,0 +1,50 @@
+"""Reading and writing deletion vectors in a store: one GET a stored vector, one PUT for all that are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from alluvia.clock import Clock
+from alluvia.errors import Corrupt, ObjectNotFound
+from alluvia.log.actions import AddFile
+from alluvia.log.fields import Json
+from alluvia.store import Store
+from alluvia.table.deletion_vectors.descriptors import decode_inline, decode_stored, encode_file, stored_vector
+
+NO_POSITIONS: pa.Int64Array = pa.array([], pa.int64())
+
+
+def read_deletions(store: Store, file: AddFile, locate: Callable[[str], str]) -> pa.Int64Array:
+    """Return the positions of a file's deleted rows, ascending; none if it has no deletion vector.
+
+    `locate` gives a path's key in the store (`Snapshot.locate`). Raises `Corrupt`, naming the data file.
+    """
+    descriptor = file.deletion_vector
+    if descriptor is None:
+        return NO_POSITIONS
+    try:
+        stored = stored_vector(descriptor)
+        if stored is None:
+            return decode_inline(descriptor)
+        return decode_stored(descriptor, store.get(locate(stored.path), stored.start, stored.end))
+    except ObjectNotFound as error:
+        msg = f"data file {file.path}: its deletion vector file {error} is missing"
+        raise Corrupt(msg) from error
+    except Corrupt as error:
+        msg = f"data file {file.path}: {error}"
+        raise Corrupt(msg) from error
+
+
+def write_deletions(store: Store, root: str, clock: Clock, vectors: Sequence[pa.Int64Array]) -> list[Json]:
+    """Write vectors into one new file of the table at `root`; return the descriptor of each, in their order.
+
+    Each vector's positions ascend (`roaring.sorted_positions`). An add that carries one must have the `numRecords` of
+    its whole file in its statistics, deleted rows included. Without vectors nothing is written.
+    """
+    if not vectors:
+        return []
+    path, data, descriptors = encode_file(vectors, clock.new_id())
+    store.put(root + path, data)
+    return descriptors

@@ -1,0 +1,108 @@
+"""Partition values: what the text in the log stands for. Pure. Source: Delta protocol, "Partition Value Serialization".
+
+Null is JSON null; the empty string means null too. Timestamps come as `2021-01-01 00:00:00[.ffffff]`, in UTC, and as
+ISO 8601 with `Z`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.errors import Corrupt
+from alluvia.log.actions import AddFile
+from alluvia.table.schema.type_names import type_name
+
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_FLOATS = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?Infinity|NaN", re.ASCII)
+_DATE = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})", re.ASCII)
+_DIGITS_MAX = 100
+_FLAGS = {"true": True, "false": False}
+
+
+def partition_value(file: AddFile, name: str, kind: pa.DataType) -> Any:
+    """Return the value of a file's rows in a partition column, by its name in the log; None for null.
+
+    Raises `Corrupt`, naming the file, for a text that is no value of the column's type.
+    """
+    text = file.partition_values.get(name)
+    try:
+        return parse_partition_text(text, kind)
+    except (ValueError, ArithmeticError) as error:
+        msg = f"data file {file.path}: the value {text!r} of partition column {name} is no {type_name(kind)}"
+        raise Corrupt(msg) from error
+
+
+def parse_partition_text(text: str | None, kind: pa.DataType) -> Any:
+    """Return the value that a text stands for. Raises `ValueError` or `ArithmeticError` where it stands for none."""
+    if text is None or text == "":
+        return None
+    parse = next((parse for matches, parse in _PARSERS if matches(kind)), None)
+    if parse is None:
+        msg = f"a column of the type {kind} cannot be a partition column"
+        raise ValueError(msg)
+    return parse(text, kind)
+
+
+def _whole(text: str, kind: pa.DataType) -> int:
+    value = int(text) if _WHOLE.fullmatch(text) and len(text) < _DIGITS_MAX else 1 << 64
+    if not -(1 << kind.bit_width - 1) <= value < 1 << kind.bit_width - 1:
+        msg = f"{text!r} is no whole number of {kind.bit_width} bits"
+        raise ValueError(msg)
+    return value
+
+
+def _float(text: str, _: pa.DataType) -> float:
+    if not _FLOATS.fullmatch(text):
+        msg = f"{text!r} is no number"
+        raise ValueError(msg)
+    return float(text)
+
+
+def _decimal(text: str, kind: pa.DataType) -> Decimal:
+    value = Decimal(text if _FLOATS.fullmatch(text) else "NaN")
+    try:
+        pa.scalar(value, kind)
+    except pa.ArrowException as error:
+        msg = f"{text!r} is no number that fits"
+        raise ValueError(msg) from error
+    return value
+
+
+def _flag(text: str, _: pa.DataType) -> bool:
+    if text.lower() not in _FLAGS:
+        msg = f"{text!r} is neither true nor false"
+        raise ValueError(msg)
+    return _FLAGS[text.lower()]
+
+
+def _date(text: str, _: pa.DataType) -> date:
+    match = _DATE.fullmatch(text)
+    if match is None:
+        msg = f"{text!r} is no date"
+        raise ValueError(msg)
+    return date(int(match[1]), int(match[2]), int(match[3]))
+
+
+def _moment(text: str, kind: pa.DataType) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if kind.tz is None:
+        return moment.replace(tzinfo=None)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+_PARSERS: list[tuple[Callable[[pa.DataType], bool], Callable[[str, pa.DataType], Any]]] = [
+    (pa.types.is_string, lambda text, _: text),
+    (pa.types.is_boolean, _flag),
+    (pa.types.is_integer, _whole),
+    (pa.types.is_floating, _float),
+    (pa.types.is_decimal, _decimal),
+    (pa.types.is_date, _date),
+    (pa.types.is_timestamp, _moment),
+    (pa.types.is_binary, lambda text, _: text.encode()),
+]

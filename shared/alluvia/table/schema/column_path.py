@@ -1,0 +1,37 @@
+"""A column's path: its names from the top, and trees of JSON objects that have a leaf for each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+ColumnPath = tuple[str, ...]
+Json = dict[str, Any]
+
+
+def put(tree: Json, path: ColumnPath, value: Any) -> None:
+    """Put a value into a tree of objects, and make those on the way to it."""
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = value
+
+
+def find(tree: Any, path: ColumnPath) -> Any:
+    """Return what a tree holds for a column; None for nothing."""
+    for name in path:
+        if not isinstance(tree, dict):
+            return None
+        tree = tree.get(name)
+    return tree
+
+
+def leaves(schema: pa.Schema | pa.StructType, start: ColumnPath = ()) -> Iterator[tuple[ColumnPath, pa.DataType]]:
+    """Yield the columns that have no fields of their own, in order. A list or a map is one column."""
+    for field in schema:
+        path = (*start, field.name)
+        if pa.types.is_struct(field.type):
+            yield from leaves(field.type, path)
+        else:
+            yield path, field.type

@@ -1,0 +1,252 @@
+"""Schemas: Delta's JSON and Arrow's types, one from the other. Pure. Source: Delta protocol, "Schema Serialization"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from alluvia.errors import Corrupt, Invalid, Unsupported
+from alluvia.table.schema.type_names import normal_name
+from alluvia.table.schema.variants import STORED, VARIANT
+
+Json = dict[str, Any]
+Identify = Callable[[Json], tuple[str, dict[bytes, bytes] | None]]
+
+SCHEMAS_KEPT = 64
+"""How many schemas a process keeps parsed, by their text: each request needs that of its table."""
+_VOID = ("void", "null")
+_PRIMITIVES: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)$")
+_SIMPLE: list[tuple[Any, str]] = [
+    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t), "string"),
+    (lambda t: pa.types.is_int64(t) or pa.types.is_uint32(t), "long"),
+    (lambda t: pa.types.is_int32(t) or pa.types.is_uint16(t), "integer"),
+    (lambda t: pa.types.is_int16(t) or pa.types.is_uint8(t), "short"),
+    (pa.types.is_int8, "byte"),
+    (lambda t: pa.types.is_float32(t) or pa.types.is_float16(t), "float"),
+    (pa.types.is_float64, "double"),
+    (pa.types.is_boolean, "boolean"),
+    (
+        lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t),
+        "binary",
+    ),
+    (pa.types.is_date, "date"),
+]
+
+
+def parse_type(text: str) -> pa.DataType:
+    """Return the Arrow type of a primitive type's name: Delta's, such as `long` or `decimal(10,2)`, or SQL's."""
+    return _primitive(normal_name(text))
+
+
+def _primitive(text: str) -> pa.DataType:
+    if text in _PRIMITIVES:
+        return _PRIMITIVES[text]
+    if (match := _DECIMAL.match(text)) and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    msg = f"unknown type {text!r}: use one of {', '.join(_PRIMITIVES)}, or decimal(p,s)"
+    raise Invalid(msg)
+
+
+@lru_cache(maxsize=SCHEMAS_KEPT)
+def arrow_schema(schema_string: str, identify: Identify | None = None) -> pa.Schema:
+    """Return the Arrow schema of a table from its `schemaString`. Raises `Corrupt` or `Unsupported`.
+
+    `identify` gives a field's name and its Arrow metadata; without it fields have the names that users see. Variants
+    have the type that they are stored in with it, and are text without. Columns of the type `void`, which hold nothing,
+    are left out, as the reference implementation does.
+    """
+    fields = schema_fields(schema_string)
+    try:
+        return pa.schema(_arrow_fields(fields, identify or _displayed))
+    except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+        msg = f"the table's schemaString cannot be read: {type(error).__name__}: {error}"
+        raise Corrupt(msg) from error
+
+
+def schema_fields(schema_string: str) -> list[Json]:
+    """Return the fields of a `schemaString`, parsed. Raises `Corrupt`."""
+    if not schema_string:
+        msg = "the table's metaData has no schemaString, so its columns are not known"
+        raise Corrupt(msg)
+    try:
+        fields = orjson.loads(schema_string)["fields"]
+    except (ValueError, KeyError, TypeError) as error:
+        msg = f"the table's schemaString cannot be read: {type(error).__name__}: {error}"
+        raise Corrupt(msg) from error
+    if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
+        msg = "the table's schemaString cannot be read: its fields are no list of objects"
+        raise Corrupt(msg)
+    return fields
+
+
+def _displayed(field: Json) -> tuple[str, None]:
+    return field["name"], None
+
+
+def _arrow_fields(fields: list[Json], identify: Identify) -> list[pa.Field]:
+    found = []
+    for field in fields:
+        if field["type"] in _VOID:
+            continue
+        name, metadata = identify(field)
+        kind = _arrow_type(field["type"], field["name"], identify)
+        found.append(pa.field(name, kind, _flag(field, "nullable"), metadata))
+    names = [field.name.lower() for field in found]
+    if len(set(names)) < len(names):
+        msg = f"a column name is repeated: {', '.join(sorted({name for name in names if names.count(name) > 1}))}"
+        raise ValueError(msg)
+    return found
+
+
+def _arrow_type(kind: str | Json, name: str, identify: Identify) -> pa.DataType:
+    if kind == VARIANT:
+        return pa.string() if identify is _displayed else STORED
+    if isinstance(kind, str):
+        try:
+            return _primitive("decimal(10,0)" if kind == "decimal" else kind)
+        except Invalid as error:
+            msg = f"column {name} has the type {kind!r}, which this version cannot read"
+            raise Unsupported(msg) from error
+    if kind["type"] == "struct":
+        return pa.struct(_arrow_fields(kind["fields"], identify))
+    if kind["type"] == "array":
+        element = _arrow_type(kind["elementType"], name, identify)
+        return pa.list_(pa.field("element", element, _flag(kind, "containsNull")))
+    if kind["type"] == "map":
+        key, value = (_arrow_type(kind[part], name, identify) for part in ("keyType", "valueType"))
+        return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value, _flag(kind, "valueContainsNull")))
+    msg = f"column {name} has the type {kind['type']!r}, which this version cannot read"
+    raise Unsupported(msg)
+
+
+def _flag(body: Json, name: str) -> bool:
+    if type(body[name]) is not bool:
+        msg = f"{name} is {str(body[name])[:100]!r}, neither true nor false"
+        raise ValueError(msg)
+    return bool(body[name])
+
+
+def schema_string(schema: pa.Schema) -> str:
+    """Return a `schemaString` for an Arrow schema. Raises `Invalid`, naming the column, for a type that Delta lacks."""
+    if not schema.names:
+        msg = "schema: a table needs at least one column"
+        raise Invalid(msg)
+    check_names(schema.names)
+    return orjson.dumps({"type": "struct", "fields": [delta_field(field) for field in schema]}).decode()
+
+
+def check_names(names: list[str]) -> None:
+    """Raise `Invalid` for an empty or repeated column name (names differ by more than case)."""
+    seen: set[str] = set()
+    for name in names:
+        if not name or name.lower() in seen:
+            msg = (
+                f"column name {name!r} is {'repeated' if name else 'empty'}: column names must differ, apart from case"
+            )
+            raise Invalid(msg)
+        if set(name) & set(" ,;{}()\n\t="):
+            msg = f"column name {name!r} holds one of ' ,;{{}}()=', a tab or a line break, which Delta does not allow"
+            raise Invalid(msg)
+        seen.add(name.lower())
+
+
+def delta_field(field: pa.Field, path: str = "") -> Json:
+    """Return one field as Delta has it. Raises `Invalid` for a name or a type that no table may have."""
+    if "\0" in field.name:
+        msg = f"column {path}{field.name!r} holds a NUL character, which SQL cannot"
+        raise Invalid(msg)
+    kind = _delta_type(field.type, f"{path}{field.name}")
+    return {"name": field.name, "type": kind, "nullable": field.nullable, "metadata": {}}
+
+
+def _delta_type(kind: pa.DataType, path: str) -> str | Json:
+    if pa.types.is_dictionary(kind):
+        return _delta_type(kind.value_type, path)
+    for matches, name in _SIMPLE:
+        if matches(kind):
+            return name
+    if pa.types.is_timestamp(kind):
+        return "timestamp_ntz" if kind.tz is None else "timestamp"
+    if pa.types.is_decimal(kind) and kind.precision <= 38 and 0 <= kind.scale <= kind.precision:
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_struct(kind):
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        if not fields:
+            msg = f"column {path}: a struct needs at least one field"
+            raise Invalid(msg)
+        check_names([field.name for field in fields])
+        return {"type": "struct", "fields": [delta_field(field, f"{path}.") for field in fields]}
+    if pa.types.is_map(kind):
+        return {
+            "type": "map",
+            "keyType": _delta_type(kind.key_type, f"{path}.key"),
+            "valueType": _delta_type(kind.item_type, f"{path}.value"),
+            "valueContainsNull": kind.item_field.nullable,
+        }
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        element = _delta_type(kind.value_type, f"{path}.element")
+        return {"type": "array", "elementType": element, "containsNull": kind.value_field.nullable}
+    reason = "all its values are null: give it a type" if pa.types.is_null(kind) else f"Delta has no type for {kind}"
+    msg = f"column {path}: {reason}"
+    raise Invalid(msg)
+
+
+def normal_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema as a table has it once written: Arrow's variants become the one type that Delta has."""
+    return arrow_schema(schema_string(schema))
+
+
+def add_fields(text: str, new: pa.Schema) -> str:
+    """Return a `schemaString` with nullable columns added at the end.
+
+    Raises `Invalid`, naming the column, if one exists already or is not nullable.
+    """
+    whole = orjson.loads(text)
+    for field in new:
+        if not field.nullable:
+            msg = f"new column {field.name} must be nullable: the rows that exist have no value for it"
+            raise Invalid(msg)
+        whole["fields"].append(delta_field(field))
+    check_names([field["name"] for field in whole["fields"]])
+    return orjson.dumps(whole).decode()
+
+
+def uses_type(text: str, name: str) -> bool:
+    """Whether a `schemaString` holds a primitive type anywhere."""
+
+    def holds(kind: str | Json | None) -> bool:
+        if not isinstance(kind, dict):
+            return kind == name
+        parts = [kind.get("elementType"), kind.get("keyType"), kind.get("valueType")]
+        return any(map(holds, [*parts, *(field["type"] for field in kind.get("fields", ()))]))
+
+    try:
+        return holds({"fields": schema_fields(text)})
+    except (KeyError, TypeError, AttributeError) as error:
+        msg = f"the table's schemaString cannot be read: {type(error).__name__}: {error}"
+        raise Corrupt(msg) from error
+
+
+def only_adds_nullable(before: str, after: str) -> bool:
+    """Whether a schema is another with nullable columns added, so that rows for the first still fit."""
+    old, new = orjson.loads(before)["fields"], orjson.loads(after)["fields"]
+    return bool(new[: len(old)] == old and all(field["nullable"] for field in new[len(old) :]))

@@ -1,0 +1,62 @@
+"""Data skipping: which files can hold rows that match, by partition values and statistics. Pure.
+
+A file is kept unless its statistics prove that no row of it matches; where they are absent or unreadable it is kept.
+What stands in a checkpoint is judged by whole columns, and a sidecar whose own statistics rule it out is not opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from alluvia.log.actions import AddFile
+from alluvia.log.files.file_set import ActionSet
+from alluvia.log.files.rows import Rows
+from alluvia.log.files.sidecar_rows import open_rows
+from alluvia.table.skipping.column_verdicts import matching
+from alluvia.table.skipping.predicate import Predicate, Unknown
+from alluvia.table.skipping.verdicts import FileStatistics as FileStatistics  # noqa: PLC0414
+from alluvia.table.skipping.verdicts import can_match, needs_exact
+
+FEW_FILES = 32
+"""So many are judged one by one: columns cost more."""
+
+
+def prune(
+    files: Iterable[AddFile], predicate: Predicate, schema: pa.Schema, partition_columns: Sequence[str]
+) -> list[AddFile]:
+    """Return the files that can hold rows for which a predicate holds, in their order.
+
+    Where the table maps its columns, all names are those that columns have in files (`column_mapping`).
+    """
+    if isinstance(predicate, Unknown):
+        return list(files)
+    if not isinstance(files, ActionSet):
+        return _one_by_one(files, predicate, schema, partition_columns)
+    sections = [each for each in files.sections if len(each) and _section_can_match(each, predicate, schema)]
+    open_rows(sections)
+    kept: list[AddFile] = []
+    for section in sections:
+        if len(section) <= FEW_FILES:
+            kept += _one_by_one(files.pick(section), predicate, schema, partition_columns)
+        else:
+            kept += files.pick(section, matching(predicate, section, schema, partition_columns))
+    return kept
+
+
+def _one_by_one(
+    files: Iterable[AddFile], predicate: Predicate, schema: pa.Schema, partition_columns: Sequence[str]
+) -> list[AddFile]:
+    exact = needs_exact(predicate, schema)
+    return [
+        file for file in files if can_match(predicate, FileStatistics(file, schema, partition_columns, exact=exact))
+    ]
+
+
+def _section_can_match(section: Rows[AddFile], predicate: Predicate, schema: pa.Schema) -> bool:
+    """Whether a file of a section can match, by the statistics of all of them together, partition columns included."""
+    if section.facts is None:
+        return True
+    together = AddFile("", {}, 0, 0, data_change=False, stats=section.facts)
+    return can_match(predicate, FileStatistics(together, schema, (), exact=needs_exact(predicate, schema)))

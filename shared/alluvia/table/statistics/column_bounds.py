@@ -1,0 +1,204 @@
+"""What is known of a column in many files at once: from struct statistics where a checkpoint has them, else from JSON.
+
+Pure, apart from opening rows that are opened when needed. What is derived is kept with the rows, which never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.log.actions import AddFile
+from alluvia.log.files.rows import Rows
+from alluvia.table.partitioning.values import parse_partition_text, partition_value
+from alluvia.table.schema.column_path import ColumnPath
+from alluvia.table.statistics.typed import (
+    FLOAT_DIGITS,
+    ColumnStatistics,
+    has_bounds,
+    parse_texts,
+    widened_decimals,
+    within_years,
+)
+from alluvia.table.statistics.written import LAST_CHARACTER, TEXT_LENGTH_MAX
+
+STRUCT = "stats_parsed"
+_MILLISECOND = pa.scalar(1000, pa.duration("us"))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of one column in many files: each file's number of rows, bounds and nulls. Null is unknown.
+
+    `low` and `high` are known together; they hold whoever wrote them.
+    """
+
+    rows: pa.Int64Array
+    low: pa.Array
+    high: pa.Array
+    nulls: pa.Int64Array
+
+
+def bounds_of(rows: Rows[AddFile], columns: Iterable[tuple[ColumnPath, pa.DataType]]) -> dict[ColumnPath, Bounds]:
+    """Return what is known of some columns that are no partition columns, by their types."""
+    wanted = list(columns)
+    missing = [(column, kind) for column, kind in wanted if ("bounds", column, kind) not in rows.derived]
+    structs = has_structs(rows)
+    texts: list[tuple[ColumnPath, pa.DataType]] = []
+    for column, kind in missing:
+        found = struct_statistics(rows, column, kind) if structs else None
+        if found is None:
+            texts.append((column, kind))
+        else:
+            tight = rows.column((STRUCT, "tightBounds"))
+            rows.derived["bounds", column, kind] = _bounds(rows, _rows_of(rows), tight, found, kind)
+    if texts:
+        parsed = parse_texts(_texts(rows), dict(texts))
+        for column, kind in texts:
+            found = parsed.columns[column]
+            rows.derived["bounds", column, kind] = _bounds(rows, parsed.rows, parsed.tight, found, kind)
+    return {column: rows.derived["bounds", column, kind] for column, kind in wanted}
+
+
+def partition_bounds(rows: Rows[AddFile], name: str, kind: pa.DataType) -> Bounds:
+    """Return what is known of a partition column: each file's value. Raises `Corrupt`, naming a file."""
+    key = ("partition", name, kind)
+    if key not in rows.derived:
+        values = partition_array(rows, name, kind)
+        numbers = _rows_of(rows)
+        rows.derived[key] = Bounds(numbers, values, values, pc.if_else(pc.is_valid(values), 0, numbers))
+    found: Bounds = rows.derived[key]
+    return found
+
+
+def partition_array(rows: Rows[AddFile], name: str, kind: pa.DataType) -> pa.Array:
+    """Return each file's value of a partition column. Raises `Corrupt`, naming a file whose text is no value."""
+    texts = rows.partition_texts(name)
+    codes = texts.dictionary_encode()
+    values: list[Any] = []
+    for at, text in enumerate(codes.dictionary.to_pylist()):
+        try:
+            values.append(parse_partition_text(text, kind))
+        except (ValueError, ArithmeticError):
+            position = pc.index(codes.indices, pa.scalar(at, codes.indices.type)).as_py()
+            values.append(partition_value(next(iter(rows.actions([position]))), name, kind))
+    return pa.array(values, kind).take(codes.indices)
+
+
+def has_structs(rows: Rows[AddFile]) -> bool:
+    """Whether every file whose statistics are known has them as a struct."""
+    key = "has structs"
+    if key not in rows.derived:
+        numbers = rows.column((STRUCT, "numRecords"))
+        if numbers is None or not pa.types.is_integer(numbers.type):
+            rows.derived[key] = False
+        else:
+            rows.derived[key] = not numbers.null_count or _without_texts(rows)
+    return bool(rows.derived[key])
+
+
+def struct_statistics(rows: Rows[AddFile], column: ColumnPath, kind: pa.DataType) -> ColumnStatistics | None:
+    """Return a column's struct statistics in its type; None where JSON might say more."""
+    count = len(rows)
+    nulls = None if pa.types.is_struct(kind) else _leaf(rows, "nullCount", column, pa.int64())
+    low = high = None
+    if has_bounds(kind):
+        low, high = _leaf(rows, "minValues", column, kind), _leaf(rows, "maxValues", column, kind)
+        if (low is None or high is None or nulls is None) and not _without_texts(rows):
+            return None
+    elif nulls is None and not pa.types.is_struct(kind) and not _without_texts(rows):
+        return None
+    return ColumnStatistics(
+        pa.nulls(count, kind) if low is None else low,
+        pa.nulls(count, kind) if high is None else high,
+        pa.nulls(count, pa.int64()) if nulls is None else nulls,
+    )
+
+
+def _leaf(rows: Rows[AddFile], group: str, column: ColumnPath, kind: pa.DataType) -> pa.Array | None:
+    """Return a leaf of the struct statistics in a type; None where there is none of that type."""
+    found = rows.column((STRUCT, group, *column))
+    if found is None or not _same_family(found.type, kind):
+        return None
+    try:
+        values = found.cast(kind)
+    except pa.ArrowException:
+        return None
+    if pa.types.is_floating(kind):
+        return pc.if_else(pc.is_finite(values), values, None)
+    return within_years(values) if pa.types.is_timestamp(kind) else values
+
+
+_FAMILIES = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_date)
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+
+
+def _same_family(found: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether values of a type can be those of another, maybe of another width."""
+    if pa.types.is_timestamp(kind):
+        return bool(pa.types.is_timestamp(found)) and bool(found.tz) == bool(kind.tz)
+    if pa.types.is_string(kind):
+        return any(is_kind(found) for is_kind in _TEXTS)
+    return any(is_kind(found) and is_kind(kind) for is_kind in _FAMILIES)
+
+
+def _without_texts(rows: Rows[AddFile]) -> bool:
+    if rows.type_of(("stats",)) is None:
+        return True
+    if "texts" not in rows.derived:
+        texts = rows.column(("stats",))
+        rows.derived["texts"] = texts is None or texts.null_count == len(texts)
+    return bool(rows.derived["texts"])
+
+
+def _texts(rows: Rows[AddFile]) -> pa.Array:
+    texts = rows.column(("stats",))
+    return pa.nulls(len(rows), pa.string()) if texts is None else texts.cast(pa.string())
+
+
+def _rows_of(rows: Rows[AddFile]) -> pa.Int64Array:
+    if "rows" not in rows.derived:
+        if has_structs(rows):
+            rows.derived["rows"] = rows.column((STRUCT, "numRecords")).cast(pa.int64())  # type: ignore[union-attr]
+        else:
+            rows.derived["rows"] = parse_texts(_texts(rows), {}).rows
+    return rows.derived["rows"]
+
+
+def _bounds(
+    rows: Rows[AddFile], numbers: pa.Int64Array, tight: pa.Array | None, found: ColumnStatistics, kind: pa.DataType
+) -> Bounds:
+    low, high = found.low, found.high
+    if pa.types.is_timestamp(kind):
+        high = within_years(pc.add(high, _MILLISECOND))
+    elif pa.types.is_string(kind):
+        long = pc.greater_equal(pc.utf8_length(high), TEXT_LENGTH_MAX)
+        high = pc.if_else(long, pc.binary_join_element_wise(high, LAST_CHARACTER, ""), high)
+    elif pa.types.is_decimal(kind) and kind.precision > FLOAT_DIGITS:
+        low, high = _widened_decimals(low, high, kind)
+    if has_bounds(kind):
+        ordered = pc.fill_null(pc.less_equal(low, high), fill_value=False)
+        low, high = (pc.if_else(ordered, values, None) for values in (low, high))
+    return Bounds(numbers, low, high, _sure(rows, numbers, tight, found.nulls))
+
+
+def _widened_decimals(low: pa.Array, high: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    pairs = zip(low.to_pylist(), high.to_pylist(), strict=True)
+    wide = [None if None in pair else widened_decimals(*pair, kind) for pair in pairs]
+    lows, highs = zip(*(pair or (None, None) for pair in wide), strict=True) if wide else ((), ())
+    return pa.array(lows, kind), pa.array(highs, kind)
+
+
+def _sure(rows: Rows[AddFile], numbers: pa.Int64Array, tight: pa.Array | None, nulls: pa.Int64Array) -> pa.Int64Array:
+    """Return numbers of nulls without those that deletion vectors may have made wrong."""
+    loose = rows.with_vector()
+    if tight is not None and pc.any(pc.invert(tight)).as_py():
+        loose = pc.or_(loose, pc.fill_null(pc.invert(tight), fill_value=False))
+    if not pc.any(loose).as_py():
+        return nulls
+    all_or_none = pc.or_(pc.equal(nulls, 0), pc.fill_null(pc.equal(nulls, numbers), fill_value=False))
+    return pc.if_else(pc.and_(loose, pc.invert(pc.fill_null(all_or_none, fill_value=False))), None, nulls)

@@ -1,0 +1,170 @@
+"""What a Parquet file's footer says of it: the schema that a table of it has, and its statistics. Pure."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from alluvia.errors import Invalid
+from alluvia.log.files.parquet import UNREADABLE
+from alluvia.table.schema.column_path import put
+from alluvia.table.schema.serialization import normal_schema
+from alluvia.table.statistics.written import encode_statistics, json_bounds
+
+TAIL_BYTES = 8
+_MAGIC = b"PAR1"
+_ENCRYPTED = b"PARE"
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A column of the file: its names from the top, the table's type of it, its number; `repeated` below a list."""
+
+    path: tuple[str, ...]
+    kind: pa.DataType
+    number: int
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumns:
+    """A file's columns as a table has them, all nullable, and its leaves in order."""
+
+    schema: pa.Schema
+    leaves: tuple[Leaf, ...]
+
+
+def footer_size(tail: bytes) -> int:
+    """Return how many bytes a file's footer takes, from its last 8 bytes or more. Raises `Invalid`."""
+    magic = tail[-4:]
+    if magic == _ENCRYPTED:
+        msg = "its footer is encrypted"
+        raise Invalid(msg)
+    if len(tail) < TAIL_BYTES or magic != _MAGIC:
+        msg = "it is no Parquet file"
+        raise Invalid(msg)
+    return int.from_bytes(tail[-8:-4], "little") + TAIL_BYTES
+
+
+def parse_footer(footer: bytes) -> pq.FileMetaData:
+    """Read a footer, which ends the bytes. Raises `Invalid`."""
+    try:
+        return pq.read_metadata(io.BytesIO(footer))
+    except UNREADABLE as error:
+        msg = f"its footer cannot be read: {str(error).splitlines()[0]}"
+        raise Invalid(msg) from error
+
+
+def stored_columns(metadata: pq.FileMetaData) -> StoredColumns:
+    """Return a file's columns. Raises `Invalid`, naming the column, for a type that a Delta table cannot have."""
+    try:
+        arrow = metadata.schema.to_arrow_schema()
+    except pa.ArrowException as error:
+        msg = f"its schema cannot be read: {str(error).splitlines()[0]}"
+        raise Invalid(msg) from error
+    walk = _Walk(metadata.schema)
+    fields = [pa.field(field.name, walk.kind(field.type, (field.name,))) for field in arrow]
+    if not fields:
+        msg = "it has no columns"
+        raise Invalid(msg)
+    return StoredColumns(normal_schema(pa.schema(fields)), tuple(walk.leaves))
+
+
+class _Walk:
+    """Goes through Arrow's types and Parquet's leaf columns, which are in one order, side by side."""
+
+    def __init__(self, schema: pq.ParquetSchema) -> None:
+        self._schema = schema
+        self.leaves: list[Leaf] = []
+
+    def kind(self, kind: pa.DataType, path: tuple[str, ...], *, repeated: bool = False) -> pa.DataType:
+        """Return the table's type for one that Arrow gives the file's column."""
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if pa.types.is_struct(kind):
+            fields = [kind.field(at) for at in range(kind.num_fields)]
+            return pa.struct([(f.name, self.kind(f.type, (*path, f.name), repeated=repeated)) for f in fields])
+        if pa.types.is_map(kind):
+            key = self.kind(kind.key_type, (*path, "key"), repeated=True)
+            return pa.map_(key, self.kind(kind.item_type, (*path, "value"), repeated=True))
+        if any(matches(kind) for matches in _LISTS):
+            return pa.list_(self.kind(kind.value_type, (*path, "element"), repeated=True))
+        number = len(self.leaves)
+        leaf = Leaf(path, _leaf_kind(kind, self._schema.column(number).physical_type, path), number, repeated)
+        self.leaves.append(leaf)
+        return leaf.kind
+
+
+def _leaf_kind(kind: pa.DataType, physical: str, path: tuple[str, ...]) -> pa.DataType:
+    if physical == "INT96":
+        return pa.timestamp("us", tz="UTC")
+    if pa.types.is_timestamp(kind):
+        if kind.unit == "ns":
+            msg = f"column {'.'.join(path)} has nanoseconds, and Delta's times microseconds: write it with those"
+            raise Invalid(msg)
+        return pa.timestamp("us", tz=None if kind.tz is None else "UTC")
+    if pa.types.is_float16(kind):
+        msg = f"column {'.'.join(path)} has numbers of 16 bits, which Delta's readers do not take for numbers"
+        raise Invalid(msg)
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_decimal(kind) and kind.precision <= 38:
+        return pa.decimal128(kind.precision, kind.scale)
+    return kind
+
+
+def footer_statistics(
+    metadata: pq.FileMetaData, columns: StoredColumns, indexed_columns: int, without: Collection[str] = ()
+) -> str:
+    """Return Delta's statistics of a file as JSON text, for its first `indexed_columns` leaf columns.
+
+    Columns named in `without` are left out. Lists and maps have none here, since a footer counts their elements;
+    floating-point numbers have no bounds, since a footer's pass over NaN, which comes after all numbers.
+    """
+    minima: dict[str, Any] = {}
+    maxima: dict[str, Any] = {}
+    nulls: dict[str, Any] = {}
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    for leaf in [leaf for leaf in columns.leaves if leaf.path[0] not in without][:indexed_columns]:
+        if leaf.repeated:
+            continue
+        found = [(group.num_rows, group.column(leaf.number).statistics) for group in groups]
+        counts = [None if each is None or not each.has_null_count else each.null_count for _, each in found]
+        if None in counts:
+            continue
+        put(nulls, leaf.path, sum(count or 0 for count in counts))
+        filled = [each for (rows, each), count in zip(found, counts, strict=True) if count != rows]
+        bounds = _bounds(leaf.kind, filled)
+        if bounds is not None:
+            put(minima, leaf.path, bounds[0])
+            put(maxima, leaf.path, bounds[1])
+    return encode_statistics(metadata.num_rows, minima, maxima, nulls)
+
+
+def _bounds(kind: pa.DataType, statistics: list[Any]) -> tuple[Any, Any] | None:
+    """Return bounds over row groups that hold values, as JSON values; None unless each of them has its own."""
+    types = pa.types
+    if types.is_floating(kind) or types.is_boolean(kind) or types.is_binary(kind) or not statistics:
+        return None
+    if not all(each.has_min_max for each in statistics):
+        return None
+    try:
+        return json_bounds(min(each.min for each in statistics), max(each.max for each in statistics))
+    except (ValueError, OverflowError, TypeError):  # not a value that Python has: a time before the year 1, broken text
+        return None

@@ -1,0 +1,283 @@
+"""Statistics in the columns' own types, of one file and of many at once. Pure.
+
+What stands in JSON for a column counts only if it is a value of the column's type; anything else is as if absent.
+Source: Delta protocol, "Per-file Statistics".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, localcontext
+from math import isfinite
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.table.schema.column_path import ColumnPath, find
+from alluvia.table.statistics.written import LAST_CHARACTER, TEXT_LENGTH_MAX
+
+CHUNK_ROWS = 8192
+_INTEGERS = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
+_NULL_AFTER = re.compile(rb"\}[ \t\r]*null")
+FLOAT_DIGITS = 15
+"""Decimals of so many digits survive being written as floating-point numbers."""
+_FLOAT_ERROR = Decimal(2) ** -50
+_DECIMAL_DIGITS_MAX = 38
+_MILLISECOND = timedelta(milliseconds=1)
+_YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""The first and the last moment that Python has, in microseconds since the Unix epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """Of one column in many files: arrays of least values, greatest values and numbers of nulls; null is unknown."""
+
+    low: pa.Array
+    high: pa.Array
+    nulls: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class ManyStatistics:
+    """Of many files: numbers of rows (null is unknown), whether bounds are tight (null: not said), and some columns."""
+
+    rows: pa.Int64Array
+    tight: pa.BooleanArray
+    columns: Mapping[ColumnPath, ColumnStatistics]
+
+
+def has_bounds(kind: pa.DataType) -> bool:
+    """Whether statistics hold bounds for a type of columns."""
+    types = pa.types
+    checks = (types.is_floating, types.is_decimal, types.is_date, types.is_timestamp, types.is_string)
+    return kind in _INTEGERS or any(check(kind) for check in checks)
+
+
+def parse_statistics(text: str | None, *, exact: bool) -> dict[str, Any]:
+    """Return statistics from their JSON text; none where it cannot be read. `exact` keeps decimals' digits."""
+    if text is None:
+        return {}
+    try:
+        parsed = orjson.loads(text)
+        if exact:
+            parsed = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError):
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def whole_number(value: Any) -> int | None:
+    """Return a number of rows; None if a value is none."""
+    return _whole(value, 63)
+
+
+def typed_value(value: Any, kind: pa.DataType) -> Any:
+    """Return a JSON value in a column's type; None if it is none of it."""
+    try:
+        if kind in _INTEGERS:
+            return _whole(value, _INTEGERS[kind])
+        if pa.types.is_floating(kind):
+            return _float(value, kind)
+        if pa.types.is_string(kind):
+            return value if isinstance(value, str) else None
+        if pa.types.is_date(kind):
+            return date.fromisoformat(value[:10])
+        if pa.types.is_timestamp(kind):
+            return _moment(value, kind)
+        if pa.types.is_decimal(kind):
+            return _decimal(value, kind)
+    except (ValueError, TypeError, OverflowError, ArithmeticError, pa.ArrowException):
+        return None
+    return None
+
+
+def widened(low: Any, high: Any, kind: pa.DataType) -> tuple[Any, Any] | None:
+    """Return bounds that hold whoever wrote them; None if there are none.
+
+    Others cut maxima, those of times to the millisecond and those of text to 32 characters, and some write decimals as
+    floating-point numbers, which keep 15 digits of them.
+    """
+    if pa.types.is_decimal(kind):
+        return widened_decimals(low, high, kind)
+    if pa.types.is_timestamp(kind):
+        try:
+            return low, high + _MILLISECOND
+        except OverflowError:
+            return None
+    if pa.types.is_string(kind) and len(high) >= TEXT_LENGTH_MAX:
+        return low, high + LAST_CHARACTER
+    return low, high
+
+
+def widened_decimals(low: Decimal, high: Decimal, kind: pa.DataType) -> tuple[Decimal, Decimal]:
+    """Return bounds between which decimals lie, even if their own went through floating-point numbers."""
+    if kind.precision <= FLOAT_DIGITS:
+        return low, high
+    with localcontext(prec=2 * _DECIMAL_DIGITS_MAX):
+        unit = Decimal(1).scaleb(-kind.scale)
+        most = unit * (Decimal(10) ** kind.precision - 1)
+        lower = low - abs(low) * _FLOAT_ERROR // unit * unit
+        higher = high + abs(high) * _FLOAT_ERROR // unit * unit
+        return max(lower, -most), min(higher, most)
+
+
+def _whole(value: Any, bits: int) -> int | None:
+    return value if type(value) is int and -(1 << bits) <= value < 1 << bits else None
+
+
+def _float(value: Any, kind: pa.DataType) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return None
+    number = float(value)
+    if kind == pa.float32():
+        number = pa.array([number], pa.float64()).cast(pa.float32(), safe=False)[0].as_py()
+    return number if isfinite(number) else None
+
+
+def _moment(text: str, kind: pa.DataType) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if kind.tz is None:
+        return moment.replace(tzinfo=None)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _decimal(value: Any, kind: pa.DataType) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, (int, str, Decimal)):
+        return None
+    number = Decimal(value)
+    fits = number.is_finite() and pa.scalar(number, kind).is_valid  # raises where digits would be lost
+    return number if fits else None
+
+
+def parse_texts(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> ManyStatistics:
+    """Return the statistics of many files from their JSON texts, of some columns by their types."""
+    chunks = [_parse_chunk(texts.slice(at, CHUNK_ROWS), columns) for at in range(0, len(texts), CHUNK_ROWS)]
+    if len(chunks) < 2:
+        return chunks[0] if chunks else _parse_slowly(texts, columns)
+    found = {}
+    for column in columns:
+        parts = [chunk.columns[column] for chunk in chunks]
+        found[column] = ColumnStatistics(
+            pa.concat_arrays([part.low for part in parts]),
+            pa.concat_arrays([part.high for part in parts]),
+            pa.concat_arrays([part.nulls for part in parts]),
+        )
+    rows, tight = (pa.concat_arrays([getattr(chunk, name) for chunk in chunks]) for name in ("rows", "tight"))
+    return ManyStatistics(rows, tight, found)
+
+
+def _parse_chunk(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> ManyStatistics:
+    """Parse by Arrow; where a single value is not as it should be, all of them one by one."""
+    try:
+        return _parse_at_once(texts, columns)
+    except (pa.ArrowException, ValueError):
+        return _parse_slowly(texts, columns)
+
+
+def _parse_at_once(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> ManyStatistics:
+    import pyarrow.json as pj
+
+    whole = pc.coalesce(texts, "{}")
+    lines = pa.ListArray.from_arrays(pa.array([0, len(whole)], pa.int32()), whole)
+    data = pc.binary_join(lines, "\n")[0].as_buffer()
+    _check_lines(data.to_pybytes(), len(texts))
+    fields = {"numRecords": pa.int64(), "tightBounds": pa.bool_()}
+    bounded = {column: _json_type(kind) for column, kind in columns.items() if has_bounds(kind)}
+    counted = {column: pa.int64() for column, kind in columns.items() if not pa.types.is_struct(kind)}
+    fields |= {"minValues": tree(bounded), "maxValues": tree(bounded), "nullCount": tree(counted)}
+    table = pj.read_json(
+        pa.BufferReader(data),
+        read_options=pj.ReadOptions(use_threads=False, block_size=data.size + 1),
+        parse_options=pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"),
+    )
+    if len(table) != len(texts):
+        msg = "a text holds two objects"
+        raise ValueError(msg)
+    found = {}
+    for column, kind in columns.items():
+        low, high = (_bound(table, (name, *column), kind) for name in ("minValues", "maxValues"))
+        found[column] = ColumnStatistics(low, high, _leaf(table, ("nullCount", *column), pa.int64()))
+    rows, tight = (_leaf(table, (name,), fields[name]) for name in ("numRecords", "tightBounds"))
+    return ManyStatistics(rows, tight, found)
+
+
+def _check_lines(data: bytes, count: int) -> None:
+    """Raise `ValueError` unless texts are one object a line. Arrow's parser crashes where a whole document is null."""
+    objects = data.startswith(b"{") and data.count(b"\n") == data.count(b"\n{") == count - 1
+    if not objects or _NULL_AFTER.search(data):
+        msg = "a text is no line with one object"
+        raise ValueError(msg)
+
+
+def tree(leaves: Mapping[ColumnPath, pa.DataType]) -> pa.DataType:
+    """Return the struct type that has some leaves."""
+    parts: dict[str, dict[ColumnPath, pa.DataType]] = {}
+    for column, kind in leaves.items():
+        parts.setdefault(column[0], {})[column[1:]] = kind
+    return pa.struct([(name, below[()] if () in below else tree(below)) for name, below in parts.items()])
+
+
+def _json_type(kind: pa.DataType) -> pa.DataType:
+    if kind in _INTEGERS:
+        return pa.int64()
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    return kind if pa.types.is_decimal(kind) else pa.string()
+
+
+def _leaf(table: pa.Table, path: ColumnPath, kind: pa.DataType) -> pa.Array:
+    found = pa.concat_arrays(table[path[0]].chunks) if len(table) else pa.array([], table.schema.field(path[0]).type)
+    for name in path[1:]:
+        if not pa.types.is_struct(found.type) or found.type.get_field_index(name) < 0:
+            return pa.nulls(len(table), kind)
+        found = pc.struct_field(found, name)
+    return found if found.type == kind else pa.nulls(len(table), kind)
+
+
+def _bound(table: pa.Table, path: ColumnPath, kind: pa.DataType) -> pa.Array:
+    if not has_bounds(kind):
+        return pa.nulls(len(table), kind)
+    values = _leaf(table, path, _json_type(kind))
+    if pa.types.is_date(kind):
+        return pc.utf8_slice_codeunits(values, 0, 10).cast(kind)
+    if kind == pa.float32():
+        values = values.cast(kind, safe=False)
+        return pc.if_else(pc.is_finite(values), values, None)
+    if kind in _INTEGERS and kind != pa.int64():
+        limit = 1 << _INTEGERS[kind]
+        inside = pc.and_(pc.greater_equal(values, -limit), pc.less(values, limit))
+        values = pc.if_else(inside, values, None)
+    values = values.cast(kind)
+    return within_years(values) if pa.types.is_timestamp(kind) else values
+
+
+def within_years(times: pa.Array) -> pa.Array:
+    """Return timestamps with null for those outside the years 1 to 9999, which Python has not."""
+    first, last = (pa.scalar(value, pa.int64()).cast(pa.timestamp("us")).cast(times.type) for value in _YEARS_US)
+    return pc.if_else(pc.and_(pc.greater_equal(times, first), pc.less_equal(times, last)), times, None)
+
+
+def _parse_slowly(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> ManyStatistics:
+    exact = any(pa.types.is_decimal(kind) for kind in columns.values())
+    parsed = [parse_statistics(text, exact=exact) for text in texts.to_pylist()]
+    found = {}
+    for column, kind in columns.items():
+        low, high = (
+            pa.array([typed_value(find(each.get(name), column), kind) for each in parsed], kind)
+            for name in ("minValues", "maxValues")
+        )
+        found[column] = ColumnStatistics(low, high, pa.array(_null_counts(parsed, column, kind), pa.int64()))
+    rows = pa.array([whole_number(each.get("numRecords")) for each in parsed], pa.int64())
+    tight = pa.array([False if each.get("tightBounds") is False else None for each in parsed], pa.bool_())
+    return ManyStatistics(rows, tight, found)
+
+
+def _null_counts(parsed: Sequence[dict[str, Any]], column: ColumnPath, kind: pa.DataType) -> Iterator[int | None]:
+    for each in parsed:
+        yield None if pa.types.is_struct(kind) else whole_number(find(each.get("nullCount"), column))

@@ -1,0 +1,229 @@
+"""A checkpoint held against the state that the commits up to it make. Pure.
+
+Source: Delta protocol, "Checkpoints": all live files, the tombstones that have not expired, the newest of everything
+else. Statistics may be left out of it, or stand in it as a struct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from alluvia.log.actions import AddFile, Metadata, Protocol, RemoveFile
+from alluvia.log.checkpoints.writer import STRUCT
+from alluvia.log.files.file_set import ActionSet
+from alluvia.log.files.struct_statistics import statistics_texts
+from alluvia.log.replay import State
+from alluvia.verify.leaves import Leaf
+from alluvia.verify.replaying import Replay
+from alluvia.verify.report import Findings
+from alluvia.verify.statistics_checks import contradiction, read_statistics
+
+TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A checkpoint under check. `tombstones_after_ms`: none that was deleted later may be missing.
+
+    `leaves` are the table's stored columns, none where the schema cannot be read. `structs`: whether statistics that
+    stand in it as structs are looked at too.
+    """
+
+    name: str
+    version: int
+    state: State
+    tombstones_after_ms: int
+    leaves: Sequence[Leaf]
+    structs: bool = True
+
+
+def compare(subject: Subject, truth: Replay, findings: Findings) -> None:
+    """Report each way in which a checkpoint differs from the truth, once, with an example. Raises `Corrupt`."""
+    _Comparison(subject, truth, findings).run()
+
+
+class _Comparison:
+    def __init__(self, subject: Subject, truth: Replay, findings: Findings) -> None:
+        self._subject = subject
+        self._state = subject.state
+        self._truth = truth
+        self._findings = findings
+
+    def run(self) -> None:
+        self._compare_table()
+        self._compare_files()
+        self._compare_tombstones()
+        self._compare_rest()
+
+    def _report(self, kind: str, what: str, file: str | None = None) -> None:
+        subject = self._subject
+        self._findings.add(kind, f"checkpoint {subject.name} {what}", version=subject.version, file=file)
+
+    def _compare_table(self) -> None:
+        protocol, metadata = self._truth.protocol, self._truth.metadata
+        if protocol is not None and not same_protocol(protocol, self._state.protocol):
+            self._report("checkpoint-protocol-differs", "holds another protocol than the commits up to it")
+        if metadata is not None:
+            what = metadata_difference(metadata, self._state.metadata)
+            if what is not None:
+                self._report("checkpoint-metadata-differs", f"holds another {what} than the commits up to it")
+
+    def _compare_files(self) -> None:
+        seen: set[str] = set()
+        extra: list[str] = []
+        different: list[tuple[str, str]] = []
+        lying: list[tuple[str, str]] = []
+        files = self._state.files
+        pairs = with_structs(files) if self._subject.structs else ((file, None) for file in files)
+        for file, struct in pairs:
+            known = self._truth.files.get(file.key)
+            if known is None or file.key in seen:
+                extra.append(file.path)
+                continue
+            seen.add(file.key)
+            what = file_difference(known, file)
+            if what is not None:
+                different.append((file.path, what))
+            wrong = self._statistics_difference(known, (file.stats, struct))
+            if wrong is not None:
+                lying.append((file.path, wrong))
+        lacking = [file.path for key, file in self._truth.files.items() if key not in seen]
+        if lacking:
+            what = f"lacks {_counted(lacking)} of its version, such as {lacking[0]}"
+            self._report("checkpoint-lacks-file", what, lacking[0])
+        if extra:
+            what = f"holds {_counted(extra)} that its version does not have, such as {extra[0]}"
+            self._report("checkpoint-extra-file", what, extra[0])
+        for kind, found in (("checkpoint-file-differs", different), ("checkpoint-statistics-differ", lying)):
+            if found:
+                path, what = found[0]
+                what = f"says other things of {_counted(found)} than the commits do: of {path}, {what}"
+                self._report(kind, what, path)
+
+    def _statistics_difference(self, known: AddFile, texts: Iterable[str | None]) -> str | None:
+        ours = None
+        for text in texts:
+            if text is None or text == known.stats:
+                continue
+            leaves = self._subject.leaves
+            ours = read_statistics(known.stats, leaves) if ours is None else ours
+            theirs = read_statistics(text, leaves)
+            if theirs is None:
+                return "its statistics cannot be read"
+            wrong = contradiction(ours or {}, theirs, leaves)
+            if wrong is not None:
+                return wrong
+        return None
+
+    def _compare_tombstones(self) -> None:
+        seen: set[str] = set()
+        extra: list[str] = []
+        for file in self._state.tombstones:
+            seen.add(file.key)
+            if file.key in self._truth.files:
+                what = f"holds data file {file.path} as removed, though it is live"
+                self._report("file-live-and-removed", what, file.path)
+            elif file.key not in self._truth.tombstones and self._truth.base < 0:
+                extra.append(file.path)
+        lacking = [
+            file.path
+            for key, file in self._truth.tombstones.items()
+            if key not in seen and file.deletion_timestamp > self._subject.tombstones_after_ms
+        ]
+        if extra:
+            what = f"holds {_counted(extra)} as removed that no commit removed, such as {extra[0]}"
+            self._report("checkpoint-extra-tombstone", what, extra[0])
+        if lacking:
+            what = f"lacks the tombstones of {_counted(lacking)} within the retention, such as {lacking[0]}"
+            self._report("checkpoint-lacks-tombstone", what, lacking[0])
+
+    def _compare_rest(self) -> None:
+        state, truth = self._state, self._truth
+        may_drop = truth.metadata is not None and TRANSACTION_RETENTION in truth.metadata.configuration
+        for app_id in sorted({*state.txns, *truth.txns}):
+            ours, theirs = truth.txns.get(app_id), state.txns.get(app_id)
+            if theirs is None and may_drop:
+                continue
+            if ours is None or theirs is None or ours.version != theirs.version:
+                said = "no" if theirs is None else f"version {theirs.version} of"
+                known = "none" if ours is None else ours.version
+                what = f"holds {said} transaction {app_id!r}, the commits up to it say {known}"
+                self._report("checkpoint-transactions-differ", what)
+        for name in sorted({*state.domains, *truth.domains}):
+            domains = [each.domains.get(name) for each in (state, truth)]
+            if None in domains or domains[0].configuration != domains[1].configuration:  # type: ignore[union-attr]
+                what = f"has another metadata domain {name!r} than the commits up to it"
+                self._report("checkpoint-domains-differ", what)
+
+
+def with_structs(files: ActionSet[AddFile]) -> Iterator[tuple[AddFile, str | None]]:
+    """Yield a checkpoint's adds, each with the JSON text of its struct statistics (None where it has none)."""
+    for part in files.parts:
+        kind = part.type_of((STRUCT,))
+        texts: Iterator[str | None] = iter(())
+        if kind is not None:
+            batches = part.structs({STRUCT: kind})
+            texts = (text for batch in batches for text in statistics_texts(batch.field(0)))
+        for file in part.actions():
+            yield file, next(texts, None)
+
+
+def file_difference(ours: AddFile, theirs: AddFile) -> str | None:
+    """Return what a checkpoint says differently of a file, statistics aside; None if nothing."""
+    if ours.size != theirs.size:
+        return f"its size is {theirs.size}, not {ours.size}"
+    if ours.modification_time != theirs.modification_time:
+        return f"its modificationTime is {theirs.modification_time}, not {ours.modification_time}"
+    if _values(ours) != _values(theirs):
+        return f"its partition values are {dict(theirs.partition_values)}, not {dict(ours.partition_values)}"
+    if _vector(ours) != _vector(theirs):
+        return "its deletion vector is another"
+    return None
+
+
+def _values(file: AddFile) -> dict[str, str]:
+    """Return partition values without nulls, of which the empty text is one."""
+    return {name: text for name, text in file.partition_values.items() if text}
+
+
+def _vector(file: AddFile | RemoveFile) -> dict[str, Any]:
+    names = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
+    return {name: (file.deletion_vector or {}).get(name) for name in names}
+
+
+def same_protocol(ours: Protocol, theirs: Protocol) -> bool:
+    """Whether two protocols demand the same; features have no order."""
+    return _demands(ours) == _demands(theirs)
+
+
+def _demands(protocol: Protocol) -> tuple[int, int, set[str], set[str]]:
+    readers, writers = set(protocol.reader_features or ()), set(protocol.writer_features or ())
+    return protocol.min_reader_version, protocol.min_writer_version, readers, writers
+
+
+def metadata_difference(ours: Metadata, theirs: Metadata) -> str | None:
+    """Return what a checkpoint's metadata says differently, None if nothing; JSON may be written in any order."""
+    if ours.id != theirs.id:
+        return "table id"
+    if _parsed(ours.schema_string) != _parsed(theirs.schema_string):
+        return "schema"
+    if ours.partition_columns != theirs.partition_columns:
+        return "list of partition columns"
+    if dict(ours.configuration) != dict(theirs.configuration):
+        return "set of properties"
+    return None
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return text
+
+
+def _counted(found: Sequence[object]) -> str:
+    return f"{len(found)} data file{'s' if len(found) > 1 else ''}"

@@ -1,0 +1,198 @@
+"""Reading every live data file, and holding what the log says of it against its rows. One file in hand at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from alluvia.errors import Corrupt, Invalid, Unsupported
+from alluvia.log.actions import AddFile
+from alluvia.log.files.parquet import UNREADABLE
+from alluvia.operations.datafile import BATCH_ROWS
+from alluvia.store import Store
+from alluvia.table.deletion_vectors.storage import read_deletions
+from alluvia.table.event_window.content import EVENT_ID
+from alluvia.table.fitting import ReadPlan
+from alluvia.table.handle import RowCheck
+from alluvia.table.reader import live_rows, open_parquet, unreadable
+from alluvia.table.schema.required import check_required
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.statistics.footer import footer_statistics, stored_columns
+from alluvia.verify.event_ids import EventIds
+from alluvia.verify.leaves import Leaf
+from alluvia.verify.report import Findings
+from alluvia.verify.row_tally import Tally
+from alluvia.verify.statistics_checks import read_statistics, untrue
+
+_ALL_COLUMNS = 1 << 30
+_BROKEN = (*UNREADABLE, KeyError, ValueError, TypeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What rows are held against: the stored leaf columns, and CHECK constraints by name."""
+
+    leaves: Sequence[Leaf]
+    constraints: Mapping[str, RowCheck] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One column of the table and how it is read from a file; `names` are its columns there."""
+
+    field: pa.Field
+    plan: ReadPlan
+    names: list[str]
+
+
+class FileVerification:
+    """The audit of one data file."""
+
+    def __init__(self, store: Store, snapshot: Snapshot, rules: Rules, file: AddFile, findings: Findings) -> None:
+        self._store = store
+        self._snapshot = snapshot
+        self._rules = rules
+        self._file = file
+        self._findings = findings
+        self._told: set[tuple[str, str]] = set()
+
+    def run(self, path: Path, *, vector_known: bool, ids: EventIds | None, committed_ms: int | None) -> int | None:
+        """Read the file at a path, and return how many live rows it has; None where that cannot be told.
+
+        With `vector_known` its deletion vector can be read; without, only its footer is looked at.
+        """
+        metadata = None
+        try:
+            with open_parquet(path) as parquet:
+                metadata = parquet.metadata
+                return self._read(parquet, vector_known, ids, committed_ms)
+        except _BROKEN as error:
+            self._unreadable(error, metadata)
+        return None
+
+    def _unreadable(self, error: Exception, metadata: pq.FileMetaData | None) -> None:
+        found = unreadable(self._file, error, metadata)
+        kind = "data-file-unsupported" if isinstance(found, Unsupported) else "data-file-unreadable"
+        self._findings.add(kind, str(found), file=self._file.path)
+
+    def _read(
+        self, parquet: pq.ParquetFile, vector_known: bool, ids: EventIds | None, committed_ms: int | None
+    ) -> int | None:
+        rows = int(parquet.metadata.num_rows)
+        said = self._file.num_records
+        if said is not None and said != rows:
+            self._report("row-count-wrong", f"has {rows} rows, its statistics say {said}")
+        columns = list(self._columns(parquet.schema_arrow))
+        if not vector_known:
+            return None
+        deleted = self._deleted(rows)
+        if deleted is None:
+            return None
+        tally = Tally(self._rules.leaves)
+        wanted = list(dict.fromkeys(name for column in columns for name in column.names))
+        start = 0
+        for batch in parquet.iter_batches(BATCH_ROWS, columns=wanted):
+            fitted = self._fitted(batch, columns)
+            live = live_rows(fitted, deleted, start)
+            start += len(batch)
+            tally.take(fitted, live)
+            self._check_rows(live)
+            if ids is not None and EVENT_ID in live.schema.names:
+                ids.add(live, committed_ms)
+        self._check_statistics(tally)
+        self._check_footer(parquet.metadata, tally)
+        return tally.rows - tally.deleted
+
+    def _columns(self, stored: pa.Schema) -> Iterator[_Column]:
+        """Yield the table's columns that a file can give, and report the others."""
+        for column in self._snapshot.schema:
+            plan = self._snapshot.read_plan(pa.schema([column]))
+            try:
+                names = plan.stored_names(stored)
+                empty = pa.RecordBatch.from_arrays(
+                    [pa.nulls(0, stored.field(name).type) for name in names],
+                    schema=pa.schema([stored.field(name) for name in names]),
+                )
+                plan.fit(empty, self._file)
+            except Corrupt as error:
+                self._misfit(column.name, error)
+            else:
+                yield _Column(column, plan, names)
+
+    def _misfit(self, column: str, error: Corrupt) -> None:
+        if column not in self._snapshot.partition_columns:  # those were looked at in the log
+            reason = str(error) if self._file.path in str(error) else f"data file {self._file.path}: {error}"
+            self._findings.add("column-misfit", reason, file=self._file.path, column=column)
+
+    def _fitted(self, batch: pa.RecordBatch, columns: list[_Column]) -> pa.RecordBatch:
+        """Return a batch with the table's columns. One whose values do not fit goes from `columns` as well."""
+        arrays = []
+        for column in list(columns):
+            try:
+                arrays.append(column.plan.fit(batch.select(column.names), self._file).column(0))
+            except Corrupt as error:
+                self._misfit(column.field.name, error)
+                columns.remove(column)
+        if not arrays:
+            return batch.select([])
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([column.field for column in columns]))
+
+    def _deleted(self, rows: int) -> pa.Int64Array | None:
+        try:
+            deleted = read_deletions(self._store, self._file, self._snapshot.locate)
+        except (Corrupt, Unsupported) as error:
+            self._findings.add("deletion-vector-unreadable", str(error), file=self._file.path)
+            return None
+        if len(deleted) and deleted[-1].as_py() >= rows:
+            what = f"has {rows} rows, but its deletion vector deletes row {deleted[-1]}"
+            self._report("deletion-vector-out-of-range", what)
+            return None
+        return deleted
+
+    def _check_rows(self, live: pa.RecordBatch) -> None:
+        for column in live.schema:
+            if column.name in self._snapshot.partition_columns:
+                continue
+            array = live.column(column.name)
+            if array.null_count and not column.nullable:
+                what = f"column {column.name} must not be null, but {array.null_count} rows have no value"
+                self._report_once("null-in-required-column", column.name, what)
+            try:
+                check_required(pa.chunked_array([array]), column.type, column.name)
+            except Invalid as error:
+                self._report_once("null-in-required-column", column.name, str(error))
+        if len(live.schema) < len(self._snapshot.schema):
+            return
+        for name, check in self._rules.constraints.items():
+            try:
+                check(pa.Table.from_batches([live]))
+            except Invalid as error:
+                self._report_once("constraint-broken", name, str(error), column=None)
+
+    def _check_statistics(self, tally: Tally) -> None:
+        statistics = read_statistics(self._file.stats, self._rules.leaves)
+        for kind, column, what in untrue(statistics or {}, tally):
+            self._report(kind, f"column {column}: {what}", column)
+
+    def _check_footer(self, metadata: pq.FileMetaData, tally: Tally) -> None:
+        """Hold a file's own statistics, by which readers pass row groups over, against its rows."""
+        try:
+            text = footer_statistics(metadata, stored_columns(metadata), _ALL_COLUMNS)
+        except Invalid:  # a type that tables of ours never have: its rows were read nevertheless
+            return
+        for kind, column, what in untrue(read_statistics(text, self._rules.leaves) or {}, tally):
+            if kind == "bounds-wrong" or (kind == "null-count-wrong" and not tally.deleted):
+                self._report("footer-wrong", f"column {column}: by its own footer, {what}", column)
+
+    def _report(self, kind: str, what: str, column: str | None = None) -> None:
+        joined = " " if what.startswith("has ") else ": "
+        self._findings.add(kind, f"data file {self._file.path}{joined}{what}", file=self._file.path, column=column)
+
+    def _report_once(self, kind: str, name: str, what: str, column: str | None = "") -> None:
+        if (kind, name) not in self._told:
+            self._told.add((kind, name))
+            self._report(kind, what, name if column == "" else column)

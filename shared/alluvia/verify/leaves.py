@@ -1,0 +1,140 @@
+"""A table's leaf columns, and their values and bounds in a form that compares exactly. Pure.
+
+Times are whole microseconds and dates whole days since the Unix epoch, so that those outside of Python's years compare
+as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal, localcontext
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.table.schema.column_path import ColumnPath
+from alluvia.table.statistics.typed import typed_value
+
+_MILLISECOND_US = 1000
+_ROUNDING = Decimal(2) ** -50
+_DECIMAL_DIGITS_MAX = 38
+_SHOWN_MAX = 80
+_TEXT_KEPT_MIN = 16
+"""No writer is known to cut text shorter than this in statistics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf column: its path as the table has it, its path in files and statistics, and its type.
+
+    The type of a variant is the one that it is stored in: what statistics say of it is not about its text.
+    """
+
+    path: ColumnPath
+    physical: ColumnPath
+    kind: pa.DataType
+
+    @property
+    def name(self) -> str:
+        """Return the name that people know it by."""
+        return ".".join(self.path)
+
+
+def leaves_of(schema: pa.Schema, physical: pa.Schema) -> Iterator[Leaf]:
+    """Yield the leaves of a table's columns; lists and maps count as leaves. `physical` is alike, field by field."""
+    for ours, theirs in zip(schema, physical, strict=True):
+        yield from _leaves((ours.name,), (theirs.name,), ours.type, theirs.type)
+
+
+def _leaves(path: ColumnPath, physical: ColumnPath, kind: pa.DataType, stored: pa.DataType) -> Iterator[Leaf]:
+    if not pa.types.is_struct(kind):
+        yield Leaf(path, physical, stored if pa.types.is_struct(stored) else kind)
+        return
+    for ours, theirs in zip(kind.fields, stored.fields, strict=True):
+        yield from _leaves((*path, ours.name), (*physical, theirs.name), ours.type, theirs.type)
+
+
+def bound(value: Any, kind: pa.DataType) -> Any:
+    """Return a bound from statistics' JSON in comparable form; None if it is none of the type."""
+    typed = typed_value(value, kind)
+    if isinstance(typed, datetime):
+        return (typed.replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1)  # noqa: DTZ001
+    if isinstance(typed, date):
+        return typed.toordinal() - date(1970, 1, 1).toordinal()
+    return typed
+
+
+def comparable(scalar: pa.Scalar) -> Any:
+    """Return a column's value in comparable form."""
+    if pa.types.is_timestamp(scalar.type) or pa.types.is_date(scalar.type):
+        return scalar.value
+    return scalar.as_py()
+
+
+def shown(value: Any, kind: pa.DataType) -> str:
+    """Return a value in comparable form as people read it."""
+    if value is None:
+        return "nothing"
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        unit = timedelta(microseconds=1) if pa.types.is_timestamp(kind) else timedelta(days=1)
+        try:
+            moment = datetime(1970, 1, 1) + value * unit  # noqa: DTZ001
+        except OverflowError:
+            return str(value)
+        return str(moment.isoformat() if pa.types.is_timestamp(kind) else moment.date())
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
+def excludes(low: Any, high: Any, least: Any, greatest: Any, kind: pa.DataType) -> bool:
+    """Whether bounds leave out a value between the least and the greatest that there are.
+
+    A maximum that was cut counts: text to its start, times to the millisecond. None is no bound.
+    """
+    if low is not None and least < low:
+        return True
+    if high is None or greatest <= high:
+        return False
+    if pa.types.is_timestamp(kind):
+        return bool(greatest >= high + _MILLISECOND_US)
+    if pa.types.is_string(kind):
+        return not (len(high) >= _TEXT_KEPT_MIN and greatest.startswith(high))
+    return True
+
+
+def is_rounded(low: Any, high: Any, least: Any, greatest: Any, kind: pa.DataType) -> bool:
+    """Whether bounds are the true ones, rounded to fewer digits than the column has.
+
+    Some writers bring decimals through floating-point numbers; and a column of doubles that was once one of floats has
+    files whose bounds are as short as those of floats.
+    """
+    pairs = [(said, true) for said, true in ((low, least), (high, greatest)) if said is not None]
+    if pa.types.is_decimal(kind):
+        with localcontext(prec=2 * _DECIMAL_DIGITS_MAX):
+            return all(abs(said - true) <= abs(true) * _ROUNDING for said, true in pairs)
+    if kind == pa.float64():
+        return all(true in (said, pa.scalar(said, pa.float32()).as_py()) for said, true in pairs)
+    return False
+
+
+def is_loose(low: Any, high: Any, least: Any, greatest: Any, kind: pa.DataType) -> bool:
+    """Whether a bound lies further out than cutting values explains."""
+    if pa.types.is_string(kind):
+        return (low is not None and _shared(low, least) < len(low)) or (
+            high is not None and _shared(high, greatest) < len(high) - 1
+        )
+    if pa.types.is_timestamp(kind):
+        least, greatest = least - _MILLISECOND_US + 1, greatest + _MILLISECOND_US - 1
+    return (low is not None and low < least) or (high is not None and high > greatest)
+
+
+def _shared(one: str, other: str) -> int:
+    """Return how many characters two texts have in common at their start."""
+    count = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine != theirs:
+            break
+        count += 1
+    return count

@@ -1,0 +1,98 @@
+"""The full mode of an audit: every row of every live file, and events that stand in the table twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from alluvia.store import Store
+from alluvia.table.event_window.content import EVENT_ID
+from alluvia.table.snapshot import Snapshot
+from alluvia.verify.data_files import FileVerification, Rules
+from alluvia.verify.event_ids import EventIds, Repeated
+from alluvia.verify.file_checks import There
+from alluvia.verify.local_files import local_files
+from alluvia.verify.replaying import Origin, Replay
+from alluvia.verify.report import Findings
+from alluvia.verify.window_checks import WindowRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Reads the live files of a snapshot that are `there`."""
+
+    store: Store
+    snapshot: Snapshot
+    rules: Rules
+    there: There
+    findings: Findings
+    progress: Callable[[str, int, int], None]
+
+    def run(self, replay: Replay, events: WindowRecord | None, window_ms: int) -> int | None:
+        """Read all rows and return how many there are; None where a file could not be read.
+
+        Without `events`, what the log says of them, nothing is said of those that stand there twice.
+        """
+        files = [file for file in replay.files.values() if file.path in self.there.paths]
+        counts: list[int | None] = [None] if len(files) < len(replay.files) else []
+        with ExitStack() as stack:
+            ids = stack.enter_context(EventIds()) if events is not None and self._has_ids() else None
+            for done, (file, path) in enumerate(local_files(self.store, self.snapshot, files), 1):
+                if path is None:
+                    self.findings.add("data-file-missing", f"data file {file.path} is missing", file=file.path)
+                    counts.append(None)
+                else:
+                    audit = FileVerification(self.store, self.snapshot, self.rules, file, self.findings)
+                    known = file.path not in self.there.broken_vectors
+                    committed_ms = _committed_ms(replay.added.get(file.key))
+                    counts.append(audit.run(path, vector_known=known, ids=ids, committed_ms=committed_ms))
+                self.progress("files", done, len(files))
+            if ids is not None and events is not None:
+                self._report_repeated(ids.repeated(), window_ms if events.digests else None)
+        return total_of(counts)
+
+    def _has_ids(self) -> bool:
+        schema = self.snapshot.schema
+        at = schema.get_field_index(EVENT_ID)
+        return at >= 0 and bool(pa.types.is_string(schema.field(at).type))
+
+    def _report_repeated(self, found: Iterable[Repeated], window_ms: int | None) -> None:
+        """Report events with several rows; `window_ms` is None where nothing was ever ingested.
+
+        Ingestion promises one row for each event within the window. Beyond it, or where rows were only appended,
+        several may be meant.
+        """
+        several = 0
+        for each in found:
+            several += 1
+            if window_ms is None:
+                continue
+            name = f"event {each.event_id!r} has {each.rows} rows"
+            if each.apart_ms is not None and each.apart_ms <= window_ms:
+                msg = f"{name}, two of them {each.apart_ms} ms apart, within the table's window of {window_ms} ms"
+                self.findings.add("event-repeated", msg, column=EVENT_ID)
+            else:
+                apart = "of unknown times" if each.apart_ms is None else f"at least {each.apart_ms} ms apart"
+                msg = f"{name}, {apart}; within the table's window of {window_ms} ms there would be one"
+                self.findings.add("event-repeated-later", msg, column=EVENT_ID)
+        if several and window_ms is None:
+            msg = f"{several} values of {EVENT_ID} have several rows; nothing was ingested here, which would prevent it"
+            self.findings.add("event-ids-shared", msg, column=EVENT_ID)
+
+
+def _committed_ms(origin: Origin | None) -> int | None:
+    """Return when a file's rows were committed, if the commit that added it brought them."""
+    return origin.timestamp_ms if origin is not None and origin.data_change and origin.timestamp_ms else None
+
+
+def total_of(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of some numbers; None if one of them is not known."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total

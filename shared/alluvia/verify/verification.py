@@ -1,0 +1,261 @@
+"""The audit of a table: its log in order, then what the newest version names, then, if asked for, every row of it.
+
+It reads and never writes. One LIST request per 1,000 objects, one GET for each file of the log; data files are opened
+in full mode only, one GET each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from alluvia.errors import Corrupt, Invalid, ObjectNotFound, TableNotFound, Unsupported
+from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, commit_name, version_prefix
+from alluvia.log.replay import State
+from alluvia.store import ObjectInfo
+from alluvia.table.event_window.content import EVENT_ID
+from alluvia.table.event_window.index import index_name
+from alluvia.table.handle import RowCheck, TableHandle, oldest_readable
+from alluvia.table.lineage import in_gap, is_dropped, version_gaps
+from alluvia.table.properties import Properties, read_properties
+from alluvia.table.protocols import GUARD, check_readable
+from alluvia.table.schema.serialization import arrow_schema
+from alluvia.table.snapshot import Snapshot
+from alluvia.verify.data_files import Rules
+from alluvia.verify.file_checks import (
+    DAY_MS,
+    LOOKS_MAX,
+    Place,
+    Retention,
+    check_changes,
+    check_live_files,
+    check_log_entries,
+    check_tombstones,
+    find_orphans,
+)
+from alluvia.verify.log_files import check_hint, check_names, hint_elsewhere, missing_commits
+from alluvia.verify.log_walk import LogWalk, Walk
+from alluvia.verify.objects import Objects, sort_objects
+from alluvia.verify.reading import Reading, total_of
+from alluvia.verify.replaying import Replay
+from alluvia.verify.report import Findings, VerifyReport
+from alluvia.verify.table_leaves import stored_leaves
+from alluvia.verify.window_checks import window_rules, wrong_index
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being read, `log` or `files`, how much of it is done, and how much there is."""
+_INVARIANTS = '"delta.invariants"'
+
+
+def verify(handle: TableHandle, *, full: bool = False, progress: Progress | None = None) -> VerifyReport:
+    """Audit a table, whoever wrote it, and report all that is wrong with it; damage never raises.
+
+    Quick mode looks at the log and at a listing; full mode reads every row of the newest version as well. Raises
+    `TableNotFound`, `Unsupported` for a table that needs a feature which this library cannot read, `Unavailable`.
+    """
+    return _Audit(handle, full, progress or _silent).run()
+
+
+def _silent(_what: str, _done: int, _total: int) -> None:
+    """Tell nobody."""
+
+
+@dataclass(slots=True)
+class _Contents:
+    """What the newest version holds, as far as it could be told."""
+
+    files: int = 0
+    rows: int | None = None
+    bytes: int = 0
+    orphans: Sequence[ObjectInfo] = ()
+    oldest: int = 0
+
+
+class _Audit:
+    def __init__(self, handle: TableHandle, full: bool, progress: Progress) -> None:
+        self._handle = handle
+        self._store = handle.store
+        self._full = full
+        self._progress = progress
+        self._now_ms = handle.clock.now_ms()
+        self._findings = Findings()
+
+    def run(self) -> VerifyReport:
+        objects = sort_objects(self._store.list(self._handle.root), self._handle.root)
+        if not objects.log:
+            msg = f"there is no table {self._handle.name!r}"
+            raise TableNotFound(msg)
+        if objects.newest < 0:
+            self._findings.add("log-empty", "the log holds no commit and no checkpoint")
+            return self._report(objects, Walk(), _Contents())
+        self._look_again(objects)
+        check_names(objects, self._findings)
+        structs_from = 0 if self._full else objects.newest_checkpoint
+        findings, root = self._findings, self._handle.root
+        walk = LogWalk(self._store, root, objects, findings, self._now_ms, self._progress, structs_from).run()
+        self._check_hint(objects, walk)
+        replay = walk.replay
+        snapshot = None if replay is None else self._snapshot(replay)
+        if replay is None or snapshot is None:
+            return self._report(objects, walk, _Contents())
+        return self._report(objects, walk, self._check_contents(objects, walk, replay, snapshot))
+
+    def _report(self, objects: Objects, walk: Walk, contents: _Contents) -> VerifyReport:
+        return VerifyReport(
+            table=self._handle.name,
+            full=self._full,
+            version=objects.newest if objects.newest >= 0 else None,
+            oldest_version=None if walk.oldest is None else max(walk.oldest, contents.oldest),
+            versions=len(objects.commits),
+            checkpoints=sum(map(len, objects.checkpoints.values())),
+            files=contents.files,
+            rows=contents.rows,
+            bytes=contents.bytes,
+            orphans=len(contents.orphans),
+            orphan_bytes=sum(info.size for info in contents.orphans),
+            findings=self._findings.worst_first(),
+            found=dict(self._findings.found),
+        )
+
+    def _look_again(self, objects: Objects) -> None:
+        """Look for commits that the listing lacks. It is no snapshot: others may commit while it goes on."""
+        versions = (version for first, last in missing_commits(objects) for version in range(first, last + 1))
+        for version in list(islice(versions, LOOKS_MAX)):
+            name = commit_name(version)
+            info = self._store.head(self._handle.root + name)
+            if info is not None:
+                objects.add_commit(version, replace(info, key=name))
+
+    def _check_hint(self, objects: Objects, walk: Walk) -> None:
+        data, root = None, self._handle.root
+        if LAST_CHECKPOINT in objects.log:
+            with suppress(ObjectNotFound):
+                data = self._store.get(root + LAST_CHECKPOINT)
+        elsewhere = hint_elsewhere(data, objects)
+        if elsewhere is not None and elsewhere > objects.newest_checkpoint:
+            later = self._store.list(root + LOG_FOLDER, root + version_prefix(elsewhere))
+            if elsewhere in sort_objects(later, root).checkpoints:  # written since the listing
+                return
+        check_hint(data, objects, walk.adds, self._findings)
+
+    def _snapshot(self, replay: Replay) -> Snapshot | None:
+        """Return the newest state as readers see it; None, reported, where they could not. Raises `Unsupported`."""
+        if replay.protocol is None or replay.metadata is None:
+            return None
+        state = State(replay.version, replay.protocol, replay.metadata, domains=replay.domains)
+        try:
+            check_readable(replay.protocol, replay.metadata)
+        except Corrupt as error:
+            self._findings.add("protocol-unreadable", str(error), version=replay.version)
+            return None
+        except Unsupported as error:
+            raise _refused(error) from error
+        try:
+            stored_leaves(replay.protocol, replay.metadata)
+        except Corrupt:  # reported where the log brought it
+            return None
+        except Unsupported as error:
+            raise _refused(error) from error
+        return Snapshot(state, self._handle.root, self._handle.name, self._store.locate)
+
+    def _check_contents(self, objects: Objects, walk: Walk, replay: Replay, snapshot: Snapshot) -> _Contents:
+        whole = walk.newest == objects.newest
+        findings, place = self._findings, Place(self._store, snapshot, objects, whole)
+        leaves = stored_leaves(snapshot.protocol, snapshot.state.metadata)
+        if not whole:
+            after = "" if walk.newest is None else f" after {walk.newest}"
+            msg = f"the log makes no version{after}: the files looked at are those that its readable commits leave"
+            findings.add("audit-incomplete", msg, version=walk.newest)
+        if is_dropped(snapshot.properties):
+            findings.add("table-dropped", "the table was dropped; undrop brings it back until vacuum takes its files")
+        settings = self._settings(snapshot)
+        oldest = self._oldest(snapshot)
+        retention = Retention(self._now_ms, self._now_ms - settings.file_retention_ms, oldest)
+        files = list(replay.files.values())
+        there = check_live_files(place, files, findings)
+        check_log_entries(place, files, leaves, there, findings)
+        check_tombstones(place, replay, retention, findings)
+        check_changes(place, walk.changes, retention, findings)
+        orphans = find_orphans(place, replay) if whole else []
+        self._note_orphans(orphans, objects, walk)
+        self._check_window(objects, walk, snapshot)
+        rows = total_of(file.live_records for file in files)
+        if self._full:
+            rules = Rules(leaves, self._constraints(snapshot, settings))
+            reading = Reading(self._store, snapshot, rules, there, findings, self._progress)
+            rows = reading.run(replay, walk.window if whole else None, settings.dedup_window_ms)
+        return _Contents(len(files), rows, sum(file.size for file in files), orphans, oldest)
+
+    def _settings(self, snapshot: Snapshot) -> Properties:
+        """Return the table's properties; the defaults, reported, where they cannot be read."""
+        try:
+            version_gaps(snapshot.properties)
+            return snapshot.settings
+        except Corrupt as error:
+            self._findings.add("property-unreadable", str(error), version=snapshot.version)
+            return read_properties({})
+
+    def _oldest(self, snapshot: Snapshot) -> int:
+        try:
+            return oldest_readable(snapshot.state)
+        except Corrupt as error:
+            self._findings.add("property-unreadable", str(error), version=snapshot.version)
+            return 0
+
+    def _note_orphans(self, orphans: Sequence[ObjectInfo], objects: Objects, walk: Walk) -> None:
+        sidecars = [info for name, info in objects.sidecars.items() if name not in walk.sidecars]
+        for kind, what, found in (("orphan-files", "version", orphans), ("orphan-sidecars", "checkpoint", sidecars)):
+            if found:
+                size = sum(info.size for info in found)
+                old = sum(info.modified_ms < self._now_ms - DAY_MS for info in found)
+                files = f"{len(found)} file{'s' if len(found) > 1 else ''} ({size} bytes in all)"
+                msg = f"no {what} names {files}; {old} of them older than a day, which is vacuum's work in time"
+                self._findings.add(kind, msg, file=found[0].key)
+
+    def _check_window(self, objects: Objects, walk: Walk, snapshot: Snapshot) -> None:
+        """Hold the index of event ids beside the newest checkpoint, which alone is read, against the commits."""
+        version = max(walk.metadata, default=None)
+        if version is None or version != objects.newest_checkpoint:
+            return
+        metadata = walk.metadata[version]
+        rules = window_rules(snapshot.properties)
+        if rules is None or is_dropped(metadata.configuration) or in_gap(rules.gaps, version):
+            return
+        name = index_name(version)
+        if name not in objects.windows:
+            if (
+                GUARD in (snapshot.protocol.writer_features or ())
+                and EVENT_ID in arrow_schema(metadata.schema_string).names
+            ):
+                msg = f"checkpoint {version} has no index of event ids beside it: the first ingestion reads the commits"
+                self._findings.add("window-index-missing", msg, version=version, file=name)
+            return
+        try:
+            data = self._store.get(self._handle.root + name)
+            for what in wrong_index(data, name, version, walk.window, snapshot.protocol, metadata):
+                self._findings.add("window-index-wrong", f"{name}: {what}", version=version, file=name)
+        except Corrupt as error:
+            self._findings.add("window-index-unreadable", str(error), version=version, file=name)
+
+    def _constraints(self, snapshot: Snapshot, settings: Properties) -> dict[str, RowCheck]:
+        """Return the CHECK constraints that can be checked here; the others are reported."""
+        found: dict[str, RowCheck] = {}
+        for name, text in settings.constraints.items():
+            try:
+                if self._handle.constraints is None:
+                    msg = f"the CHECK constraint {name} cannot be checked here"
+                    raise Unsupported(msg)
+                found[name] = self._handle.constraints({name: text}, snapshot.schema)
+            except (Unsupported, Invalid) as error:
+                self._findings.add("constraint-unchecked", str(error))
+        if _INVARIANTS in snapshot.state.metadata.schema_string:
+            self._findings.add(
+                "constraint-unchecked", "the table has invariants of columns, which are not checked here"
+            )
+        return found
+
+
+def _refused(error: Unsupported) -> Unsupported:
+    return Unsupported(f"the table cannot be audited: {error}")

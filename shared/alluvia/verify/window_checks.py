@@ -1,0 +1,90 @@
+"""The index of event ids beside a checkpoint held against the commits that it was made of. Pure.
+
+An event that the index lacks would be taken a second time; one that it makes up would be dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+
+from alluvia.errors import Corrupt
+from alluvia.log.actions import Metadata, Protocol
+from alluvia.log.commit import CommitActions
+from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
+from alluvia.table.event_window.id_runs import CommitIds
+from alluvia.table.event_window.index import read_index
+from alluvia.table.event_window.window import UNKNOWN, WindowRules, event_id_pairs, event_ids_of
+from alluvia.table.lineage import in_gap
+
+_ENDLESS_MS = 1 << 62
+
+
+@dataclass(slots=True)
+class WindowRecord:
+    """What the commits of a log say of events: time in ms and digests of the event ids, by version.
+
+    Of the digests one is without contents: so an index has them that was written by an earlier version of this library.
+    `settled` is the version since which the window's length and the table's own versions have been what they are.
+    """
+
+    times: dict[int, int] = field(default_factory=dict)
+    digests: dict[int, frozenset[bytes]] = field(default_factory=dict)
+    settled: int = 0
+    rules: WindowRules | None = None
+
+    def take(self, commit: CommitActions) -> None:
+        """Take the next commit. Raises `Corrupt` where its event ids cannot be read."""
+        if commit.metadata is not None:
+            rules = window_rules(commit.metadata.configuration)
+            if rules != self.rules:
+                self.rules, self.settled = rules, commit.version
+        self.times[commit.version] = commit.timestamp_ms
+        ids = event_ids_of(commit)
+        if len(ids):
+            without = replace(ids, contents=UNKNOWN * len(ids))
+            self.digests[commit.version] = frozenset((_digest(ids), _digest(without)))
+
+
+def window_rules(configuration: Mapping[str, str]) -> WindowRules | None:
+    """Return the rules of a table's window; None where they cannot be read."""
+    try:
+        return WindowRules.of(configuration)
+    except Corrupt:
+        return None
+
+
+def wrong_index(
+    data: bytes, name: str, version: int, record: WindowRecord, protocol: Protocol, metadata: Metadata
+) -> Iterator[str]:
+    """Yield what an index at a version does not have as the commits have it. Raises `Corrupt` if it is unreadable.
+
+    Commits that the log no longer holds, and those from before the window's rules changed, may be in it or not.
+    """
+    rules = window_rules(metadata.configuration)
+    if rules is None:
+        return
+    held: set[int] = set()
+    index = read_index(data, name, replace(rules, window_ms=_ENDLESS_MS), version)
+    for ids in index.entries():
+        at = ids.version
+        held.add(at)
+        if at > version:
+            yield f"it holds events of version {at}, which came after it"
+        elif at in record.times and (
+            _digest(ids) not in record.digests.get(at, ()) or ids.timestamp_ms != record.times[at]
+        ):
+            yield f"its events of version {at} are not those of the commit"
+    if not has_in_commit_timestamps(protocol, metadata):
+        return
+    newest_ms = max((time for at, time in record.times.items() if at <= version), default=0)
+    for at in record.digests:
+        needed = record.settled < at <= version and record.times[at] >= newest_ms - rules.window_ms
+        if needed and at not in held and not in_gap(rules.gaps, at):
+            yield f"it lacks the events of version {at}"
+
+
+def _digest(ids: CommitIds) -> bytes:
+    """Return a digest of a commit's ids and contents, in whatever order they come."""
+    return blake2b(b"".join(sorted(map(b"".join, event_id_pairs(ids)))), digest_size=16).digest()

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.unit.query.conftest import lake
+
+__all__ = ["lake"]

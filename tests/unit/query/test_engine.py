@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import tempfile
+import threading
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import alluvia
+from alluvia.clock import ManualClock
+from alluvia.duck.failures import QueryTooCostly
+from alluvia.errors import Corrupt, Invalid, TableNotFound, VersionNotFound
+from alluvia.query.engine import run
+from alluvia.query.limits import Limits
+from alluvia.query.scans import TableScan
+from tests.s3server import S3Server
+from tests.unit.query.conftest import SCHEMA, fill, query, rows_of_day, scans
+
+
+def test_rows_come_with_the_tables_names_and_types(lake: alluvia.Lake) -> None:
+    with run(lake, "FROM events WHERE n = 21") as result:
+        table = result.read_all()
+    assert table.schema.names == SCHEMA.names
+    assert table.schema.field("ts").type == pa.timestamp("us", tz="UTC")
+    assert table.to_pylist() == [rows_of_day(2)[1]]
+
+
+def test_an_answer_says_what_it_read(lake: alluvia.Lake) -> None:
+    files = lake.table("events").snapshot().files
+    sizes = {file.path.split("/")[0]: file.size for file in files}
+    assert scans(lake, "SELECT count(*) FROM events e, users WHERE ts::DATE = '2024-01-02'") == [
+        TableScan("events", 5, 5, 4, 1, sum(sizes.values()), sizes["ts_day=2024-01-02"]),
+        TableScan("users", 2, 2, 0, 2, *[sum(file.size for file in lake.table("users").snapshot().files)] * 2),
+    ]
+
+
+def test_explain_names_files_and_gives_duckdbs_plan(lake: alluvia.Lake) -> None:
+    table = run(lake, "EXPLAIN SELECT sum(n) FROM events JOIN users USING (n) WHERE events.n < 20").read_all()
+    first, second, last = table.to_pylist()
+    assert first | {"bytes_read": 0, "bytes_total": 0} == {
+        "table": "events", "version": 5, "files_total": 5, "files_pruned": 4, "files_read": 1,
+        "bytes_total": 0, "bytes_read": 0, "plan": None,
+    }  # fmt: skip
+    assert 0 < first["bytes_read"] < first["bytes_total"]
+    assert (second["table"], second["files_pruned"]) == ("users", 0)
+    assert last["table"] is None
+    assert "HASH_JOIN" in last["plan"]
+    assert "n<20" in last["plan"]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("SELECT 1 AS one", [(1,)]),
+        ("VALUES (1, 'a'), (2, 'b')", [(1, "a"), (2, "b")]),
+        ("SELECT count(*) FROM events", [(50,)]),
+        ('SELECT count(*) FROM "Events" AS "E e" WHERE "E e".n < 12', [(2,)]),
+        ("SELECT name FROM users JOIN events USING (n) ORDER BY name", [("Ada",), ("Grace",)]),
+        ("SELECT count(*) FROM events(version => 1)", [(10,)]),
+        ("SELECT count(*) FROM events AT (VERSION => 2)", [(20,)]),
+        ("SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM events(version => 3))", [(50, 30)]),
+        ("SHOW TABLES", [("events",), ("users",)]),
+        ("SELECT column_name FROM (DESCRIBE users)", [("n",), ("name",)]),
+        ("SELECT column_name, count FROM (SUMMARIZE users) ORDER BY ALL", [("n", 3), ("name", 3)]),
+        ("SELECT typeof(ts) FROM events LIMIT 1", [("TIMESTAMP WITH TIME ZONE",)]),
+        ("SELECT current_setting_is_a_column FROM (SELECT 1 AS current_setting_is_a_column)", [(1,)]),
+        ("SELECT date_trunc('day', ts)::VARCHAR FROM events WHERE n = 15", [("2024-01-01 00:00:00+00",)]),
+        ("SELECT i FROM range(3) t(i) WHERE i > 0", [(1,), (2,)]),
+        ("PIVOT users ON name IN ('Ada') USING count(*) GROUP BY n ORDER BY n", [(10, 1), (21, 0), (99, 0)]),
+    ],
+)
+def test_queries(lake: alluvia.Lake, text: str, rows: list[tuple[object, ...]]) -> None:
+    assert query(lake, text) == rows
+
+
+def test_a_moment_finds_the_version_of_then(own_lake: alluvia.Lake, tmp_path: Path) -> None:
+    clock = ManualClock(start_us=int(datetime(2024, 6, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000)
+    timed = alluvia.connect(str(tmp_path / "timed"), clock=clock)
+    table = timed.create_table("t", {"n": "long"})
+    for n in (1, 2, 3):
+        clock.advance(3600)
+        table.append([{"n": n}])
+    for moment in ("'2024-06-01 14:30:00'", "'2024-06-01T16:30:00+02:00'", "TIMESTAMP '2024-06-01 14:30:00'"):
+        assert query(timed, f"SELECT max(n) FROM t({moment})") == [(2,)]
+        assert query(timed, f"SELECT max(n) FROM t AT (TIMESTAMP => {moment})") == [(2,)]
+    assert query(timed, "SELECT max(n) FROM t(now() - INTERVAL 1 MINUTE)") == [(3,)]
+    assert query(timed, "SELECT n FROM t EXCEPT ALL SELECT n FROM t('2024-06-01 14:30:00')") == [(3,)]
+    with pytest.raises(VersionNotFound):
+        run(timed, "FROM t('2020-01-01')")
+    with pytest.raises(VersionNotFound):
+        run(timed, "FROM t(version => 9)")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("FROM events('yesterday')", "must be a timestamp, as in events"),
+        ("FROM events(n)", "must be a timestamp"),
+        ("FROM events('x' || 'y')", "must be a timestamp"),
+        ("FROM nothing('2024-01-01')", r"neither a table of the lake \(the tables are: events, users\) nor"),
+        ("FROM read_text('/etc/passwd')", r"read_text\(\) is neither a table of the lake"),
+    ],
+)
+def test_a_moment_that_is_none_is_refused(lake: alluvia.Lake, text: str, reason: str) -> None:
+    with pytest.raises(Invalid, match=reason):
+        run(lake, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["FROM nothing", "FROM 'x.parquet'", "FROM events.other", "FROM a.b.events", "FROM main.events"]
+)
+def test_an_unknown_table_is_answered_with_those_that_there_are(lake: alluvia.Lake, text: str) -> None:
+    with pytest.raises(TableNotFound, match="the tables are: events, users"):
+        run(lake, text)
+
+
+def test_an_empty_lake_says_that_it_is(own_lake: alluvia.Lake) -> None:
+    with pytest.raises(TableNotFound, match="it holds no tables yet"):
+        run(own_lake, "FROM events")
+
+
+def test_a_table_named_twice_is_read_at_one_version(own_lake: alluvia.Lake) -> None:
+    """Another writer's commit between the two snapshots must not show in one of them."""
+    table = own_lake.create_table("t", {"n": "long"})
+    table.append([{"n": 1}])
+    asked = 0
+
+    class Racing:
+        store = own_lake.store
+        tables = own_lake.tables
+
+        def table(self, name: str) -> alluvia.Table:
+            nonlocal asked
+            asked += 1
+            own_lake.table(name).append([{"n": asked}])
+            return own_lake.table(name)
+
+    with run(Racing(), "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM t)") as result:
+        (row,) = result.read_all().to_pylist()
+    assert len(set(row.values())) == 1
+    assert asked == 1
+
+
+def test_a_memory_lake_is_queried_like_any_other() -> None:
+    lake = alluvia.connect(f"memory://{uuid.uuid4()}")
+    fill(lake)
+    assert query(lake, "SELECT count(*), min(n) FROM events WHERE n >= 40") == [(20, 40)]
+    assert [scan.files_read for scan in scans(lake, "FROM events WHERE n >= 40")] == [2]
+
+
+def test_partition_values_may_hold_any_character(own_lake: alluvia.Lake) -> None:
+    names = ["a*b", "a?b", "[ab]", "it's", "50%", "a/b", "ü ß", "a=b", "..", "{x}", "a\nb", '"q"', "z"]
+    table = own_lake.create_table("t", {"name": "string", "n": "long"}, partition_by=["name"])
+    table.append([{"name": name, "n": n} for n, name in enumerate(names)])
+    assert query(own_lake, "SELECT count(*) FROM t") == [(len(names),)]
+    for n, name in enumerate(names):
+        quoted = name.replace("'", "''")
+        text = f"SELECT n, name FROM t WHERE name = '{quoted}'"
+        assert query(own_lake, text) == [(n, name)]
+        assert [scan.files_read for scan in scans(own_lake, text)] == [1]
+
+
+def test_a_partition_value_may_hold_a_nul(own_lake: alluvia.Lake) -> None:
+    table = own_lake.create_table("t", {"name": "string", "n": "long"}, partition_by=["name"])
+    table.append([{"name": "x\0y", "n": 1}, {"name": "\0", "n": 2}, {"name": "x", "n": 3}])
+    assert query(own_lake, "SELECT n, name FROM t ORDER BY n") == [(1, "x\0y"), (2, "\0"), (3, "x")]
+    assert query(own_lake, "SELECT n FROM t WHERE name = 'x'") == [(3,)]
+    assert query(own_lake, "SELECT n FROM t WHERE name = 'x' || chr(0) || 'y'") == [(1,)]
+    table.append([{"name": "x\0y", "n": 4}])
+    table.merge()
+    assert table.delete("name = 'x'").rows_deleted == 1
+    assert query(own_lake, "SELECT n, name FROM t ORDER BY n") == [(1, "x\0y"), (2, "\0"), (4, "x\0y")]
+
+
+@pytest.mark.parametrize("schema", [{"a\0b": "long"}, {"a": "struct<x\0y: long>"}])
+def test_a_column_name_may_not_hold_a_nul(own_lake: alluvia.Lake, schema: dict[str, str]) -> None:
+    with pytest.raises(Invalid):
+        own_lake.create_table("t", schema)
+
+
+def test_nothing_is_left_behind(lake: alluvia.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    run(lake, "SELECT count(*) FROM events").read_all()
+    run(lake, "FROM events").close()
+    with pytest.raises(Invalid):
+        run(lake, "SELECT bad FROM events")
+    assert [left for own in tmp_path.iterdir() for left in own.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "SELECT n,\n  wrong\nFROM events WHERE n < 20",
+            'Binder Error: Referenced column "wrong" not found in FROM clause!|LINE 2:   wrong|          ^',
+        ),
+        (
+            "SELECT e.n FROM events e WHERE nope(e.n)",
+            "Scalar Function with name nope does not exist!|\n                                       ^",
+        ),
+        (
+            "SELECT CAST(kind AS INT) FROM events",
+            "Conversion Error: Could not convert string 'kind-|LINE 1: SELECT CAST(kind AS INT)|\n               ^",
+        ),
+        ("SELECT error('own ' || 'words')", "Invalid Input Error: own words"),
+    ],
+)
+def test_duckdbs_messages_speak_of_the_users_text(lake: alluvia.Lake, text: str, message: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        run(lake, text).read_all()
+    for part in message.split("|"):
+        assert part in str(caught.value)
+    assert "alluvia." not in str(caught.value)
+
+
+def test_a_query_that_fails_on_its_last_row_fails(lake: alluvia.Lake) -> None:
+    with pytest.raises(Invalid, match="late"):
+        run(lake, "SELECT CASE WHEN i = 9999999 THEN error('late') ELSE i END FROM range(10000000) t(i)").read_all()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT count(*) FROM range(100000000000) t(i) WHERE hash(i) = 3",
+        "SELECT i FROM range(100000000000) t(i)",
+        "SELECT count(*) FROM events a, events b, events c, events d, events e, events f, events g, events h",
+    ],
+)
+def test_a_query_beyond_its_time_is_stopped(lake: alluvia.Lake, text: str) -> None:
+    with (
+        pytest.raises(QueryTooCostly, match=r"longer than the 0.2 seconds allowed"),
+        run(lake, text, Limits(timeout_seconds=0.2)) as result,
+    ):
+        for _ in result:
+            pass
+
+
+def test_a_query_beyond_its_memory_is_refused(lake: alluvia.Lake) -> None:
+    text = "SELECT len(list(hash(i))) FROM range(20000000) t(i)"
+    with pytest.raises(QueryTooCostly, match="more memory than the 50 MB allowed"):
+        run(lake, text, Limits(memory_bytes=50_000_000, spill_bytes=1_000_000)).read_all()
+
+
+def test_a_query_may_spill_to_its_own_folder(lake: alluvia.Lake) -> None:
+    limits = Limits(memory_bytes=60_000_000, spill_bytes=1_000_000_000, threads=1)
+    rows = "SELECT i, repeat('x', 30) || i AS s FROM range(1500000) t(i) ORDER BY hash(i)"
+    text = f"SELECT i FROM ({rows}) LIMIT 1 OFFSET 1499998"
+    assert len(query_with(lake, text, limits)) == 1
+
+
+def query_with(lake: alluvia.Lake, text: str, limits: Limits) -> list[object]:
+    return list(run(lake, text, limits).read_all().to_pylist())
+
+
+def test_a_damaged_or_missing_file_is_the_lakes_fault(own_lake: alluvia.Lake, tmp_path: Path) -> None:
+    fill(own_lake, days=2)
+    paths = sorted((tmp_path / "lake").rglob("*.parquet"))
+    paths[0].write_bytes(b"garbage" * 100)
+    with pytest.raises(Corrupt, match=r"data file .* cannot be read: Parquet magic bytes") as caught:
+        run(own_lake, "SELECT sum(n) FROM events").read_all()
+    assert str(tmp_path) not in str(caught.value)
+    assert query(own_lake, "SELECT count(*) FROM events WHERE n >= 20") == [(10,)]
+    paths[0].unlink()
+    with pytest.raises(Corrupt, match=r"data file .*parquet is missing") as missing:
+        run(own_lake, "SELECT sum(n) FROM events").read_all()
+    assert str(tmp_path) not in str(missing.value)
+
+
+def test_on_s3_nothing_is_asked_of_files_that_are_left_out(s3_server: S3Server) -> None:
+    lake = alluvia.connect(f"s3://{s3_server.new_bucket()}/lake", clock=None, **s3_server.options)
+    fill(lake)
+    lake.table("events").snapshot()
+    s3_server.requests()
+    assert query(lake, "SELECT count(*), sum(value) FROM events WHERE n = 21") == [(1, 2.0)]
+    found = s3_server.requests()
+    assert found["HEAD"] == 1
+    assert found["GET"] <= 3  # the look for a newer commit, the file's footer and its columns
+    assert found["PUT"] + found["POST"] + found["DELETE"] == 0
+
+
+def test_tables_of_rejects_are_named_with_a_dot(own_lake: alluvia.Lake) -> None:
+    fill(own_lake, days=1)
+    rejects = own_lake.create_table("events/_rejects", {"reason": "string"})
+    rejects.append([{"reason": "not JSON"}])
+    assert query(own_lake, "SELECT reason FROM events._rejects") == [("not JSON",)]
+    assert query(own_lake, "SELECT r.reason FROM events._rejects(version => 1) r, events LIMIT 1") == [("not JSON",)]
+    assert query(own_lake, "SHOW TABLES") == [("events",)]
+
+
+def test_queries_run_side_by_side(lake: alluvia.Lake) -> None:
+    answers: dict[int, list[tuple[object, ...]]] = {}
+
+    def ask(day: int) -> None:
+        answers[day] = query(lake, f"SELECT count(*), min(n) FROM events WHERE day = '2024-01-0{day}'")
+
+    threads = [threading.Thread(target=ask, args=(day,)) for day in range(1, 6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == {day: [(10, day * 10)] for day in range(1, 6)}
+
+
+def test_lake_sql_gives_a_table(lake: alluvia.Lake) -> None:
+    assert lake.sql("SELECT count(*) AS c FROM events").to_pylist() == [{"c": 50}]

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from alluvia.duck.failures import QueryTooCostly
+from alluvia.query.formats import ARROW, CSV, FORMATS, JSON, NDJSON, Format, NotAcceptable, choose_format, render
+
+TABLE = pa.table(
+    {
+        "n": pa.array([1, None], pa.int64()),
+        "text": ['a,"b"\r\nc', ""],
+        "price": pa.array([Decimal("1.50"), None], pa.decimal128(5, 2)),
+        "list": pa.array([[1, 2], None], pa.list_(pa.int32())),
+        "value": [float("nan"), float("-inf")],
+        "ok": [True, False],
+    }
+)
+MANY = pa.table({"n": pa.array(range(10_000)), "s": ["x" * 10] * 10_000})
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        (None, NDJSON),
+        ("", NDJSON),
+        ("*/*", NDJSON),
+        ("application/*", NDJSON),
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", NDJSON),
+        ("application/x-ndjson", NDJSON),
+        ("application/jsonl", NDJSON),
+        ("application/json", JSON),
+        ("Application/JSON; charset=utf-8", JSON),
+        ("text/csv", CSV),
+        ("text/*", CSV),
+        ("application/vnd.apache.arrow.stream", ARROW),
+        ("application/json;q=0.5, text/csv", CSV),
+        ("application/json;q=0.5, text/csv;q=0.4", JSON),
+        ("text/csv;q=0, */*;q=0.1", NDJSON),
+        ("*/*;q=0.1, text/csv;q=0.2", CSV),
+        ("application/x-ndjson;q=0, application/ndjson;q=0, application/jsonl;q=0, application/*", JSON),
+        ("application/json;q=2, text/csv", JSON),
+        ("application/json;q=nan, text/csv;q=0.1", CSV),
+        ("text/html, text/csv;q=0.001", CSV),
+    ],
+)
+def test_the_form_that_the_caller_prefers(accept: str | None, expected: Format) -> None:
+    assert choose_format(accept) == expected
+
+
+@pytest.mark.parametrize("accept", ["text/html", "image/*", "*/*;q=0", "application/json;q=0", "json", ";;,"])
+def test_a_form_that_there_is_not(accept: str) -> None:
+    if accept == ";;,":
+        assert choose_format(accept) == NDJSON
+        return
+    with pytest.raises(NotAcceptable, match=r"application/x-ndjson, application/json, text/csv, application/vnd"):
+        choose_format(accept)
+
+
+def text_of(table: pa.Table, form: Format) -> str:
+    return render(table.schema, table.to_batches(), form, 10_000_000).decode()
+
+
+def test_ndjson_is_one_object_a_line() -> None:
+    first, second = text_of(TABLE, NDJSON).splitlines()
+    assert first == r'{"n":1,"text":"a,\"b\"\r\nc","price":1.50,"list":[1,2],"value":null,"ok":true}'
+    assert json.loads(second) == {"n": None, "text": "", "price": None, "list": None, "value": None, "ok": False}
+
+
+def test_json_is_an_array_of_the_same_objects() -> None:
+    lines = [json.loads(line) for line in text_of(TABLE, NDJSON).splitlines()]
+    assert json.loads(text_of(TABLE, JSON)) == lines
+
+
+def test_csv_tells_null_from_empty_and_reads_back() -> None:
+    text = text_of(TABLE, CSV)
+    assert text.splitlines(keepends=True)[0] == "n,text,price,list,value,ok\r\n"
+    assert text.endswith(',"",,,-Infinity,false\r\n')
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    assert rows[1] == ["1", 'a,"b"\r\nc', "1.50", "[1,2]", "NaN", "true"]
+
+
+def test_arrow_keeps_types() -> None:
+    data = render(TABLE.schema, TABLE.to_batches(), ARROW, 10_000_000)
+    read = pa.ipc.open_stream(data).read_all()
+    assert read.schema == TABLE.schema
+    assert read.drop(["value"]).equals(TABLE.drop(["value"]))
+
+
+@pytest.mark.parametrize(("form", "expected"), [(NDJSON, ""), (JSON, "[]\n"), (CSV, "n,s\r\n")])
+def test_no_rows(form: Format, expected: str) -> None:
+    assert text_of(MANY.slice(0, 0), form) == expected
+
+
+def test_no_rows_in_arrow() -> None:
+    empty = MANY.slice(0, 0)
+    assert pa.ipc.open_stream(render(empty.schema, [], ARROW, 10_000)).read_all().equals(empty)
+
+
+def test_a_repeated_name_hides_no_column() -> None:
+    table = pa.Table.from_arrays([pa.array([one]) for one in range(5)], ["a", "a", "a_1", "a", "b"])
+    assert json.loads(text_of(table, NDJSON)) == {"a": 0, "a_2": 1, "a_1": 2, "a_3": 3, "b": 4}
+    assert text_of(table, CSV).splitlines() == ["a,a,a_1,a,b", "0,1,2,3,4"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_limit_is_exact_and_says_what_to_do(form: Format) -> None:
+    size = len(render(MANY.schema, MANY.to_batches(), form, 10_000_000))
+    assert len(render(MANY.schema, MANY.to_batches(), form, size)) == size
+    with pytest.raises(QueryTooCostly, match=rf"larger than the limit of {size - 1} bytes: add a LIMIT"):
+        render(MANY.schema, MANY.to_batches(), form, size - 1)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_reading_stops_soon_after_the_limit(form: Format) -> None:
+    taken = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal taken
+        for _ in range(1000):
+            taken += 1
+            yield MANY.to_batches()[0]
+
+    with pytest.raises(QueryTooCostly):
+        render(MANY.schema, batches(), form, 1_000_000)
+    assert taken < 15
