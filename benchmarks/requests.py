@@ -18,7 +18,7 @@ SCHEMA = ROWS.schema
 
 
 def figures(server: S3Server, _: Path) -> list[Figure]:
-    """Measure appends, opens, refreshes and merges."""
+    """Measure appends, opens, refreshes and optimize."""
     bucket = server.new_bucket()
     lake = alluvia.connect(f"s3://{bucket}/ours", **server.options)
     uri, options = f"s3://{bucket}/theirs", delta_options(server)
@@ -119,12 +119,12 @@ def _merge(server: S3Server, lake: alluvia.Lake, bucket: str, options: dict[str,
         table.append(ROWS)
         if at:
             deltalake.write_deltalake(theirs_handle, ROWS, mode="append")
-    ours = count(server, table.merge)
+    ours = count(server, table.optimize)
     theirs = count(server, theirs_handle.optimize.compact)
     assert len(table.snapshot().files) == 1
     holds = ours.total() <= 103
     return Figure(
-        "Merge of 100 files into one", shown(ours), shown(theirs), _ratio(ours, theirs), "103 requests", holds
+        "Optimize 100 files into one", shown(ours), shown(theirs), _ratio(ours, theirs), "103 requests", holds
     )
 
 

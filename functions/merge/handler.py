@@ -31,7 +31,7 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         return next(asked) == 0 or remaining_ms(context) > MARGIN_MS  # each run gets something done
 
     def work(table: Table) -> dict[str, Any]:
-        report = table.merge(target_size=target_size, memory_mb=memory_mb, go_on=time_left, turn=turn)
+        report = table.optimize(target_size=target_size, memory_mb=memory_mb, go_on=time_left, turn=turn)
         checkpoint_version = table.handle.log.checkpoint_version
         since = report.version - (-1 if checkpoint_version is None else checkpoint_version)
         # A checkpoint may be of a later version than the merge saw.

@@ -37,7 +37,7 @@ from alluvia.operations import (
 )
 from alluvia.operations import checkpoint as checkpoints
 from alluvia.operations import ingest as ingestion
-from alluvia.operations import optimize as merging
+from alluvia.operations import optimize as optimizing
 from alluvia.operations.overdue import checkpoint_overdue
 from alluvia.operations.replanning import RowChanges
 from alluvia.store import Store, open_store, open_wide_store
@@ -394,7 +394,7 @@ class Table:
         """Add nullable columns, set properties, or both."""
         return evolve.evolve(self.handle, add, properties)
 
-    def merge(
+    def optimize(
         self,
         *,
         target_size: int | None = None,
@@ -402,13 +402,13 @@ class Table:
         memory_mb: int | None = None,
         go_on: Callable[[], bool] = lambda: True,
         turn: AbstractContextManager[object] | None = None,
-    ) -> merging.MergeReport:
+    ) -> optimizing.OptimizeReport:
         """Rewrite small files into sorted bigger ones, without data change, and checkpoint if that is due.
 
         `go_on` is asked before each group of files: once it says no, the rest is left. `turn` is held while rows are
-        rewritten, so that merges of several tables at once share one limit of memory.
+        rewritten, so that several tables at once share one limit of memory.
         """
-        return merging.merge(
+        return optimizing.optimize(
             self.handle,
             target_size=target_size,
             full=full,

@@ -104,7 +104,7 @@ def test_merge_vacuum_history_files_and_time_travel(shell: Shell) -> None:
             "ingest", "t", "-", stdin=json.dumps({"event_id": str(at), "ts": "2026-01-01", "event": "e"}).encode()
         )
     assert len(shell.rows("files", "t")) == 5
-    merged = {row["table"]: row for row in shell.rows("merge")}
+    merged = {row["table"]: row for row in shell.rows("optimize")}
     assert (merged["t"]["files_before"], merged["t"]["files_after"]) == (5, 1)
     assert [row["operation"] for row in shell.rows("history", "t", "--limit", "2")] == ["OPTIMIZE", "WRITE"]
     assert len(shell.rows("files", "t", "--version", "3")) == 3
@@ -159,7 +159,7 @@ def test_wrong_usage_is_exit_2(shell: Shell) -> None:
 def test_a_retention_of_nothing_takes_what_a_merge_replaced(shell: Shell, retention: str) -> None:
     for at in range(2):
         shell.rows("ingest", "t", "-", stdin=json.dumps({"event_id": str(at), "ts": "2026-01-01"}).encode())
-    shell.rows("merge", "t")
+    shell.rows("optimize", "t")
     assert len(shell.rows("vacuum", "t", "--retention", retention, "--yes")[0]["data_files"]) == 2
 
 
@@ -167,7 +167,7 @@ def test_a_retention_of_nothing_takes_what_a_merge_replaced(shell: Shell, retent
 def test_a_retention_keeps_what_was_removed_within_it(shell: Shell, retention: str) -> None:
     for at in range(2):
         shell.rows("ingest", "t", "-", stdin=json.dumps({"event_id": str(at), "ts": "2026-01-01"}).encode())
-    shell.rows("merge", "t")
+    shell.rows("optimize", "t")
     assert shell.rows("vacuum", "t", "--retention", retention, "--yes")[0]["data_files"] == []
 
 
@@ -186,7 +186,7 @@ def test_the_package_itself_runs_as_the_command(tmp_path: Path) -> None:
 def test_the_table_of_rejects_by_its_name_in_sql(shell: Shell) -> None:
     shell.run("ingest", "t", "-", stdin=b'{"event":5}')
     assert shell.rows("files", "t._rejects") == shell.rows("files", "t/_rejects")
-    for words in (("verify",), ("history",), ("describe",), ("merge",), ("vacuum",), ("checkpoint",)):
+    for words in (("verify",), ("history",), ("describe",), ("optimize",), ("vacuum",), ("checkpoint",)):
         assert shell.rows(*words, "t._rejects")[-1].get("table", "t/_rejects") == "t/_rejects"
     reasons = [row["reason"] for row in shell.rows("changes", "t._rejects", "--from", "1")]
     assert reasons == ["event: expected a string, got a number"]

@@ -38,7 +38,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("words", [["tables"], ["merge"], ["checkpoint"], ["vacuum"], ["vacuum", "--dry-run"]])
+@pytest.mark.parametrize("words", [["tables"], ["optimize"], ["checkpoint"], ["vacuum"], ["vacuum", "--dry-run"]])
 def test_a_damaged_table_stops_no_other(lake: Path, words: list[str]) -> None:
     result = run(lake, *words, "--json")
     assert result.exit_code == 1
@@ -48,7 +48,7 @@ def test_a_damaged_table_stops_no_other(lake: Path, words: list[str]) -> None:
 
 
 def test_the_others_are_merged(lake: Path) -> None:
-    assert "first" in run(lake, "merge").stdout
+    assert "first" in run(lake, "optimize").stdout
     opened = alluvia.connect(str(lake))
     assert [len(opened.table(name).snapshot().files) for name in ("first", "rest")] == [1, 1]
 
@@ -61,7 +61,7 @@ def test_several_failures_are_told_one_by_one(lake: Path) -> None:
 
 
 def test_tables_that_are_named(lake: Path) -> None:
-    result = run(lake, "merge", "nope", "Bad", "middle", "rest", "--json")
+    result = run(lake, "optimize", "nope", "Bad", "middle", "rest", "--json")
     assert result.exit_code == 1
     assert [row["table"] for row in rows(result)] == ["rest"]
     assert [line[:32] for line in result.stderr.splitlines()] == [
@@ -88,7 +88,7 @@ def test_a_sound_lake_exits_0(tmp_path: Path) -> None:
     lake.create_table("gone", {"x": "long"})
     lake.drop_table("gone")
     lake.create_table("t", {"x": "long"})
-    for command in ("tables", "merge", "checkpoint"):
+    for command in ("tables", "optimize", "checkpoint"):
         result = run(tmp_path, command, "--json")
         assert (result.exit_code, result.stderr, [row["table"] for row in rows(result)]) == (0, "", ["t"])
 

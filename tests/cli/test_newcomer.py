@@ -14,7 +14,7 @@ import alluvia
 from alluvia.cli.commands import cli
 from tests.cli.terminals import COMMAND, environment, on_terminal, through_pipe
 
-READING = [["tables"], ["query", "SELECT 1"], ["history", "t"], ["merge"], ["vacuum"], ["verify", "t"], ["undrop"]]
+READING = [["tables"], ["query", "SELECT 1"], ["history", "t"], ["optimize"], ["vacuum"], ["verify", "t"], ["undrop"]]
 LOADED = """
 import sys
 from alluvia.cli import main
@@ -69,7 +69,7 @@ def test_a_table_for_a_lake(tmp_path: Path) -> None:
     assert result.stderr.endswith(f"is a table, not a lake: the lake is the folder it lies in; try --lake {tmp_path}\n")
 
 
-@pytest.mark.parametrize("command", ["tables", "merge", "vacuum", "checkpoint"])
+@pytest.mark.parametrize("command", ["tables", "optimize", "vacuum", "checkpoint"])
 def test_an_empty_lake(tmp_path: Path, command: str) -> None:
     result = run(command, lake=tmp_path)
     assert (result.exit_code, result.stdout) == (0, "")
@@ -83,7 +83,7 @@ def test_an_empty_lake(tmp_path: Path, command: str) -> None:
 
 
 def test_a_command_on_a_table_that_is_not_there_prints_no_head(tmp_path: Path) -> None:
-    for command in ("merge", "vacuum", "checkpoint"):
+    for command in ("optimize", "vacuum", "checkpoint"):
         result = run(command, "nosuch", lake=tmp_path)
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr == "alluvia: there is no table 'nosuch'\n"
@@ -103,12 +103,18 @@ def loaded(*words: str) -> set[str]:
 
 def test_what_is_loaded_to_start(tmp_path: Path) -> None:
     heavy = {"boto3", "botocore", "duckdb", "pyarrow", "wcwidth", "waitress", "alluvia.lake", "aws_lambda_powertools"}
-    for words in (["--help"], ["merge", "--help"], ["--version"]):
+    for words in (["--help"], ["optimize", "--help"], ["--version"]):
         assert not heavy & loaded(*words)
     assert not {"boto3", "duckdb", "pyarrow", "alluvia.lake"} & loaded("tables", "--lake", str(tmp_path))
     alluvia.connect(tmp_path).create_table("t", {"n": "long"})
     assert not {"boto3", "botocore", "duckdb", "pyspark"} & loaded("tables", "--lake", str(tmp_path))
     assert not {"alluvia.cli.running", "alluvia.cli.changing"} & loaded("tables", "--lake", str(tmp_path))
+
+
+def test_merge_says_what_to_call(tmp_path: Path) -> None:
+    result = run("merge", "t", lake=tmp_path)
+    assert result.exit_code == 2
+    assert "there is no command 'merge': optimize makes few files of many, upsert is SQL's MERGE INTO" in result.output
 
 
 class TestVacuumAsks:
@@ -119,7 +125,7 @@ class TestVacuumAsks:
         table = alluvia.connect(tmp_path).create_table("t", {"n": "long"})
         for n in range(2):
             table.append([{"n": n}])
-        table.merge()
+        table.optimize()
         return tmp_path
 
     def left(self, lake: Path) -> int:

@@ -93,7 +93,7 @@ def test_none_with_json_and_none_in_pipes(tmp_path: Path) -> None:
     assert json.loads(out)["accepted"] == 1
     assert read_all(reader) == ""
     os.close(reader)
-    for words in (["merge"], ["verify", "t", "--full"], ["tables"]):
+    for words in (["optimize"], ["verify", "t", "--full"], ["tables"]):
         assert through_pipe([*words, "--lake", str(tmp_path)]).stderr == b""
 
 
@@ -110,10 +110,10 @@ def test_merge_and_changes_of_rows_report_how_far_they_are(tmp_path: Path) -> No
     for file in table.snapshot().files:
         sizes[file.partition_values["day"]] += file.size
     with reporting_to(listen):
-        table.merge()
+        table.optimize()
     total = sum(sizes.values())
     done = [0, sizes["a"], sizes["a"] + sizes["b"]]
-    assert told == [("merging t", each, total, "bytes") for each in done]
+    assert told == [("optimizing t", each, total, "bytes") for each in done]
     told.clear()
     with reporting_to(listen):
         table.delete("n = 0")

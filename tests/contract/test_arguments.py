@@ -44,9 +44,12 @@ CASES: dict[str, tuple[Callable[[Any], object], str]] = {
     "sql": (lambda t: t.lake.sql(None), "query: expected text, such as 'SELECT 1', got None"),
     "vacuum": (lambda t: t.vacuum(5), r"retention: expected a timedelta, such as timedelta\(days=7\), got 5"),
     "vacuum back": (lambda t: t.vacuum(timedelta(-1)), "retention: -1 day.* is negative"),
-    "target size": (lambda t: t.merge(target_size="1 MB"), "target_size: expected a whole number above 0, got '1 MB'"),
-    "no size": (lambda t: t.merge(target_size=0), "target_size: expected a whole number above 0, got 0"),
-    "memory": (lambda t: t.merge(memory_mb=1.5), "memory_mb: expected a whole number above 0, got 1.5"),
+    "target size": (
+        lambda t: t.optimize(target_size="1 MB"),
+        "target_size: expected a whole number above 0, got '1 MB'",
+    ),
+    "no size": (lambda t: t.optimize(target_size=0), "target_size: expected a whole number above 0, got 0"),
+    "memory": (lambda t: t.optimize(memory_mb=1.5), "memory_mb: expected a whole number above 0, got 1.5"),
     "convert": (lambda t: t.lake.convert(None, "u"), "path: expected text, such as 'u', got None"),
     "a number too great": (lambda t: t.append([{"id": 2}], txn=("a", 2**63)), "txn: expected a text and a number"),
 }

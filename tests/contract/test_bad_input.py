@@ -23,7 +23,7 @@ PROPERTIES: dict[str, dict[str, str]] = {
 USES: dict[str, Callable[[Table], object]] = {
     "scan": lambda table: table.scan().read_all(),
     "sql": lambda table: table.lake.sql("SELECT sum(n) FROM t"),
-    "merge": lambda table: table.merge(full=True),
+    "merge": lambda table: table.optimize(full=True),
     "delete": lambda table: table.delete("n % 2 = 1"),
     "update": lambda table: table.update({"n": "n + 1"}, where="n > 0"),
     "upsert": lambda table: table.upsert([{"n": 15, "s": "x"}], on=["n"]),
@@ -257,7 +257,7 @@ def test_a_count_of_rows_that_is_wrong(root: Path) -> None:
             line["add"]["stats"] = json.dumps({"numRecords": 7})
     rewrite(commit(root, 2), lines)
     with pytest.raises(Corrupt, match="holds 10 rows, but its statistics promise 7"):
-        reopened(root).merge(full=True)
+        reopened(root).optimize(full=True)
 
 
 @pytest.mark.parametrize("feature", ["catalogManaged", "somethingNew"])

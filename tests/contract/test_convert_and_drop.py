@@ -27,7 +27,7 @@ def test_a_converted_directory_is_a_table_like_another(lake: Lake) -> None:
     assert values == {0: "a b", 1: "ä/%", 2: None}
     table.append([{"x": 3, "p": "a b"}])
     table.delete("p = 'ä/%'")
-    table.merge(full=True)
+    table.optimize(full=True)
     judges_agree(table)
     lake.drop_table("t")
     assert lake.tables() == []
@@ -49,7 +49,7 @@ def test_names_of_files_may_hold_what_urls_give_a_meaning(lake: Lake) -> None:
     expected = list(range(len(names)))
     assert sorted(table.scan().read_all()["x"].to_pylist()) == expected
     assert lake.sql("SELECT x FROM t ORDER BY x")["x"].to_pylist() == expected
-    table.merge(full=True)
+    table.optimize(full=True)
     judges_agree(table, [1])
 
 

@@ -55,7 +55,7 @@ def test_a_warm_append_is_two_puts_and_nothing_else(place: Place) -> None:
         row = {"x": 1, f"y{number}": 1}
         assert place.cost(partial(table.append, [row])) == {"put": 2}
     table.evolve(properties={"owner": "me"})
-    table.merge()
+    table.optimize()
     table.checkpoint()
     assert place.cost(lambda: table.append([{"x": 1}])) == {"put": 2}
     assert place.cost(lambda: table.append([])) == {}
@@ -128,11 +128,11 @@ def test_merging_a_hundred_files_is_103_requests_whatever_else_the_table_holds(p
     for number in range(100):
         table.append([{"x": number, "c": "small"}])
     place.store.reset()
-    report = table.merge()
-    assert (report.files_merged, report.files_written) == (100, 1)
+    report = table.optimize()
+    assert (report.files_removed, report.files_added) == (100, 1)
     assert place.store.requests == {"get": 1 + 100, "put": 2}
     assert place.store.requests.total() == 103
-    assert place.cost(table.merge) == {"get": 1}
+    assert place.cost(table.optimize) == {"get": 1}
 
 
 def test_a_checkpoint_is_two_puts_and_an_index_where_there_are_events(place: Place) -> None:
@@ -157,7 +157,7 @@ def test_vacuum_costs_a_request_for_each_thousand_objects(place: Place) -> None:
     table = place.lake().create_table("t", SCHEMA)
     for number in range(30):
         table.append([{"x": number}])
-    table.merge()
+    table.optimize()
     place.clock.advance(1)
     place.store.reset()
     report = table.vacuum(timedelta(0))
@@ -220,7 +220,7 @@ def test_the_servers_own_count_agrees(s3_server: S3Server) -> None:
     assert cost(lambda: table.append([{"x": 1}]), store) == {"PUT": 2}
     for number in range(12):
         table.append([{"x": number}])
-    assert cost(table.merge, store) == {"GET": 14, "PUT": 2}
+    assert cost(table.optimize, store) == {"GET": 14, "PUT": 2}
     table.checkpoint()
     cold_store, cold = lake()
     opened: list[Table] = []

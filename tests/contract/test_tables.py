@@ -72,10 +72,10 @@ def test_a_tables_life_is_read_by_the_judges_at_every_version(lake: Lake) -> Non
     while table.snapshot().timestamp_ms < before + 5:
         table.append([row(12)])
         done(12)
-    report = table.merge()
+    report = table.optimize()
     for version in report.versions:
         expected[version] = sorted(numbers)
-    assert report.files_merged > 2
+    assert report.files_removed > 2
     table.checkpoint()
     table.append([row(20)])
     done(20)
@@ -100,12 +100,12 @@ def test_ingested_rows_are_read_by_the_judges_through_merge_and_vacuum(lake: Lak
     schema = table.snapshot().schema
     for batch in (["a", "b"], ["b", "c", "c"], ["d"]):
         table.ingest(events(schema, batch))
-    merged = table.merge()
+    merged = table.optimize()
     table.checkpoint()
     table.ingest(events(schema, ["a", "e"]))
     judges_agree(table)
     report = table.vacuum(timedelta(0))
-    assert len(report.data_files) == merged.files_merged == 3
+    assert len(report.data_files) == merged.files_removed == 3
     newest = table.snapshot().version
     assert report.oldest_version == merged.version
     for version in range(report.oldest_version):
@@ -131,7 +131,7 @@ def test_a_judge_that_skips_files_by_our_statistics_misses_no_row(lake: Lake, *,
     for rows in groups:
         table.append(rows)
     if merged:
-        table.merge()
+        table.optimize()
     conditions = [
         "x > 5", "x >= 7", "x < 2", "x = 'nan'::DOUBLE", "x = 'infinity'::DOUBLE", "x < -5", "x IS NULL",
         f"s = '{'a' * 40}'", f"s > '{'a' * 39}'", f"s >= '{'a' * 31}\U0010ffff'", "s = ''", "s IS NULL",
@@ -194,7 +194,7 @@ def test_any_writer_and_we_take_turns(shared_lake: Lake) -> None:
     theirs.delete("x = 1")
     expected = [each for each in expected if dict(each)["x"] != 1]
     assert ours(reopened) == sorted(expected, key=repr)
-    assert reopened.merge().files_merged == 9
+    assert reopened.optimize().files_removed == 9
     reopened.checkpoint()
     write(table, pa.Table.from_pylist([{"x": 9, "place": "a b", "ts": NOON}], schema))
     judges_agree(table)
@@ -219,7 +219,7 @@ def test_a_table_that_another_writer_made_is_read_and_written(shared_lake: Lake)
     table.append([{"x": 3, "place": "a/b"}])
     table.evolve({"y": "string"})
     table.append([{"x": 4, "y": "new"}])
-    table.merge()
+    table.optimize()
     judges_agree(table)
     assert isinstance(open_deltalake(table), DeltaTable)
 
@@ -230,7 +230,7 @@ def test_timestamps_without_a_zone_are_read_by_the_judges(lake: Lake) -> None:
     moment = NOON.replace(tzinfo=None)
     for number in range(2):
         table.append([{"x": number, "local": moment, "p": moment.replace(microsecond=5)}, {"x": 9}])
-    table.merge()
+    table.optimize()
     with on_disk(table) as there:
         for version in range(table.snapshot().version + 1):
             assert canonical(open_deltalake(there, version).to_pyarrow_table()) == ours(table, version)

@@ -137,12 +137,12 @@ def ingest(uri: str, options: dict[str, str], table: str, batches: list[list[str
 
 
 def maintain(uri: str, options: dict[str, str], table: str, rounds: int, vacuum: bool) -> Result:
-    """Merge, checkpoint and vacuum; yield the number of files that each merge took."""
+    """Optimize, checkpoint and vacuum; yield the number of files that each optimize removed."""
     from datetime import timedelta
 
     handle = lake(uri, options).table(table)
     for _ in range(rounds):
-        yield handle.merge().files_merged
+        yield handle.optimize().files_removed
         if vacuum:
             try:
                 handle.vacuum(timedelta(0))

@@ -58,7 +58,7 @@ START: Rows = [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
 UPSERTED = [{"id": "b", "amount": 20}, {"id": "n", "amount": 5}]
 CASES = (
     Case("append", lambda lake: lake.table("t").append([{"id": "x", "amount": 9}], txn=("app", 1)), [*START, ("x", 9)]),
-    Case("merge", lambda lake: lake.table("t").merge(full=True), START),
+    Case("merge", lambda lake: lake.table("t").optimize(full=True), START),
     Case("checkpoint", lambda lake: lake.table("t").checkpoint(), START, 0),
     Case("vacuum", lambda lake: lake.table("t").vacuum(timedelta(0)), START, 1, 2),
     Case("delete", lambda lake: lake.table("t").delete("id = 'b'"), [START[0], *START[2:]]),
@@ -304,7 +304,7 @@ def test_vacuum_of_an_old_log_whose_nth_call_fails(mode: str) -> None:
     def old(clock: ManualClock) -> MemoryStore:
         store = made(clock)
         table = Lake(store, clock).table("t")
-        table.merge(full=True)
+        table.optimize(full=True)
         table.checkpoint()
         clock.advance(40 * DAY)
         table.append([{"id": "e", "amount": 5}])

@@ -70,7 +70,7 @@ def files(lake: alluvia.Lake, table: str) -> int:
 
 def test_a_schedule_merges_every_table(lake: alluvia.Lake) -> None:
     answer = handler(payload("merge_schedule"), None)
-    reports = {report["table"]: (report["files_merged"], report["files_written"]) for report in answer["tables"]}
+    reports = {report["table"]: (report["files_removed"], report["files_added"]) for report in answer["tables"]}
     assert reports == {"access_log": (FILES, 1), "access_log/_rejects": (FILES, 1), "quiet": (0, 0)}
     assert answer["left"] == []
     assert [files(lake, name) for name in reports] == [1, 1, 1]
@@ -111,13 +111,13 @@ def test_it_stops_between_groups_of_files_with_the_finished_ones_committed(lake:
 
 def test_memory_is_two_thirds_of_the_functions(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[int | None] = []
-    real = alluvia.Table.merge
+    real = alluvia.Table.optimize
 
-    def merge(self: alluvia.Table, **options: Any) -> Any:
+    def optimize(self: alluvia.Table, **options: Any) -> Any:
         given.append(options["memory_mb"])
         return real(self, **options)
 
-    monkeypatch.setattr(alluvia.Table, "merge", merge)
+    monkeypatch.setattr(alluvia.Table, "optimize", optimize)
     handler({"tables": ["quiet"]}, None)
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "3000")
     handler({"tables": ["quiet"]}, None)
@@ -137,16 +137,16 @@ def test_a_full_scratch_disk_is_no_damage(s3_server: S3Server, tmp_path: Path, m
 
     with monkeypatch.context() as patch:
         patch.setattr(lake.store, "get_file", full)
-        with pytest.raises(Unavailable, match="no room on this machine for the merge of 3 files"):
-            table.merge()
+        with pytest.raises(Unavailable, match="no room to optimize 3 files"):
+            table.optimize()
     folder = tmp_path / "scratch"
     folder.mkdir()
-    (folder / "merged.parquet").symlink_to("/dev/full")
+    (folder / "optimized.parquet").symlink_to("/dev/full")
     with monkeypatch.context() as patch:
         patch.setattr("alluvia.operations.optimize.tempfile.TemporaryDirectory", lambda **_: nullcontext(str(folder)))
-        with pytest.raises(Unavailable, match="the merge of 3 files failed, though each can be read"):
-            table.merge()
-    assert table.merge().files_after == 1
+        with pytest.raises(Unavailable, match="optimizing 3 files failed, though each can be read"):
+            table.optimize()
+    assert table.optimize().files_after == 1
 
 
 def test_an_idle_round_over_s3_is_one_listing_and_a_get_for_each_table(s3_server: S3Server) -> None:
@@ -172,14 +172,14 @@ def test_an_idle_round_over_s3_is_one_listing_and_a_get_for_each_table(s3_server
 def test_one_failing_table_stops_no_other_and_is_raised_at_the_end(
     lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = alluvia.Table.merge
+    real = alluvia.Table.optimize
 
     def fail(self: alluvia.Table, **options: Any) -> Any:
         if self.name == "access_log":
             raise Unavailable("the store went away")
         return real(self, **options)
 
-    monkeypatch.setattr(alluvia.Table, "merge", fail)
+    monkeypatch.setattr(alluvia.Table, "optimize", fail)
     with pytest.raises(AlluviaError, match="1 of 2 tables failed: access_log: Unavailable: the store went"):
         handler(payload("merge_tables") | {"tables": ["access_log", "access_log/_rejects"]}, None)
     assert (files(lake, "access_log"), files(lake, "access_log/_rejects")) == (FILES, 1)

@@ -38,7 +38,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
         table = lake.create_table(name, {"event_id": "string"})
         for number in range(FILES):
             table.append([{"event_id": f"e{number}"}])
-        table.merge()
+        table.optimize()
     return lake
 
 

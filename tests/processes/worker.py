@@ -154,8 +154,8 @@ def merge(worker: Worker, _: str) -> None:
     """Merge, all of it now and then."""
     while True:
         full = worker.random.random() < 0.2
-        done = worker.insist(lambda table, full=full: table.merge(full=full))  # type: ignore[misc]
-        worker.journal.write(Entry("merged", version=done.version, rows=done.files_merged))
+        done = worker.insist(lambda table, full=full: table.optimize(full=full))  # type: ignore[misc]
+        worker.journal.write(Entry("merged", version=done.version, rows=done.files_removed))
         worker.pause(0.3)
 
 

@@ -85,7 +85,7 @@ def uses(table: Table) -> list[Callable[[], object]]:
         lambda: table.delete(f'"{name}" IS NULL'),
         lambda: table.restore(version=max(0, newest - 1)),
         lambda: table.append([{}]),
-        lambda: table.merge(full=True),
+        lambda: table.optimize(full=True),
         table.checkpoint,
         table.vacuum,
     ]

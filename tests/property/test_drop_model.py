@@ -79,7 +79,7 @@ class Run:
             assert isinstance(argument, int)
             self.append(lake, argument, model.live)
         else:
-            _ = lake.table("t").merge() if name == "merge" else lake.table("t").checkpoint()
+            _ = lake.table("t").optimize() if name == "merge" else lake.table("t").checkpoint()
 
     def create(self, lake: Lake) -> None:
         if self.model.live is None:
@@ -123,7 +123,7 @@ class Run:
         table = lake.table("t")
         calls: dict[str, Callable[[], object]] = {
             "drop": lambda: lake.drop_table("t"),
-            "merge": table.merge,
+            "merge": table.optimize,
             "checkpoint": table.checkpoint,
         }
         calls |= {"ingest": table.snapshot, "append": lambda: table.append([])}

@@ -48,7 +48,7 @@ class Race:
 
     def merge(self, task: int) -> None:
         try:
-            self.of(task).table("t").merge()
+            self.of(task).table("t").optimize()
         except TableNotFound:
             self.outcomes.append("merge: no table")
 

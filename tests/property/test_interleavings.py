@@ -50,7 +50,7 @@ class Race:
     def merge(self, task: int) -> None:
         table = self.table(task)
         for _ in range(2):
-            table.merge()
+            table.optimize()
 
     def checkpoint(self, task: int) -> None:
         self.table(task).checkpoint()

@@ -88,7 +88,7 @@ class Run:
 
     def merge(self) -> Rows:
         self.done.append("merge")
-        self.table.merge(full=self.chance.random() < 0.5)
+        self.table.optimize(full=self.chance.random() < 0.5)
         return self.rows
 
     def restore(self) -> Rows:

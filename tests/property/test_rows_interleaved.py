@@ -93,7 +93,7 @@ class Race:
     def merge(self, task: int) -> None:
         table = self.table(task)
         for _ in range(STEPS):
-            for version in table.merge(full=True).versions:
+            for version in table.optimize(full=True).versions:
                 self.effects[version] = unchanged
 
     def restore(self, task: int) -> None:

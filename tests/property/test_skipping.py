@@ -174,7 +174,7 @@ def test_no_merged_file_with_a_matching_row_is_pruned(pool: list[Row], data: st.
     for half in (plain[::2], plain[1::2]):
         table.append(pa.Table.from_pylist(half, schema=schema))
     before = canonical(table.scan().read_all())
-    table.merge()
+    table.optimize()
     snapshot = table.snapshot()
     assert canonical(table.scan().read_all()) == before
     (merged,) = snapshot.files

@@ -35,7 +35,7 @@ def test_the_audit_sees_what_readers_trip_over(policy: str) -> None:
     chance, clock = random.Random(policy), ManualClock()
     store = MemoryStore("m", clock)
     table = make_events(Lake(store, clock), **{"delta.checkpointPolicy": policy, "delta.constraints.positive": "n > 0"})
-    table.merge(full=True)
+    table.optimize(full=True)
     table.checkpoint()
     table.ingest(events(50, 51))
     table.delete("n = 7")

@@ -61,7 +61,7 @@ def _open(lake: Lake) -> Table:
 def _appended_and_merged(table: Table) -> Table:
     table.append(numbers(1, 2, 3))
     table.append(numbers(4), txn=("app", 1))
-    table.merge()
+    table.optimize()
     table.append([{"n": None, "name": None}, {"n": -(2**63), "name": ""}])
     return table
 
@@ -73,7 +73,7 @@ def _transforms(lake: Lake) -> Table:
     days = [date(2024, 2, 29), date(1, 1, 1), None]
     table.append([{"ts": ts, "day": day, "n": n} for n, (ts, day) in enumerate((t, d) for t in moments for d in days)])
     table.append([{"ts": moments[0], "day": days[0], "n": 10}])
-    table.merge()
+    table.optimize()
     return table
 
 
@@ -81,7 +81,7 @@ def _special_characters(lake: Lake) -> Table:
     table = lake.create_table("special", {"key": "string", "n": "long"}, partition_by=["key"])
     table.append([{"key": key, "n": n} for n, key in enumerate([*NASTY, None])])
     table.append([{"key": key, "n": 100} for key in NASTY[:2]])
-    table.merge()
+    table.optimize()
     return table
 
 
@@ -108,7 +108,7 @@ def _evolution(lake: Lake) -> Table:
     inner = pa.struct([("x", pa.int32()), ("tags", pa.list_(pa.string()))])
     table.evolve(pa.schema([("inner", inner), ("scores", pa.map_(pa.string(), pa.float64()))]))
     table.append(numbers(4, inner={"x": 1, "tags": ["a", None]}, scores=[("k", 0.5)]))
-    table.merge(full=True)
+    table.optimize(full=True)
     return table
 
 
@@ -118,7 +118,7 @@ def _types(lake: Lake) -> Table:
     table.append([HIGHEST])
     table.append([LOWEST])
     table.append([dict.fromkeys(SCHEMA.names)])
-    table.merge()
+    table.optimize()
     return table
 
 
@@ -139,7 +139,7 @@ def _checkpoints(lake: Lake) -> Table:
     table = simple(lake, {"delta.checkpointInterval": "3"})
     for n in range(4):
         table.append(numbers(n))
-    table.merge()
+    table.optimize()
     table.checkpoint()
     table.append(numbers(9))
     return table
@@ -152,7 +152,7 @@ def _events(lake: Lake) -> Table:
     for ids in (("a", "b"), ("b", "c", "c"), ("a",), ("d",)):
         rows = [{"event_id": each, "ts": datetime(2024, 2, 29, 23, 59, 59, 1, UTC), **rest} for each in ids]
         table.ingest(pa.Table.from_pylist(rows, table.snapshot().schema))
-    table.merge()
+    table.optimize()
     return table
 
 
@@ -248,7 +248,7 @@ def _cleaned(lake: Lake) -> Table:
     table = simple(lake, {"delta.checkpointInterval": "4"})
     for n in range(4):
         table.append(numbers(n))
-    table.merge()
+    table.optimize()
     for file in (_folder(lake, "simple") / "_delta_log").iterdir():
         os.utime(file, (0, 0))
     table.append(numbers(4))

@@ -49,7 +49,7 @@ def table(tmp_path: Path) -> Table:
     made = simple(alluvia.connect(str(tmp_path)))
     made.append(numbers(1, 2))
     made.append(numbers(3))
-    made.merge()
+    made.optimize()
     made.append(numbers(4))
     return made
 

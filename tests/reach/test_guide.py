@@ -106,7 +106,7 @@ def events(tmp_path: Path) -> Path:
         source.write_text("\n".join(map(json.dumps, lines[: 2 - number])))
         with source.open("rb") as file:
             ingest_file(lake, "events", "events.ndjson", file, create=True)
-    lake.table("events").merge()
+    lake.table("events").optimize()
     return tmp_path / "lake" / "events"
 
 

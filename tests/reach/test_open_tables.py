@@ -86,7 +86,7 @@ def test_they_write_and_we_go_on(table: Table, writer: Writer) -> None:
         (lambda: table.delete("event_id = 'e'"), "bc co dv fv gv ho iv kv"),
         (lambda: table.update({"event": "'up'"}, where="extra = 7"), "bc co dv fv gv ho iv ku"),
         (lambda: upserted("fl"), "bc co dv fn gv ho iv ku ln"),
-        (table.merge, "bc co dv fn gv ho iv ku ln"),
+        (table.optimize, "bc co dv fn gv ho iv ku ln"),
         (table.checkpoint, "bc co dv fn gv ho iv ku ln"),
     ]  # fmt: skip
     again: list[Step] = [

@@ -37,7 +37,7 @@ KINDS = ("open", "close", "click")
 CLAIMS = ("yes", "no")
 """Kinds of disputed events, which nobody deletes."""
 _NEVER = (Corrupt, Invalid, Unsupported)
-OPERATIONS_MERGE = ("OPTIMIZE",)
+OPERATIONS_OPTIMIZE = ("OPTIMIZE",)
 OPERATIONS_VACUUM = ("VACUUM", "VACUUM START", "VACUUM END")
 
 
@@ -197,11 +197,11 @@ def _expect(actor: Actor, operations: tuple[str, ...]) -> None:
     actor.intent = NoRows(operations)
 
 
-def merge(actor: Actor) -> None:
-    """Merge; the rows of a scan before and after are the same by the check of each commit."""
-    _expect(actor, OPERATIONS_MERGE)
+def optimize(actor: Actor) -> None:
+    """Optimize; the rows of a scan before and after are the same by the check of each commit."""
+    _expect(actor, OPERATIONS_OPTIMIZE)
     target = actor.chance.choice([None, None, 3000])
-    actor.table(_any_root(actor)).merge(target_size=target, full=actor.chance.random() < 0.4)
+    actor.table(_any_root(actor)).optimize(target_size=target, full=actor.chance.random() < 0.4)
 
 
 def checkpoint(actor: Actor) -> None:
@@ -360,7 +360,7 @@ CASTS: dict[str, list[tuple[str, Act, list[int]]]] = {
     "events": [
         ("ingester", ingest, [1, 2, 3, 4]),
         ("claimant", dispute, [0, 0, 2, 3]),
-        ("merger", merge, [0, 1, 2]),
+        ("optimizer", optimize, [0, 1, 2]),
         ("checkpointer", checkpoint, [0, 1, 2]),
         ("vacuumer", vacuum, [0, 1]),
         ("reader", read, [0, 1]),
@@ -370,7 +370,7 @@ CASTS: dict[str, list[tuple[str, Act, list[int]]]] = {
         ("banker", bank, [1, 2, 3]),
         ("appender", append, [0, 1, 2]),
         ("deleter", delete, [0, 1, 2]),
-        ("merger", merge, [0, 1, 2]),
+        ("optimizer", optimize, [0, 1, 2]),
         ("evolver", evolve, [0, 0, 1, 2]),
         ("restorer", restore, [0, 0, 1]),
         ("vacuumer", vacuum, [0, 0, 1]),
@@ -381,7 +381,7 @@ CASTS: dict[str, list[tuple[str, Act, list[int]]]] = {
         ("ingester", ingest, [1, 2]),
         ("claimant", dispute, [0, 0, 1, 2]),
         ("appender", append, [1, 2]),
-        ("merger", merge, [1, 2]),
+        ("optimizer", optimize, [1, 2]),
         ("checkpointer", checkpoint, [1, 2]),
         ("vacuumer", vacuum, [1, 2, 3]),
         ("traveller", travel, [0, 1, 2]),
@@ -391,7 +391,7 @@ CASTS: dict[str, list[tuple[str, Act, list[int]]]] = {
     "all": [
         ("ingester", ingest, [1, 2, 3]),
         ("claimant", dispute, [0, 0, 2]),
-        ("merger", merge, [0, 1, 1, 2]),
+        ("optimizer", optimize, [0, 1, 1, 2]),
         ("checkpointer", checkpoint, [0, 1, 2]),
         ("vacuumer", vacuum, [0, 1, 2]),
         ("reader", read, [0, 1]),

@@ -325,7 +325,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "replace(remove, deletion_timestamp=1)",
     ),
     Mutant(
-        "merge a file and leave it",
+        "rewrite a file and leave it",
         "operations/optimize.py",
         "for file in group.files],\n",
         "for file in group.files[1:]],\n",

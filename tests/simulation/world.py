@@ -224,7 +224,7 @@ class World:
             self._compare("at the end", table, root)
             if self.scenario.small and self.chance.random() < 0.5:
                 continue
-            table.merge(full=True)
+            table.optimize(full=True)
             self._compare("after a merge", table, root)
             table.checkpoint()
             self._compare("after a checkpoint", self.open(Process(), f"cold {root}", 0).table(table.name), root)

@@ -136,7 +136,7 @@ class LakeMachine(RuleBasedStateMachine):
 
     @rule(full=st.booleans(), cold=st.booleans())
     def merge(self, full: bool, cold: bool) -> None:
-        report = self.table(cold=cold).merge(full=full)
+        report = self.table(cold=cold).optimize(full=full)
         for _ in report.versions:
             self.commit(self.rows)
 

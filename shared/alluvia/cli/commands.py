@@ -22,7 +22,7 @@ _MODULES = {
     "changing": ("delete", "update", "upsert", "restore"),
     "changing_lake": ("convert", "drop", "undrop", "evolve"),
     "inspecting": ("query", "tables", "describe", "history", "files", "changes"),
-    "maintaining": ("merge", "checkpoint", "vacuum"),
+    "maintaining": ("optimize", "checkpoint", "vacuum"),
     "verifying": ("verify",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -37,6 +37,9 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Load one."""
+        if cmd_name == "merge":
+            msg = "there is no command 'merge': optimize makes few files of many, upsert is SQL's MERGE INTO"
+            raise click.UsageError(msg)
         if cmd_name not in _MODULE_OF:
             return None
         found: click.Command = getattr(import_module(f"alluvia.cli.{_MODULE_OF[cmd_name]}"), cmd_name)

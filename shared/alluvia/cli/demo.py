@@ -75,7 +75,7 @@ def run(common: Common) -> None:
         tally = _post(common, Client(port), store)
         requests = lake.table("requests").snapshot()
         version = max(requests.version // 2, oldest_readable(requests.state))
-        _merge(lake, store)
+        _optimize(lake, store)
         _ask(Client(port), store, version)
         _check(lake, tally)
         _vacuum(lake, store)
@@ -137,15 +137,15 @@ def _post(common: Common, client: Client, store: CountingStore) -> Tally:
     return tally
 
 
-def _merge(lake: Lake, store: CountingStore) -> None:
-    say("\nMerge")
+def _optimize(lake: Lake, store: CountingStore) -> None:
+    say("\nOptimize")
     rows = []
     for name in lake.tables(rejects=True):
         with _cost(store) as cost:
-            merged = lake.table(name).merge()
+            done = lake.table(name).optimize()
         files = lake.table(name).snapshot().files
         rows.append(
-            [name, merged.files_before, merged.files_after, size(merged.bytes_read), size(merged.bytes_written),
+            [name, done.files_before, done.files_after, size(done.bytes_read), size(done.bytes_written),
              ", ".join(sorted({file.tags.get("alluvia.partition", "")[-12:-2] for file in files})), str(cost)]
         )  # fmt: skip
     names = ["table", "files before", "after", "bytes read", "written", "one file for each of", "S3 requests"]

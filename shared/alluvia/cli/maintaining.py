@@ -1,4 +1,4 @@
-"""Commands that look after tables: merge, checkpoint, vacuum."""
+"""Commands that look after tables: optimize, checkpoint, vacuum."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class Duration(click.ParamType[timedelta]):
 @command
 @click.argument("tables", nargs=-1, type=TABLE)
 @click.option("--target-size", type=click.IntRange(1), metavar="BYTES", help="Size of the files to make.")
-@click.option("--full", is_flag=True, help="Merge whatever fits, also a big file with a few small ones.")
-def merge(common: Common, tables: tuple[str, ...], target_size: int | None, *, full: bool) -> None:
+@click.option("--full", is_flag=True, help="Take whatever fits, also a big file with a few small ones.")
+def optimize(common: Common, tables: tuple[str, ...], target_size: int | None, *, full: bool) -> None:
     """Rewrite small files into bigger, sorted ones (all tables by default); checkpoint where it is due."""
 
     def work(table: Table) -> dict[str, Any]:
-        return {"table": table.name, **dataclasses.asdict(table.merge(target_size=target_size, full=full))}
+        return {"table": table.name, **dataclasses.asdict(table.optimize(target_size=target_size, full=full))}
 
-    show_each(common, tables, work, columns=_MERGE_COLUMNS)
+    show_each(common, tables, work, columns=_OPTIMIZE_COLUMNS)
 
 
 @command
@@ -111,7 +111,7 @@ def _ask(lake: Lake, given: Sequence[str], retention: timedelta) -> None:
     click.confirm(f"{what} Queries that still read them will fail. Delete?", abort=True, err=True)
 
 
-_MERGE_COLUMNS = (
-    *("table", "files_before", "files_merged", "files_written", "files_after"),
+_OPTIMIZE_COLUMNS = (
+    *("table", "files_before", "files_removed", "files_added", "files_after"),
     *("bytes_read", "bytes_written", "conflicts", "version", "checkpoint_version"),
 )

@@ -79,7 +79,7 @@ def invoke(common: Common, function: str, event: Path) -> None:
 
 @command
 def demo(common: Common) -> None:
-    """Take 10,254 real events in by HTTP, merge, query and vacuum them, and show what each step cost."""
+    """Take 10,254 real events in by HTTP, optimize, query and vacuum them, and show what each step cost."""
     from alluvia.cli.demo import run
 
     run(common)

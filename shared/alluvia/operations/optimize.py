@@ -1,4 +1,4 @@
-"""Merging: many small files become few, sorted, by DuckDB; committed without data change, so nobody's rows move."""
+"""Optimize: many small files become few, sorted, by DuckDB; committed without data change, so nobody's rows move."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from alluvia.errors import AlluviaError, Conflict, Corrupt, ObjectNotFound, Unav
 from alluvia.log.actions import AddFile
 from alluvia.log.files.parquet import UNREADABLE
 from alluvia.operations.checkpoint import checkpoint, checkpoint_due
-from alluvia.operations.optimize_plan import MergeGroup, plan_merge
+from alluvia.operations.optimize_plan import FileGroup, plan_optimize
 from alluvia.progress import report as tell_progress
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
@@ -38,15 +38,15 @@ _COPY_CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "lz4": "lz4_
 
 
 @dataclass(slots=True)
-class MergeReport:
-    """What a merge did. Sizes in bytes.
+class OptimizeReport:
+    """What optimize did. Sizes in bytes.
 
     `conflicts` counts groups that another writer's commit made it plan again, `left` those for which time ran out.
     """
 
     files_before: int = 0
-    files_merged: int = 0
-    files_written: int = 0
+    files_removed: int = 0
+    files_added: int = 0
     files_after: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
@@ -57,7 +57,7 @@ class MergeReport:
     versions: list[int] = field(default_factory=list)
 
 
-def merge(
+def optimize(
     handle: TableHandle,
     *,
     target_size: int | None = None,
@@ -66,29 +66,29 @@ def merge(
     checkpoints: bool = True,
     go_on: Callable[[], bool] = lambda: True,
     turn: AbstractContextManager[object] | None = None,
-) -> MergeReport:
-    """Merge the small files of every partition, and write a checkpoint if one is due.
+) -> OptimizeReport:
+    """Rewrite the small files of every partition into bigger ones, and write a checkpoint if one is due.
 
-    A group of files is one commit, which rebases over appends. Where another merge or a delete has taken a file of the
-    group, the rest is planned again on the new files. An empty merge costs no request beyond looking for new commits.
+    A group of files is one commit, which rebases over appends. Where another optimize or a delete has taken a file
+    of the group, the rest is planned again on the new files. With nothing to do, it only looks for new commits.
     `target_size` is in bytes, the property `alluvia.target_file_size` by default. `go_on` is asked before each group:
     once it says no, the rest is left. `turn` is held while rows are rewritten.
     """
     check_number("target_size", target_size)
     check_number("memory_mb", memory_mb)
-    report = MergeReport()
+    report = OptimizeReport()
     snapshot = handle.newest()
     report.files_before = len(snapshot.files)
     for _ in range(PLANS_MAX):
-        groups = plan_merge(snapshot.files, target_size or snapshot.settings.target_file_size, full=full)
+        groups = plan_optimize(snapshot.files, target_size or snapshot.settings.target_file_size, full=full)
         total, done, lost = sum(group.size for group in groups), 0, 0
         for at, group in enumerate(groups):
             if not go_on():
                 report.left = len(groups) - at
                 break
-            tell_progress(f"merging {handle.name}", done, total, "bytes")
+            tell_progress(f"optimizing {handle.name}", done, total, "bytes")
             with turn or nullcontext():
-                lost += not _merge_group(handle, snapshot, group, report, memory_mb)
+                lost += not _optimize_group(handle, snapshot, group, report, memory_mb)
             done += group.size
         report.conflicts += lost
         snapshot = handle.newest() if lost else handle.at_hand()
@@ -101,17 +101,17 @@ def merge(
     return report
 
 
-def _merge_group(
-    handle: TableHandle, planned: Snapshot, group: MergeGroup, report: MergeReport, memory_mb: int | None
+def _optimize_group(
+    handle: TableHandle, planned: Snapshot, group: FileGroup, report: OptimizeReport, memory_mb: int | None
 ) -> bool:
-    """Merge one group in one commit; False if a concurrent commit has taken one of its files."""
+    """Rewrite one group in one commit; False if a concurrent commit has taken one of its files."""
     transaction = handle.transaction(planned)
     try:
-        merged = _rewrite(handle, planned, group.files, memory_mb)
+        rewritten = _rewrite(handle, planned, group.files, memory_mb)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        msg = f"there is no room on this machine for the merge of {len(group.files)} files: give it a larger disk"
+        msg = f"this machine has no room to optimize {len(group.files)} files: give it a larger disk"
         raise Unavailable(msg) from error
     except ObjectNotFound as error:
         newest = handle.newest()
@@ -125,7 +125,7 @@ def _merge_group(
     changes = Changes(
         "OPTIMIZE",
         {"targetSize": str(planned.settings.target_file_size)},
-        adds=[] if merged is None else [merged],
+        adds=[] if rewritten is None else [rewritten],
         removes=[file.removed(now_ms, data_change=False) for file in group.files],
     )
     try:
@@ -133,11 +133,11 @@ def _merge_group(
     except Conflict:
         return False
     assert commit is not None  # noqa: S101 - only an on_lost callback gives up
-    report.files_merged += len(group.files)
+    report.files_removed += len(group.files)
     report.bytes_read += group.size
-    if merged is not None:
-        report.files_written += 1
-        report.bytes_written += merged.size
+    if rewritten is not None:
+        report.files_added += 1
+        report.bytes_written += rewritten.size
     report.versions.append(commit.version)
     return True
 
@@ -152,7 +152,7 @@ def _rewrite(
     with tempfile.TemporaryDirectory(dir=scratch_root()) as name:
         folder = Path(name)
         urls = _local_copies(handle, snapshot, files, folder)
-        target = folder / "merged.parquet"
+        target = folder / "optimized.parquet"
         rows, columns = _copy(handle.store, snapshot, files, urls, target, memory_mb)
         expected = [file.live_records for file in files]
         promised = sum(number or 0 for number in expected)
@@ -162,9 +162,9 @@ def _rewrite(
             return None
         stored = pa.schema([field for field in snapshot.schema if field.name not in snapshot.partition_columns])
         stats = copied_statistics(rows, columns, stored, snapshot.settings.indexed_columns)
-        merged = new_file_like(files[0], target.stat().st_size, stats, handle.clock, data_change=False)
-        handle.store.put_file(snapshot.key(merged), target)
-    return merged
+        rewritten = new_file_like(files[0], target.stat().st_size, stats, handle.clock, data_change=False)
+        handle.store.put_file(snapshot.key(rewritten), target)
+    return rewritten
 
 
 def _local_copies(handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFile], folder: Path) -> list[str]:
@@ -198,13 +198,15 @@ def _unreadable(reason: str, files: Sequence[AddFile], urls: Sequence[str]) -> A
             return ObjectNotFound(file.path)
     for file, url in zip(files, urls, strict=True):
         if url in reason:
-            return Corrupt(f"data file {file.path} cannot be merged: {reason.replace(url, file.path).splitlines()[0]}")
+            return Corrupt(
+                f"data file {file.path} cannot be rewritten: {reason.replace(url, file.path).splitlines()[0]}"
+            )
         try:
             for _ in open_parquet(url).iter_batches():
                 pass
         except UNREADABLE:
-            return Corrupt(f"data file {file.path} cannot be merged: {reason.splitlines()[0]}")
-    return Unavailable(f"the merge of {len(files)} files failed, though each can be read: {reason.splitlines()[0]}")
+            return Corrupt(f"data file {file.path} cannot be rewritten: {reason.splitlines()[0]}")
+    return Unavailable(f"optimizing {len(files)} files failed, though each can be read: {reason.splitlines()[0]}")
 
 
 def _copy(
@@ -234,7 +236,7 @@ def _copy(
                 f"COMPRESSION {_COPY_CODECS[settings.codec]}, ROW_GROUP_SIZE {settings.row_group_rows})"
             ).fetchall()
         except duckdb.OutOfMemoryException as error:
-            msg = f"the merge of {len(files)} files ran out of memory: give it more, or a smaller target_size"
+            msg = f"optimizing {len(files)} files ran out of memory: give it more, or a smaller target_size"
             raise Unavailable(msg) from error
         except duckdb.Error as error:
             raise _unreadable(str(error), files, urls) from error

@@ -1,4 +1,4 @@
-"""Which files a merge takes together. Pure."""
+"""Which files optimize takes together. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ not written again for every few small ones."""
 
 
 @dataclass(frozen=True, slots=True)
-class MergeGroup:
+class FileGroup:
     """Files of one partition that become one file."""
 
     files: tuple[AddFile, ...]
@@ -29,16 +29,16 @@ class MergeGroup:
         return sum(file.size for file in self.files)
 
 
-def plan_merge(files: Iterable[AddFile], target_size: int, *, full: bool = False) -> list[MergeGroup]:
+def plan_optimize(files: Iterable[AddFile], target_size: int, *, full: bool = False) -> list[FileGroup]:
     """Group the small files of each partition, smallest first, into files of about `target_size` bytes.
 
-    `full` merges whatever fits, also a big file with a few small ones. Groups come in the order of their partitions.
+    `full` takes whatever fits, also a big file with a few small ones. Groups come in the order of their partitions.
     """
     partitions: dict[object, list[AddFile]] = {}
     for file in files:
         if file.size < target_size * FULL_SHARE or is_thinned(file, full=full):
             partitions.setdefault(layout_of(file), []).append(file)
-    groups: list[MergeGroup] = []
+    groups: list[FileGroup] = []
     for layout in sorted(partitions, key=repr):
         groups += _groups(sorted(partitions[layout], key=lambda file: (file.size, file.path)), target_size, full=full)
     return groups
@@ -52,16 +52,16 @@ def is_thinned(file: AddFile, *, full: bool = False) -> bool:
     return rows - live > rows * (0 if full else DELETED_SHARE)
 
 
-def _groups(files: list[AddFile], target_size: int, *, full: bool) -> list[MergeGroup]:
-    groups: list[MergeGroup] = []
+def _groups(files: list[AddFile], target_size: int, *, full: bool) -> list[FileGroup]:
+    groups: list[FileGroup] = []
     taken: list[AddFile] = []
     size = 0
     for file in files:
         too_big = taken and not full and file.size > GROWTH_MAX * size
         if taken and (size + file.size > target_size or too_big):
-            groups.append(MergeGroup(tuple(taken)))
+            groups.append(FileGroup(tuple(taken)))
             taken, size = [], 0
         taken.append(file)
         size += file.size
-    groups.append(MergeGroup(tuple(taken)))
+    groups.append(FileGroup(tuple(taken)))
     return [group for group in groups if len(group.files) > 1 or is_thinned(group.files[0], full=full)]

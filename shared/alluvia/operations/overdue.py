@@ -1,6 +1,6 @@
 """Checkpoints that nobody else has written for long: the writer that notices has one written, and does not wait.
 
-Merge writes them as they fall due. Where it does not run, every cold process would read all commits since the last one.
+Optimize writes them as they fall due. Where it does not run, a cold process would read all commits since the last.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from alluvia.operations.checkpoint import checkpoint, checkpoint_due
 from alluvia.table.handle import TableHandle
 
 FILES_MAX = 200_000
-"""More files take more memory to checkpoint than a writer may have: such a table is left to merge, and to the alarm."""
+"""More files take more memory to checkpoint than a writer may have: it is left to optimize, and to the alarm."""
 
 _logger = logging.getLogger(__name__)
 _lock = Lock()

@@ -47,7 +47,7 @@ class EventIds:
         self._folder.cleanup()
 
     def add(self, rows: pa.RecordBatch, committed_ms: int | None) -> None:
-        """Take live rows. `committed_ms` is when they were committed, None where a merge has mixed them since."""
+        """Take live rows. `committed_ms` is when they were committed, None where optimize has mixed them since."""
         ids = rows.column(EVENT_ID).cast(pa.string())
         sources = pa.repeat("", len(ids))
         if SOURCE in rows.schema.names and pa.types.is_string(rows.schema.field(SOURCE).type):

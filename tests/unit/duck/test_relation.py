@@ -86,7 +86,7 @@ def test_a_stored_column_may_have_any_name(tmp_path: Path, name: str) -> None:
     table.append([{name: 1, "c": "a"}, {name: 2, "c": "b"}])
     same(table)
     table.append([{name: 3, "c": "a"}])
-    assert table.merge().files_merged == 2
+    assert table.optimize().files_removed == 2
     same(table)
 
 
@@ -121,7 +121,7 @@ def test_a_lake_may_lie_anywhere(tmp_path: Path, folder: str) -> None:
     for number in range(2):
         table.append([{"x": number, "c": "a"}, {"x": number, "c": "*"}])
     same(table)
-    assert table.merge().files_merged == 4
+    assert table.optimize().files_removed == 4
     same(table)
 
 

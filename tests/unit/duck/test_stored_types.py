@@ -83,7 +83,7 @@ def test_what_a_file_holds_does_not_depend_on_the_file_before_it(
     table = lake.table("mixed")
     assert table.scan().read_all()["n"].to_pylist() == values
     assert sorted(lake.sql("SELECT n FROM mixed")["n"].to_pylist(), key=repr) == sorted(values, key=repr)
-    table.merge()
+    table.optimize()
     assert len(table.snapshot().files) == 1
     assert sorted(table.scan().read_all()["n"].to_pylist(), key=repr) == sorted(values, key=repr)
 

@@ -85,7 +85,7 @@ def test_every_codec_is_read_by_the_judges(lake: Lake, codec: str) -> None:
     table = lake.create_table("c", SCHEMA, properties={"alluvia.codec": codec})
     for number in range(2):
         table.append([{"x": number}])
-    table.merge()
+    table.optimize()
     judges_agree(table)
 
 
@@ -215,7 +215,7 @@ def test_a_snapshot_does_not_change(table: Table) -> None:
     snapshot = table.snapshot()
     table.append([{"x": 2}])
     table.evolve({"y": "long"})
-    table.merge()
+    table.optimize()
     assert (snapshot.version, snapshot.schema.names, len(snapshot.files)) == (1, ["x", "s"], 1)
 
 

@@ -56,7 +56,7 @@ def test_every_operation(lake: Lake, feed: str) -> None:
     )
     table.delete("place = 'c'")
     assert sorted(of(table, 8)) == [("delete", n, f"n{n}", "c") for n in range(20, 30)]
-    table.merge(full=True)
+    table.optimize(full=True)
     table.checkpoint()
     for version in range(9, table.snapshot().version + 1):
         assert of(table, version) == []
@@ -135,7 +135,7 @@ def test_commits_that_need_no_change_files_have_none(lake: Lake) -> None:
     table.delete("place = 'b'")
     table.upsert([{"id": 100, "name": "y", "place": "a"}], on=["id"])
     table.append([{"id": 101, "name": "y", "place": "a"}])
-    table.merge(full=True)
+    table.optimize(full=True)
     table.restore(version=3)
     assert list(lake.store.list("t/_change_data/")) == []
 

@@ -32,7 +32,7 @@ def test_the_files_are_named_and_stay_as_they_are(disk: Lake, write: Write, tmp_
     assert judges_agree(table)[0] == [(("s", s), ("x", x)) for s, x in [("a", 1), ("b", 3), (None, 2)]]
     table.append([{"x": 4}])
     table.delete("x = 1")
-    table.merge(full=True)
+    table.optimize(full=True)
     assert xs(table) == [2, 3, 4]
     judges_agree(table)
 
@@ -66,7 +66,7 @@ def test_hive_partitions_become_partition_columns(disk: Lake, write: Write, writ
     assert xs(table, where="year = 2024 AND country = 'Ää/=%é'") == [2]
     assert sum(key.endswith(".parquet") for _, key in store.keys) == 1
     table.append([{"x": 5, "year": 2024, "day": date(2024, 2, 29), "country": "a b"}])
-    table.merge(full=True)
+    table.optimize(full=True)
     judges_agree(table)
 
 

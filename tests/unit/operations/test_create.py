@@ -95,7 +95,7 @@ def test_a_missing_table_is_not_found_on_first_use(lake: Lake, store: CountingSt
     for use in (
         table.snapshot,
         table.history,
-        table.merge,
+        table.optimize,
         table.vacuum,
         table.checkpoint,
         lambda: table.append([{"x": 1}]),

@@ -215,7 +215,7 @@ def test_a_missing_data_file_is_named(lake: Lake) -> None:
 def test_a_compaction_that_wins_makes_it_plan_again(lake: Lake, kind: str) -> None:
     make(lake, kind).append([{"id": 100, "name": "x", "place": "a"}])
     race = Race(lake)
-    report = race.table(lambda table: table.merge()).delete("id IN (3, 25)")
+    report = race.table(lambda table: table.optimize()).delete("id IN (3, 25)")
     assert (report.tries, report.rows_deleted) == (2, 2)
     assert ids(race.theirs.table("t")) == [*without(3, 25), 100]
 
@@ -319,7 +319,7 @@ def test_a_file_that_vacuum_took_after_a_compaction_is_no_damage(lake: Lake, clo
     stale = ours.snapshot()
     clock.advance(1)
     theirs = lake.table("t")
-    theirs.merge()
+    theirs.optimize()
     clock.advance(30 * 24 * 3600)
     theirs.vacuum()
     assert stale.version < theirs.snapshot().version
@@ -331,7 +331,7 @@ def test_rows_stay_deleted_when_files_with_vectors_are_merged(lake: Lake) -> Non
     table = make(lake, "vectors")
     table.delete("id = 3")
     table.append([{"id": 100, "name": "x", "place": "a"}])
-    table.merge(full=True)
+    table.optimize(full=True)
     assert ids(table) == [*without(3), 100]
 
 

@@ -41,7 +41,7 @@ def test_a_dropped_table_is_gone_for_everybody(lake: Lake, other: Lake) -> None:
             each.snapshot,
             each.scan,
             each.history,
-            each.merge,
+            each.optimize,
             each.checkpoint,
             lambda each=each: each.snapshot(version=1),
             lambda each=each: each.append([{"x": 3}]),

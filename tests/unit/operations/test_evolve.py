@@ -101,7 +101,7 @@ def test_history_tells_who_did_what_newest_first(table: Table, clock: ManualCloc
     for number in range(2):
         table.append([{"x": number}, {"x": number, "c": "a"}])
     table.evolve({"y": "long"})
-    table.merge()
+    table.optimize()
     entries = table.history()
     assert [(entry.version, entry.operation) for entry in entries] == [
         (5, "OPTIMIZE"),

@@ -144,7 +144,7 @@ def test_a_clones_new_files_are_its_own(tmp_path: Path, scheme: str, change: str
     table = clone(lake, f"{scheme}{tmp_path}")
     assert keys(table) == [1, 2, 11, 12]
     if change == "merge":
-        table.merge()
+        table.optimize()
     else:
         table.delete("k > 10")
     expected = [1, 2, 11, 12] if change == "merge" else [1, 2]
@@ -252,7 +252,7 @@ def test_a_merged_file_has_no_tags_of_its_parts_but_the_partitions(lake: Lake) -
         log[1]["add"]["tags"] = {"ZCUBE_ID": "z", "INSERTION_TIME": str(version)}
         commit(lake, version, log[0]["commitInfo"], *log[1:])
     fresh = Lake(lake.store, lake.clock).table("t")
-    fresh.merge()
+    fresh.optimize()
     (merged,) = fresh.snapshot().files
     assert merged.tags == {}
     assert paths(actions(lake, 3), "add") == [merged.path]

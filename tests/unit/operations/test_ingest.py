@@ -311,7 +311,7 @@ def test_an_undropped_table_knows_the_ids_of_a_checkpoint_before_the_drop(
 def test_the_window_goes_on_over_merges_and_evolutions(table: Table, other: Lake) -> None:
     for number in range(3):
         ingest(table, f"e{number}")
-    table.merge()
+    table.optimize()
     table.evolve({"extra": "long"})
     assert ingest(other.table("t"), "e0", "e1", "e2", "new") == (1, 3)
     assert ingest(table, "new") == (0, 1)

@@ -12,7 +12,7 @@ from alluvia.clock import ManualClock
 from alluvia.errors import Corrupt, Invalid
 from alluvia.lake import Lake, Table
 from alluvia.log.actions import AddFile
-from alluvia.operations.optimize_plan import plan_merge
+from alluvia.operations.optimize_plan import plan_optimize
 from alluvia.store import CountingStore
 from alluvia.table.snapshot import Snapshot
 from tests.judges import judges_agree
@@ -26,7 +26,7 @@ def add(size: int, name: str = "", partition: str = "p", tag: str = "") -> AddFi
 
 
 def sizes(files: list[AddFile], target: int, *, full: bool = False) -> list[list[int]]:
-    return [[file.size for file in group.files] for group in plan_merge(files, target, full=full)]
+    return [[file.size for file in group.files] for group in plan_optimize(files, target, full=full)]
 
 
 def test_small_files_go_together_up_to_the_target() -> None:
@@ -50,14 +50,14 @@ def test_a_big_file_is_not_written_again_for_a_few_small_ones_unless_all_is_aske
 
 def test_partitions_do_not_mix() -> None:
     files = [add(1, "a", "p"), add(1, "b", "q"), add(1, "c", "p"), add(1, "d", "q", "x"), add(1, "e", "q", "y")]
-    assert [[file.path for file in group.files] for group in plan_merge(files, 100)] == [["a", "c"]]
+    assert [[file.path for file in group.files] for group in plan_optimize(files, 100)] == [["a", "c"]]
 
 
 def test_repeated_merging_writes_each_row_a_few_times() -> None:
     written, files = 0, []
     for number in range(512):
         files.append(add(1, str(number)))
-        for group in plan_merge(files, 10_000):
+        for group in plan_optimize(files, 10_000):
             written += group.size
             gone = {file.path for file in group.files}
             files = [file for file in files if file.path not in gone] + [add(group.size, f"m{written}")]
@@ -77,9 +77,9 @@ def test_a_merge_writes_each_partition_once_sorted_and_changes_no_row(lake: Lake
                 for day in range(2) for c in ("a/b", None)]  # fmt: skip
         table.append(rows)
     before = sorted(table.scan().read_all().to_pylist(), key=repr)
-    report = table.merge()
+    report = table.optimize()
     snapshot = table.snapshot()
-    assert (report.files_before, report.files_merged, report.files_written, report.files_after) == (24, 24, 4, 4)
+    assert (report.files_before, report.files_removed, report.files_added, report.files_after) == (24, 24, 4, 4)
     assert (report.conflicts, report.version, len(report.versions)) == (0, snapshot.version, 4)
     assert report.bytes_written == sum(file.size for file in snapshot.files)
     assert sorted(table.scan().read_all().to_pylist(), key=repr) == before
@@ -96,7 +96,7 @@ def test_a_merge_writes_each_partition_once_sorted_and_changes_no_row(lake: Lake
         assert (stats["numRecords"], stats["minValues"]["x"], stats["maxValues"]["x"]) == (6, 5, 10)
         assert stats["nullCount"] == {"x": 0, "ts": 0}
         assert stats["maxValues"]["ts"].endswith("12:00:00.001Z")
-    assert table.merge().files_merged == 0
+    assert table.optimize().files_removed == 0
     judges_agree(table)
 
 
@@ -104,7 +104,7 @@ def test_the_merge_commit_changes_no_data(lake: Lake) -> None:
     table = table_of(lake)
     for number in range(2):
         table.append([{"x": number}])
-    table.merge()
+    table.optimize()
     commit = table.handle.log.read_commit(3)
     assert commit is not None
     assert not commit.data_change
@@ -117,7 +117,7 @@ def test_a_merge_takes_files_of_old_and_new_schemas(lake: Lake) -> None:
     table.append([{"x": 1}])
     table.evolve({"y": "string"})
     table.append([{"x": 2, "y": "b"}])
-    table.merge()
+    table.optimize()
     (file,) = table.snapshot().files
     assert json.loads(file.stats or "")["nullCount"]["y"] == 1
     assert sorted(table.scan(["x", "y"]).read_all().to_pylist(), key=repr) == [{"x": 1, "y": None}, {"x": 2, "y": "b"}]
@@ -137,9 +137,9 @@ def test_appends_that_land_meanwhile_stay(lake: Lake, other: Lake, monkeypatch: 
         return write(version, data, txn_id)
 
     monkeypatch.setattr(table.handle.log, "write", overtaken)
-    report = table.merge()
+    report = table.optimize()
     assert done == [4]
-    assert (report.files_merged, report.conflicts, report.version, report.files_after) == (3, 0, 5, 2)
+    assert (report.files_removed, report.conflicts, report.version, report.files_after) == (3, 0, 5, 2)
     assert sorted(table.scan(["x"]).read_all()["x"].to_pylist()) == [0, 1, 2, 99]
 
 
@@ -154,13 +154,13 @@ def test_a_merge_that_loses_its_files_to_another_plans_again(
 
     def overtaken(version: int, data: bytes, txn_id: str) -> Any:
         if not done:
-            done.append(rival.merge().version)
+            done.append(rival.optimize().version)
             rival.append([{"x": 99}])
         return write(version, data, txn_id)
 
     monkeypatch.setattr(table.handle.log, "write", overtaken)
-    report = table.merge()
-    assert (report.conflicts, report.files_merged, report.files_after) == (1, 2, 1)
+    report = table.optimize()
+    assert (report.conflicts, report.files_removed, report.files_after) == (1, 2, 1)
     assert sorted(table.scan(["x"]).read_all()["x"].to_pylist()) == [0, 1, 2, 3, 99]
 
 
@@ -172,7 +172,7 @@ def test_a_file_that_vacuum_took_meanwhile_is_planned_around(
         table.append([{"x": number}])
     planned = table.handle.newest()
     clock.advance(1)
-    rival.merge()
+    rival.optimize()
     clock.advance(1)
     rival.vacuum(timedelta(0))
     newest = table.handle.newest
@@ -182,8 +182,8 @@ def test_a_file_that_vacuum_took_meanwhile_is_planned_around(
         return planned
 
     monkeypatch.setattr(table.handle, "newest", stale)
-    report = table.merge()
-    assert (report.conflicts, report.files_merged) == (1, 0)
+    report = table.optimize()
+    assert (report.conflicts, report.files_removed) == (1, 0)
     assert report.version == rival.snapshot().version
     assert sorted(table.scan(["x"]).read_all()["x"].to_pylist()) == [0, 1, 2, 3]
 
@@ -196,7 +196,7 @@ def test_a_damaged_file_is_named(lake: Lake, store: CountingStore, damage: bytes
     file = sorted(table.snapshot().files, key=lambda each: each.path)[0]
     store.put(f"t/{file.path}", damage)
     with pytest.raises(Corrupt, match=file.path) as raised:
-        table.merge()
+        table.optimize()
     assert "/tmp" not in str(raised.value)
 
 
@@ -206,7 +206,7 @@ def test_a_missing_file_is_damage_when_the_log_still_names_it(lake: Lake, store:
         table.append([{"x": number}])
     store.delete([f"t/{next(iter(table.snapshot().files)).path}"])
     with pytest.raises(Corrupt, match="is missing"):
-        table.merge()
+        table.optimize()
 
 
 def test_rows_that_statistics_promise_must_be_there(lake: Lake, store: CountingStore) -> None:
@@ -215,7 +215,7 @@ def test_rows_that_statistics_promise_must_be_there(lake: Lake, store: CountingS
         table.append([{"x": number}])
     one, two = table.snapshot().files
     store.put(f"t/{one.path}", store.get(f"t/{two.path}"))
-    assert table.merge().files_merged == 2
+    assert table.optimize().files_removed == 2
     table.append([{"x": 5}, {"x": 6}])
     first, second = table.snapshot().files
     store.put(f"t/{second.path}", b"")
@@ -223,7 +223,7 @@ def test_rows_that_statistics_promise_must_be_there(lake: Lake, store: CountingS
     third = list(table.snapshot().files)[-1]
     store.put(f"t/{second.path}", store.get(f"t/{third.path}"))
     with pytest.raises(Corrupt, match=f"{second.path} holds 1 rows, but its statistics promise 2"):
-        table.merge()
+        table.optimize()
     assert first.num_records == 2
 
 
@@ -231,16 +231,16 @@ def test_a_checkpoint_is_written_when_due(lake: Lake) -> None:
     table = table_of(lake, properties={"delta.checkpointInterval": "4"})
     for number in range(2):
         table.append([{"x": number}])
-    assert table.merge().checkpoint_version is None
+    assert table.optimize().checkpoint_version is None
     table.append([{"x": 9}])
-    assert table.merge().checkpoint_version == 5
-    assert table.merge().checkpoint_version is None
+    assert table.optimize().checkpoint_version == 5
+    assert table.optimize().checkpoint_version is None
 
 
 @pytest.mark.parametrize("size", [0, -5])
 def test_a_target_that_is_no_size_is_refused(lake: Lake, size: int) -> None:
     with pytest.raises(Invalid, match="target_size"):
-        table_of(lake).merge(target_size=size)
+        table_of(lake).optimize(target_size=size)
 
 
 def test_a_target_bounds_the_files(lake: Lake) -> None:
@@ -248,5 +248,5 @@ def test_a_target_bounds_the_files(lake: Lake) -> None:
     for number in range(8):
         table.append([{"x": number}])
     size = max(file.size for file in table.snapshot().files)
-    report = table.merge(target_size=4 * size)
-    assert (report.files_written, report.files_after) == (2, 2)
+    report = table.optimize(target_size=4 * size)
+    assert (report.files_added, report.files_after) == (2, 2)

@@ -25,7 +25,7 @@ def test_rows_come_back_without_a_data_file_being_read_or_written(lake: Lake, st
     table.delete("id IN (3, 13)")
     table.update({"name": "'x'"}, where="place = 'c'")
     table.append([ROW])
-    table.merge(full=True)
+    table.optimize(full=True)
     newest = table.snapshot().version
     store.reset()
     report = table.restore(version=3)

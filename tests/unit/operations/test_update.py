@@ -168,7 +168,7 @@ def test_the_commit_says_what_was_done(lake: Lake) -> None:
 def test_a_compaction_that_wins_makes_it_plan_again(lake: Lake, kind: str) -> None:
     make(lake, kind).append([{"id": 100, "name": "x", "place": "a"}])
     race = Race(lake)
-    report = race.table(lambda table: table.merge()).update({"name": "'new'"}, where="id IN (3, 100)")
+    report = race.table(lambda table: table.optimize()).update({"name": "'new'"}, where="id IN (3, 100)")
     assert (report.tries, report.rows_updated) == (2, 2)
     rows = by_id(race.theirs.table("t"))
     assert [rows[number]["name"] for number in (3, 4, 100)] == ["new", "n4", "new"]

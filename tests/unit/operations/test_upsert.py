@@ -307,7 +307,7 @@ def test_a_delete_of_a_matching_row_that_wins_makes_it_an_insert(lake: Lake, kin
 def test_a_compaction_that_wins_makes_it_plan_again(lake: Lake, kind: str) -> None:
     make(lake, kind).append([row(100, "old")])
     race = Race(lake)
-    report = race.table(lambda table: table.merge()).upsert([row(3), row(100), row(101)], on=["id"])
+    report = race.table(lambda table: table.optimize()).upsert([row(3), row(100), row(101)], on=["id"])
     assert (report.tries, report.rows_updated, report.rows_inserted) == (2, 2, 1)
     assert by_id(race.theirs.table("t"))[100] == row(100)
 
@@ -384,7 +384,7 @@ def test_rows_that_a_compaction_moved_before_they_went_are_put_in(lake: Lake) ->
     first = lake.create_table("t", {"k": "long", "v": "string"})
     first.append([{"k": 1, "v": "old"}])
     first.append([{"k": 2, "v": "old"}])
-    ours = Race(lake).table(lambda theirs: (theirs.merge(full=True), theirs.delete("k = 1")))
+    ours = Race(lake).table(lambda theirs: (theirs.optimize(full=True), theirs.delete("k = 1")))
     changes = ours.upsert([{"k": 1, "v": "new"}, {"k": 3, "v": "new"}], on=["k"], matched="ignore")
     assert (changes.tries, changes.rows_inserted) == (2, 2)
     rows = ours.scan().read_all().to_pylist()

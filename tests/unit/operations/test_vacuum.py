@@ -64,7 +64,7 @@ def history(table: Table, clock: ManualClock, steps: int, seconds: float = 1) ->
 
 def test_files_that_a_merge_replaced_go_after_the_retention(table: Table, clock: ManualClock) -> None:
     history(table, clock, 3)
-    table.merge()
+    table.optimize()
     clock.advance(7 * DAY)
     assert table.vacuum().data_files == ()
     clock.advance(1)
@@ -80,7 +80,7 @@ def test_files_that_a_merge_replaced_go_after_the_retention(table: Table, clock:
 
 def test_without_retention_everything_replaced_goes_at_once(table: Table, clock: ManualClock) -> None:
     history(table, clock, 3)
-    table.merge()
+    table.optimize()
     report = table.vacuum(timedelta(0))
     assert len(report.data_files) == 3
     assert readable(table) == [4, 5]
@@ -88,7 +88,7 @@ def test_without_retention_everything_replaced_goes_at_once(table: Table, clock:
 
 def test_a_dry_run_tells_and_deletes_nothing(table: Table, clock: ManualClock, store: CountingStore) -> None:
     history(table, clock, 3)
-    table.merge()
+    table.optimize()
     before = [info.key for info in store.list("")]
     told = table.vacuum(timedelta(0), dry_run=True)
     assert told.dry_run
@@ -114,7 +114,7 @@ def test_only_versions_that_need_a_deleted_file_expire(lake: Lake, clock: Manual
     clock.advance(10 * DAY)
     table.append([{"x": 9, "c": "new"}])
     clock.advance(1)
-    table.merge()
+    table.optimize()
     clock.advance(1)
     report = table.vacuum(timedelta(days=5))
     assert (len(report.data_files), report.oldest_version) == (2, 3)
@@ -162,7 +162,7 @@ def test_two_vacuums_at_once_both_do_their_work(lake: Lake, clock: ManualClock, 
     table = lake.create_table("t", {"x": "long"}, properties={"alluvia.writers": writers})
     for value in range(3):
         table.append([{"x": value}])
-    table.merge(full=True)
+    table.optimize(full=True)
     clock.advance(8 * DAY)
     race = Race(lake)
     assert race.table(lambda theirs: theirs.vacuum()).vacuum().oldest_version == 4
@@ -175,7 +175,7 @@ def test_a_tables_rejects_are_a_table_of_their_own(lake: Lake, clock: ManualCloc
     for number in range(2):
         table.append([{"x": number}])
         rejects.append([{"x": number}])
-    rejects.merge()
+    rejects.optimize()
     clock.advance(30 * DAY)
     assert table.vacuum(timedelta(0)).data_files == table.vacuum(timedelta(0)).orphans == ()
     assert values(rejects) == [0, 1]
@@ -186,7 +186,7 @@ def test_dropped_tombstones_expire_their_versions_too(table: Table, clock: Manua
     """A checkpoint leaves out tombstones older than the retention: their files then look like orphans."""
     history(table, clock, 3)
     clock.advance(10)
-    table.merge()
+    table.optimize()
     clock.advance(8 * DAY)
     table.checkpoint()
     fresh = cold(table)
@@ -251,7 +251,7 @@ def test_a_removal_from_before_the_log_that_is_left_changes_nothing(lake: Lake, 
     properties = {"delta.logRetentionDuration": "1 day", "delta.deletedFileRetentionDuration": "30 days"}
     table = lake.create_table("t", SCHEMA, properties=properties)
     history(table, clock, 3)
-    table.merge()
+    table.optimize()
     clock.advance(3 * DAY)
     table.append([{"x": 4}])
     table.checkpoint()
@@ -269,7 +269,7 @@ def test_timestamps_before_the_oldest_readable_version_have_expired(table: Table
     history(table, clock, 3, 60)
     first = datetime.fromtimestamp(clock.now_us() / 1e6 - 60, UTC)
     clock.advance(60)
-    table.merge()
+    table.optimize()
     table.vacuum(timedelta(0))
     fresh = cold(table)
     with pytest.raises(VersionExpired, match="oldest version that can be read is 4"):
@@ -287,9 +287,9 @@ def test_the_auditor_names_the_oldest_version_that_can_be_read(table: Table, clo
 
 def test_two_vacuums_do_not_move_the_oldest_version_back(table: Table, other: Lake, clock: ManualClock) -> None:
     history(table, clock, 2)
-    table.merge()
+    table.optimize()
     history(table, clock, 2)
-    table.merge()
+    table.optimize()
     rival = other.table("t")
     table.vacuum(timedelta(0))
     assert rival.vacuum(timedelta(0)).oldest_version == 6
@@ -301,7 +301,7 @@ def test_a_vacuum_that_loses_to_another_looks_at_its_record_and_goes_on(
     table: Table, other: Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, theirs: str
 ) -> None:
     history(table, clock, 2)
-    table.merge()
+    table.optimize()
     handle = table.handle
     write = handle.log.write
 
@@ -327,7 +327,7 @@ def test_a_table_for_any_writer_remembers_the_oldest_version_in_its_properties(l
     table = lake.create_table("t", SCHEMA, properties={"alluvia.writers": "any"})
     history(table, clock, 3)
     clock.advance(1)
-    table.merge()
+    table.optimize()
     clock.advance(1)
     table.append([{"x": 9}])
     clock.advance(1)

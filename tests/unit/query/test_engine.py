@@ -170,7 +170,7 @@ def test_a_partition_value_may_hold_a_nul(own_lake: alluvia.Lake) -> None:
     assert query(own_lake, "SELECT n FROM t WHERE name = 'x'") == [(3,)]
     assert query(own_lake, "SELECT n FROM t WHERE name = 'x' || chr(0) || 'y'") == [(1,)]
     table.append([{"name": "x\0y", "n": 4}])
-    table.merge()
+    table.optimize()
     assert table.delete("name = 'x'").rows_deleted == 1
     assert query(own_lake, "SELECT n, name FROM t ORDER BY n") == [(1, "x\0y"), (2, "\0"), (4, "x\0y")]
 

@@ -86,7 +86,7 @@ def test_tombstones_bear_the_timestamp_of_their_commit(pair: Pair) -> None:
     for number in range(2):
         pair.one.append([{"x": number}])
     pair.clock.advance(-1000)
-    pair.two.merge()
+    pair.two.optimize()
     snapshot = pair.one.snapshot()
     assert {file.deletion_timestamp for file in snapshot.state.tombstones} == {snapshot.timestamp_ms}
 

@@ -245,7 +245,7 @@ def test_orphans_are_counted_and_no_damage(hands: Hands) -> None:
 
 def test_files_of_earlier_versions_that_are_gone_are_a_warning(hands: Hands) -> None:
     table = hands.table()
-    table.merge(full=True)
+    table.optimize(full=True)
     sound = hands.verify()
     assert codes(sound) == set()
     hands.data_file(4).unlink()

@@ -171,7 +171,7 @@ def test_other_writers_on_our_table(tmp_path: Path) -> None:
     write_deltalake(path, more.set_column(0, "event_id", pa.array(["x", "y", "z"])), mode="append")
     DeltaTable(path).create_checkpoint()
     table.ingest(events(20, 21))
-    table.merge(full=True)
+    table.optimize(full=True)
     assert Hands(tmp_path).verify(full=True).findings == ()
 
 
@@ -205,7 +205,7 @@ def test_a_long_life(policy: str) -> None:
     table = make_events(life.lake, **properties)
     day, handle = 86_400, life.lake.table("events")
     life.does(
-        lambda: table.merge(full=True),
+        lambda: table.optimize(full=True),
         lambda: table.ingest(events(20, 21)),
         lambda: table.update({"price": "n * 2"}, "n > 20"),
         lambda: table.upsert(events(21, 22), on=["event_id"]),

@@ -198,7 +198,7 @@ def test_reader_version_3_without_features(hands: Hands) -> None:
 def test_files_that_a_lost_commit_may_have_removed_are_a_warning(tmp_path: Path) -> None:
     table = make_events(alluvia.connect(str(tmp_path)), **{"delta.checkpointInterval": "100"})
     hands = Hands(tmp_path)
-    merged = table.merge(full=True)
+    merged = table.optimize(full=True)
     table.ingest(events(30))
     hands.data_file(4).unlink()
     assert codes(hands.verify()) == {"tombstone-file-missing"}

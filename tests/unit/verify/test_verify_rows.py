@@ -185,7 +185,7 @@ def test_events_beyond_the_window_are_a_warning() -> None:
     report = table.verify(full=True)
     assert (report.ok, codes(report)) == (True, {"event-repeated-later"})
     assert report.findings[0].message.startswith("event 'e2' has 2 rows, at least 86400000 ms apart")
-    table.merge(full=True)
+    table.optimize(full=True)
     assert codes(table.verify(full=True)) == {"event-repeated-later"}
     table.delete("n = 2")
     assert codes(table.verify(full=True)) == set()
