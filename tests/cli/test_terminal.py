@@ -150,6 +150,15 @@ def test_a_closed_pipe_is_silent(more: list[str]) -> None:
     assert (process.returncode, errors) == (141, b"")
 
 
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["merge", "--help"]])
+def test_help_for_nobody_is_silent(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*COMMAND, *words], stdout=writer, stderr=subprocess.PIPE, env=environment(), check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 @given(st.text(st.characters()))
 def test_escaped_texts_are_safe_and_what_is_printable_stays(text: str) -> None:
     shown = escaped(text)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from alluvia.cli.terminal import tell
+from alluvia.cli.terminal import ending_with_its_reader, tell
 
 _HELP = """A serverless lakehouse for event data: Delta tables, committed with nothing but conditional writes.
 
@@ -44,6 +44,16 @@ class _Commands(click.Group):
             return None
         found: click.Command = getattr(import_module(f"alluvia.cli.{_MODULE_OF[cmd_name]}"), cmd_name)
         return found
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the words; what `--help` and `--version` print may find no reader."""
+        with ending_with_its_reader():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command, or print its help."""
+        with ending_with_its_reader():
+            return super().invoke(ctx)
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run what the words say, and exit. What click says of wrong usage repeats words, which are escaped."""

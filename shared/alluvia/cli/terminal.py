@@ -8,6 +8,8 @@ import re
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -65,12 +67,19 @@ def _lines(text: str) -> str:
     return "\n".join(map(escaped, text.split("\n")))
 
 
-def _write(text: str | bytes) -> None:
+@contextmanager
+def ending_with_its_reader() -> Iterator[None]:
+    """Exit without a word where the block writes to a standard output that nobody reads any more."""
     try:
-        click.echo(text, nl=False, color=True)  # without `color`, a pipe would get texts with their ESC sequences cut
+        yield
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at exit
         sys.exit(_BROKEN_PIPE)
+
+
+def _write(text: str | bytes) -> None:
+    with ending_with_its_reader():
+        click.echo(text, nl=False, color=True)  # without `color`, a pipe would get texts with their ESC sequences cut
 
 
 def _escape(match: re.Match[str]) -> str:
