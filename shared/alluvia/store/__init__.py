@@ -1,4 +1,4 @@
-"""Object stores: one contract, three places to keep a lake, and a wrapper that counts requests."""
+"""Object stores: one contract, three places to keep a lake, and wrappers of it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from urllib.parse import unquote, urlsplit
 
 from alluvia.clock import Clock
 from alluvia.errors import Invalid
-from alluvia.store.base import ObjectInfo, PutResult, Store
+from alluvia.store.base import ByteRange, ObjectInfo, PutResult, Store
 from alluvia.store.counting import CountingStore
 from alluvia.store.directory import DirectoryStore
 from alluvia.store.memory import MemoryStore
 from alluvia.store.wide import WideStore
+from alluvia.store.wrapper import Wrapper
 
 __all__ = [
+    "ByteRange",
     "CountingStore",
     "DirectoryStore",
     "MemoryStore",
@@ -21,6 +23,7 @@ __all__ = [
     "PutResult",
     "Store",
     "WideStore",
+    "Wrapper",
     "open_store",
     "open_wide_store",
 ]

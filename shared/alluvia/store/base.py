@@ -14,6 +14,10 @@ Keys are text, relative to the store's root, with `/` between parts and none in 
 No key may be the folder of another (`a` and `a/b`): a directory cannot hold both.
 
 An I/O failure is an exception; a lost race is a value (`PutResult.EXISTS`).
+
+Whoever wants much says so at once (`get_many`, `put_many`, `get_files`, `prefetch`; `map` for requests that depend on
+each other): the store decides how many requests are under way together, and makes no thread where `parallel` is false.
+Stores and wrappers change the methods for one object; those for many are made of them.
 """
 
 from __future__ import annotations
@@ -21,12 +25,17 @@ from __future__ import annotations
 import enum
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
-from alluvia.errors import Invalid
+from alluvia.errors import Invalid, ObjectNotFound
+from alluvia.store.at_once import each, fetched_ahead
 from alluvia.store.uris import key_below
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class PutResult(enum.Enum):
@@ -43,6 +52,14 @@ class ObjectInfo:
     key: str
     size: int
     modified_ms: int
+
+
+class ByteRange(NamedTuple):
+    """What to read of an object, as `Store.get` takes it: all of it unless said otherwise."""
+
+    key: str
+    start: int = 0
+    end: int | None = None
 
 
 class Store(ABC):
@@ -116,6 +133,44 @@ class Store(ABC):
     def put_file(self, key: str, path: Path) -> None:
         """Write a local file as an object."""
         self.put(key, path.read_bytes())
+
+    def map(self, work: Callable[[T], R], items: Iterable[T]) -> Sequence[R]:
+        """Return what `work`, which makes requests, returns for each item, in order: some at once where that is faster.
+
+        Of several errors the one of the first item in order is raised; what has not begun by then never does.
+        """
+        return each(work, items, parallel=self.parallel)
+
+    def get_many(self, ranges: Iterable[ByteRange]) -> Sequence[bytes]:
+        """Return the bytes of each range, in order. Raises as `get` does, for the first that fails."""
+        return self.map(lambda wanted: self.get(*wanted), ranges)
+
+    def put_many(self, objects: Mapping[str, bytes]) -> None:
+        """Write objects, over older ones. Any of them may have been written when one fails."""
+        self.map(lambda item: self.put(*item), objects.items())
+
+    def get_files(self, files: Mapping[str, Path]) -> None:
+        """Copy objects into local files."""
+        self.map(lambda item: self.get_file(*item), files.items())
+
+    def prefetch(self, objects: Iterable[tuple[str, int]]) -> Iterator[Path | None]:
+        """Yield objects, keys with about their sizes in bytes, as local files in order; None for one that is missing.
+
+        A file is where the object lies (`local_path`), or a copy that goes when the next is asked for. Meanwhile the
+        next ones are fetched where that is faster: a few, of no more than some hundred MB together.
+        """
+
+        def fetch(key: str, copy: Path) -> Path | None:
+            try:
+                path = self.local_path(key)
+                if path is None:
+                    self.get_file(key, copy)
+                    path = copy
+            except ObjectNotFound:
+                return None
+            return path
+
+        return fetched_ahead(fetch, objects, parallel=self.parallel)
 
 
 _DOTS = re.compile(r"(^|/)\.{1,2}(/|$)")

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from alluvia.store.base import ObjectInfo, PutResult, Store
+from alluvia.store.wrapper import Wrapper
 
+T = TypeVar("T")
 LIST_PAGE = 1000
 DELETE_BATCH = 1000
+_BILLED_AS = {"put_if_absent": "put", "put_file": "put", "get_file": "get", "list_folders": "list"}
 
 
-class CountingStore(Store):
+class CountingStore(Wrapper):
     """Counts requests as S3 bills them: a listing is one request per started 1,000 keys, a bulk delete likewise.
 
     `requests` counts by kind (get, put, list, delete, head); `bytes_read` and `bytes_written` are payload bytes.
     """
 
     def __init__(self, inner: Store) -> None:
-        self.inner = inner
-        self.uri = inner.uri
-        self.parallel = inner.parallel
+        super().__init__(inner)
         self._lock = threading.Lock()
         self.reset()
 
@@ -33,87 +35,62 @@ class CountingStore(Store):
         self.bytes_written = 0
         self.keys: list[tuple[str, str]] = []
 
-    def _count(self, kind: str, key: str, read: int = 0, written: int = 0) -> None:
+    def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
+        """Count a request, also one that fails."""
+        kind = _BILLED_AS.get(kind, kind)
         with self._lock:
             self.requests[kind] += 1
+            self.keys.append((kind, key))
+        return send()
+
+    def _count_bytes(self, *, read: int = 0, written: int = 0) -> None:
+        with self._lock:
             self.bytes_read += read
             self.bytes_written += written
-            self.keys.append((kind, key))
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        """Count a GET, also one that finds nothing."""
-        self._count("get", key)
-        data = self.inner.get(key, start, end)
-        with self._lock:
-            self.bytes_read += len(data)
+        """Count the bytes as well."""
+        data = super().get(key, start, end)
+        self._count_bytes(read=len(data))
         return data
 
     def put(self, key: str, data: bytes) -> None:
-        """Count a PUT."""
-        self._count("put", key, written=len(data))
-        self.inner.put(key, data)
+        """Count the bytes as well."""
+        self._count_bytes(written=len(data))
+        super().put(key, data)
 
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
-        """Count a PUT."""
-        self._count("put", key, written=len(data))
-        return self.inner.put_if_absent(key, data)
+        """Count the bytes as well."""
+        self._count_bytes(written=len(data))
+        return super().put_if_absent(key, data)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Count a LIST per page of 1,000 keys."""
-        self._count("list", prefix)
-        for number, info in enumerate(self.inner.list(prefix, start_after)):
+        for number, info in enumerate(super().list(prefix, start_after)):
             if number and number % LIST_PAGE == 0:
-                self._count("list", prefix)
+                self.request("list", prefix, lambda: None)
             yield info
-
-    def list_folders(self, prefix: str) -> Iterator[str]:
-        """Count a LIST."""
-        self._count("list", prefix)
-        yield from self.inner.list_folders(prefix)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Count a DELETE per batch of 1,000 keys."""
-        batch = list(keys)
+        batch = [*keys]
         for start in range(0, len(batch), DELETE_BATCH):
-            self._count("delete", batch[start])
-        self.inner.delete(batch)
-
-    def head(self, key: str) -> ObjectInfo | None:
-        """Count a HEAD."""
-        self._count("head", key)
-        return self.inner.head(key)
-
-    def url(self, key: str) -> str | None:
-        """As the inner store has it."""
-        return self.inner.url(key)
-
-    def locate(self, path: str) -> str | None:
-        """As the inner store has it."""
-        return self.inner.locate(path)
-
-    def duckdb_secret(self) -> dict[str, str | bool] | None:
-        """As the inner store has it."""
-        return self.inner.duckdb_secret()
+            super().delete(batch[start : start + DELETE_BATCH])
 
     def local_path(self, key: str) -> Path | None:
         """Count a GET where the file is read in place."""
-        path = self.inner.local_path(key)
+        path = super().local_path(key)
         if path is not None:
-            self._count("get", key, read=path.stat().st_size)
+            self._count_bytes(read=path.stat().st_size)
+            self.request("get", key, lambda: None)
         return path
 
-    def sweep(self, prefix: str, before_ms: int) -> None:
-        """As the inner store does it; not a request that S3 bills."""
-        self.inner.sweep(prefix, before_ms)
-
     def get_file(self, key: str, path: Path) -> None:
-        """Count a GET."""
-        self._count("get", key)
-        self.inner.get_file(key, path)
-        with self._lock:
-            self.bytes_read += path.stat().st_size
+        """Count the bytes as well."""
+        super().get_file(key, path)
+        self._count_bytes(read=path.stat().st_size)
 
     def put_file(self, key: str, path: Path) -> None:
-        """Count a PUT."""
-        self._count("put", key, written=path.stat().st_size)
-        self.inner.put_file(key, path)
+        """Count the bytes as well."""
+        self._count_bytes(written=path.stat().st_size)
+        super().put_file(key, path)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from alluvia.store.base import ObjectInfo, PutResult, Store
+from alluvia.store.base import ObjectInfo, Store
 from alluvia.store.uris import canonical_path
+from alluvia.store.wrapper import Wrapper
 
 
-class WideStore(Store):
+class WideStore(Wrapper):
     """`inner`, and for reading all of `outer`, the file system or bucket that `inner` is a part of.
 
     An object outside has its absolute path or URI as its key (see `locate`), which no object inside can have. Nothing
@@ -17,10 +17,8 @@ class WideStore(Store):
     """
 
     def __init__(self, inner: Store, outer: Store) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.outer = outer
-        self.uri = inner.uri
-        self.parallel = inner.parallel
 
     def locate(self, path: str) -> str | None:
         """Return the key of an object inside or outside; None if it lies in another file system or bucket."""
@@ -61,31 +59,3 @@ class WideStore(Store):
         """Copy an object into a local file."""
         store, key = self._at(key)
         store.get_file(key, path)
-
-    def put(self, key: str, data: bytes) -> None:
-        """Write an object inside."""
-        self.inner.put(key, data)
-
-    def put_if_absent(self, key: str, data: bytes) -> PutResult:
-        """Write an object inside unless the key is taken."""
-        return self.inner.put_if_absent(key, data)
-
-    def put_file(self, key: str, path: Path) -> None:
-        """Write a local file as an object inside."""
-        self.inner.put_file(key, path)
-
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        """Objects inside, below a prefix."""
-        return self.inner.list(prefix, start_after)
-
-    def list_folders(self, prefix: str) -> Iterator[str]:
-        """Names of the folders inside, directly below a prefix."""
-        return self.inner.list_folders(prefix)
-
-    def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects inside."""
-        self.inner.delete(keys)
-
-    def sweep(self, prefix: str, before_ms: int) -> None:
-        """Delete what dead writers left inside."""
-        self.inner.sweep(prefix, before_ms)

@@ -1,0 +1,85 @@
+"""The base of stores that wrap another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from alluvia.store.base import ObjectInfo, PutResult, Store
+
+T = TypeVar("T")
+
+
+class Wrapper(Store):
+    """Passes all on to `inner`. A subclass changes single methods, or what becomes of every request."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner = inner
+        self.uri = inner.uri
+        self.parallel = inner.parallel
+
+    def request(self, kind: str, key: str, send: Callable[[], T]) -> T:  # noqa: ARG002
+        """Have the inner store do what `send` does; `kind` is the method's name, `key` its first key or its prefix.
+
+        Every request comes through here as soon as its method is called; the objects of a listing may come later.
+        """
+        return send()
+
+    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        """Request the bytes."""
+        return self.request("get", key, lambda: self.inner.get(key, start, end))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Request the write."""
+        self.request("put", key, lambda: self.inner.put(key, data))
+
+    def put_if_absent(self, key: str, data: bytes) -> PutResult:
+        """Request the write."""
+        return self.request("put_if_absent", key, lambda: self.inner.put_if_absent(key, data))
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        """Request the listing."""
+        return self.request("list", prefix, lambda: self.inner.list(prefix, start_after))
+
+    def list_folders(self, prefix: str) -> Iterator[str]:
+        """Request the listing."""
+        return self.request("list_folders", prefix, lambda: self.inner.list_folders(prefix))
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Request the deletion; none where there are no keys."""
+        batch = [*keys]
+        if batch:
+            self.request("delete", batch[0], lambda: self.inner.delete(batch))
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Request the size and time."""
+        return self.request("head", key, lambda: self.inner.head(key))
+
+    def get_file(self, key: str, path: Path) -> None:
+        """Request the copy."""
+        self.request("get_file", key, lambda: self.inner.get_file(key, path))
+
+    def put_file(self, key: str, path: Path) -> None:
+        """Request the write."""
+        self.request("put_file", key, lambda: self.inner.put_file(key, path))
+
+    def url(self, key: str) -> str | None:
+        """As the inner store has it, without a request, as all below."""
+        return self.inner.url(key)
+
+    def locate(self, path: str) -> str | None:
+        """As the inner store has it."""
+        return self.inner.locate(path)
+
+    def duckdb_secret(self) -> dict[str, str | bool] | None:
+        """As the inner store has it."""
+        return self.inner.duckdb_secret()
+
+    def local_path(self, key: str) -> Path | None:
+        """As the inner store has it."""
+        return self.inner.local_path(key)
+
+    def sweep(self, prefix: str, before_ms: int) -> None:
+        """As the inner store does it."""
+        self.inner.sweep(prefix, before_ms)
