@@ -427,7 +427,7 @@ class Table:
         return checkpoints.checkpoint(self.handle)
 
     def verify(self, *, full: bool = False, progress: Progress | None = None) -> VerifyReport:
-        """Audit the table and report all that is wrong with it; `full` reads every row. Nothing is ever written.
+        """Look for damage, and report all that is wrong with it; `full` reads every row. Nothing is ever written.
 
         `progress` is told what is being read, `log` or `files`, how much is done, and how much there is. Damage is
         reported, not raised; `Unsupported` is, for a table with a feature that this library cannot read.

@@ -135,7 +135,7 @@ def test_a_feature_that_cannot_be_read(hands: Hands) -> None:
     result = run(hands, "events")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(
-        "alluvia: table events: the table cannot be audited: the table has the reader feature catalogManaged"
+        "alluvia: table events: the table cannot be verified: the table has the reader feature catalogManaged"
     )
 
 

@@ -1,4 +1,4 @@
-"""What an audit asks of the store: one listing, each of the log's files once, and never a write."""
+"""What verify asks of the store: one listing, each of the log's files once, and never a write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRITES = {"put", "delete"}
 
 
 def counted(table: Table, *, full: bool = False) -> tuple[VerifyReport, dict[str, int]]:
-    """Audit a table from a fresh handle, and count its requests."""
+    """Verify a table from a fresh handle, and count its requests."""
     store = CountingStore(table.lake.store)
     fresh = Lake(store, table.lake.clock).table(table.name)
     report = fresh.verify(full=full)

@@ -1,4 +1,4 @@
-"""One run: a lake, sixteen processes on it, kills, a bad network, and the audit afterwards."""
+"""One run: a lake, sixteen processes on it, kills, a bad network, and the checks afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from alluvia.clock import SystemClock
 from alluvia.lake import Lake
 from alluvia.store import open_store
-from tests.processes import audit
+from tests.processes import checks
 from tests.processes.events import TABLE
 from tests.processes.fleet import Fleet, fleet
 from tests.processes.wire import Wire, running_wire
@@ -53,7 +53,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a lake is: for the audit, and for the workers, who see it through the wire if there is one."""
+    """Where a lake is: for the checks, and for the workers, who see it through the wire if there is one."""
 
     uri: str
     options: dict[str, str]
@@ -86,7 +86,7 @@ def place(store: str, folder: Path, seed: int) -> Iterator[Place]:
 
 
 def run(where: Place, store: str, seconds: float, seed: int, keep: Path | None = None) -> Report:
-    """Run, and audit. Raises `AssertionError` for whatever does not hold; `keep` is where the journals then go."""
+    """Run, and check. Raises `AssertionError` for whatever does not hold; `keep` is where the journals then go."""
     with tempfile.TemporaryDirectory(prefix="alluvia-chaos-") as name:
         folder = Path(name)
         try:
@@ -97,26 +97,26 @@ def run(where: Place, store: str, seconds: float, seed: int, keep: Path | None =
             if where.wire is not None:
                 where.wire.calm()
                 assert not where.wire.broken, where.wire.broken
-            return _audited(where, store, seconds, ships)
+            return _checked(where, store, seconds, ships)
         except BaseException:
             if keep is not None:
                 shutil.copytree(folder, keep, dirs_exist_ok=True)
             raise
 
 
-def _audited(where: Place, store: str, seconds: float, ships: Fleet) -> Report:
-    told = audit.told_in(ships.folder)
+def _checked(where: Place, store: str, seconds: float, ships: Fleet) -> Report:
+    told = checks.told_in(ships.folder)
     table = where.lake().table(TABLE)
-    audit.check_rows(table, told, told.acknowledged)
-    commits = audit.check_log(table, told)
-    audit.send_unanswered(where.lake(), told)
+    checks.check_rows(table, told, told.acknowledged)
+    commits = checks.check_log(table, told)
+    checks.send_unanswered(where.lake(), told)
     table = where.lake().table(TABLE)
-    audit.check_rows(table, told, told.meant)
-    audit.check_log(table, told)
-    audit.check_replay(where.lake(), table.handle.log.read_commits(range(table.snapshot().version + 1)))
-    audit.check_files(table)
-    audit.check_others_agree(table)
-    audit.check_verified(table)
+    checks.check_rows(table, told, told.meant)
+    checks.check_log(table, told)
+    checks.check_replay(where.lake(), table.handle.log.read_commits(range(table.snapshot().version + 1)))
+    checks.check_files(table)
+    checks.check_others_agree(table)
+    checks.check_verified(table)
     kinds = Counter(entry.kind for entry in told.entries)
     wire = where.wire
     assert told.acknowledged, "nothing was acknowledged"

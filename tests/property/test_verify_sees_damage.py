@@ -1,4 +1,4 @@
-"""Whatever is done to a table's bytes: the audit never fails, and what a reader trips over, it reports."""
+"""Whatever is done to a table's bytes: verify never fails, and what a reader trips over, it reports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def injured(data: bytes, chance: random.Random) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["classic", "v2"])
-def test_the_audit_sees_what_readers_trip_over(policy: str) -> None:
+def test_verify_sees_what_readers_trip_over(policy: str) -> None:
     chance, clock = random.Random(policy), ManualClock()
     store = MemoryStore("m", clock)
     table = make_events(Lake(store, clock), **{"delta.checkpointPolicy": policy, "delta.constraints.positive": "n > 0"})

@@ -1,4 +1,4 @@
-"""The command that audits a table."""
+"""The command that verifies a table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*(/_rejects)?")
 @click.argument("table", type=TABLE)
 @click.option("--full", is_flag=True, help="Read every row too, and hold it against what the log says of it.")
 def verify(common: Common, table: str, *, full: bool) -> None:
-    """Audit TABLE, and exit 1 if it is damaged. Nothing is written.
+    """Verify TABLE, and exit 1 if it is damaged. Nothing is written.
 
     TABLE is a table of the lake, or the path or URI of any Delta table. Without --full no data file is opened.
     """

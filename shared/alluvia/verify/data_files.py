@@ -50,7 +50,7 @@ class _Column:
 
 
 class FileVerification:
-    """The audit of one data file."""
+    """The verification of one data file."""
 
     def __init__(self, store: Store, snapshot: Snapshot, rules: Rules, file: AddFile, findings: Findings) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Reading a whole log in order, checking commits and checkpoints on the way. The I/O of the log's part of an audit."""
+"""Reading a whole log in order, checking commits and checkpoints on the way. The I/O of verifying a log."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class LogWalk:
         except Corrupt as error:
             self._findings.add("schema-unreadable", f"version {version}: {error}", version=version)
         except Unsupported:
-            # Of the newest version this refuses the whole audit; of an older one, it only leaves out its columns.
+            # In the newest version this ends the verification; in an older one, only its columns are not checked.
             self._leaves = ()
 
     def _take_checkpoint(self, version: int, checkpoint: Checkpoint) -> None:

@@ -1,4 +1,4 @@
-"""The full mode of an audit: every row of every live file, and events that stand in the table twice."""
+"""The full mode of verify: every row of every live file, and events that stand in the table twice."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Reading:
                     self.findings.add("data-file-missing", f"data file {file.path} is missing", file=file.path)
                     counts.append(None)
                 else:
-                    audit = FileVerification(self.store, self.snapshot, self.rules, file, self.findings)
+                    verification = FileVerification(self.store, self.snapshot, self.rules, file, self.findings)
                     known = file.path not in self.there.broken_vectors
                     committed_ms = _committed_ms(replay.added.get(file.key))
-                    counts.append(audit.run(path, vector_known=known, ids=ids, committed_ms=committed_ms))
+                    counts.append(verification.run(path, vector_known=known, ids=ids, committed_ms=committed_ms))
                 self.progress("files", done, len(files))
             if ids is not None and events is not None:
                 self._report_repeated(ids.repeated(), window_ms if events.digests else None)

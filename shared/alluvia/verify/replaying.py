@@ -1,4 +1,4 @@
-"""A table's state as an audit makes it, commit by commit, with when each file came and went. Pure.
+"""A table's state as verify makes it, commit by commit, with when each file came and went. Pure.
 
 Source: Delta protocol, "Action Reconciliation".
 """

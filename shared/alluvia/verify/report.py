@@ -1,4 +1,4 @@
-"""What an audit finds, and how it is told. Pure."""
+"""What verifying finds, and how it is told. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WARNING = """
     tombstone-file-missing tombstone-time-wrong change-file-gone data-file-gone timestamp-in-future
     bounds-loose bounds-rounded file-outside-lake data-file-unsupported constraint-unchecked event-repeated-later
 """
-_NOTE = "table-dropped commits-expired audit-incomplete orphan-files orphan-sidecars event-ids-shared"
+_NOTE = "table-dropped commits-expired verification-incomplete orphan-files orphan-sidecars event-ids-shared"
 KINDS: Mapping[str, Severity] = {
     **dict.fromkeys(_DAMAGE.split(), Severity.DAMAGE),
     **dict.fromkeys(_WARNING.split(), Severity.WARNING),
@@ -63,7 +63,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What an audit looked at, and all that it found, the worst first.
+    """What was looked at, and all that it found, the worst first.
 
     `version` is the newest that the log names and `oldest_version` the oldest that can be read, None if none can;
     `versions` and `checkpoints` count those in the log, `files`, `rows` and `bytes` what the newest version holds

@@ -1,4 +1,4 @@
-"""The audit of a table: its log in order, then what the newest version names, then, if asked for, every row of it.
+"""Verifying a table: its log in order, then what the newest version names, then, if asked for, every row of it.
 
 It reads and never writes. One LIST request per 1,000 objects, one GET for each file of the log; data files are opened
 in full mode only, one GET each.
@@ -50,12 +50,12 @@ _INVARIANTS = '"delta.invariants"'
 
 
 def verify(handle: TableHandle, *, full: bool = False, progress: Progress | None = None) -> VerifyReport:
-    """Audit a table, whoever wrote it, and report all that is wrong with it; damage never raises.
+    """Verify a table, whoever wrote it, and report all that is wrong with it; damage never raises.
 
     Quick mode looks at the log and at a listing; full mode reads every row of the newest version as well. Raises
     `TableNotFound`, `Unsupported` for a table that needs a feature which this library cannot read, `Unavailable`.
     """
-    return _Audit(handle, full, progress or _silent).run()
+    return _Verification(handle, full, progress or _silent).run()
 
 
 def _silent(_what: str, _done: int, _total: int) -> None:
@@ -73,7 +73,7 @@ class _Contents:
     oldest: int = 0
 
 
-class _Audit:
+class _Verification:
     def __init__(self, handle: TableHandle, full: bool, progress: Progress) -> None:
         self._handle = handle
         self._store = handle.store
@@ -167,7 +167,7 @@ class _Audit:
         if not whole:
             after = "" if walk.newest is None else f" after {walk.newest}"
             msg = f"the log makes no version{after}: the files looked at are those that its readable commits leave"
-            findings.add("audit-incomplete", msg, version=walk.newest)
+            findings.add("verification-incomplete", msg, version=walk.newest)
         if is_dropped(snapshot.properties):
             findings.add("table-dropped", "the table was dropped; undrop brings it back until vacuum takes its files")
         settings = self._settings(snapshot)
@@ -258,4 +258,4 @@ class _Audit:
 
 
 def _refused(error: Unsupported) -> Unsupported:
-    return Unsupported(f"the table cannot be audited: {error}")
+    return Unsupported(f"the table cannot be verified: {error}")

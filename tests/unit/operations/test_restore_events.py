@@ -111,7 +111,7 @@ def test_the_window_still_forgets(lake: Lake, table: Table, clock: ManualClock) 
     assert ingest(seen_by(lake), "a", "b", "c") == (2, 1)
 
 
-def test_the_auditor_finds_the_index_sound(table: Table, store: CountingStore) -> None:
+def test_verify_finds_the_index_sound(table: Table, store: CountingStore) -> None:
     ingest(table, "a")
     ingest(table, "b")
     table.restore(version=1)

@@ -277,7 +277,7 @@ def test_timestamps_before_the_oldest_readable_version_have_expired(table: Table
     assert fresh.snapshot(timestamp=first + timedelta(seconds=120)).version == 4
 
 
-def test_the_auditor_names_the_oldest_version_that_can_be_read(table: Table, clock: ManualClock) -> None:
+def test_verify_names_the_oldest_version_that_can_be_read(table: Table, clock: ManualClock) -> None:
     history(table, clock, 3)
     assert table.verify().oldest_version == 0
     table.delete("x = 1")

@@ -73,7 +73,7 @@ class Hands:
         return alluvia.connect(str(self.lake)).table(self.name)
 
     def verify(self, *, full: bool = False) -> VerifyReport:
-        """Audit the table, opened afresh."""
+        """Verify the table, opened afresh."""
         return self.table().verify(full=full)
 
     @property

@@ -72,7 +72,7 @@ def test_golden_logs(golden: Path, case: str, found: set[str]) -> None:
     assert (report.ok, codes(report)) == (not found, found)
 
 
-def test_golden_tables_that_cannot_be_audited(golden: Path) -> None:
+def test_golden_tables_that_cannot_be_verified(golden: Path) -> None:
     with pytest.raises(Unsupported, match="reader version 99"):
         alluvia.open_table(str(golden / "deltalog-invalid-protocol-version" / "delta")).verify()
     with pytest.raises(TableNotFound, match="no table 'delta'"):
@@ -176,7 +176,7 @@ def test_other_writers_on_our_table(tmp_path: Path) -> None:
 
 
 class Life:
-    """A lake on a clock that is moved on, and an audit after each thing that is done to its table."""
+    """A lake on a clock that is moved on, and a verification after each thing that is done to its table."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()

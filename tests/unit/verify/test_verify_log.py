@@ -15,7 +15,7 @@ from alluvia.errors import Unsupported
 from alluvia.verify.report import Severity
 from tests.unit.verify.damages import Action, Hands, codes, events, make_events
 
-PARTIAL = {"audit-incomplete"}
+PARTIAL = {"verification-incomplete"}
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def test_a_schema_that_cannot_be_read(hands: Hands, text: str) -> None:
     assert codes(hands.verify()) == codes(hands.verify(full=True)) == {"schema-unreadable"}
 
 
-def test_a_feature_that_cannot_be_read_refuses_the_audit(hands: Hands) -> None:
+def test_a_feature_that_cannot_be_read_refuses_to_verify(hands: Hands) -> None:
     features = {"readerFeatures": ["catalogManaged"], "writerFeatures": ["catalogManaged"]}
     hands.add_commit({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}})
     with pytest.raises(Unsupported, match="catalogManaged"):
@@ -206,7 +206,7 @@ def test_files_that_a_lost_commit_may_have_removed_are_a_warning(tmp_path: Path)
     for version in (9, 10):
         hands.commit(version).write_text("")
     report = hands.verify(full=True)
-    assert codes(report) == {"commit-unreadable", "audit-incomplete", "data-file-gone"}
+    assert codes(report) == {"commit-unreadable", "verification-incomplete", "data-file-gone"}
     assert (report.version, report.files, report.rows) == (11, 7, None)
 
 

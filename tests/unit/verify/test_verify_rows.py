@@ -1,4 +1,4 @@
-"""An audit of rows: rules, bounds, partition values, files of changes and events that stand there twice."""
+"""Verifying rows: rules, bounds, partition values, files of changes and events that stand there twice."""
 
 from __future__ import annotations
 

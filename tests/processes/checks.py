@@ -131,7 +131,7 @@ def check_replay(lake: Lake, commits: Sequence[CommitActions]) -> None:
 
 
 def check_verified(table: Table) -> None:
-    """The library's own audit of the table, data and all, finds nothing; of removed files, vacuum has taken many."""
+    """`verify` of the table, data and all, finds nothing; of removed files, vacuum has taken many."""
     report = table.verify(full=True)
     kinds = {kind for kind in report.found if KINDS[kind] is not Severity.NOTE}
     assert kinds <= {"tombstone-file-missing"}, report.findings
