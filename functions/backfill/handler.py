@@ -12,11 +12,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import boto3
-from aws_lambda_powertools import Logger
 from botocore.exceptions import BotoCoreError, ClientError
 
 from alluvia.errors import AlluviaError, Invalid, Unavailable
-from alluvia.serverless.log_lines import with_request_id
+from alluvia.serverless.events import fields_of
+from alluvia.serverless.log_lines import Logger, with_request_id
+from alluvia.serverless.settings import text
 
 if TYPE_CHECKING:
     from mypy_boto3_emr_serverless import EMRServerlessClient
@@ -29,6 +30,7 @@ _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SOURCE = re.compile(r"s3a?://[a-z0-9][a-z0-9.-]+/[^\x00-\x1f]+")
 _CODE_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._/-]*)?")
 _RUN_ID = re.compile(r"[0-9a-z]{1,64}")
+_FIELDS = {"start": ("action", "table", "source", "job_id", "attempt"), "status": ("action", "job_run_id")}
 _TRANSIENT = ("ThrottlingException", "TooManyRequestsException", "InternalServerException", "ServiceUnavailable")
 
 logger = Logger(service="backfill")
@@ -46,15 +48,9 @@ class Settings:
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
         """Read the settings; raise `Invalid`, naming the variable, if one is missing or unusable."""
+        why = "this function starts a job on EMR Serverless; without AWS, `alluvia backfill` runs the same job"
         names = ("ALLUVIA_LAKE", "ALLUVIA_EMR_APPLICATION_ID", "ALLUVIA_EMR_ROLE_ARN", "ALLUVIA_CODE_URI")
-        for name in names:
-            if not environment.get(name):
-                msg = (
-                    f"the environment variable {name} is not set: this function starts a job on EMR Serverless; "
-                    "without AWS, `alluvia backfill` runs the same job"
-                )
-                raise Invalid(msg)
-        settings = cls(*(environment[name] for name in names))
+        settings = cls(*(text(environment, name, why) for name in names))
         if not settings.lake.startswith("s3://"):
             msg = "ALLUVIA_LAKE must read s3://bucket/prefix: EMR Serverless reaches no other lake"
             raise Invalid(msg)
@@ -65,7 +61,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Job:
     """A job to start. `attempt` tells one deliberate start of a job from another, after a run that failed."""
 
     table: str
@@ -74,9 +70,8 @@ class Request:
     attempt: int = 1
 
     @classmethod
-    def read(cls, event: Mapping[str, Any]) -> Request:
+    def read(cls, event: Mapping[str, Any]) -> Job:
         """Check an event; raise `Invalid`, naming the field."""
-        _only(event, ("action", "table", "source", "job_id", "attempt"))
         table = _text(event, "table", _TABLE, "a table's name: a lower-case letter, then letters, digits and _")
         source = _text(event, "source", _SOURCE, "s3://bucket/path of NDJSON files: a key, a prefix or a pattern")
         if event.get("job_id") is None:
@@ -107,32 +102,28 @@ def handler(event: object, context: object) -> dict[str, Any]:  # noqa: ARG001
     Raises `Invalid` for what the caller or the set-up must mend, `Unavailable` for what a later try may get.
     """
     settings = Settings.read(os.environ)
-    if not isinstance(event, Mapping):
-        msg = 'the event is no object: send {"table": …, "source": …}'
+    action = event.get("action", "start") if isinstance(event, dict) else "start"
+    if action not in ("start", "status"):
+        msg = f"action must be 'start' or 'status', not {action!r}"
         raise Invalid(msg)
-    action = event.get("action", "start")
+    given = fields_of(event, '{"table": …, "source": …}', _FIELDS[action])
     try:
-        if action == "start":
-            return _start(settings, Request.read(event))
-        if action == "status":
-            return _status(settings, event)
+        return _start(settings, Job.read(given)) if action == "start" else _status(settings, given)
     except (ClientError, BotoCoreError) as error:
         raise _ours(error) from error
-    msg = f"action must be 'start' or 'status', not {action!r}"
-    raise Invalid(msg)
 
 
-def _start(settings: Settings, request: Request) -> dict[str, Any]:
+def _start(settings: Settings, job: Job) -> dict[str, Any]:
     code = settings.code_uri.rstrip("/")
     answer = _emr().start_job_run(
         applicationId=settings.application_id,
-        clientToken=request.client_token,
+        clientToken=job.client_token,
         executionRoleArn=settings.role_arn,
-        name=f"alluvia-backfill-{request.table}"[:256],
+        name=f"alluvia-backfill-{job.table}"[:256],
         jobDriver={
             "sparkSubmit": {
                 "entryPoint": f"{code}/job.py",
-                "entryPointArguments": _arguments(settings, request),
+                "entryPointArguments": _arguments(settings, job),
                 "sparkSubmitParameters": f"--conf spark.archives={code}/{ARCHIVE}",
             }
         },
@@ -140,21 +131,20 @@ def _start(settings: Settings, request: Request) -> dict[str, Any]:
         retryPolicy={"maxAttempts": ATTEMPTS_MAX},
     )
     started = {
-        "job_id": request.job_id,
+        "job_id": job.job_id,
         "job_run_id": answer["jobRunId"],
         "application_id": answer["applicationId"],
     }
-    logger.info("started", extra={"table": request.table, "attempt": request.attempt, **started})
+    logger.info("started", extra={"table": job.table, "attempt": job.attempt, **started})
     return started
 
 
-def _arguments(settings: Settings, request: Request) -> list[str]:
-    pairs = {"--lake": settings.lake, "--table": request.table, "--source": request.source, "--job-id": request.job_id}
+def _arguments(settings: Settings, job: Job) -> list[str]:
+    pairs = {"--lake": settings.lake, "--table": job.table, "--source": job.source, "--job-id": job.job_id}
     return [text for pair in pairs.items() for text in pair]
 
 
 def _status(settings: Settings, event: Mapping[str, Any]) -> dict[str, Any]:
-    _only(event, ("action", "job_run_id"))
     run_id = _text(event, "job_run_id", _RUN_ID, "the job_run_id of an earlier answer")
     run = _emr().get_job_run(applicationId=settings.application_id, jobRunId=run_id)["jobRun"]
     return {
@@ -170,13 +160,6 @@ def _status(settings: Settings, event: Mapping[str, Any]) -> dict[str, Any]:
 @cache
 def _emr() -> EMRServerlessClient:
     return boto3.client("emr-serverless")
-
-
-def _only(event: Mapping[str, Any], known: tuple[str, ...]) -> None:
-    for name in event:
-        if name not in known:
-            msg = f"{name} is not a field of this request: use {', '.join(known)}"
-            raise Invalid(msg)
 
 
 def _text(event: Mapping[str, Any], name: str, form: re.Pattern[str], wanted: str) -> str:

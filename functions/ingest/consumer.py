@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from aws_lambda_powertools import Logger
-
 from alluvia.errors import Invalid
 from alluvia.ingest.messages import unpack
 from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.tables import EventLake
+from alluvia.serverless.log_lines import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

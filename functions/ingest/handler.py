@@ -1,38 +1,30 @@
 """Ingest: events come in over HTTP, and settle into a table at once or by way of a queue.
 
-One handler for API Gateway (payload 2.0), Lambda function URLs and SQS. Requests are routed here and not by
-Powertools' resolver, which keeps the current request on a class: a server with threads would mix requests up.
+One handler for API Gateway (payload 2.0), Lambda function URLs and SQS.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 import re
 from typing import Any
 from urllib.parse import unquote
 
-import orjson
-from aws_lambda_powertools import Logger
-from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
-
 from alluvia import Lake
-from alluvia.errors import CommitUnknown, Conflict, Invalid, TableNotFound, Unavailable, Unsupported
+from alluvia.errors import CommitUnknown, Conflict, Invalid, TableNotFound, Unavailable, Unsupported, cut
 from alluvia.ingest.envelope import split
 from alluvia.ingest.messages import pack
 from alluvia.ingest.pipeline import ingest_batch, keep_rejects, table_for
-from alluvia.ingest.values import Origin, Reject, Split, cut
+from alluvia.ingest.values import Origin, Reject, Split
 from alluvia.serverless import warm_lake
-from alluvia.serverless.log_lines import with_request_id
+from alluvia.serverless.http import Request, Response, answer, failure, refusal
+from alluvia.serverless.log_lines import Logger, with_request_id
 from functions.ingest.consumer import consume
 from functions.ingest.sending import send, sqs
 from functions.ingest.settings import Settings
 
 ERRORS_MAX = 100
-ERROR_CHARS_MAX = 1000
 KEY_LIMIT_CHARS = 255
-RETRY_AFTER_SECONDS = 2
 _EVENTS = re.compile(r"/v1/events/([^/]+)")
 
 logger = Logger(service="ingest")
@@ -40,73 +32,51 @@ warm_lake.prepare()
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ and os.environ.get("ALLUVIA_MODE") == "queued":
     sqs()
 
-Response = dict[str, Any]
-
 
 @with_request_id(logger)
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: ARG001 - Lambda's signature
     """Answer an HTTP request, or commit a batch of SQS messages and report those that failed."""
     settings = Settings.read(os.environ)
     lake = warm_lake.lake()
-    check(event)
-    if "Records" in event:
-        return dict(consume(lake, event["Records"], create=settings.create_tables, tables_max=settings.tables_max))
-    return respond(APIGatewayProxyEventV2(event), settings, lake)
-
-
-def check(event: object) -> None:
-    """Raise `Invalid` for what is neither a request of payload 2.0 nor messages of SQS."""
     if isinstance(event, dict) and "Records" in event:
         records = event["Records"]
-        if not isinstance(records, list) or not all(_is_message(record) for record in records):
+        if not isinstance(records, list) or not all(map(_is_message, records)):
             raise Invalid("Records: expected messages of SQS, each with messageId and body")
-        return
-    context = event.get("requestContext") if isinstance(event, dict) else None
-    if not isinstance(context, dict) or not isinstance(context.get("http"), dict):
-        raise Invalid(
-            "the event is neither a request of API Gateway or a function URL, payload 2.0 (requestContext with http), "
-            "nor messages of SQS (Records)"
-        )
+        return dict(consume(lake, records, create=settings.create_tables, tables_max=settings.tables_max))
+    return respond(Request.read(event, "messages of SQS (Records)"), settings, lake)
 
 
 def _is_message(record: object) -> bool:
     return isinstance(record, dict) and all(isinstance(record.get(name), str) for name in ("messageId", "body"))
 
 
-def respond(request: APIGatewayProxyEventV2, settings: Settings, lake: Lake) -> Response:
+def respond(request: Request, settings: Settings, lake: Lake) -> Response:
     """Route one HTTP request, and turn errors into statuses."""
-    method, path = request.http_method, request.path
-    match = _EVENTS.fullmatch(path)
-    allowed = "POST" if match else "GET" if path == "/healthz" else None
+    match = _EVENTS.fullmatch(request.path)
+    allowed = "POST" if match else "GET" if request.path == "/healthz" else None
     if allowed is None:
-        return failure(404, f"send events to POST /v1/events/{{table}}: there is nothing at {cut(path)}")
-    if method != allowed:
-        return failure(405, f"{path} takes {allowed}, not {method}", Allow=allowed)
+        return failure(404, f"send events to POST /v1/events/{{table}}: there is nothing at {cut(request.path, 200)}")
+    if request.method != allowed:
+        return failure(405, f"{request.path} takes {allowed}, not {request.method}", Allow=allowed)
     if match is None:
         return answer(200, {"status": "ok"})
     try:
         return take(request, unquote(match[1]), settings, lake)
-    except (Invalid, Unsupported) as error:
-        return failure(400, str(error))
-    except TableNotFound as error:
-        return failure(404, str(error))
-    except (Unavailable, CommitUnknown, Conflict) as error:
-        logger.exception("not committed, or not known to be", extra={"status": 503})
-        return failure(503, f"send the same request again: {error}", **{"Retry-After": str(RETRY_AFTER_SECONDS)})
+    except (Invalid, Unsupported, TableNotFound, Unavailable, CommitUnknown, Conflict) as error:
+        return refusal(error, logger, {Unsupported: 400})
 
 
-def take(request: APIGatewayProxyEventV2, table: str, settings: Settings, lake: Lake) -> Response:
+def take(request: Request, table: str, settings: Settings, lake: Lake) -> Response:
     """Take the events of a request, and answer what became of them."""
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    key = headers.get("idempotency-key") or None
+    key = request.headers.get("idempotency-key") or None
     if key is not None and len(key) > KEY_LIMIT_CHARS:
         raise Invalid(f"Idempotency-Key: longer than {KEY_LIMIT_CHARS} characters")
-    body = body_of(request)
+    body = request.body()
     origin = Origin(lake.clock.now_us(), key)
     found = split(
         body,
-        content_type=headers.get("content-type"),
-        content_encoding=headers.get("content-encoding"),
+        content_type=request.headers.get("content-type"),
+        content_encoding=request.headers.get("content-encoding"),
         limits=settings.limits,
     )
     if not found.events and not found.rejects and not body.strip():
@@ -160,17 +130,6 @@ def not_kept(table: str) -> dict[str, str]:
     return {"error": f"nothing was kept: there is no table {table!r}, and events that are all rejected create none"}
 
 
-def body_of(request: APIGatewayProxyEventV2) -> bytes:
-    """Return the body's bytes, whichever way they came."""
-    text = request.body or ""
-    if not request.is_base64_encoded:
-        return text.encode("utf-8", "surrogatepass")
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise Invalid("the body is marked as base64, but is not") from None
-
-
 def status_of(found: Split, accepted: int, rejected: int, good: int) -> int:
     """Return the status: good if anything was accepted or nothing was wrong."""
     if accepted or not rejected:
@@ -183,18 +142,3 @@ def errors_of(rejects: list[Reject]) -> dict[str, Any]:
     shown = [{"position": each.position, "reason": each.reason} for each in rejects[:ERRORS_MAX]]
     left_out = len(rejects) - len(shown)
     return {"errors": shown} | ({"errors_left_out": left_out} if left_out else {})
-
-
-def failure(status: int, reason: str, **headers: str) -> Response:
-    """Return an answer that is an error; what it echoes is cut."""
-    return answer(status, {"error": cut(reason, ERROR_CHARS_MAX)}, **headers)
-
-
-def answer(status: int, body: dict[str, Any], **headers: str) -> Response:
-    """Return a response as API Gateway and function URLs take it."""
-    return {
-        "statusCode": status,
-        "headers": {"Content-Type": "application/json", **headers},
-        "body": orjson.dumps(body).decode(),
-        "isBase64Encoded": False,
-    }

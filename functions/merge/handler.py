@@ -9,13 +9,11 @@ from itertools import count
 from threading import Lock
 from typing import Any
 
-from aws_lambda_powertools import Logger
-
 from alluvia import Table
-from alluvia.errors import Invalid
 from alluvia.serverless import warm_lake
-from alluvia.serverless.log_lines import with_request_id
+from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.rounds import MARGIN_MS, checked, every_table, remaining_ms
+from alluvia.serverless.settings import number
 
 logger = Logger(service="merge")
 warm_lake.prepare()
@@ -44,20 +42,11 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
 
 def target_file_bytes(environment: Mapping[str, str]) -> int | None:
     """Return the size that merged files should have; None leaves it to each table's property."""
-    return _number(environment, "ALLUVIA_TARGET_FILE_BYTES", "a number of bytes")
+    return number(environment, "ALLUVIA_TARGET_FILE_BYTES", "bytes", None)
 
 
 def merge_memory_mb(environment: Mapping[str, str]) -> int | None:
     """Return how much memory DuckDB may take, in MB: two thirds of a Lambda function's; outside, what DuckDB says."""
-    given = _number(environment, "ALLUVIA_MERGE_MEMORY_MB", "a number of MB")
-    function_mb = _number(environment, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "a number of MB")
+    given = number(environment, "ALLUVIA_MERGE_MEMORY_MB", "MB", None)
+    function_mb = number(environment, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "MB", None)
     return given or (None if function_mb is None else function_mb * 2 // 3)
-
-
-def _number(environment: Mapping[str, str], name: str, what: str) -> int | None:
-    text = environment.get(name)
-    if not text:
-        return None
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise Invalid(f"{name} is {text!r}: use {what} above 0")
-    return int(text)

@@ -8,19 +8,19 @@ from datetime import timedelta
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
 
-from aws_lambda_powertools import Logger
-
 from alluvia import Table
 from alluvia.errors import Invalid
 from alluvia.serverless import warm_lake
-from alluvia.serverless.log_lines import with_request_id
+from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.rounds import checked, every_table
+from alluvia.serverless.settings import number
 from alluvia.table.properties import FILE_RETENTION
 
 if TYPE_CHECKING:
     from alluvia.operations.vacuum import VacuumReport
 
 NAMES_MAX = 100
+RETENTION_HOURS_MAX = 24 * 365 * 100
 LISTINGS_AT_ONCE = 4
 """Tables whose objects are in memory at once."""
 
@@ -65,9 +65,5 @@ def summary(report: VacuumReport) -> dict[str, Any]:
 
 def retention(environment: Mapping[str, str]) -> timedelta | None:
     """Return how long a removed file is kept where the table does not say so itself; None for a week."""
-    text = environment.get("ALLUVIA_RETENTION_HOURS")
-    if not text:
-        return None
-    if not text.isascii() or not text.isdigit() or int(text) > 24 * 365 * 100:
-        raise Invalid(f"ALLUVIA_RETENTION_HOURS is {text!r}: use a whole number of hours")
-    return timedelta(hours=int(text))
+    hours = number(environment, "ALLUVIA_RETENTION_HOURS", "hours", None, least=0, most=RETENTION_HOURS_MAX)
+    return None if hours is None else timedelta(hours=hours)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+MESSAGE_CHARS_MAX = 2000
+
+
+def cut(text: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
+    """Return a text, or so much of it that an ellipsis still fits: messages may echo what a caller sent."""
+    return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"
+
 
 class AlluviaError(Exception):
     """Base of all errors of this library."""

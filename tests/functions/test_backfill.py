@@ -138,7 +138,7 @@ def test_a_bad_request_names_its_field(application: str, event: dict[str, Any], 
 
 @pytest.mark.parametrize("event", [[], None, "requests"])
 def test_an_event_that_is_no_object(application: str, event: object) -> None:
-    with pytest.raises(Invalid, match="the event is no object: send"):
+    with pytest.raises(Invalid, match="the event must be a JSON object: send"):
         backfill.handler(event, None)
 
 

@@ -42,7 +42,7 @@ def test_direct_mode_needs_no_queue() -> None:
         ({"ALLUVIA_BODY_LIMIT_BYTES": "0"}, "ALLUVIA_BODY_LIMIT_BYTES"),
         ({"ALLUVIA_INFLATED_LIMIT_BYTES": "1.5"}, "ALLUVIA_INFLATED_LIMIT_BYTES"),
         ({"ALLUVIA_EVENT_LIMIT_BYTES": "-1"}, "ALLUVIA_EVENT_LIMIT_BYTES"),
-        ({"ALLUVIA_CREATE_TABLES_MAX": "0"}, "ALLUVIA_CREATE_TABLES_MAX is '0': use a number of tables above 0"),
+        ({"ALLUVIA_CREATE_TABLES_MAX": "0"}, "ALLUVIA_CREATE_TABLES_MAX is '0': use a whole number of tables from 1"),
     ],
 )
 def test_a_bad_setting_is_named(given: dict[str, str], named: str) -> None:

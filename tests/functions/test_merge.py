@@ -225,7 +225,7 @@ def test_an_unknown_field_is_named_and_nothing_is_done(lake: alluvia.Lake, event
 
 @pytest.mark.parametrize("event", [[], None, "access_log", 5])
 def test_an_event_that_is_no_object(lake: alluvia.Lake, event: Any) -> None:
-    with pytest.raises(Invalid, match="the event is no object: send"):
+    with pytest.raises(Invalid, match="the event must be a JSON object: send"):
         handler(event, None)
     assert files(lake, "access_log") == FILES
 

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl
 from alluvia.cli.context import LocalContext
 from alluvia.cli.guards import refusal
 from alluvia.clock import Clock
+from alluvia.serverless.http import Response, failure
 
 Handler = Callable[[dict[str, Any], Any], Any]
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
@@ -67,40 +68,31 @@ class Gateway:
         start_response(f"{status.value} {status.phrase}", [*headers, ("Content-Length", str(len(data)))])
         return [data]
 
-    def _answer(self, event: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, event: dict[str, Any]) -> Response:
         refused = refusal(event["headers"], self._rules.hosts)
         if refused is not None:
-            return _error(403, refused)
+            return failure(403, refused)
         if event["rawPath"] != "/q" and not event["rawPath"].startswith("/q/"):
             return self._call(self._ingest, event)
         media_type = event["headers"].get("content-type", "").partition(";")[0].strip().lower()
         if event["requestContext"]["http"]["method"] == "POST" and media_type != "application/json":
-            return _error(415, 'Content-Type: send application/json, with {"query": "SELECT …"}')
+            return failure(415, 'Content-Type: send application/json, with {"query": "SELECT …"}')
         if not self._taken.acquire(blocking=False):
-            answer = _error(503, "too many queries wait already: send this one again")
-            return {**answer, "headers": {**answer["headers"], "Retry-After": "5"}}
+            return failure(503, "too many queries wait already: send this one again", **{"Retry-After": "5"})
         try:
             with self._running:
                 return self._call(self._query, event)
         finally:
             self._taken.release()
 
-    def _call(self, handler: Handler, event: dict[str, Any]) -> dict[str, Any]:
+    def _call(self, handler: Handler, event: dict[str, Any]) -> Response:
         """Call a handler; what it does not answer for becomes a 500 without details, as API Gateway has it."""
         try:
-            answer: dict[str, Any] = handler(event, LocalContext("local", self._clock))
+            answer: Response = handler(event, LocalContext("local", self._clock))
         except Exception:  # noqa: BLE001 - a server goes on; the traceback is for whoever runs it
             traceback.print_exc()
-            return _error(500, "internal error")
+            return failure(500, "internal error")
         return answer
-
-
-def _error(status: int, message: str) -> dict[str, Any]:
-    return {
-        "statusCode": status,
-        "headers": {"Content-Type": "application/json"},
-        "body": json.dumps({"error": message}, ensure_ascii=False),
-    }
 
 
 def to_event(environ: dict[str, Any], clock: Clock) -> dict[str, Any]:

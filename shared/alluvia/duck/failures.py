@@ -7,10 +7,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from alluvia.errors import AlluviaError, Corrupt, Invalid, Unavailable
+from alluvia.errors import MESSAGE_CHARS_MAX, AlluviaError, Corrupt, Invalid, Unavailable, cut
 
 LINE_LENGTH_MAX = 100
-MESSAGE_CHARS_MAX = 2000
 _CUT_OFF = "Could not read enough bytes"
 _NO_ARROW_TYPE = re.compile(r"Unsupported Arrow type (\w+)")
 _BROKEN_METADATA = "Invalid"
@@ -56,11 +55,6 @@ def query_error(kind: str, message: str, text: str, position: int | None) -> Inv
     """Return DuckDB's message with the line that it is about, marked."""
     where = "" if position is None else _mark(text.encode(), position)
     return Invalid(f"{kind} Error: {cut(message)}{where}")
-
-
-def cut(text: str) -> str:
-    """Return a text, shortened if it is very long."""
-    return text if len(text) <= MESSAGE_CHARS_MAX else f"{text[:MESSAGE_CHARS_MAX]}…"
 
 
 def _mark(text: bytes, position: int) -> str:

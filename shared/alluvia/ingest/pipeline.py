@@ -11,7 +11,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from alluvia.errors import Invalid, MetadataChanged, TableDropped
+from alluvia.errors import Invalid, MetadataChanged, TableDropped, cut
 from alluvia.ingest.identity import content_of
 from alluvia.ingest.rejects import reject_of, reject_rows
 from alluvia.ingest.rows import to_rows
@@ -24,7 +24,7 @@ from alluvia.ingest.tables import (
     find_events,
     rejects_of,
 )
-from alluvia.ingest.values import NO_FIELDS, Fields, Origin, RawEvent, Reject, Rows, cut
+from alluvia.ingest.values import NO_FIELDS, Fields, Origin, RawEvent, Reject, Rows
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
 from alluvia.table.snapshot import Snapshot
 

@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from alluvia.errors import cut
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -84,7 +86,7 @@ class Reject:
     event_id: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reason", cut(self.reason))
+        object.__setattr__(self, "reason", cut(self.reason, REASON_CHARS_MAX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +109,3 @@ class Rows:
     rejects: list[Reject]
     refused: Sequence[int]
     taken: Sequence[int]
-
-
-def cut(text: str, chars_max: int = REASON_CHARS_MAX) -> str:
-    """Return a text, or so much of it that an ellipsis still fits."""
-    return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"

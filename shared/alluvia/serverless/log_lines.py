@@ -1,4 +1,4 @@
-"""Log lines that say which request they are about."""
+"""Log lines that say which request they are about. Powertools writes them, and is imported here alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from aws_lambda_powertools import Logger
 
+__all__ = ["Logger", "request_ids", "with_request_id"]
 Event = TypeVar("Event")
 Answer = TypeVar("Answer")
 Handler = Callable[[Event, Any], Answer]

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
 
-from aws_lambda_powertools import Logger
-
 from alluvia.errors import AlluviaError, Invalid, TableNotFound
 from alluvia.lake import Lake, Table
+from alluvia.serverless.events import fields_of
+from alluvia.serverless.log_lines import Logger
 
 SCHEDULE_FIELDS = ("version", "id", "detail-type", "source", "account", "time", "region", "resources", "detail")
 """The fields of an event of EventBridge's schedule."""
@@ -20,19 +20,13 @@ MARGIN_MS = 60_000
 
 
 def checked(event: object, *fields: str) -> dict[str, Any]:
-    """Return an event that may hold these fields. Raises `Invalid` for others: a slip must not become a full round."""
-    if not isinstance(event, dict):
-        msg = 'the event is no object: send {"tables": ["clicks"]}, or {} for all tables'
-        raise Invalid(msg)
-    known = (*fields, *SCHEDULE_FIELDS) if "detail-type" in event else fields
-    for name in event:
-        if name not in known:
-            msg = f"{name} is not a field of this event: use {', '.join(fields)}"
-            raise Invalid(msg)
-    if event.get("detail"):
+    """Return an event that may hold these fields, and what a schedule sends. Raises `Invalid` for others."""
+    schedule = SCHEDULE_FIELDS if isinstance(event, dict) and "detail-type" in event else ()
+    found = fields_of(event, '{"tables": ["clicks"]}, or {} for all tables', fields, schedule)
+    if found.get("detail"):
         msg = f"detail is not read: have the rule send {', '.join(fields)} as its input"
         raise Invalid(msg)
-    return event
+    return found
 
 
 def every_table(

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-from alluvia.errors import Invalid
 from alluvia.lake import Lake, connect
+from alluvia.serverless import settings
+from alluvia.serverless.environment import environment
 
 LAKE = "ALLUVIA_LAKE"
 ENDPOINT_URL = "ALLUVIA_ENDPOINT_URL"
@@ -24,10 +25,8 @@ def lake() -> Lake:
     """Return the lake that ALLUVIA_LAKE names (with ALLUVIA_ENDPOINT_URL, at another S3). Raises `Invalid`."""
     if _replacement:
         return _replacement[-1]
-    uri, endpoint_url = os.environ.get(LAKE, ""), os.environ.get(ENDPOINT_URL, "")
-    if not uri:
-        msg = f"{LAKE} is not set: it names the lake, for example s3://bucket/prefix"
-        raise Invalid(msg)
+    uri = settings.text(os.environ, LAKE, "it names the lake, for example s3://bucket/prefix")
+    endpoint_url = os.environ.get(ENDPOINT_URL, "")
     with _lock:
         if (uri, endpoint_url) not in _lakes:
             _lakes[uri, endpoint_url] = connect(uri, endpoint_url=endpoint_url) if endpoint_url else connect(uri)
@@ -47,11 +46,9 @@ def using(replacement: Lake) -> Iterator[Lake]:
     Locally, events are committed at once, a post may create its table, and only warnings are logged.
     """
     missing = {name: value for name, value in _LOCAL.items() if name not in os.environ}
-    os.environ.update(missing)
-    _replacement.append(replacement)
-    try:
-        yield replacement
-    finally:
-        _replacement.remove(replacement)
-        for name in missing:
-            os.environ.pop(name, None)
+    with environment(missing):
+        _replacement.append(replacement)
+        try:
+            yield replacement
+        finally:
+            _replacement.remove(replacement)

@@ -1,0 +1,104 @@
+"""HTTP as API Gateway (payload 2.0) and Lambda function URLs speak it: requests, answers, and errors as statuses.
+
+Events are read as they are. Powertools' classes for them would lengthen a cold start, and its resolver keeps the
+current request on a class, where a server with threads would mix requests up.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from alluvia.errors import (
+    AlluviaError,
+    CommitUnknown,
+    Conflict,
+    Invalid,
+    TableNotFound,
+    Unavailable,
+    Unsupported,
+    VersionExpired,
+    VersionNotFound,
+    cut,
+)
+from alluvia.serverless.log_lines import Logger
+
+Response = dict[str, Any]
+RETRY_AFTER_SECONDS = 2
+_STATUSES: dict[type[AlluviaError], int] = {
+    TableNotFound: 404,
+    VersionNotFound: 404,
+    VersionExpired: 410,
+    Unsupported: 422,
+    Invalid: 400,
+    Unavailable: 503,
+    CommitUnknown: 503,
+    Conflict: 503,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request: `path` without the stage in front, `headers` by their names in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    event: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, event: object, otherwise: str) -> Request:
+        """Read an event. `otherwise` says what else the function takes, for the `Invalid` that anything else raises."""
+        context = event.get("requestContext") if isinstance(event, dict) else None
+        if not isinstance(event, dict) or not isinstance(context, dict) or not isinstance(context.get("http"), dict):
+            raise Invalid(
+                "the event must be a request of API Gateway or a function URL, payload 2.0 (requestContext with http), "
+                f"or {otherwise}"
+            )
+        path, stage = str(event.get("rawPath", "")), context.get("stage", "$default")
+        if stage != "$default":
+            path = path.removeprefix(f"/{stage}")
+        headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
+        return cls(str(context["http"].get("method")), path, headers, event)
+
+    def body(self) -> bytes:
+        """Return the body's bytes, whichever way they came. Raises `Invalid` for base64 that is none."""
+        text = self.event.get("body") or ""
+        if not self.event.get("isBase64Encoded"):
+            return bytes(text.encode("utf-8", "surrogatepass"))
+        try:
+            return base64.b64decode(text, validate=True)
+        except ValueError:
+            raise Invalid("the body is marked as base64, but is not") from None
+
+
+def answer(status: int, body: Mapping[str, Any], **headers: str) -> Response:
+    """Return a JSON answer."""
+    return {
+        "statusCode": status,
+        "headers": {"Content-Type": "application/json", **headers},
+        "body": orjson.dumps(body).decode(),
+        "isBase64Encoded": False,
+    }
+
+
+def failure(status: int, reason: str, **headers: str) -> Response:
+    """Return an answer that is an error; the reason may echo what was sent, so it is cut."""
+    return answer(status, {"error": cut(reason)}, **headers)
+
+
+def refusal(error: AlluviaError, logger: Logger, statuses: Mapping[type[AlluviaError], int]) -> Response:
+    """Log an error without the caller's words, and return its answer. `statuses` come before those that all share."""
+    every = (*statuses.items(), *_STATUSES.items())
+    status = next((status for kind, status in every if isinstance(error, kind)), 500)
+    if status < 500:
+        logger.info("refused", extra={"status": status, "reason": type(error).__name__})
+        return failure(status, str(error))
+    logger.error("failed", exc_info=error, extra={"status": status})
+    if status != 503:
+        return failure(status, str(error))
+    return failure(status, f"send the same request again: {error}", **{"Retry-After": str(RETRY_AFTER_SECONDS)})

@@ -1,0 +1,38 @@
+"""Settings, as environment variables hold them. Each error names its variable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from alluvia.errors import Invalid
+
+Default = TypeVar("Default", int, None)
+
+
+def text(environment: Mapping[str, str], name: str, why: str) -> str:
+    """Return a variable that must be set; `Invalid` says why."""
+    value = environment.get(name)
+    if not value:
+        raise Invalid(f"{name} is not set: {why}")
+    return value
+
+
+def choice(environment: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
+    """Return one of some words, the first by default."""
+    value = environment.get(name) or choices[0]
+    if value not in choices:
+        raise Invalid(f"{name} is {value!r}: use {' or '.join(choices)}")
+    return value
+
+
+def number(
+    environment: Mapping[str, str], name: str, unit: str, default: Default, *, least: int = 1, most: int | None = None
+) -> int | Default:
+    """Return a whole number of some unit from `least` to `most`; where it is not set, the default."""
+    value = environment.get(name)
+    if not value:
+        return default
+    if not (value.isascii() and value.isdigit() and least <= int(value) and (most is None or int(value) <= most)):
+        raise Invalid(f"{name} is {value!r}: use a whole number of {unit} from {least}{f' to {most}' if most else ''}")
+    return int(value)
