@@ -5,18 +5,58 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from alluvia import errors
+from alluvia.errors import (
+    AlluviaError,
+    CommitUnknown,
+    Conflict,
+    Corrupt,
+    Invalid,
+    NotInstalled,
+    TableExists,
+    TableNotFound,
+    Unavailable,
+    Unsupported,
+    VersionExpired,
+    VersionNotFound,
+)
 
 if TYPE_CHECKING:
     from alluvia.lake import Lake, Table, connect, open_table
+    from alluvia.table.snapshot import Snapshot
 
-__all__ = ["Lake", "Table", "connect", "errors", "open_table"]
+__version__ = "0.1.0"
+__all__ = [
+    "AlluviaError",
+    "CommitUnknown",
+    "Conflict",
+    "Corrupt",
+    "Invalid",
+    "Lake",
+    "NotInstalled",
+    "Snapshot",
+    "Table",
+    "TableExists",
+    "TableNotFound",
+    "Unavailable",
+    "Unsupported",
+    "VersionExpired",
+    "VersionNotFound",
+    "connect",
+    "errors",
+    "open_table",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Load the library when it is first used: a process that runs a query needs only a part of it."""
-    if name not in __all__:
-        msg = f"module 'alluvia' has no attribute {name!r}"
-        raise AttributeError(msg)
-    from alluvia import lake
+    if name in __all__:
+        from alluvia import lake
 
-    return getattr(lake, name)
+        return getattr(lake, name)
+    from alluvia.other_names import MODULE, no_attribute
+
+    raise no_attribute("alluvia", name, MODULE)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -22,6 +22,10 @@ class Unsupported(AlluviaError):
     """The table needs a feature that this library does not have: the message names it."""
 
 
+class NotInstalled(AlluviaError, ImportError):
+    """A package is missing that only a part of this library needs: the message says what to install."""
+
+
 class Corrupt(AlluviaError):
     """A file of the table is damaged: the message names the file and what is wrong with it."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -15,15 +16,18 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from alluvia import notebook, other_names
 from alluvia.clock import Clock, SystemClock
-from alluvia.errors import Corrupt, Invalid
+from alluvia.errors import AlluviaError, Corrupt, Invalid, NotInstalled
 from alluvia.ingest.tables import EVENT_END, EVENT_START
 from alluvia.log.actions import AddFile
+from alluvia.log.files.file_set import ActionSet
 from alluvia.operations import (
     append,
     append_evolving,
     changes,
     convert,
+    count,
     create,
     delete,
     drop,
@@ -97,7 +101,10 @@ def _split_uri(uri: str) -> tuple[str, str]:
 class Lake:
     """Tables below one place. Safe for use from several threads."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+        if clock is None:
+            msg = "lakes come from alluvia.connect(uri)"
+            raise TypeError(msg)
         self.store = store
         self.clock = clock
         self._handles: dict[str, TableHandle] = {}
@@ -108,6 +115,30 @@ class Lake:
     def uri(self) -> str:
         """Return where the lake is."""
         return self.store.uri
+
+    def __getitem__(self, name: str) -> Table:
+        return self.table(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and bool(_NAME.fullmatch(name)) and self._holds(name, dropped=False)
+
+    def __repr__(self) -> str:
+        return f"<Lake {self.uri!r}>"
+
+    def _repr_html_(self) -> str:
+        names = self.tables()
+        return notebook.table(f"Lake {self.uri}", f"{len(names):,} tables", ("table",), [(name,) for name in names])
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return self.tables()
+
+    if not TYPE_CHECKING:  # else type checkers would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise other_names.no_attribute("Lake", name, other_names.LAKE)
 
     def table(self, name: str) -> Table:
         """Return a table by name, without a request; `TableNotFound` comes on first use if there is none.
@@ -279,7 +310,10 @@ def _row_check(constraints: Mapping[str, str], schema: pa.Schema) -> RowCheck:
 class Table:
     """One table of a lake. Methods that write return what they committed."""
 
-    def __init__(self, lake: Lake, handle: TableHandle) -> None:
+    def __init__(self, lake: Lake, handle: TableHandle | None = None) -> None:
+        if handle is None:
+            msg = "tables come from lake.table(name), and from alluvia.open_table(uri)"
+            raise TypeError(msg)
         self.lake = lake
         self.handle = handle
 
@@ -287,6 +321,36 @@ class Table:
     def name(self) -> str:
         """Return the table's name."""
         return self.handle.name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of the newest version. Looks for new commits, as `version` and `files` do."""
+        return self.snapshot().schema
+
+    @property
+    def version(self) -> int:
+        """Return the number of the newest version."""
+        return self.snapshot().version
+
+    @property
+    def files(self) -> ActionSet[AddFile]:
+        """Return the data files of the newest version; `len()` of them is cheap."""
+        return self.snapshot().files
+
+    def __repr__(self) -> str:
+        state = self.handle.log.state
+        return f"<Table {self.name!r} of {self.lake.uri!r}{'' if state is None else f', version {state.version}'}>"
+
+    def _repr_html_(self) -> str:
+        try:
+            return self.snapshot()._repr_html_()
+        except AlluviaError as error:
+            return notebook.table(self.name, str(error), (), ())
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise other_names.no_attribute("Table", name, other_names.TABLE)
 
     def snapshot(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
         """Return the newest version, or the one with a number, or the newest at a moment.
@@ -337,6 +401,29 @@ class Table:
 
         parsed = condition(where, snapshot.schema)
         return scan.scan(snapshot, self.lake.store, columns, parsed.predicate, parsed.filter, parsed.columns)
+
+    def to_arrow(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> pa.Table:
+        """Read rows, as `scan` does, into memory."""
+        return self.scan(columns, where, version, timestamp).read_all()
+
+    def to_pandas(self, *args: Any, **options: Any) -> Any:
+        """Read rows into a pandas DataFrame; takes what `to_arrow` takes. Raises `NotInstalled`."""
+        _optional("pandas")
+        return self.to_arrow(*args, **options).to_pandas()
+
+    def to_polars(self, *args: Any, **options: Any) -> Any:
+        """Read rows into a polars DataFrame; takes what `to_arrow` takes. Raises `NotInstalled`."""
+        return _optional("polars").from_arrow(self.to_arrow(*args, **options))
+
+    def count(self, version: int | None = None, timestamp: datetime | str | None = None) -> int:
+        """Return the number of rows; reads no data file where statistics say it."""
+        return count.count(self.snapshot(version, timestamp), self.lake.store)
 
     def delete(self, where: str) -> RowChanges:
         """Delete the rows for which an SQL condition holds; `"true"` deletes all."""
@@ -435,3 +522,17 @@ class Table:
         from alluvia.verify import verification as verify
 
         return verify.verify(self.handle, full=full, progress=progress)
+
+
+Table.optimize.__dict__.update(compact=other_names.compact, z_order=other_names.compact)
+
+
+def _optional(package: str) -> Any:
+    """Import a package that Alluvia does not depend on."""
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        msg = f"{package} is not installed: pip install {package}"
+        raise NotInstalled(msg, name=package) from error

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
+from alluvia import __version__
 from alluvia.cli.terminal import ending_with_its_reader, tell
 
 _HELP = """A serverless lakehouse for event data: Delta tables, committed with nothing but conditional writes.
@@ -71,4 +72,4 @@ class _Commands(click.Group):
 
 
 cli = _Commands("alluvia", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
-cli = click.version_option(package_name="alluvia", message="%(prog)s %(version)s")(cli)
+cli = click.version_option(__version__, message="%(prog)s %(version)s")(cli)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 
 import pyarrow as pa
 
+from alluvia import notebook
 from alluvia.errors import Corrupt, Unsupported
 from alluvia.log.actions import AddFile, Protocol
 from alluvia.log.files.file_set import ActionSet
@@ -20,6 +22,7 @@ from alluvia.table.properties import Properties
 from alluvia.table.protocols import check_readable, settings_of
 from alluvia.table.schema.column_mapping import ColumnMapping, mapping_of, physical_schema
 from alluvia.table.schema.serialization import arrow_schema, uses_type
+from alluvia.table.schema.type_names import type_name
 from alluvia.table.schema.variants import VARIANT
 from alluvia.table.skipping.predicate import Predicate, physical_predicate
 from alluvia.table.skipping.pruning import prune
@@ -43,6 +46,21 @@ class Snapshot:
         self.root = root
         self.name = name
         self._locate = locate
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self.name!r}, version {self.version}{self._committed}>"
+
+    def _repr_html_(self) -> str:
+        files, size = self.totals
+        columns = [(field.name, type_name(field.type), "" if field.nullable else "NOT NULL") for field in self.schema]
+        summary = f"version {self.version}{self._committed}: {files:,} files, {size:,} bytes"
+        return notebook.table(self.name, summary, ("column", "type", ""), columns)
+
+    @property
+    def _committed(self) -> str:
+        if not self.timestamp_ms:
+            return ""
+        return f", committed {datetime.fromtimestamp(self.timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
     @property
     def version(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from alluvia import __version__
 from alluvia.errors import TransactionExpired, Unavailable
 from alluvia.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
 from alluvia.log.commit import Action, CommitActions, encode_commit
@@ -15,7 +16,7 @@ from alluvia.log.replay import State
 from alluvia.table.conflicts import Attempt, find_conflict, moved_reads
 from alluvia.table.protocols import check_writable
 
-ENGINE = "Alluvia/0.1.0"
+ENGINE = f"Alluvia/{__version__}"
 TRANSACTION_AGE_MS_MAX = 60 * 60 * 1000
 FILE_AGE_MS_MAX = 12 * 60 * 60 * 1000
 """Files older than this are not committed by a transaction that starts again: vacuum may come for them in a day."""

@@ -81,6 +81,9 @@ class ActionSet(Generic[T]):
             return ActionSet(self._parse, (), ())
         return ActionSet(self._parse, self.parts, (*layers, Layer(new, dropped)), live)
 
+    def __repr__(self) -> str:
+        return f"<ActionSet of {self.expected_len:,}>"
+
     def __len__(self) -> int:
         open_rows([part for part in self.parts if self.touches(part)])
         masks = [(part, self.shown(part)) for part in self.parts]

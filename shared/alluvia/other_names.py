@@ -1,0 +1,62 @@
+"""What other libraries call things that Alluvia has, so that whoever tries their names is told ours. Pure.
+
+The names are those of deltalake, pyiceberg and duckdb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+MODULE = {
+    "DeltaTable": "alluvia.open_table(uri)",
+    "load_catalog": "alluvia.connect(uri)",
+    "sql": "alluvia.connect(uri).sql(query)",
+    "write_deltalake": "alluvia.open_table(uri).append(rows)",
+}
+LAKE = {
+    "create_table_if_not_exists": "lake.create_table(name, schema, exist_ok=True)",
+    "execute": "lake.sql(query)",
+    "list_tables": "lake.tables()",
+    "load_table": "lake.table(name)",
+    "query": "lake.sql(query)",
+    "register_table": "lake.convert(path, name)",
+    "table_exists": "name in lake",
+}
+TABLE = {
+    "add_columns": "table.evolve(add={…})",
+    "alter": "table.evolve(…)",
+    "arrow": "table.to_arrow()",
+    "cleanup_metadata": "table.vacuum()",
+    "create_checkpoint": "table.checkpoint()",
+    "current_snapshot": "table.snapshot()",
+    "df": "table.to_pandas()",
+    "expire_snapshots": "table.vacuum()",
+    "file_uris": "table.files",
+    "get_add_actions": "table.files",
+    "insert": "table.append(rows)",
+    "load_as_version": "table.snapshot(version) or table.scan(version=…)",
+    "load_cdf": "table.changes(from_version)",
+    "merge": "table.upsert(rows, on=[…]) for SQL's MERGE INTO, table.optimize() to compact files",
+    "metadata": "table.snapshot(), which has its schema, properties and partition_columns",
+    "overwrite": "table.delete('true'), then table.append(rows)",
+    "pl": "table.to_polars()",
+    "properties": "table.snapshot().properties",
+    "protocol": "table.snapshot().protocol",
+    "snapshots": "table.history()",
+    "to_pyarrow_dataset": "table.scan()",
+    "to_pyarrow_table": "table.to_arrow()",
+    "update_schema": "table.evolve(add={…})",
+    "write": "table.append(rows)",
+}
+
+
+def no_attribute(owner: str, name: str, known: Mapping[str, str]) -> AttributeError:
+    """Return the error for a name that `owner` does not have, with what to call where `known` has it."""
+    use = f"; use {known[name]}" if name in known else ""
+    return AttributeError(f"{owner} has no {name!r}{use}", name=name)
+
+
+def compact(*_arguments: object, **_options: object) -> None:
+    """Stand in for deltalake's `table.optimize.compact()` and `.z_order()`. Raises `TypeError`."""
+    msg = "optimize is a method: call table.optimize(); it sorts by the table's sort_by"
+    raise TypeError(msg)
