@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any
 from urllib.parse import quote
 
@@ -116,22 +117,14 @@ def split(table: pa.Table, spec: PartitionSpec) -> Iterator[tuple[Partition, pa.
         if len(table):
             yield Partition({}, {}, ""), table
         return
-    keys = [_key_column(table[field.column], field) for field in spec.fields]
-    names = [f"k{at}" for at in range(len(keys))]
-    grouped = (
-        pa.table([*keys, pa.array(range(len(table)), pa.int64())], names=[*names, "row"])
-        .group_by(names, use_threads=False)
-        .aggregate([("row", "list")])
-    )
+    keys, groups = _grouped(table, spec)
     plain = PartitionSpec(tuple(field for field in spec.fields if field.transform is None))
-    if len(grouped) > PARTITIONS_MAX and plain != spec:
+    if len(groups) > PARTITIONS_MAX and plain != spec:
         yield from split(table, plain)
         return
-    rows_of = grouped["row_list"].combine_chunks()
     data = table.drop_columns(list(spec.identity_columns)) if spec.identity_columns else table
-    for at, row in enumerate(_key_values(grouped.select(names), spec)):
-        partition = _partition(spec, [row[name] for name in names])
-        yield partition, data if len(grouped) == 1 else data.take(rows_of[at].values)
+    for key, rows in zip(_key_values(keys, spec), groups, strict=True):
+        yield _partition(spec, list(key.values())), data if len(groups) == 1 else data.take(rows)
 
 
 def misfits(table: pa.Table, spec: PartitionSpec) -> dict[int, str]:
@@ -139,17 +132,38 @@ def misfits(table: pa.Table, spec: PartitionSpec) -> dict[int, str]:
     if not spec.fields or not len(table):
         return {}
     found: dict[int, str] = {}
-    names = [f"k{at}" for at in range(len(spec.fields))]
-    keys = [_key_column(table[field.column], field) for field in spec.fields]
-    numbered = pa.table([*keys, pa.array(range(len(table)), pa.int64())], names=[*names, "row"])
-    grouped = numbered.group_by(names, use_threads=False).aggregate([("row", "list")])
-    for at, rows in enumerate(grouped["row_list"]):
+    keys, groups = _grouped(table, spec)
+    for at, rows in enumerate(groups):
         try:
-            [key] = _key_values(grouped.select(names).slice(at, 1), spec)
-            _partition(spec, [key[name] for name in names])
+            [key] = _key_values(keys.slice(at, 1), spec)
+            _partition(spec, list(key.values()))
         except Invalid as error:
-            found |= dict.fromkeys(rows.values.to_pylist(), str(error))
+            found |= dict.fromkeys(rows.to_pylist(), str(error))
     return found
+
+
+def _grouped(table: pa.Table, spec: PartitionSpec) -> tuple[pa.Table, list[pa.Array]]:
+    """Return the keys of each partition, a row each as they first appear, and the numbers of its rows in order.
+
+    Not by `group_by`, which would have a cold start load Acero, and with it all of pyarrow's datasets.
+    """
+    keys = [_key_column(table[field.column], field) for field in spec.fields]
+    codes = pa.repeat(pa.scalar(0, pa.int64()), len(table))
+    for key in keys:
+        own = _codes(key)
+        codes = _codes(pc.add(pc.multiply(codes, pc.add(pc.max(own), 1)), own))
+    order = pc.array_sort_indices(codes)  # stable
+    sizes = codes.value_counts().field("counts").to_pylist()
+    groups = [order.slice(end - size, size) for end, size in zip(accumulate(sizes), sizes, strict=True)]
+    first = [group[0].as_py() for group in groups]
+    return pa.table(keys, names=[f"k{at}" for at in range(len(keys))]).take(pa.array(first, pa.int64())), groups
+
+
+def _codes(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a number for each value, null too: 0 for the first, 1 for the next one that differs …"""
+    found = pc.dictionary_encode(values, null_encoding="encode")
+    whole = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    return whole.indices.cast(pa.int64())
 
 
 def _key_values(keys: pa.Table, spec: PartitionSpec) -> list[dict[str, Any]]:
