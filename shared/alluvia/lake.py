@@ -22,26 +22,9 @@ from alluvia.errors import AlluviaError, Corrupt, Invalid, NotInstalled
 from alluvia.ingest.tables import EVENT_END, EVENT_START
 from alluvia.log.actions import AddFile
 from alluvia.log.files.file_set import ActionSet
-from alluvia.operations import (
-    append,
-    append_evolving,
-    changes,
-    convert,
-    count,
-    create,
-    delete,
-    drop,
-    evolve,
-    history,
-    restore,
-    scan,
-    update,
-    upsert,
-    vacuum,
-)
+from alluvia.operations import append, create, drop, evolve, scan
 from alluvia.operations import checkpoint as checkpoints
 from alluvia.operations import ingest as ingestion
-from alluvia.operations import optimize as optimizing
 from alluvia.operations.overdue import checkpoint_overdue
 from alluvia.operations.replanning import RowChanges
 from alluvia.store import Store, open_store, open_wide_store
@@ -51,6 +34,8 @@ from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Commit
 
 if TYPE_CHECKING:
+    from alluvia.operations import history, restore, vacuum
+    from alluvia.operations import optimize as optimizing
     from alluvia.verify.report import VerifyReport
     from alluvia.verify.verification import Progress
 
@@ -222,6 +207,8 @@ class Lake:
         columns are those of `partition_types`, else inferred (`long`, `date`, `timestamp`, `string`). Raises
         `TableExists`, and `Invalid`, naming the file and the column, for what cannot be a table.
         """
+        from alluvia.operations import convert
+
         handle = self._handle(name)
         convert.check_place(self.store, path, handle)
         convert.convert(handle, partition_types=partition_types, sort_by=sort_by, properties=properties)
@@ -365,6 +352,8 @@ class Table:
         With `evolve`, columns that the table does not have are added to it, nullable, in the same commit.
         """
         if evolve:
+            from alluvia.operations import append_evolving
+
             return append_evolving.append_evolving(self.handle, rows, txn)
         return append.append(self.handle, rows, txn)
 
@@ -423,11 +412,14 @@ class Table:
 
     def count(self, version: int | None = None, timestamp: datetime | str | None = None) -> int:
         """Return the number of rows; reads no data file where statistics say it."""
+        from alluvia.operations import count
+
         return count.count(self.snapshot(version, timestamp), self.lake.store)
 
     def delete(self, where: str) -> RowChanges:
         """Delete the rows for which an SQL condition holds; `"true"` deletes all."""
         from alluvia.expressions.condition import condition
+        from alluvia.operations import delete
 
         return delete.delete(self.handle, where, condition)
 
@@ -435,6 +427,7 @@ class Table:
         """Set columns to SQL expressions in the rows for which a condition holds; in all rows without one."""
         from alluvia.expressions.assignments import assignments
         from alluvia.expressions.condition import condition
+        from alluvia.operations import update
 
         return update.update(self.handle, values, where, condition, assignments)
 
@@ -459,20 +452,27 @@ class Table:
         holds. Conditions name the new row's columns `new.<column>`, also such as the table does not have.
         """
         from alluvia.expressions.pairs import pair_condition
+        from alluvia.operations import upsert
 
         rules = upsert.Rules(matched, columns, when, delete_when, unmatched, insert_when)
         return upsert.upsert(self.handle, rows, on, rules, pair_condition)
 
     def restore(self, version: int | None = None, timestamp: datetime | str | None = None) -> restore.RestoreReport:
         """Make the table what it was at a version or at a moment, without rewriting data."""
+        from alluvia.operations import restore
+
         return restore.restore(self.handle, version, timestamp)
 
     def changes(self, from_version: int, to_version: int | None = None) -> pa.RecordBatchReader:
         """Read the rows that versions inserted and deleted, both ends included, with `_change_type`, and when."""
+        from alluvia.operations import changes
+
         return changes.changes(self.handle, from_version, to_version)
 
     def history(self, limit: int | None = None) -> list[history.HistoryEntry]:
         """Return the commits that the log holds, newest first."""
+        from alluvia.operations import history
+
         return history.history(self.handle, limit)
 
     def evolve(
@@ -495,6 +495,8 @@ class Table:
         `go_on` is asked before each group of files: once it says no, the rest is left. `turn` is held while rows are
         rewritten, so that several tables at once share one limit of memory.
         """
+        from alluvia.operations import optimize as optimizing
+
         return optimizing.optimize(
             self.handle,
             target_size=target_size,
@@ -506,6 +508,8 @@ class Table:
 
     def vacuum(self, retention: timedelta | None = None, *, dry_run: bool = False) -> vacuum.VacuumReport:
         """Delete what no version within the retention needs."""
+        from alluvia.operations import vacuum
+
         return vacuum.vacuum(self.handle, retention, dry_run=dry_run)
 
     def checkpoint(self) -> int:

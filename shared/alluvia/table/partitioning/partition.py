@@ -151,7 +151,7 @@ def _grouped(table: pa.Table, spec: PartitionSpec) -> tuple[pa.Table, list[pa.Ar
     codes = pa.repeat(pa.scalar(0, pa.int64()), len(table))
     for key in keys:
         own = _codes(key)
-        codes = _codes(pc.add(pc.multiply(codes, pc.add(pc.max(own), 1)), own))
+        codes = _codes(pc.add(pc.multiply(codes, pa.scalar(pc.max(own).as_py() + 1, pa.int64())), own))
     order = pc.array_sort_indices(codes)  # stable
     sizes = codes.value_counts().field("counts").to_pylist()
     groups = [order.slice(end - size, size) for end, size in zip(accumulate(sizes), sizes, strict=True)]

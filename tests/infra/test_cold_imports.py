@@ -1,0 +1,101 @@
+"""What a cold start loads: each function in a new process that handles one event.
+
+Whoever adds an import sees it here, and what it costs with `python -m benchmarks cold_starts`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import alluvia
+from infra.lambdas import BACKFILL, INGEST, MERGE, QUERY, VACUUM, Spec
+from tests.infra.conftest import ROOT
+from tests.s3server import CREDENTIALS, REGION, S3Server
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+DRIVER = """
+import json, sys
+before = set(sys.modules)
+from importlib import import_module
+folder, event = json.loads(sys.argv[1])
+handler = import_module(f"functions.{folder}.handler").handler
+answer = handler(event, None) if event is not None else {}
+assert answer.get("statusCode", 200) == 200, answer
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+LOGS = {"aws_lambda_powertools", "botocore", "jmespath", "typing_extensions"}
+"""Powertools asks botocore for its version only."""
+LAKE = {"cython_runtime", "orjson", "pyarrow", "pyarrow.compute", "pyarrow.fs", "pyarrow.ipc", "pyarrow.parquet"}
+S3 = AWS = {"boto3", "botocore", "dateutil", "jmespath", "s3transfer", "six", "urllib3"}
+QUERIES = {"alluvia.duck", "alluvia.expressions", "alluvia.query", "duckdb"}
+LIGHT = ("certifi", "functions", "pyarrow.lib", "pyarrow.types", "pyarrow.util", "pyarrow.vendored")
+"""What comes with anything else; certifi is in no layer, and botocore uses it where there is one."""
+LISTED = re.compile(
+    r"alluvia\.(duck|expressions|query|verify|cli"
+    r"|operations\.(append_evolving|changes|convert|count|delete|history|optimize|update|upsert|vacuum))"
+)
+"""The parts of the library that not every function needs."""
+POST: dict[str, Any] = {
+    "version": "2.0", "rawPath": "/v1/events/events", "headers": {}, "isBase64Encoded": False,
+    "requestContext": {"http": {"method": "POST", "path": "/v1/events/events"}, "stage": "$default"},
+    "body": '{"event_id": "new", "event": "signup"}',
+}  # fmt: skip
+CASES: list[tuple[Spec, dict[str, Any] | None, set[str]]] = [
+    (INGEST, POST, LOGS | LAKE),
+    (QUERY, {"query": "SELECT count(*) FROM events"}, LOGS | LAKE | QUERIES),
+    (MERGE, {}, LOGS | LAKE | {"alluvia.duck", "alluvia.operations.optimize", "duckdb"}),
+    (VACUUM, {}, LOGS | LAKE | {"alluvia.operations.vacuum"}),
+    (BACKFILL, None, LOGS | AWS),
+]
+each_function = pytest.mark.parametrize(("spec", "event", "expected"), CASES, ids=[spec.folder for spec, *_ in CASES])
+
+
+def loaded(spec: Spec, event: dict[str, Any] | None, environment: Mapping[str, str]) -> set[str]:
+    """Return the packages that a function loads, the public modules of pyarrow, and the parts of the library."""
+    command = [sys.executable, "-c", DRIVER, json.dumps([spec.folder, event])]
+    given = {"PATH": "/usr/bin:/bin", "POWERTOOLS_LOG_LEVEL": "WARNING", **environment}
+    done = subprocess.run(command, env=given, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = set()
+    for name in json.loads(done.stdout.splitlines()[-1]):
+        top, *rest = name.split(".")
+        if top == "alluvia":
+            found |= {match[0]} if (match := LISTED.match(name)) else set()
+        elif top == "pyarrow" and rest and not rest[0].startswith("_"):
+            found.add(f"{top}.{rest[0]}")
+        elif top not in sys.stdlib_module_names and not top.startswith("_"):
+            found.add(top)
+    return found.difference(LIGHT)
+
+
+def make(lake: alluvia.Lake) -> None:
+    """Make a table of two small files, which merge makes one."""
+    events = lake.create_events("events")
+    for number in range(2):
+        events.append([{"event_id": f"old-{number}", "ts": NOON, "received_at": NOON}])
+
+
+@each_function
+def test_on_a_directory(tmp_path: Path, spec: Spec, event: dict[str, Any] | None, expected: set[str]) -> None:
+    make(alluvia.connect(tmp_path))
+    assert loaded(spec, event, {"ALLUVIA_LAKE": str(tmp_path)}) == expected
+
+
+@each_function
+def test_on_s3(s3_server: S3Server, spec: Spec, event: dict[str, Any] | None, expected: set[str]) -> None:
+    lake = alluvia.connect(f"s3://{s3_server.new_bucket()}/lake", **s3_server.options)
+    make(lake)
+    environment = {
+        "ALLUVIA_LAKE": lake.uri, "ALLUVIA_ENDPOINT_URL": s3_server.endpoint_url, "AWS_DEFAULT_REGION": REGION,
+        **{name.upper(): value for name, value in CREDENTIALS.items()},
+    }  # fmt: skip
+    assert loaded(spec, event, environment) == expected | S3
