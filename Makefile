@@ -56,7 +56,7 @@ bench: $(FULL)
 	$(BIN)/python -m benchmarks
 
 lock: $(UV)
-	$(UV) pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
+	$(UV) pip compile pyproject.toml --all-extras --group infra --group test --group lint --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url --quiet --upgrade --output-file requirements.lock
 
 $(UV):
@@ -65,11 +65,11 @@ $(UV):
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 $(CORE): $(UV) pyproject.toml requirements.lock
-	$(INSTALL) --editable .
+	$(INSTALL) --editable '.[aws,cli]'
 	touch $@
 
 $(FULL): $(UV) pyproject.toml requirements.lock
-	$(INSTALL) --editable '.[spark,infra,test,lint]'
+	$(INSTALL) --editable '.[aws,cli,spark]' --group infra --group test --group lint
 	touch $@ $(CORE)
 
 clean:

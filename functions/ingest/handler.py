@@ -19,9 +19,10 @@ from alluvia.ingest.values import Origin, Reject, Split
 from alluvia.serverless import warm_lake
 from alluvia.serverless.http import Request, Response, answer, failure, refusal
 from alluvia.serverless.log_lines import Logger, with_request_id
-from functions.ingest.consumer import consume
-from functions.ingest.sending import send, sqs
-from functions.ingest.settings import Settings
+
+from .consumer import consume
+from .sending import send, sqs
+from .settings import Settings
 
 ERRORS_MAX = 100
 KEY_LIMIT_CHARS = 255

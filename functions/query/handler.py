@@ -22,7 +22,8 @@ from alluvia.query.scans import TableScan
 from alluvia.serverless import warm_lake
 from alluvia.serverless.http import Request, Response, failure, refusal
 from alluvia.serverless.log_lines import Logger, with_request_id
-from functions.query.settings import Settings
+
+from .settings import Settings
 
 PATH = "/q"
 # An answer's text is escaped once more on its way out of Lambda, which may double it; base64 adds a third.

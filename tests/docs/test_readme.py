@@ -92,6 +92,6 @@ def test_curl_examples_answer_as_the_readme_says(tmp_path: Path) -> None:
 
 
 def test_the_links_of_every_page_lead_somewhere() -> None:
-    for page in (README, ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("functions/*/README.md")):
+    for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("functions/*/README.md")):
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,13 @@ def test_of_three_copies_of_a_library_the_one_that_the_loader_opens_stays() -> N
     for alone in copies:
         assert dropped([alone]) == []
     assert dropped(["pyarrow/libarrow.so.2600", "pyarrow/libarrow_python.so"]) == []
+
+
+def test_the_layers_hold_the_core_and_the_extra_of_aws() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["aws"]]
+    named = {re.split(r"[<>=]", each)[0] for each in wanted}
+    assert {package for recipe in LAYERS for package in recipe.packages} == named - {"urllib3"}  # boto3 brings it
 
 
 def test_the_command_line_and_its_packages_are_in_no_layer(tmp_path: Path) -> None:

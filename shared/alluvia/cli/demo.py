@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from alluvia.cli import demo_posts
+from alluvia.cli.bundled import COMMAND, DATA
 from alluvia.cli.client import Client, Reply
 from alluvia.cli.options import Common
 from alluvia.cli.output import NULL, show_table, size
@@ -23,7 +23,6 @@ from alluvia.progress import report
 from alluvia.store import CountingStore
 from alluvia.table.handle import oldest_readable
 
-DATA = Path(__file__).parents[3] / "events" / "data"
 WINDOW = {"alluvia.dedup_window": "30 days"}
 COLUMNS = pa.schema(
     {
@@ -60,10 +59,6 @@ SELECT * FROM requests(version => {version})) GROUP BY status ORDER BY requests 
 
 def run(common: Common) -> None:
     """Run the demo on a lake. Exits 1 if an answer is not what was sent."""
-    for name in demo_posts.FILES:
-        if not (DATA / name).exists():
-            msg = f"events/data/{name} is missing: the demo runs from a checkout of the project"
-            raise Invalid(msg)
     plain = common.lake(new=True)
     store = CountingStore(plain.store)
     lake = Lake(store, plain.clock)
@@ -79,13 +74,14 @@ def run(common: Common) -> None:
         _ask(Client(port), store, version)
         _check(lake, tally)
         _vacuum(lake, store)
-    say(f"\nDone in {time.monotonic() - started:.0f} s. The lake stays. Next:\n{_NEXT.format(uri=common.uri)}")
+    say(f"\nDone in {time.monotonic() - started:.0f} s. The lake stays. Next:")
+    say(_NEXT.format(alluvia=COMMAND, uri=common.uri))
 
 
-_NEXT = """  .venv/bin/alluvia query --lake {uri} "SELECT event, count(*) AS n FROM webhooks GROUP BY ALL ORDER BY n"
-  .venv/bin/alluvia query --lake {uri} "SELECT reason, count(*) FROM requests._rejects GROUP BY reason"
-  .venv/bin/alluvia history --lake {uri} requests
-  .venv/bin/alluvia serve --lake {uri}
+_NEXT = """  {alluvia} query --lake {uri} "SELECT event, count(*) AS n FROM webhooks GROUP BY ALL ORDER BY n"
+  {alluvia} query --lake {uri} "SELECT reason, count(*) FROM requests._rejects GROUP BY reason"
+  {alluvia} history --lake {uri} requests
+  {alluvia} serve --lake {uri}
   curl -d '{{"event": "signup", "plan": "pro"}}' localhost:8080/v1/events/app"""
 
 

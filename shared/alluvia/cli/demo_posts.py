@@ -12,7 +12,6 @@ import orjson
 
 REQUESTS = "access_log.ndjson.gz"
 WEBHOOKS = "github_webhooks.ndjson.gz"
-FILES = (REQUESTS, WEBHOOKS)
 BATCH = 100
 BOMB_BYTES = 64 << 20
 

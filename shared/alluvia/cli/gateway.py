@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib
 import json
 import traceback
 from collections.abc import Callable, Collection, Iterable
@@ -13,21 +12,14 @@ from threading import BoundedSemaphore
 from typing import Any
 from urllib.parse import parse_qsl
 
+from alluvia.cli.bundled import Handler, load_handler
 from alluvia.cli.context import LocalContext
 from alluvia.cli.guards import refusal
 from alluvia.clock import Clock
 from alluvia.serverless.http import Response, failure
 
-Handler = Callable[[dict[str, Any], Any], Any]
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 PATH_CHARS_MAX = 200
-FUNCTIONS = ("ingest", "merge", "query", "vacuum", "backfill")
-
-
-def load_handler(function: str) -> Handler:
-    """Return a function's handler."""
-    handler: Handler = importlib.import_module(f"functions.{function}.handler").handler
-    return handler
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,9 @@ from typing import Any
 
 import waitress
 
+from alluvia.cli.bundled import load_handler
 from alluvia.cli.context import LocalContext
-from alluvia.cli.gateway import Gateway, Rules, load_handler
+from alluvia.cli.gateway import Gateway, Rules
 from alluvia.cli.guards import is_loopback
 from alluvia.cli.listening import listen
 from alluvia.lake import Lake

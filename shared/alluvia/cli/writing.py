@@ -96,11 +96,8 @@ def ingest(common: Common, table: str, files: tuple[str, ...], *, create: bool) 
 @click.option("--create/--no-create", default=True, show_default=True, help="Make the table if there is none.")
 def backfill(common: Common, table: str, source: str, job_id: str | None, *, create: bool) -> None:
     """Load NDJSON (a path, a folder, a glob or s3a://) by Spark on this machine, in one commit."""
-    try:
-        from alluvia_spark.backfill import run
-    except ModuleNotFoundError as error:
-        msg = "backfill needs PySpark: install alluvia[spark]"
-        raise Invalid(msg) from error
+    from alluvia_spark.backfill import run
+
     lake = common.lake(new=create)
     if create:
         lake.create_events(table, exist_ok=True)

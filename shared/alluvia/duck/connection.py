@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 
 from alluvia.duck.relation import quote_text
-from alluvia.errors import Unavailable
+from alluvia.errors import NotInstalled, Unavailable
 
 PLANNER_MEMORY = "256MB"
 EXPRESSION_DEPTH_MAX = 250
@@ -94,6 +94,7 @@ def _httpfs() -> Path:
     folder = next(iter(spec.submodule_search_locations or ()), None) if spec else None
     path = Path(folder or "", "extensions", f"v{duckdb.__version__}", "httpfs.duckdb_extension")
     if not path.is_file():
-        msg = f"the package duckdb-extension-httpfs=={duckdb.__version__} is not installed: a query on S3 needs it"
-        raise Unavailable(msg)
+        package = f"duckdb-extension-httpfs=={duckdb.__version__}"
+        msg = f"a query on S3 needs the package {package}: pip install 'alluvia[aws]'"
+        raise NotInstalled(msg)
     return path

@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from alluvia.clock import Clock
 from alluvia.errors import Invalid
+from alluvia.extras import needing
 from alluvia.store.base import ByteRange, ObjectInfo, PutResult, Store
 from alluvia.store.counting import CountingStore
 from alluvia.store.directory import DirectoryStore
@@ -40,14 +41,15 @@ def open_store(uri: str, clock: Clock, **options: str) -> Store:
     """
     scheme = urlsplit(uri).scheme if "://" in uri else ""
     if scheme == "s3":
-        from alluvia.store.s3 import S3Store
-
         parts = urlsplit(uri)
         if not parts.netloc or parts.query or parts.fragment:
             msg = f"the lake URI {uri!r} must read s3://bucket/prefix"
             raise Invalid(msg)
         try:
-            return S3Store(parts.netloc, parts.path.strip("/"), clock, **options)
+            with needing("aws", "a lake on S3"):
+                from alluvia.store.s3 import S3Store
+
+                return S3Store(parts.netloc, parts.path.strip("/"), clock, **options)
         except TypeError as error:
             msg = f"unknown option for an S3 lake among {sorted(options)}"
             raise Invalid(msg) from error
