@@ -18,6 +18,7 @@ from alluvia.errors import AlluviaError, Invalid, Unavailable
 from alluvia.serverless.events import fields_of
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.settings import text
+from alluvia.table_names import TABLE_NAME
 
 if TYPE_CHECKING:
     from mypy_boto3_emr_serverless import EMRServerlessClient
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 ATTEMPTS_MAX = 3
 RUN_MINUTES_MAX = 12 * 60  # the job itself refuses to commit after that
 ARCHIVE = "environment.tar.gz#environment"  # `#` names the folder that Spark unpacks it in; see infra/backfill.py
-_TABLE = re.compile(r"[a-z][a-z0-9_]{0,127}")
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SOURCE = re.compile(r"s3a?://[a-z0-9][a-z0-9.-]+/[^\x00-\x1f]+")
 _CODE_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._/-]*)?")
@@ -61,7 +61,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class JobRequest:
     """A job to start. `attempt` tells one deliberate start of a job from another, after a run that failed."""
 
     table: str
@@ -70,9 +70,9 @@ class Job:
     attempt: int = 1
 
     @classmethod
-    def read(cls, event: Mapping[str, Any]) -> Job:
+    def read(cls, event: Mapping[str, Any]) -> JobRequest:
         """Check an event; raise `Invalid`, naming the field."""
-        table = _text(event, "table", _TABLE, "a table's name: a lower-case letter, then letters, digits and _")
+        table = _text(event, "table", TABLE_NAME, "a table's name: a lower-case letter, then letters, digits and _")
         source = _text(event, "source", _SOURCE, "s3://bucket/path of NDJSON files: a key, a prefix or a pattern")
         if event.get("job_id") is None:
             job_id = default_job_id(table, source)
@@ -108,12 +108,12 @@ def handler(event: object, context: object) -> dict[str, Any]:  # noqa: ARG001
         raise Invalid(msg)
     given = fields_of(event, '{"table": …, "source": …}', _FIELDS[action])
     try:
-        return _start(settings, Job.read(given)) if action == "start" else _status(settings, given)
+        return _start(settings, JobRequest.read(given)) if action == "start" else _status(settings, given)
     except (ClientError, BotoCoreError) as error:
         raise _ours(error) from error
 
 
-def _start(settings: Settings, job: Job) -> dict[str, Any]:
+def _start(settings: Settings, job: JobRequest) -> dict[str, Any]:
     code = settings.code_uri.rstrip("/")
     answer = _emr().start_job_run(
         applicationId=settings.application_id,
@@ -139,7 +139,7 @@ def _start(settings: Settings, job: Job) -> dict[str, Any]:
     return started
 
 
-def _arguments(settings: Settings, job: Job) -> list[str]:
+def _arguments(settings: Settings, job: JobRequest) -> list[str]:
     pairs = {"--lake": settings.lake, "--table": job.table, "--source": job.source, "--job-id": job.job_id}
     return [text for pair in pairs.items() for text in pair]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from alluvia.query.limits import Limits
+from alluvia.query.limits import QueryLimits
 from alluvia.serverless.settings import number
 
 TIMEOUT_SECONDS = 25
@@ -17,7 +17,7 @@ SPILL_LIMIT_BYTES = 1_500_000_000
 class Settings:
     """What a query may take."""
 
-    limits: Limits
+    limits: QueryLimits
     result_limit_bytes: int
 
     @classmethod
@@ -25,7 +25,7 @@ class Settings:
         """Read the settings. Raises `Invalid`, naming the variable, if one is unusable."""
         memory_mb = number(environment, "ALLUVIA_QUERY_MEMORY_MB", "MB", None)
         return cls(
-            Limits(
+            QueryLimits(
                 timeout_seconds=number(environment, "ALLUVIA_QUERY_TIMEOUT_SECONDS", "seconds", TIMEOUT_SECONDS),
                 memory_bytes=None if memory_mb is None else memory_mb * 1_000_000,
                 spill_bytes=SPILL_LIMIT_BYTES,

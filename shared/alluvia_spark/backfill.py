@@ -19,7 +19,7 @@ from alluvia.store import Store, open_store
 from alluvia.table.schema.serialization import arrow_schema
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.execute import execute
-from alluvia_spark.job import Job, Outcome, Report, Target
+from alluvia_spark.job import Job, JobOutcome, Report, Target
 from alluvia_spark.record import Record, check_job_id, obtain
 from alluvia_spark.rejects import open_rejects
 from alluvia_spark.session import session
@@ -111,7 +111,7 @@ def _check_age(age_ms: int) -> None:
         raise Unavailable(msg)
 
 
-def _commit(job_id: str, rows_table: Table, rejects_table: Table, outcome: Outcome) -> Report:
+def _commit(job_id: str, rows_table: Table, rejects_table: Table, outcome: JobOutcome) -> Report:
     """Commit rejects, then rows: the second commit is what makes the job done, so nothing is lost in between."""
     txn = (_app_id(job_id), TXN_VERSION)
     if outcome.reject_files:

@@ -14,9 +14,9 @@ from pyspark.errors import PySparkException
 from alluvia.errors import Invalid, Unavailable
 from alluvia_spark import tasks
 from alluvia_spark.chunks import Chunk
-from alluvia_spark.job import REJECTS, ROWS, Job, Outcome, Written
+from alluvia_spark.job import REJECTS, ROWS, Job, JobOutcome, Written
 from alluvia_spark.plan import WAVES, Group, bucket_bytes, plan_shares, spread_tables
-from alluvia_spark.source import SourceFile, Split, plan_splits
+from alluvia_spark.source import FileSplit, SourceFile, plan_splits
 from alluvia_spark.stages import stages_reported
 
 SPLIT_BYTES_MAX = 64 << 20
@@ -25,7 +25,7 @@ IDS_A_TASK = 1 << 20
 Size = tuple[int, int]  # rows, and bytes as Arrow
 
 
-def execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> Outcome:
+def execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> JobOutcome:
     """Read the files, and write the data files of the job's tables. Commits nothing.
 
     Raises `Invalid` for an input that cannot be read, `Unavailable` if Spark gives up.
@@ -38,7 +38,7 @@ def execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> Out
         raise Unavailable(msg) from error
 
 
-def _execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> Outcome:
+def _execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> JobOutcome:
     parallelism = context.defaultParallelism
     fair_bytes = sum(file.size for file in files) // (parallelism * WAVES)
     splits = plan_splits(files, min(SPLIT_BYTES_MAX, max(SPLIT_BYTES_MIN, fair_bytes)))
@@ -55,7 +55,7 @@ def _execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> Ou
     return _outcome(sizes, written)
 
 
-def _read(job: Job, splits: Broadcast[list[tuple[Split, ...]]], task: int) -> Iterator[Chunk]:
+def _read(job: Job, splits: Broadcast[list[tuple[FileSplit, ...]]], task: int) -> Iterator[Chunk]:
     return tasks.read_task(job, task, splits.value[task])
 
 
@@ -113,13 +113,13 @@ def _to_tasks(pairs: RDD[tuple[int, Any]], count: int) -> RDD[Any]:
     return pairs.partitionBy(count, int).values()
 
 
-def _outcome(sizes: dict[Group, Size], written: Sequence[Written]) -> Outcome:
+def _outcome(sizes: dict[Group, Size], written: Sequence[Written]) -> JobOutcome:
     lines = [sum(rows for group, (rows, _) in sizes.items() if group.table == table) for table in (ROWS, REJECTS)]
     rows = sum(part.rows for part in written if part.table == ROWS)
     files = tuple(
         tuple(file for part in written if part.table == table for file in part.files) for table in (ROWS, REJECTS)
     )
-    return Outcome(rows, lines[ROWS] - rows, lines[REJECTS], files[ROWS], files[REJECTS])
+    return JobOutcome(rows, lines[ROWS] - rows, lines[REJECTS], files[ROWS], files[REJECTS])
 
 
 def _reason(error: Exception) -> str:

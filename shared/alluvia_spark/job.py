@@ -54,7 +54,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     """What a job's tasks have written, before it is committed. `rejects` counts lines of the input."""
 
     rows: int

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from alluvia.errors import Invalid
 from alluvia.store import Store
-from alluvia_spark.source import SourceFile, Split
+from alluvia_spark.source import FileSplit, SourceFile
 
 FETCH_BYTES = 8 << 20
 BLOCK_BYTES = 512 << 10  # so that the events parsed from a block stay in a core's cache: twice as fast as 8 MB
@@ -29,7 +29,7 @@ class Block:
     cut_bytes: int = 0
 
 
-def read_blocks(store: Store, split: Split, *, line_limit_bytes: int) -> Iterator[Block]:
+def read_blocks(store: Store, split: FileSplit, *, line_limit_bytes: int) -> Iterator[Block]:
     """Read the lines that begin in a split; of a line far over the limit, the first `line_limit_bytes`.
 
     Raises `Invalid` when a .gz file is damaged or cut short, or a gzip file is not named .gz.
@@ -39,7 +39,7 @@ def read_blocks(store: Store, split: Split, *, line_limit_bytes: int) -> Iterato
     return _plain_blocks(store, split, line_limit_bytes)
 
 
-def _plain_blocks(store: Store, split: Split, line_limit_bytes: int) -> Iterator[Block]:
+def _plain_blocks(store: Store, split: FileSplit, line_limit_bytes: int) -> Iterator[Block]:
     offset = split.start
     if split.start:
         offset = _next_line(store, split.file, split.start)

@@ -46,7 +46,7 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class FileSplit:
     """The lines that begin in bytes [start, end) of a file. A gzip file is one split, entered at its start."""
 
     file: SourceFile
@@ -55,7 +55,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceUri:
     """Where to look: a store's URI, and in it a key, a folder, or a pattern of keys."""
 
     root: str
@@ -68,7 +68,7 @@ class Source:
         return self.path if found is None else self.path[: self.path.rfind("/", 0, found.start()) + 1]
 
 
-def parse(source: str) -> Source:
+def parse(source: str) -> SourceUri:
     """Understand `s3://bucket/key`, `s3a://…`, `file:///path` or a path; raise `Invalid` for anything else."""
     scheme, separator, _ = source.partition("://")
     if not separator:
@@ -79,15 +79,15 @@ def parse(source: str) -> Source:
     if scheme not in ("s3", "s3a", "s3n") or not bucket or not path:
         msg = f"source {source!r} is none of s3://bucket/path, s3a://bucket/path, file:///path, or a path"
         raise Invalid(msg)
-    return Source(f"s3://{bucket}", path)
+    return SourceUri(f"s3://{bucket}", path)
 
 
-def _local(path: str) -> Source:
+def _local(path: str) -> SourceUri:
     if not path:
         msg = "source is empty: give a file, a directory, a glob or an s3 URI"
         raise Invalid(msg)
     absolute = Path(path).expanduser().resolve()
-    return Source(_LOCAL, absolute.as_posix().lstrip("/"))
+    return SourceUri(_LOCAL, absolute.as_posix().lstrip("/"))
 
 
 def expand(source: str, clock: Clock, **options: str) -> list[SourceFile]:
@@ -109,7 +109,7 @@ def expand(source: str, clock: Clock, **options: str) -> list[SourceFile]:
     return found
 
 
-def _listing(store: Store, where: Source) -> Iterable[tuple[str, int]]:
+def _listing(store: Store, where: SourceUri) -> Iterable[tuple[str, int]]:
     exact = None if where.path.endswith("/") or _is_folder(where) else store.head(where.path)
     if exact is not None:
         return [(where.path, exact.size)]
@@ -119,7 +119,7 @@ def _listing(store: Store, where: Source) -> Iterable[tuple[str, int]]:
     return [(info.key, info.size) for info in store.list(where.fixed) if matches(where.path, info.key, where.fixed)]
 
 
-def _is_folder(where: Source) -> bool:
+def _is_folder(where: SourceUri) -> bool:
     return where.root == _LOCAL and Path("/", where.path).is_dir()
 
 
@@ -135,10 +135,10 @@ def _hidden(path: str) -> bool:
     return any(part.startswith((".", "_")) for part in PurePosixPath(path).parts)
 
 
-def plan_splits(files: Sequence[SourceFile], split_bytes: int) -> list[tuple[Split, ...]]:
+def plan_splits(files: Sequence[SourceFile], split_bytes: int) -> list[tuple[FileSplit, ...]]:
     """Divide files among tasks of about `split_bytes`: big plain files are cut, small files go together, order kept."""
-    tasks: list[tuple[Split, ...]] = []
-    pending: list[Split] = []
+    tasks: list[tuple[FileSplit, ...]] = []
+    pending: list[FileSplit] = []
     pending_bytes = 0
     for split in _cut(files, split_bytes):
         cost = split.end - split.start + OPEN_COST_BYTES
@@ -152,11 +152,11 @@ def plan_splits(files: Sequence[SourceFile], split_bytes: int) -> list[tuple[Spl
     return tasks
 
 
-def _cut(files: Sequence[SourceFile], split_bytes: int) -> Iterable[Split]:
+def _cut(files: Sequence[SourceFile], split_bytes: int) -> Iterable[FileSplit]:
     for file in files:
         if file.is_gzip or file.size <= split_bytes:
-            yield Split(file, 0, file.size)
+            yield FileSplit(file, 0, file.size)
             continue
         parts = -(-file.size // split_bytes)
         bounds = [file.size * part // parts for part in range(parts + 1)]
-        yield from (Split(file, start, end) for start, end in pairwise(bounds))
+        yield from (FileSplit(file, start, end) for start, end in pairwise(bounds))

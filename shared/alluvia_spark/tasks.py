@@ -37,7 +37,7 @@ from alluvia_spark.lines import read_blocks
 from alluvia_spark.normalise import file_id, normalise
 from alluvia_spark.plan import Group, Share
 from alluvia_spark.rejects import reject_rows
-from alluvia_spark.source import Split
+from alluvia_spark.source import FileSplit
 
 FLUSH_BYTES = 64 << 20
 PROBLEM = -1  # the table number of a chunk that holds no rows but, as its folder, what is wrong with the input
@@ -52,7 +52,7 @@ class IdChunk(NamedTuple):
     payload: bytes
 
 
-def read_task(job: Job, task: int, splits: Sequence[Split]) -> Iterator[Chunk]:
+def read_task(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chunk]:
     """Turn the lines of a task's splits into chunks of rows and of rejects.
 
     An input that can never be read (damaged gzip, say) ends in one problem chunk: to raise would only have Spark try
@@ -65,7 +65,7 @@ def read_task(job: Job, task: int, splits: Sequence[Split]) -> Iterator[Chunk]:
             yield Chunk(Group(PROBLEM, str(error)), task, 0, 0, 0, b"")
 
 
-def _read_splits(job: Job, task: int, splits: Sequence[Split]) -> Iterator[Chunk]:
+def _read_splits(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chunk]:
     buffers = [_Buffer(number, target, task) for number, target in enumerate(job.targets)]
     schema, fields = job.targets[ROWS].schema, Fields.of(job.targets[ROWS].settings)
     for split in splits:

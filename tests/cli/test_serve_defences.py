@@ -17,7 +17,7 @@ import pytest
 
 import alluvia
 from alluvia.cli.client import Client, Reply
-from alluvia.cli.gateway import Rules
+from alluvia.cli.gateway import ServerRules
 from alluvia.cli.guards import is_loopback, refusal
 from alluvia.cli.listening import BODY_LIMIT_BYTES
 from alluvia.cli.serve import Options, memory_mb
@@ -47,7 +47,7 @@ def post(path: str, body: bytes, *headers: str, host: str = "127.0.0.1") -> byte
 
 def test_slow_queries_hold_up_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLUVIA_QUERY_TIMEOUT_SECONDS", "300")
-    rules = Rules()
+    rules = ServerRules()
     answers: Queue[Reply] = Queue()
 
     def ask(port: int) -> None:

@@ -25,7 +25,7 @@ from alluvia.expressions.parse import parse
 from alluvia.expressions.references import find_references
 from alluvia.query import rewrite
 from alluvia.query.engine import run
-from alluvia.query.limits import Limits
+from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import Engine, EngineError
 from alluvia.query.scans import plan_scans
 from alluvia.query.session import Session
@@ -279,7 +279,7 @@ def test_the_text_is_refused(place: Place, form: str) -> None:
 @contextmanager
 def shut_database(place: Place) -> Iterator[Engine]:
     """Yield the database of a query on `events`, at the point where the user's text would run."""
-    session = Session(place.lake.store, Limits())
+    session = Session(place.lake.store, QueryLimits())
     try:
         constants = Constants(session.now_us)
         references = find_references(parse("FROM events").root)
@@ -370,7 +370,7 @@ def test_a_pruned_file_is_closed_too(place: Place) -> None:
     table = place.lake.create_table("pruned", {"n": "long"}, exist_ok=True)
     table.append([{"n": 1}])
     table.append([{"n": 2}])
-    session = Session(place.lake.store, Limits())
+    session = Session(place.lake.store, QueryLimits())
     try:
         constants = Constants(session.now_us)
         scans = plan_scans(place.lake, find_references(parse("FROM pruned WHERE n = 1").root), constants)

@@ -18,7 +18,7 @@ from alluvia import scratch
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.query.engine import run
 from alluvia.query.formats import _distinct
-from alluvia.query.limits import Limits
+from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import IDLE_MAX, POOL, EngineDied, Worker
 from functions.query.handler import handler
 
@@ -167,7 +167,7 @@ def test_a_process_that_cannot_start_is_not_the_querys_fault(
 
 
 def test_limits_hold_while_rows_come(lake: alluvia.Lake) -> None:
-    limits = Limits(timeout_seconds=1)
+    limits = QueryLimits(timeout_seconds=1)
     with (
         run(lake, "SELECT i FROM range(100000000000) t(i)", limits) as result,
         pytest.raises(QueryTooCostly, match="longer than the 1 seconds allowed"),

@@ -6,7 +6,16 @@ import pytest
 
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
-from alluvia_spark.source import OPEN_COST_BYTES, Source, SourceFile, Split, expand, matches, parse, plan_splits
+from alluvia_spark.source import (
+    OPEN_COST_BYTES,
+    FileSplit,
+    SourceFile,
+    SourceUri,
+    expand,
+    matches,
+    parse,
+    plan_splits,
+)
 
 
 def _names(source: str | Path) -> list[str]:
@@ -21,7 +30,7 @@ def _write(path: Path, data: bytes = b"{}\n") -> Path:
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
 def test_every_spelling_of_s3_is_one_store(scheme: str) -> None:
-    assert parse(f"{scheme}://bucket/logs/2015/*.gz") == Source("s3://bucket", "logs/2015/*.gz")
+    assert parse(f"{scheme}://bucket/logs/2015/*.gz") == SourceUri("s3://bucket", "logs/2015/*.gz")
 
 
 def test_a_question_mark_in_an_s3_source_is_a_wildcard_and_no_query() -> None:
@@ -44,7 +53,7 @@ def test_paths_become_absolute_and_file_uris_are_decoded(tmp_path: Path, monkeyp
     [("logs/2015/*.gz", "logs/2015/"), ("logs/20*/x.gz", "logs/"), ("*.gz", ""), ("logs/a.gz", "logs/a.gz")],
 )
 def test_the_fixed_part_ends_before_the_first_wildcard(path: str, fixed: str) -> None:
-    assert Source("s3://bucket", path).fixed == fixed
+    assert SourceUri("s3://bucket", path).fixed == fixed
 
 
 @pytest.mark.parametrize(
@@ -61,7 +70,7 @@ def test_the_fixed_part_ends_before_the_first_wildcard(path: str, fixed: str) ->
     ],
 )
 def test_patterns(pattern: str, key: str, expected: bool) -> None:
-    assert matches(pattern, key, Source("s3://bucket", pattern).fixed) is expected
+    assert matches(pattern, key, SourceUri("s3://bucket", pattern).fixed) is expected
 
 
 def test_a_file_a_directory_and_a_glob(tmp_path: Path) -> None:
@@ -94,10 +103,10 @@ def test_nothing_to_read_and_formats_that_are_not_read(tmp_path: Path) -> None:
 def test_big_plain_files_are_cut_and_gzip_files_are_not() -> None:
     plain, packed = SourceFile("s3://b", "a", 250), SourceFile("s3://b", "b.gz", 250)
     assert plan_splits([plain, packed], 100) == [
-        (Split(plain, 0, 83),),
-        (Split(plain, 83, 166),),
-        (Split(plain, 166, 250),),
-        (Split(packed, 0, 250),),
+        (FileSplit(plain, 0, 83),),
+        (FileSplit(plain, 83, 166),),
+        (FileSplit(plain, 166, 250),),
+        (FileSplit(packed, 0, 250),),
     ]
 
 

@@ -85,7 +85,7 @@ _NEXT = """  {alluvia} query --lake {uri} "SELECT event, count(*) AS n FROM webh
   curl -d '{{"event": "signup", "plan": "pro"}}' localhost:8080/v1/events/app"""
 
 
-class Tally:
+class PostTally:
     """What was sent and what the answers said, by table."""
 
     def __init__(self) -> None:
@@ -109,8 +109,8 @@ class Tally:
             self.good[post.table] += accepted
 
 
-def _post(common: Common, client: Client, store: CountingStore) -> Tally:
-    tally = Tally()
+def _post(common: Common, client: Client, store: CountingStore) -> PostTally:
+    tally = PostTally()
     posts = list(demo_posts.posts(DATA))
     shown: dict[str, tuple[int, dict[str, Any]]] = {}
     with common.progress("posting"), _cost(store) as cost:
@@ -175,7 +175,7 @@ def _reads(plan: list[dict[str, Any]]) -> str:
     )
 
 
-def _check(lake: Lake, tally: Tally) -> None:
+def _check(lake: Lake, tally: PostTally) -> None:
     """Hold the lake against what was sent."""
     sent = {**tally.good, "requests/_rejects and webhooks/_rejects": tally.broken}
     say("\nSent, and there")

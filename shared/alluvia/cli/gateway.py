@@ -23,7 +23,7 @@ PATH_CHARS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ServerRules:
     """What a server takes: the names it may be called by besides those of loopback (None: any), and queries at once."""
 
     hosts: Collection[str] | None = ()
@@ -34,7 +34,7 @@ class Rules:
 class Gateway:
     """Routes requests to the ingest and query functions, and tells `log` of each request on one line."""
 
-    def __init__(self, clock: Clock, rules: Rules, log: Callable[[str], object] = lambda _: None) -> None:
+    def __init__(self, clock: Clock, rules: ServerRules, log: Callable[[str], object] = lambda _: None) -> None:
         self._clock = clock
         self._rules = rules
         self._log = log

@@ -28,11 +28,11 @@ def query(common: Common, sql: str, timeout: float | None) -> None:
     """Run one SELECT; "-" reads it from standard input."""
     from alluvia.cli.rows import show_rows
     from alluvia.query.engine import run
-    from alluvia.query.limits import Limits
+    from alluvia.query.limits import QueryLimits
 
     text = sys.stdin.read() if sql == "-" else sql
     with common.progress("running the query"):
-        result = run(common.lake(), text, Limits(timeout_seconds=timeout))
+        result = run(common.lake(), text, QueryLimits(timeout_seconds=timeout))
     with result:
         show_rows(common, result.schema, result)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -19,11 +18,10 @@ from alluvia.cli.place import check_folder, folder_of, is_empty
 from alluvia.cli.progress import progress
 from alluvia.cli.terminal import tell
 from alluvia.errors import Invalid
+from alluvia.table_names import REJECTS_IN_SQL
 
 if TYPE_CHECKING:
     from alluvia.lake import Lake, Table
-
-_REJECTS_IN_SQL = re.compile(r"[a-z][a-z0-9_]*\._rejects")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ class TableName(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002
         """Return the name that the library takes."""
-        return value.replace(".", "/") if _REJECTS_IN_SQL.fullmatch(value) else value
+        return value.replace(".", "/") if REJECTS_IN_SQL.fullmatch(value) else value
 
 
 TABLE = TableName()

@@ -16,7 +16,7 @@ import waitress
 
 from alluvia.cli.bundled import load_handler
 from alluvia.cli.context import LocalContext
-from alluvia.cli.gateway import Gateway, Rules
+from alluvia.cli.gateway import Gateway, ServerRules
 from alluvia.cli.guards import is_loopback
 from alluvia.cli.listening import listen
 from alluvia.lake import Lake
@@ -100,7 +100,7 @@ def running(lake: Lake, options: Options) -> Iterator[waitress.server.BaseWSGISe
 
     The block must call `run()` of it, here or in a thread.
     """
-    rules = Rules(options.hosts)
+    rules = ServerRules(options.hosts)
     memory = {QUERY_MEMORY: str(memory_mb(rules.queries))} if QUERY_MEMORY not in os.environ else {}
     log = _log if options.log_requests else _log_nothing
     with using(lake), environment(memory):

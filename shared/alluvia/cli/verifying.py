@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -14,12 +13,11 @@ from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import show, size
 from alluvia.cli.terminal import say, tell
 from alluvia.progress import report as tell_progress
+from alluvia.table_names import TABLE_OR_REJECTS
 
 if TYPE_CHECKING:
     from alluvia.lake import Table
     from alluvia.verify.report import VerifyReport
-
-_NAME = re.compile(r"[a-z][a-z0-9_]*(/_rejects)?")
 
 
 @command
@@ -42,7 +40,7 @@ def verify(common: Common, table: str, *, full: bool) -> None:
 
 
 def _opened(common: Common, table: str) -> Table:
-    if _NAME.fullmatch(table):
+    if TABLE_OR_REJECTS.fullmatch(table):
         return common.lake().table(table)
     return common.table_at(table)
 

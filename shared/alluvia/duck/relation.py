@@ -76,7 +76,7 @@ def duckdb_type(kind: pa.DataType) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RelationPart:
     """Some of a relation's files: `source` reads them, `frame` and `columns` make the table's columns of that.
 
     `unified` is a part of the same files that compares their schemas; None where this one does. Else columns have the
@@ -87,7 +87,7 @@ class Part:
     source: str
     frame: str
     columns: str
-    unified: Part | None = None
+    unified: RelationPart | None = None
 
     def sql(self, source: str | None = None) -> str:
         """Return the SELECT, from its own source or from a view of it."""
@@ -125,7 +125,7 @@ def relation_parts(
     urls: Sequence[str],
     physical: pa.Schema | None = None,
     deleted: str | None = None,
-) -> list[Part]:
+) -> list[RelationPart]:
     """Return the parts of a relation: files without deletion vectors, and files with them (see `relation_sql`)."""
     names = schema if physical is None else physical
     pairs = list(zip(files, urls, strict=True))
@@ -140,7 +140,7 @@ def relation_parts(
 
 def _part(
     schema: pa.Schema, physical: pa.Schema, partition_columns: Sequence[str], pairs: Pairs, deleted: str | None
-) -> Part:
+) -> RelationPart:
     stored = [field for field, ours in zip(physical, schema, strict=True) if ours.name not in partition_columns]
     filename = free_name("alluvia_filename", [*schema.names, *physical.names])
     frame = ""
@@ -161,11 +161,11 @@ def _part(
     ]
     shown = ", ".join(f"{column} AS {quote_name(field.name)}" for column, field in zip(columns, schema, strict=True))
     files, urls, numbered = tuple(file for file, _ in pairs), [url for _, url in pairs], deleted is not None
-    first = Part(files, _source(urls, filename, union=False, numbered=numbered), f"{{0}} f{frame}", shown)
+    first = RelationPart(files, _source(urls, filename, union=False, numbered=numbered), f"{{0}} f{frame}", shown)
     if not stored:
         return first
     whole = f"(SELECT * FROM {{0}} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f{frame}"
-    unified = Part(files, _source(urls, filename, union=True, numbered=numbered), whole, shown)
+    unified = RelationPart(files, _source(urls, filename, union=True, numbered=numbered), whole, shown)
     return replace(first, unified=unified) if all(_complete(file, stored) for file in files) else unified
 
 

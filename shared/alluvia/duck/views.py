@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.duck.deleted_rows import Database, create_deleted
-from alluvia.duck.relation import ROW_NUMBER, Part, escape_glob, relation_parts, union_sql
+from alluvia.duck.relation import ROW_NUMBER, RelationPart, escape_glob, relation_parts, union_sql
 from alluvia.duck.stored_types import fits, holds
 from alluvia.errors import Unavailable
 from alluvia.log.actions import AddFile
@@ -107,7 +107,7 @@ class Views:
                 odd.add(file.path)
         return odd
 
-    def _view_of(self, part: Part, view: str, snapshot: Snapshot) -> Part | None:
+    def _view_of(self, part: RelationPart, view: str, snapshot: Snapshot) -> RelationPart | None:
         """Make a view of a part's files. Return the part that reads it; None if DuckDB may not convert its columns.
 
         None as well if a file has a column that the table has not, of a name that the view needs for itself.
@@ -130,7 +130,7 @@ class Views:
             return part
         return self._view_of(part.unified, view, snapshot)
 
-    def _copies(self, snapshot: Snapshot, files: Sequence[AddFile]) -> list[Part]:
+    def _copies(self, snapshot: Snapshot, files: Sequence[AddFile]) -> list[RelationPart]:
         """Copy files, as the table needs them and without their deleted rows, and return the relation of the copies."""
         schema = pa.schema([field for field in snapshot.schema if field.name not in snapshot.partition_columns])
         copies, urls = [], []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from alluvia.expressions.constants import Constants
-from alluvia.expressions.operands import Columns
+from alluvia.expressions.operands import ColumnFinder
 from alluvia.expressions.predicates import all_of, any_of, column_predicate
 from alluvia.expressions.tree import Node
 from alluvia.table.skipping.predicate import IsNull, Or, Predicate, Unknown, columns_of
@@ -18,14 +18,14 @@ NEVER = Or(())
 _NULL_TESTS = ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL")
 
 
-def complement(condition: Node, columns: Columns, constants: Constants) -> Predicate:
+def complement(condition: Node, columns: ColumnFinder, constants: Constants) -> Predicate:
     """Return a predicate that holds at least for the rows that a condition on one table leaves out."""
     return constants.together(lambda: _Complement(columns, constants).not_true(condition))
 
 
 @dataclass(frozen=True, slots=True)
 class _Complement:
-    columns: Columns
+    columns: ColumnFinder
     constants: Constants
 
     def not_true(self, node: Node) -> Predicate:

@@ -19,7 +19,7 @@ from alluvia.errors import Invalid
 from alluvia.expressions.complements import complement
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.functions import UNNESTING
-from alluvia.expressions.operands import Columns
+from alluvia.expressions.operands import ColumnFinder
 from alluvia.expressions.parse import parse
 from alluvia.expressions.predicates import column_predicate
 from alluvia.expressions.references import find_references, names_in_use
@@ -132,9 +132,9 @@ def columns_used(expression: Node, schema: pa.Schema) -> tuple[str, ...]:
     return tuple(name for name in schema.names if fold(name) in used)
 
 
-def _columns(schema: pa.Schema) -> Columns:
+def _columns(schema: pa.Schema) -> ColumnFinder:
     rows = find_references(parse(_ROWS + known_as(schema.names)).root).tables[0]
-    return Columns(rows, Scope((table_item(rows, schema),), frozenset()), schema)
+    return ColumnFinder(rows, Scope((table_item(rows, schema),), frozenset()), schema)
 
 
 def known_as(columns: Iterable[str]) -> str:

@@ -35,7 +35,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnFinder:
     """Finds the columns of one table, which has a schema, among the names of a scope."""
 
     target: Reference
@@ -96,7 +96,7 @@ class Columns:
         if not item.has(name):
             return None
         if item.derived is not None:
-            inside = Columns(self.target, item.derived.scope, self.schema)
+            inside = ColumnFinder(self.target, item.derived.scope, self.schema)
             operand = inside.operand(item.derived.columns[name])
             return operand if operand is None or len(names) == 1 else _descend(operand, names[1:])
         if item.reference is not self.target:

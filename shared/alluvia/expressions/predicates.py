@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from alluvia.expressions.comparisons import FLIPPED, NEGATED, compare, family
 from alluvia.expressions.constants import Constant, Constants
-from alluvia.expressions.operands import Columns, Operand
+from alluvia.expressions.operands import ColumnFinder, Operand
 from alluvia.expressions.references import Reference
 from alluvia.expressions.scopes import Filter
 from alluvia.expressions.tree import Node, text_literal
@@ -50,7 +50,7 @@ def table_predicate(table: Reference, filters: Iterable[Filter], schema: pa.Sche
     def translated() -> Predicate:
         found: list[Predicate] = []
         for one in given:
-            predicate = column_predicate(one.condition, Columns(table, one.scope, schema), constants)
+            predicate = column_predicate(one.condition, ColumnFinder(table, one.scope, schema), constants)
             found.append(_null_rejecting(predicate) if one.null_rejecting else predicate)
         return all_of(found)
 
@@ -58,7 +58,9 @@ def table_predicate(table: Reference, filters: Iterable[Filter], schema: pa.Sche
     return constants.together(translated)
 
 
-def column_predicate(condition: Node, columns: Columns, constants: Constants, *, negated: bool = False) -> Predicate:
+def column_predicate(
+    condition: Node, columns: ColumnFinder, constants: Constants, *, negated: bool = False
+) -> Predicate:
     """Return what a condition, or its negation, needs of a table's rows."""
     return _Translator(columns, constants).condition(condition, negated=negated)
 
@@ -92,7 +94,7 @@ def _null_rejecting(predicate: Predicate) -> Predicate:
 
 @dataclass(frozen=True, slots=True)
 class _Translator:
-    columns: Columns
+    columns: ColumnFinder
     constants: Constants
 
     def condition(self, node: Node, *, negated: bool) -> Predicate:

@@ -6,7 +6,6 @@ has looked at it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +14,8 @@ from alluvia.errors import Invalid
 from alluvia.expressions.functions import TABLE_FUNCTIONS, is_refused
 from alluvia.expressions.tree import LOCATION, Node, integer_literal, walk
 from alluvia.table.schema.names import fold
+from alluvia.table_names import REJECTS, TABLE_NAME
 
-REJECTS = "_rejects"
-_LAKE_NAME = re.compile(r"[a-z][a-z0-9_]{0,127}")
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _PLAIN_TABLE_NODES = frozenset({"EMPTY", "EXPRESSION_LIST", "JOIN", "SUBQUERY", "PIVOT"})
 _ORDERS = frozenset({"ORDER_DEFAULT", "ASCENDING", "DESCENDING"})
@@ -193,7 +191,7 @@ def _lake_name(catalog: str, schema: str, name: str) -> str | None:
     if catalog:
         return None
     table = fold(schema or name)
-    if not _LAKE_NAME.fullmatch(table):
+    if not TABLE_NAME.fullmatch(table):
         return None
     if not schema:
         return table

@@ -22,7 +22,7 @@ from alluvia.expressions.parse import Statement, parse
 from alluvia.expressions.references import References, find_references, names_in_use, shows_tables
 from alluvia.query.describe import describes, in_our_terms
 from alluvia.query.formats import Format, render
-from alluvia.query.limits import Limits
+from alluvia.query.limits import QueryLimits
 from alluvia.query.rewrite import Rewritten, rewrite
 from alluvia.query.scans import Lake, Scan, TableScan, newest_snapshots, plan_scans, scan_table
 from alluvia.query.session import Session
@@ -77,7 +77,7 @@ class Rendered:
     tables: tuple[TableScan, ...]
 
 
-def run(lake: Lake, query: str, limits: Limits | None = None) -> Result:
+def run(lake: Lake, query: str, limits: QueryLimits | None = None) -> Result:
     """Run one SELECT, EXPLAIN of one, or SHOW TABLES.
 
     Raises `Invalid` with DuckDB's message for a query that is wrong or not allowed, its subclass `QueryTooCostly` at a
@@ -88,10 +88,10 @@ def run(lake: Lake, query: str, limits: Limits | None = None) -> Result:
         schema, batches = session.run(rewritten.text, query, rewritten.position)
         return Result(schema, batches, reports, session.close)
 
-    return _attempt(lake, query, limits or Limits(), stream, lambda result: result)
+    return _attempt(lake, query, limits or QueryLimits(), stream, lambda result: result)
 
 
-def run_rendered(lake: Lake, query: str, form: Format, limit_bytes: int, limits: Limits | None = None) -> Rendered:
+def run_rendered(lake: Lake, query: str, form: Format, limit_bytes: int, limits: QueryLimits | None = None) -> Rendered:
     """Run a query as `run` does and return its rows in a form. Raises `QueryTooCostly` where they exceed the limit."""
 
     def rendered(session: Session, rewritten: Rewritten, reports: tuple[TableScan, ...]) -> Rendered:
@@ -101,7 +101,7 @@ def run_rendered(lake: Lake, query: str, form: Format, limit_bytes: int, limits:
     def of_result(result: Result) -> Rendered:
         return Rendered(render(result.schema, result, form, limit_bytes), result.tables)
 
-    return _attempt(lake, query, limits or Limits(), rendered, of_result)
+    return _attempt(lake, query, limits or QueryLimits(), rendered, of_result)
 
 
 _Answer = TypeVar("_Answer")
@@ -110,7 +110,7 @@ _Answer = TypeVar("_Answer")
 def _attempt(
     lake: Lake,
     query: str,
-    limits: Limits,
+    limits: QueryLimits,
     answer: Callable[[Session, Rewritten, tuple[TableScan, ...]], _Answer],
     of_result: Callable[[Result], _Answer],
 ) -> _Answer:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QueryLimits:
     """What a query may take; None is no limit of ours (DuckDB's own is 80% of the memory, and every core)."""
 
     timeout_seconds: float | None = None

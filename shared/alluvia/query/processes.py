@@ -207,7 +207,7 @@ atexit.register(POOL.close)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ResultRows:
     """The rows of a statement, with values that JSON has."""
 
     rows: list[list[Any]]
@@ -226,9 +226,9 @@ class Engine:
         self._answered = self._closed = False
         self.now_us: int = self._ask("open", options=options, secret=secret)["now_us"]
 
-    def execute(self, query: str, parameters: Sequence[Any] = ()) -> Rows:
+    def execute(self, query: str, parameters: Sequence[Any] = ()) -> ResultRows:
         """Run a statement of our own."""
-        return Rows(self._ask("execute", sql=query, parameters=parameters)["rows"])
+        return ResultRows(self._ask("execute", sql=query, parameters=parameters)["rows"])
 
     def register(self, view_name: str, python_object: pa.Table) -> None:
         """Give the database rows under a name."""

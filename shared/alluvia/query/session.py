@@ -15,7 +15,7 @@ from alluvia.duck.failures import ENGINE_FAILED, Context, QueryTooCostly, out_of
 from alluvia.duck.relation import escape_glob
 from alluvia.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
-from alluvia.query.limits import Limits
+from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import Engine, EngineDied, EngineError, OutOfMemory, OutOfTime, Watch
 from alluvia.query.rewrite import VIEW_SCHEMA
 from alluvia.query.scans import Scan
@@ -32,7 +32,7 @@ class Session:
     `copied` says of which data files, by name, DuckDB is given a copy that this library made.
     """
 
-    def __init__(self, store: Store, limits: Limits, copied: Callable[[str], bool] = lambda _: False) -> None:
+    def __init__(self, store: Store, limits: QueryLimits, copied: Callable[[str], bool] = lambda _: False) -> None:
         self._store = store
         self._limits = limits
         self._copied = copied

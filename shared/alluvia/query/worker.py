@@ -31,7 +31,7 @@ NICENESS = 5
 Reply = dict[str, Any]
 
 
-class Database:
+class QueryDatabase:
     """One query's own database, in memory. Each method is a request, by its name."""
 
     def __init__(self, send: Callable[[Reply, pa.Buffer], None]) -> None:
@@ -117,7 +117,7 @@ def main(descriptor: int) -> None:
         if data is not None:
             pipe.send_bytes(data)
 
-    database = Database(send)
+    database = QueryDatabase(send)
     try:
         while True:
             request = orjson.loads(pipe.recv_bytes())
@@ -129,7 +129,7 @@ def main(descriptor: int) -> None:
         sys.exit()
 
 
-def _answer(database: Database, name: str, request: dict[str, Any]) -> Reply:
+def _answer(database: QueryDatabase, name: str, request: dict[str, Any]) -> Reply:
     if name == "close":
         database.close()
         return {}

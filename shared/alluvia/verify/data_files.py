@@ -33,7 +33,7 @@ _BROKEN = (*UNREADABLE, KeyError, ValueError, TypeError)
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RowRules:
     """What rows are held against: the stored leaf columns, and CHECK constraints by name."""
 
     leaves: Sequence[Leaf]
@@ -52,7 +52,7 @@ class _Column:
 class FileVerification:
     """The verification of one data file."""
 
-    def __init__(self, store: Store, snapshot: Snapshot, rules: Rules, file: AddFile, findings: Findings) -> None:
+    def __init__(self, store: Store, snapshot: Snapshot, rules: RowRules, file: AddFile, findings: Findings) -> None:
         self._store = store
         self._snapshot = snapshot
         self._rules = rules

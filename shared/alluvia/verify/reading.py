@@ -11,11 +11,11 @@ import pyarrow as pa
 from alluvia.store import Store
 from alluvia.table.event_window.content import EVENT_ID
 from alluvia.table.snapshot import Snapshot
-from alluvia.verify.data_files import FileVerification, Rules
+from alluvia.verify.data_files import FileVerification, RowRules
 from alluvia.verify.event_ids import EventIds, Repeated
 from alluvia.verify.file_checks import There
 from alluvia.verify.local_files import local_files
-from alluvia.verify.replaying import Origin, Replay
+from alluvia.verify.replaying import CommitOrigin, Replay
 from alluvia.verify.report import Findings
 from alluvia.verify.window_checks import WindowRecord
 
@@ -26,7 +26,7 @@ class Reading:
 
     store: Store
     snapshot: Snapshot
-    rules: Rules
+    rules: RowRules
     there: There
     findings: Findings
     progress: Callable[[str, int, int], None]
@@ -83,7 +83,7 @@ class Reading:
             self.findings.add("event-ids-shared", msg, column=EVENT_ID)
 
 
-def _committed_ms(origin: Origin | None) -> int | None:
+def _committed_ms(origin: CommitOrigin | None) -> int | None:
     """Return when a file's rows were committed, if the commit that added it brought them."""
     return origin.timestamp_ms if origin is not None and origin.data_change and origin.timestamp_ms else None
 

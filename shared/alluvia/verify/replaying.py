@@ -14,7 +14,7 @@ from alluvia.log.replay import State
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class CommitOrigin:
     """The commit that added a file or removed it; `timestamp_ms` 0 where it does not say."""
 
     version: int
@@ -38,8 +38,8 @@ class Replay:
     tombstones: dict[str, RemoveFile] = field(default_factory=dict)
     txns: dict[str, Txn] = field(default_factory=dict)
     domains: dict[str, DomainMetadata] = field(default_factory=dict)
-    added: dict[str, Origin] = field(default_factory=dict)
-    removed: dict[str, Origin] = field(default_factory=dict)
+    added: dict[str, CommitOrigin] = field(default_factory=dict)
+    removed: dict[str, CommitOrigin] = field(default_factory=dict)
 
     def take(self, commit: CommitActions) -> list[RemoveFile]:
         """Apply the next commit; return its removes of files that were neither live nor ever heard of as removed."""
@@ -48,11 +48,11 @@ class Replay:
             self.files.pop(remove.key, None)
             self.added.pop(remove.key, None)
             self.tombstones[remove.key] = remove
-            self.removed[remove.key] = Origin(commit.version, commit.timestamp_ms, remove.data_change)
+            self.removed[remove.key] = CommitOrigin(commit.version, commit.timestamp_ms, remove.data_change)
         for add in commit.adds:
             known = self.added.get(add.key)
             if add.key not in self.files or known is None:
-                self.added[add.key] = Origin(commit.version, commit.timestamp_ms, add.data_change)
+                self.added[add.key] = CommitOrigin(commit.version, commit.timestamp_ms, add.data_change)
             self.files[add.key] = add
             self.tombstones.pop(add.key, None)
             self.removed.pop(add.key, None)

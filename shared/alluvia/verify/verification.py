@@ -23,7 +23,7 @@ from alluvia.table.properties import Properties, read_properties
 from alluvia.table.protocols import GUARD, check_readable
 from alluvia.table.schema.serialization import arrow_schema
 from alluvia.table.snapshot import Snapshot
-from alluvia.verify.data_files import Rules
+from alluvia.verify.data_files import RowRules
 from alluvia.verify.file_checks import (
     DAY_MS,
     LOOKS_MAX,
@@ -183,7 +183,7 @@ class _Verification:
         self._check_window(objects, walk, snapshot)
         rows = total_of(file.live_records for file in files)
         if self._full:
-            rules = Rules(leaves, self._constraints(snapshot, settings))
+            rules = RowRules(leaves, self._constraints(snapshot, settings))
             reading = Reading(self._store, snapshot, rules, there, findings, self._progress)
             rows = reading.run(replay, walk.window if whole else None, settings.dedup_window_ms)
         return _Contents(len(files), rows, sum(file.size for file in files), orphans, oldest)

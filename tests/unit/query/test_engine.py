@@ -14,7 +14,7 @@ from alluvia.clock import ManualClock
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Corrupt, Invalid, TableNotFound, VersionNotFound
 from alluvia.query.engine import run
-from alluvia.query.limits import Limits
+from alluvia.query.limits import QueryLimits
 from alluvia.query.scans import TableScan
 from tests.s3server import S3Server
 from tests.unit.query.conftest import SCHEMA, fill, query, rows_of_day, scans
@@ -232,7 +232,7 @@ def test_a_query_that_fails_on_its_last_row_fails(lake: alluvia.Lake) -> None:
 def test_a_query_beyond_its_time_is_stopped(lake: alluvia.Lake, text: str) -> None:
     with (
         pytest.raises(QueryTooCostly, match=r"longer than the 0.2 seconds allowed"),
-        run(lake, text, Limits(timeout_seconds=0.2)) as result,
+        run(lake, text, QueryLimits(timeout_seconds=0.2)) as result,
     ):
         for _ in result:
             pass
@@ -241,17 +241,17 @@ def test_a_query_beyond_its_time_is_stopped(lake: alluvia.Lake, text: str) -> No
 def test_a_query_beyond_its_memory_is_refused(lake: alluvia.Lake) -> None:
     text = "SELECT len(list(hash(i))) FROM range(20000000) t(i)"
     with pytest.raises(QueryTooCostly, match="more memory than the 50 MB allowed"):
-        run(lake, text, Limits(memory_bytes=50_000_000, spill_bytes=1_000_000)).read_all()
+        run(lake, text, QueryLimits(memory_bytes=50_000_000, spill_bytes=1_000_000)).read_all()
 
 
 def test_a_query_may_spill_to_its_own_folder(lake: alluvia.Lake) -> None:
-    limits = Limits(memory_bytes=60_000_000, spill_bytes=1_000_000_000, threads=1)
+    limits = QueryLimits(memory_bytes=60_000_000, spill_bytes=1_000_000_000, threads=1)
     rows = "SELECT i, repeat('x', 30) || i AS s FROM range(1500000) t(i) ORDER BY hash(i)"
     text = f"SELECT i FROM ({rows}) LIMIT 1 OFFSET 1499998"
     assert len(query_with(lake, text, limits)) == 1
 
 
-def query_with(lake: alluvia.Lake, text: str, limits: Limits) -> list[object]:
+def query_with(lake: alluvia.Lake, text: str, limits: QueryLimits) -> list[object]:
     return list(run(lake, text, limits).read_all().to_pylist())
 
 

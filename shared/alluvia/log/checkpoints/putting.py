@@ -27,14 +27,14 @@ PARALLEL = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenCheckpoint:
     """A checkpoint: the objects that were written, with their sizes in bytes, and the state that opening it gives."""
 
     sizes: dict[str, int]
     state: State
 
 
-def put_checkpoint(store: Store, root: str, state: State, after_ms: int, form: Form) -> Written:
+def put_checkpoint(store: Store, root: str, state: State, after_ms: int, form: Form) -> WrittenCheckpoint:
     """Write a v1 checkpoint of a state, without the tombstones up to a time."""
     data, rows = write_checkpoint(state, after_ms, form)
     name = checkpoint_name(state.version)
@@ -42,7 +42,7 @@ def put_checkpoint(store: Store, root: str, state: State, after_ms: int, form: F
     hint = last_checkpoint(state.version, rows, len(data), len(state.files))
     store.put(root + LAST_CHECKPOINT, hint)
     file = ActionFile(name, data)
-    return Written(
+    return WrittenCheckpoint(
         {name: len(data), LAST_CHECKPOINT: len(hint)},
         replace(
             state,
@@ -52,7 +52,9 @@ def put_checkpoint(store: Store, root: str, state: State, after_ms: int, form: F
     )
 
 
-def put_v2_checkpoint(store: Store, root: str, state: State, after_ms: int, form: Form, clock: Clock) -> Written:
+def put_v2_checkpoint(
+    store: Store, root: str, state: State, after_ms: int, form: Form, clock: Clock
+) -> WrittenCheckpoint:
     """Write a v2 checkpoint of a state: the sidecars whose files changed, and what names those and the others."""
 
     def sidecars(rows: Sequence[Any], kind: str, parse: Callable[[Any], Any]) -> list[NewSidecar[Any]]:
@@ -75,7 +77,7 @@ def put_v2_checkpoint(store: Store, root: str, state: State, after_ms: int, form
     hint = last_checkpoint(state.version, rows, size, len(files))
     store.put(root + LAST_CHECKPOINT, hint)
     sizes = {**{each: len(body) for each, body in new.items()}, name: len(data), LAST_CHECKPOINT: len(hint)}
-    return Written(sizes, replace(state, files=files, tombstones=tombstones))
+    return WrittenCheckpoint(sizes, replace(state, files=files, tombstones=tombstones))
 
 
 def _put_all(store: Store, objects: dict[str, bytes]) -> None:

@@ -37,19 +37,19 @@ _MANIFEST = SCHEMA.remove(SCHEMA.get_field_index("remove")).remove(SCHEMA.get_fi
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Generic[T]):
+class SidecarPlan(Generic[T]):
     """What becomes of one kind of file actions: sidecars that stay, and rows for new ones."""
 
     kept: Sequence[SidecarRows[T]]
     new: Sequence[pa.StructArray]
 
 
-def plan_adds(files: ActionSet[AddFile], form: Form) -> Plan[AddFile]:
+def plan_adds(files: ActionSet[AddFile], form: Form) -> SidecarPlan[AddFile]:
     """Divide the live files of a state."""
     return _plan(files, lambda section: section_structs(files, section, form))
 
 
-def plan_removes(tombstones: ActionSet[RemoveFile], after_ms: int) -> Plan[RemoveFile]:
+def plan_removes(tombstones: ActionSet[RemoveFile], after_ms: int) -> SidecarPlan[RemoveFile]:
     """Divide the tombstones that have not expired; a sidecar stays while one of its own has not."""
     parts = [part for part in tombstones.parts if not _expired(part, after_ms)]
     young = ActionSet(RemoveFile.from_json, parts, tombstones.layers)
@@ -61,7 +61,7 @@ def _expired(part: Rows[RemoveFile], after_ms: int) -> bool:
     return facts is not None and facts.deleted_ms_max is not None and facts.deleted_ms_max <= after_ms
 
 
-def _plan(actions: ActionSet[T], structs_of: Callable[[Rows[T]], Iterable[pa.StructArray]]) -> Plan[T]:
+def _plan(actions: ActionSet[T], structs_of: Callable[[Rows[T]], Iterable[pa.StructArray]]) -> SidecarPlan[T]:
     """Keep what is big enough and unchanged; write anew what changed, and small remains together with what is new."""
     open_rows(part for part in actions.parts if actions.touches(part))
     whole: list[SidecarRows[T]] = []
@@ -79,10 +79,10 @@ def _plan(actions: ActionSet[T], structs_of: Callable[[Rows[T]], Iterable[pa.Str
         else:
             loose += rows
     if len(small) == 1 and not loose:
-        return Plan([*whole, *small], new)
+        return SidecarPlan([*whole, *small], new)
     open_rows(small)
     loose = [batch for section in small for batch in structs_of(section) if len(batch)] + loose
-    return Plan(whole, [*new, *_cut(loose)])
+    return SidecarPlan(whole, [*new, *_cut(loose)])
 
 
 def _cut(loose: Sequence[pa.StructArray]) -> list[pa.StructArray]:

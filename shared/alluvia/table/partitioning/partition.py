@@ -28,11 +28,11 @@ from alluvia.table.partitioning.values import parse_partition_text as parse_part
 from alluvia.table.schema.type_names import type_name
 
 PARTITION_TAG = "alluvia.partition"
-TRANSFORMS = ("year", "month", "day", "hour")
+TRANSFORMS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
+"""Transforms of a time by name, with the format of their values."""
 PARTITIONS_MAX = 100
 FOLDER_CHARS_MAX = 200
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-_FORMATS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
 _CALL = re.compile(r"^\s*(\w+)\s*\(\s*(.+?)\s*\)\s*$")
 
 
@@ -193,7 +193,7 @@ def _partition(spec: PartitionSpec, keys: Sequence[Any]) -> Partition:
             text = partition_text(key, field.column)
             values[field.column] = text
         else:
-            text = None if key is None else key.strftime(_FORMATS[field.transform])
+            text = None if key is None else key.strftime(TRANSFORMS[field.transform])
             transforms[str(field)] = text
         name = f"{quote(field.folder, safe='')}={NULL_FOLDER if text is None else quote(text, safe='')}"
         folders.append(f"{_short(name)}/")

@@ -29,7 +29,7 @@ _LISTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class FooterLeaf:
     """A column of the file: its names from the top, the table's type of it, its number; `repeated` below a list."""
 
     path: tuple[str, ...]
@@ -43,7 +43,7 @@ class StoredColumns:
     """A file's columns as a table has them, all nullable, and its leaves in order."""
 
     schema: pa.Schema
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[FooterLeaf, ...]
 
 
 def footer_size(tail: bytes) -> int:
@@ -87,7 +87,7 @@ class _Walk:
 
     def __init__(self, schema: pq.ParquetSchema) -> None:
         self._schema = schema
-        self.leaves: list[Leaf] = []
+        self.leaves: list[FooterLeaf] = []
 
     def kind(self, kind: pa.DataType, path: tuple[str, ...], *, repeated: bool = False) -> pa.DataType:
         """Return the table's type for one that Arrow gives the file's column."""
@@ -104,7 +104,7 @@ class _Walk:
         if any(matches(kind) for matches in _LISTS):
             return pa.list_(self.kind(kind.value_type, (*path, "element"), repeated=True))
         number = len(self.leaves)
-        leaf = Leaf(path, _leaf_kind(kind, self._schema.column(number).physical_type, path), number, repeated)
+        leaf = FooterLeaf(path, _leaf_kind(kind, self._schema.column(number).physical_type, path), number, repeated)
         self.leaves.append(leaf)
         return leaf.kind
 

@@ -1,0 +1,11 @@
+"""What the tables of a lake may be called. Pure."""
+
+from __future__ import annotations
+
+import re
+
+REJECTS = "_rejects"
+"""The table of a table's rejected events: `events/_rejects` as a path, `events._rejects` in SQL."""
+TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,127}")
+TABLE_OR_REJECTS = re.compile(rf"{TABLE_NAME.pattern}(/{REJECTS})?")
+REJECTS_IN_SQL = re.compile(rf"{TABLE_NAME.pattern}\.{REJECTS}")
