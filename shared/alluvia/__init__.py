@@ -19,12 +19,12 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
+from alluvia.version import __version__
 
 if TYPE_CHECKING:
     from alluvia.lake import Lake, Table, connect, open_table
     from alluvia.table.snapshot import Snapshot
 
-__version__ = "0.1.0"
 __all__ = [
     "AlluviaError",
     "CommitUnknown",
@@ -41,6 +41,7 @@ __all__ = [
     "Unsupported",
     "VersionExpired",
     "VersionNotFound",
+    "__version__",
     "connect",
     "errors",
     "open_table",
@@ -59,4 +60,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return __all__

@@ -160,4 +160,4 @@ def test_errors_come_from_the_package_and_importing_it_is_cheap() -> None:
         "import sys, alluvia; print(*sorted(name for name in sys.modules if name.startswith(('alluvia', 'pyarrow'))))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["alluvia", "alluvia.errors"]
+    assert done.stdout.split() == ["alluvia", "alluvia.errors", "alluvia.version"]

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import click
 
-from alluvia import __version__
 from alluvia.cli.terminal import ending_with_its_reader, tell
+from alluvia.version import __version__
 
 _HELP = """A serverless lakehouse for event data: Delta tables, committed with nothing but conditional writes.
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from alluvia import __version__
 from alluvia.errors import TransactionExpired, Unavailable
 from alluvia.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
 from alluvia.log.commit import Action, CommitActions, encode_commit
@@ -15,6 +14,7 @@ from alluvia.log.log import Log
 from alluvia.log.replay import State
 from alluvia.table.conflicts import Attempt, find_conflict, moved_reads
 from alluvia.table.protocols import check_writable
+from alluvia.version import __version__
 
 ENGINE = f"Alluvia/{__version__}"
 TRANSACTION_AGE_MS_MAX = 60 * 60 * 1000
