@@ -26,16 +26,16 @@ from alluvia.operations import append, create, drop, evolve, scan
 from alluvia.operations import checkpoint as checkpoints
 from alluvia.operations import ingest as ingestion
 from alluvia.operations.overdue import checkpoint_overdue
-from alluvia.operations.replanning import RowChanges
 from alluvia.store import Store, open_store, open_wide_store
 from alluvia.table.arguments import check_place, schema_of
-from alluvia.table.handle import RowCheck, TableHandle
+from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Commit
 
 if TYPE_CHECKING:
     from alluvia.operations import history, restore, vacuum
     from alluvia.operations import optimize as optimizing
+    from alluvia.operations.replanning import RowChanges
     from alluvia.verify.report import VerifyReport
     from alluvia.verify.verification import Progress
 
@@ -186,7 +186,7 @@ class Lake:
             table_id=self.clock.new_id(),
             now_ms=self.clock.now_ms(),
         )
-        create.check_constraints(handle, metadata)
+        create.check_constraints(metadata)
         create.create(handle, metadata, exist_ok=exist_ok, rejects=self._rejects(name))
         return Table(self, handle)
 
@@ -262,17 +262,13 @@ class Lake:
             if name not in self._handles:
                 if len(self._handles) >= HANDLES_MAX:
                     self._handles = {each: h for each, h in self._handles.items() if h.log.state is not None}
-                self._handles[name] = TableHandle(self.store, f"{name}/", name, self.clock)
-                self._handles[name].constraints = _row_check
-                self._handles[name].overdue = checkpoint_overdue
+                self._handles[name] = TableHandle(self.store, f"{name}/", name, self.clock, checkpoint_overdue)
             return self._handles[name]
 
     def handle_at(self, root: str, name: str) -> TableHandle:
         """Return the handle of a table at a key prefix, whatever it is called there."""
         with self._lock:
-            handle = self._handles.setdefault(name, TableHandle(self.store, root, name, self.clock))
-            handle.constraints = _row_check
-            return handle
+            return self._handles.setdefault(name, TableHandle(self.store, root, name, self.clock))
 
     def _rejects(self, name: str) -> TableHandle | None:
         return None if name.endswith(f"/{REJECTS}") else self._handle(f"{name}/{REJECTS}")
@@ -285,13 +281,6 @@ class Lake:
             return not drop.dropped_now(self._handle(name))
         except Corrupt:  # it is there, and whoever opens it is told
             return True
-
-
-def _row_check(constraints: Mapping[str, str], schema: pa.Schema) -> RowCheck:
-    """Return what raises for rows that break a CHECK constraint; loads DuckDB only for a table that has one."""
-    from alluvia.expressions.constraints import row_check
-
-    return row_check(constraints, schema)
 
 
 class Table:
@@ -418,18 +407,15 @@ class Table:
 
     def delete(self, where: str) -> RowChanges:
         """Delete the rows for which an SQL condition holds; `"true"` deletes all."""
-        from alluvia.expressions.condition import condition
-        from alluvia.operations import delete
+        from alluvia.operations.delete import delete
 
-        return delete.delete(self.handle, where, condition)
+        return delete(self.handle, where)
 
     def update(self, values: Mapping[str, str], where: str | None = None) -> RowChanges:
         """Set columns to SQL expressions in the rows for which a condition holds; in all rows without one."""
-        from alluvia.expressions.assignments import assignments
-        from alluvia.expressions.condition import condition
-        from alluvia.operations import update
+        from alluvia.operations.update import update
 
-        return update.update(self.handle, values, where, condition, assignments)
+        return update(self.handle, values, where)
 
     def upsert(
         self,
@@ -451,11 +437,9 @@ class Table:
         `unmatched="insert"` (the default unless `matched="delete"`), or not, `"ignore"`; with `insert_when`, where that
         holds. Conditions name the new row's columns `new.<column>`, also such as the table does not have.
         """
-        from alluvia.expressions.pairs import pair_condition
-        from alluvia.operations import upsert
+        from alluvia.operations.upsert import Rules, upsert
 
-        rules = upsert.Rules(matched, columns, when, delete_when, unmatched, insert_when)
-        return upsert.upsert(self.handle, rows, on, rules, pair_condition)
+        return upsert(self.handle, rows, on, Rules(matched, columns, when, delete_when, unmatched, insert_when))
 
     def restore(self, version: int | None = None, timestamp: datetime | str | None = None) -> restore.RestoreReport:
         """Make the table what it was at a version or at a moment, without rewriting data."""

@@ -61,8 +61,11 @@ def simulated() -> Iterator[None]:
         patch.setattr(log, "RLock", lambda: SimulatedLock(current_scheduler()))
         patch.setattr(duckdb, "connect", _pooled)
         for name, keep in (("condition", _kept), ("assignments", _kept_values)):
-            module = sys.modules[f"alluvia.expressions.{name}"]
-            patch.setattr(module, name, keep(getattr(module, name)))
+            read = getattr(sys.modules[f"alluvia.expressions.{name}"], name)
+            kept = keep(read)
+            for module in modules:
+                if getattr(module, name, None) is read:
+                    patch.setattr(module, name, kept)
         yield
 
 

@@ -30,7 +30,10 @@ _WHERE = "SELECT * FROM rows WHERE "
 
 
 class ConstraintCheck:
-    """The CHECK constraints of one table. As in Spark, a constraint must be true: null breaks it."""
+    """CHECK constraints on rows of `schema`. As in Spark, a constraint must be true: null breaks it.
+
+    Raises `Unsupported`, naming a constraint that cannot be checked here.
+    """
 
     def __init__(self, constraints: Mapping[str, str], schema: pa.Schema) -> None:
         self._names = schema.names
@@ -60,14 +63,6 @@ class ConstraintCheck:
                     found.setdefault(start + at, reason[:_SHOWN_MAX])
                 start += len(batch)
         return found
-
-
-def row_check(constraints: Mapping[str, str], schema: pa.Schema) -> ConstraintCheck:
-    """Return the check of constraints for rows of `schema`.
-
-    Raises `Unsupported`, naming a constraint that cannot be checked here.
-    """
-    return ConstraintCheck(constraints, schema)
 
 
 def _condition(name: str, text: str, schema: pa.Schema) -> Condition:

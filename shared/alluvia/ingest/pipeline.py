@@ -25,6 +25,7 @@ from alluvia.ingest.tables import (
     rejects_of,
 )
 from alluvia.ingest.values import NO_FIELDS, Fields, Origin, RawEvent, Reject, Rows
+from alluvia.operations.ingest import refusals
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
 from alluvia.table.snapshot import Snapshot
 
@@ -193,7 +194,7 @@ def _commit(
                 newest = handle.newest()
                 by_rows = isinstance(error, Invalid) and _takes_the_same(newest, snapshot)
                 if by_rows and events:
-                    reasons = handle.writer(newest).refusals(rows.table)
+                    reasons = refusals(newest, rows.table)
                 if not tries_left or (by_rows and not reasons):
                     raise
         snapshot, events = newest, taken

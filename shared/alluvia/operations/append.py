@@ -7,6 +7,7 @@ from typing import Any
 
 from alluvia.errors import ConcurrentTransaction, Invalid, MetadataChanged, TransactionExpired, Unsupported
 from alluvia.log.actions import AddFile, Txn
+from alluvia.operations.constraints import row_check
 from alluvia.table.conflicts import harmless_change
 from alluvia.table.handle import TableHandle
 from alluvia.table.schema.rows import columns_of_rows, conformed
@@ -28,7 +29,7 @@ def append(handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None) -
     if txn is not None and (done := applied(snapshot, txn)) is not None:
         return done
     transaction = handle.transaction(snapshot)
-    writer = handle.writer(snapshot)
+    writer = handle.writer(snapshot, row_check(snapshot.settings.constraints, snapshot.schema))
     adds = [add for chunk in conformed(rows, snapshot.schema, CHUNK_ROWS) for add in writer.write(chunk)]
     return _commit(handle, transaction, snapshot, adds, txn)
 

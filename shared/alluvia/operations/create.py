@@ -11,6 +11,7 @@ from alluvia.log.actions import AddFile, Metadata
 from alluvia.log.commit import CommitActions, encode_commit
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.log.log import FOLLOW_AGE_MS_MAX
+from alluvia.operations.constraints import row_check
 from alluvia.operations.drop import find_log, recreate
 from alluvia.table.arguments import check_names
 from alluvia.table.handle import TableHandle
@@ -64,11 +65,9 @@ def plan_create(
     return Metadata(table_id, text, spec.identity_columns, configuration, now_ms)
 
 
-def check_constraints(handle: TableHandle, metadata: Metadata) -> None:
+def check_constraints(metadata: Metadata) -> None:
     """Raise `Unsupported`, naming it, for a CHECK constraint that no row could be checked against."""
-    constraints = read_properties(metadata.configuration).constraints
-    if constraints and handle.constraints is not None:
-        handle.constraints(constraints, arrow_schema(metadata.schema_string))
+    row_check(read_properties(metadata.configuration).constraints, arrow_schema(metadata.schema_string))
 
 
 def check_sort(names: Sequence[str], schema: pa.Schema) -> None:

@@ -6,20 +6,21 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from alluvia.expressions.condition import Condition, condition
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
-from alluvia.operations.edits import Condition, Edit, Hits
+from alluvia.operations.edits import Edit, Hits
 from alluvia.operations.replanning import RowChanges
 from alluvia.operations.rewriting import Outcome
 from alluvia.operations.row_changes import rows_deleted
-from alluvia.operations.rows_where import ReadCondition, change_where, find
+from alluvia.operations.rows_where import change_where, find
 from alluvia.table.handle import TableHandle
 from alluvia.table.skipping.pruning import prune
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 
 
-def delete(handle: TableHandle, where: str, condition: ReadCondition) -> RowChanges:
+def delete(handle: TableHandle, where: str) -> RowChanges:
     """Delete the rows for which an SQL condition holds, in one commit; none where no row matches.
 
     Only files that can match are read, and only those with matching rows change: written again without them, or given a

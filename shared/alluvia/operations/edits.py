@@ -12,27 +12,6 @@ import pyarrow.compute as pc
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
 from alluvia.table.masks import count
-from alluvia.table.skipping.predicate import Predicate
-
-
-class Condition(Protocol):
-    """A condition on a table's rows.
-
-    `predicate` holds for every row that it holds for, `complement` for every row that it does not hold for; both may
-    hold for more. `columns` are those that `mask` needs.
-    """
-
-    @property
-    def predicate(self) -> Predicate: ...  # noqa: D102
-
-    @property
-    def complement(self) -> Predicate: ...  # noqa: D102
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...  # noqa: D102
-
-    def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Return for each row whether the condition holds; null where it is null."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,14 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid, TableDropped
 from alluvia.log.commit import CommitActions
+from alluvia.operations.constraints import row_check
 from alluvia.operations.event_window import follow_window
 from alluvia.table.event_window.content import EVENT_ID, SOURCE, content_hashes
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
 from alluvia.table.event_window.window import UNKNOWN, encode_event_ids, fingerprints
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import is_dropped, undone_versions, version_gaps
+from alluvia.table.partitioning.partition import misfits
 from alluvia.table.schema.rows import conform
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
@@ -74,13 +76,22 @@ def _check_still_there(handle: TableHandle, snapshot: Snapshot) -> None:
         raise TableDropped(msg)
 
 
+def refusals(snapshot: Snapshot, rows: pa.Table) -> dict[int, str]:
+    """Return why rows cannot be written, by their numbers, once an ingestion has raised `Invalid`.
+
+    Every row is judged, all of them at once: it takes no longer where many are bad.
+    """
+    check = row_check(snapshot.settings.constraints, snapshot.schema)
+    return misfits(rows, snapshot.partition_spec) | ({} if check is None else check.broken(rows))
+
+
 class _Batch:
     """The rows of one call, and the files that hold those that are still new. `undone`: all is to be looked up anew."""
 
     def __init__(self, handle: TableHandle, snapshot: Snapshot, rows: pa.Table, contents: Sequence[bytes]) -> None:
         self.undone = False
         self._handle = handle
-        self._writer = handle.writer(snapshot)
+        self._writer = handle.writer(snapshot, row_check(snapshot.settings.constraints, snapshot.schema))
         self._undone_before = undone_versions(snapshot.properties)
         self._rows = rows
         self._contents = contents

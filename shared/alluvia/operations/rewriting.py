@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from alluvia.log.actions import AddFile, CdcFile
 from alluvia.operations.change_files import ChangeWriter
+from alluvia.operations.constraints import row_check
 from alluvia.operations.datafile import DataFile, FileSink
 from alluvia.operations.edits import Edit, Hits
 from alluvia.operations.fetching import opened
@@ -100,8 +101,8 @@ class Rewriter:
         self.parts: list[Part] = []
         self._handle = handle
         self._snapshot = snapshot
-        self._writer = handle.writer(snapshot)
-        self._check = handle.row_check(snapshot)
+        self._check = row_check(snapshot.settings.constraints, snapshot.schema)
+        self._writer = handle.writer(snapshot, self._check)
         self._vectors = snapshot.settings.deletion_vectors
         self._changes = ChangeWriter(handle, snapshot) if snapshot.settings.change_data_feed else None
         self._open = self._new_part()

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alluvia.expressions.condition import Condition
 from alluvia.operations.datafile import DataFile
-from alluvia.operations.edits import Condition, Edit, Hits
+from alluvia.operations.edits import Edit, Hits
 from alluvia.operations.replanning import RowChanges, check_not_append_only, commit_planned
 from alluvia.operations.rewriting import Outcome, Rewriter
 from alluvia.operations.row_changes import matcher, report, row_changes
@@ -17,8 +18,6 @@ from alluvia.table.masks import count, definite
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 
-ReadCondition = Callable[[str, pa.Schema], Condition]
-"""Reads an SQL condition on columns of a schema."""
 ReadEdit = Callable[[Snapshot], tuple[Edit, Condition]]
 """Returns the edit for a table as it is now, and the condition that its rows meet."""
 Metrics = Callable[[Sequence[Outcome], Changes], dict[str, int]]

@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from alluvia.expressions.assignments import Assignments, assignments
+from alluvia.expressions.condition import Condition, condition
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
-from alluvia.operations.edits import Condition, Edit, Hits
+from alluvia.operations.edits import Edit, Hits
 from alluvia.operations.replanning import RowChanges
 from alluvia.operations.rewriting import Outcome
-from alluvia.operations.rows_where import ReadCondition, change_where, find
+from alluvia.operations.rows_where import change_where, find
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 
 
-class Assignments(Protocol):
-    """New values of the columns `names`, computed from a row's own."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...  # noqa: D102
-
-    def apply(self, rows: pa.Table) -> pa.Table:
-        """Return the new values for some rows."""
-
-
-ReadAssignments = Callable[[Mapping[str, str], pa.Schema], Assignments]
-
-
-def update(
-    handle: TableHandle,
-    values: Mapping[str, str],
-    where: str | None,
-    condition: ReadCondition,
-    assignments: ReadAssignments,
-) -> RowChanges:
+def update(handle: TableHandle, values: Mapping[str, str], where: str | None = None) -> RowChanges:
     """Set columns of the rows for which an SQL condition holds (of all without one), in one commit.
 
     `values` has an SQL expression for each column, over the row as it was. Files are read and written as `delete` does;

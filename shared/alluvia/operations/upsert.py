@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
+from alluvia.expressions.pairs import PairCondition, pair_condition
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
 from alluvia.operations.edits import Hits
@@ -29,22 +30,6 @@ from alluvia.table.transaction import Changes
 MATCHED = ("update", "delete", "ignore")
 UNMATCHED = ("insert", "ignore")
 KEYS_AT_ONCE = 1 << 18
-
-
-class PairCondition(Protocol):
-    """A condition on a table's row and the new row beside it."""
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...  # noqa: D102
-
-    @property
-    def new_columns(self) -> tuple[str, ...]: ...  # noqa: D102
-
-    def mask(self, rows: pa.Table, new: pa.Table) -> pa.BooleanArray:
-        """Return for each pair of rows whether the condition holds; null where it is null."""
-
-
-ReadPairCondition = Callable[[str, pa.Schema, pa.Schema], PairCondition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +84,7 @@ def check_rules(rules: Rules) -> None:
         raise Invalid(msg)
 
 
-def upsert(
-    handle: TableHandle, rows: Any, on: Sequence[str], rules: Rules, pair_condition: ReadPairCondition
-) -> RowChanges:
+def upsert(handle: TableHandle, rows: Any, on: Sequence[str], rules: Rules) -> RowChanges:
     """Update, delete and insert rows by key in one commit, so that concurrent upserts leave one row for each key.
 
     Only files that can hold one of the keys are read, and one at a time; of the rows, all are held in memory. A row
@@ -109,7 +92,7 @@ def upsert(
     that do not fit the table, and for an append-only table.
     """
     check_rules(rules)
-    work = _Upsert(handle, rows, on, rules, pair_condition)
+    work = _Upsert(handle, rows, on, rules)
     commit, snapshot, tries = commit_planned(handle, work.plan)
     return report(commit, snapshot, work.changes, work.outcomes, tries, work.inserted)
 
@@ -117,9 +100,7 @@ def upsert(
 class _Upsert:
     """The plans of one upsert: each takes over from the one before what still holds."""
 
-    def __init__(
-        self, handle: TableHandle, rows: Any, on: Sequence[str], rules: Rules, pair_condition: ReadPairCondition
-    ) -> None:
+    def __init__(self, handle: TableHandle, rows: Any, on: Sequence[str], rules: Rules) -> None:
         self.outcomes: list[Outcome] = []
         self.changes: Changes | None = None
         self.inserted = 0
@@ -127,7 +108,6 @@ class _Upsert:
         self._rows = rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows
         self._on = on
         self._rules = rules
-        self._pair_condition = pair_condition
         self._planned: tuple[Snapshot, Rewriter, UpsertEdit] | None = None
 
     def plan(self, snapshot: Snapshot) -> Changes | None:
@@ -149,7 +129,7 @@ class _Upsert:
 
     def _rewriter(self, snapshot: Snapshot) -> tuple[Rewriter, UpsertEdit]:
         if self._planned is None or self._planned[0].state.metadata != snapshot.state.metadata:
-            edit = UpsertEdit(snapshot, self._rows, self._on, self._rules, self._pair_condition)
+            edit = UpsertEdit(snapshot, self._rows, self._on, self._rules)
             self._planned = snapshot, Rewriter(self._handle, snapshot, edit), edit
         return self._planned[1], self._planned[2]
 
@@ -176,16 +156,14 @@ class UpsertEdit:
 
     operation = "MERGE"
 
-    def __init__(
-        self, snapshot: Snapshot, rows: Any, on: Sequence[str], rules: Rules, pair_condition: ReadPairCondition
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, rows: Any, on: Sequence[str], rules: Rules) -> None:
         schema = snapshot.schema
         self._rules = rules
         extra = bool(rules.conditions)
         given = read_rows(rows, schema, on, lambda _: extra)
-        self._when = _read(rules.when, schema, given.schema, pair_condition)
-        self._delete_when = _read(rules.delete_when, schema, given.schema, pair_condition)
-        self._insert_when = _read(rules.insert_when, pa.schema([]), given.schema, pair_condition)
+        self._when = _read(rules.when, schema, given.schema)
+        self._delete_when = _read(rules.delete_when, schema, given.schema)
+        self._insert_when = _read(rules.insert_when, pa.schema([]), given.schema)
         self._conditions = [one for one in (self._when, self._delete_when, self._insert_when) if one is not None]
         self._check_extra(given, schema)
         self.source = Source(given, on)
@@ -278,8 +256,8 @@ class UpsertEdit:
         return left.filter(_holds(self._insert_when, nothing, self.source.rows, left))
 
 
-def _read(text: str | None, schema: pa.Schema, new: pa.Schema, read: ReadPairCondition) -> PairCondition | None:
-    return None if text is None else read(text, schema, new)
+def _read(text: str | None, schema: pa.Schema, new: pa.Schema) -> PairCondition | None:
+    return None if text is None else pair_condition(text, schema, new)
 
 
 def _holds(condition: PairCondition | None, rows: pa.Table, new: pa.Table, sources: pa.Int64Array) -> pa.BooleanArray:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-import pyarrow as pa
-
 from alluvia.clock import Clock
-from alluvia.errors import Corrupt, Invalid, TableNotFound, Unsupported, VersionExpired, VersionNotFound
+from alluvia.errors import Corrupt, Invalid, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.log.log import Log
 from alluvia.log.replay import State
 from alluvia.log.time_travel import version_at
@@ -20,18 +18,26 @@ from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import check_writable, settings_of
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Transaction
-from alluvia.table.writer import FileWriter
-from alluvia.table.writer import RowCheck as RowCheck  # noqa: PLC0414
+from alluvia.table.writer import FileWriter, RowCheck
 
 OVERDUE = 10
 """A checkpoint is overdue after so many times the commits of `delta.checkpointInterval`."""
-Constraints = Callable[[Mapping[str, str], pa.Schema], RowCheck]
 
 
 class TableHandle:
-    """The table at `root` (a key prefix ending in `/`) of a store. Opening it is put off until it is needed."""
+    """The table at `root` (a key prefix ending in `/`) of a store. Opening it is put off until it is needed.
 
-    def __init__(self, store: Store, root: str, name: str, clock: Clock) -> None:
+    `overdue` is told when this handle commits and no checkpoint has come for long.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        root: str,
+        name: str,
+        clock: Clock,
+        overdue: Callable[[TableHandle], None] = lambda _: None,
+    ) -> None:
         self.store = store
         self.root = root
         self.name = name
@@ -39,9 +45,7 @@ class TableHandle:
         self.log = Log(store, root, clock)
         self.lock = self.log.lock
         self.window: DedupWindow | None = None
-        self.constraints: Constraints | None = None
-        self.overdue: Callable[[TableHandle], None] | None = None
-        """What is told when this handle commits and no checkpoint has come for long."""
+        self._overdue = overdue
 
     def newest(self, *, dropped: bool = False) -> Snapshot:
         """Return the newest version, looking for new commits. Raises `TableNotFound`.
@@ -101,31 +105,16 @@ class TableHandle:
         check_writable(base.state.protocol, base.state.metadata)
         return Transaction(self.log, base.state, age_ms_max, self._committed)
 
-    def writer(self, snapshot: Snapshot) -> FileWriter:
-        """Return a writer of data files for a snapshot's table, which keeps its CHECK constraints."""
-        return FileWriter.of(snapshot, self.store, self.clock, self.row_check(snapshot))
-
-    def row_check(self, snapshot: Snapshot) -> RowCheck | None:
-        """Return what raises `Invalid` for rows that break a CHECK constraint of a snapshot's table; None without one.
-
-        Raises `Unsupported` for a constraint that cannot be checked here.
-        """
-        constraints = snapshot.settings.constraints
-        if not constraints:
-            return None
-        if self.constraints is None:
-            msg = f"table {self.name} has the CHECK constraint {min(constraints)!r}, which cannot be checked here"
-            raise Unsupported(msg)
-        return self.constraints(constraints, snapshot.schema)
+    def writer(self, snapshot: Snapshot, check: RowCheck | None = None) -> FileWriter:
+        """Return a writer of data files for a snapshot's table; `check` raises for rows that may not be written."""
+        return FileWriter(self.store, snapshot.root, snapshot.partition_spec, snapshot.settings, self.clock, check)
 
     def _committed(self, state: State) -> None:
-        if self.overdue is None:
-            return
         interval = settings_of(state.protocol, state.metadata).checkpoint_interval
         behind = state.version - (self.log.checkpoint_version or 0)
         # One writer a multiple of the interval, however many write.
         if behind >= OVERDUE * interval and state.version % interval == 0:
-            self.overdue(self)
+            self._overdue(self)
 
     def _version_at(self, newest: Snapshot, moment_ms: int, oldest: int) -> int:
         gaps = version_gaps(newest.properties)

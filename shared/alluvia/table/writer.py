@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,22 +13,13 @@ from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
 from alluvia.log.paths import folder_of
 from alluvia.store import Store
-from alluvia.table.partitioning.partition import PARTITION_TAG, Partition, PartitionSpec, misfits, split
+from alluvia.table.partitioning.partition import PARTITION_TAG, Partition, PartitionSpec, split
 from alluvia.table.properties import Properties
-from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics.written import file_statistics
 
 PARALLEL = 8
-
-
-class RowCheck(Protocol):
-    """The CHECK constraints of a table."""
-
-    def __call__(self, rows: pa.Table) -> None:
-        """Raise `Invalid` for rows of which one breaks a constraint."""
-
-    def broken(self, rows: pa.Table) -> dict[int, str]:
-        """Return why rows may not be written, by their numbers."""
+RowCheck = Callable[[pa.Table], None]
+"""Raises `Invalid` for rows that may not be written."""
 
 
 class FileWriter:
@@ -51,11 +41,6 @@ class FileWriter:
         self._clock = clock
         self._check = check
 
-    @classmethod
-    def of(cls, snapshot: Snapshot, store: Store, clock: Clock, check: RowCheck | None = None) -> FileWriter:
-        """Return a writer for a snapshot's table; `check` raises for rows that may not be written."""
-        return cls(store, snapshot.root, snapshot.partition_spec, snapshot.settings, clock, check)
-
     def write(self, table: pa.Table) -> list[AddFile]:
         """Write rows of exactly the table's columns; one PUT a partition. Returns the files, not yet committed."""
         if self._check is not None:
@@ -68,14 +53,6 @@ class FileWriter:
             for add, data in prepared:
                 self._store.put(self._root + add.path, data)
         return [add for add, _ in prepared]
-
-    def refusals(self, table: pa.Table) -> dict[int, str]:
-        """Return why rows cannot be written, by their numbers, once a write has raised `Invalid`; none is written.
-
-        Every row is judged, all of them at once: it takes no longer where many are bad.
-        """
-        broken = {} if self._check is None else self._check.broken(table)
-        return misfits(table, self._spec) | broken
 
     def _encode(self, table: pa.Table) -> Iterator[tuple[AddFile, bytes]]:
         for partition, rows in split(table, self._spec):

@@ -17,11 +17,11 @@ from alluvia.store import Store
 from alluvia.table.deletion_vectors.storage import read_deletions
 from alluvia.table.event_window.content import EVENT_ID
 from alluvia.table.fitting import ReadPlan
-from alluvia.table.handle import RowCheck
 from alluvia.table.reader import live_rows, open_parquet, unreadable
 from alluvia.table.schema.required import check_required
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics.footer import footer_statistics, stored_columns
+from alluvia.table.writer import RowCheck
 from alluvia.verify.event_ids import EventIds
 from alluvia.verify.leaves import Leaf
 from alluvia.verify.report import Findings

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia.errors import Invalid, Unsupported
-from alluvia.expressions.constraints import row_check
+from alluvia.expressions.constraints import ConstraintCheck
 
 SCHEMA = pa.schema(
     [("n", pa.int64()), ("my name", pa.string()), ("place", pa.struct([("zip", pa.int64())])), ("day", pa.date32())]
@@ -36,7 +36,7 @@ def rows(*values: dict[str, Any]) -> pa.Table:
     ],
 )
 def test_rows_that_keep_and_break_them(text: str, good: dict[str, Any], bad: dict[str, Any]) -> None:
-    check = row_check({"mine": text}, SCHEMA)
+    check = ConstraintCheck({"mine": text}, SCHEMA)
     check(rows(good))
     check(rows())
     with pytest.raises(Invalid, match="1 of 2 rows break the CHECK constraint mine"):
@@ -62,4 +62,4 @@ def test_rows_that_keep_and_break_them(text: str, good: dict[str, Any], bad: dic
 )
 def test_what_cannot_be_checked_is_refused_by_name(text: str) -> None:
     with pytest.raises(Unsupported, match="the CHECK constraint mine"):
-        row_check({"other": "n > 0", "mine": text}, SCHEMA)
+        ConstraintCheck({"other": "n > 0", "mine": text}, SCHEMA)
