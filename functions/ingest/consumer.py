@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 from alluvia.errors import Invalid
 from alluvia.ingest.messages import unpack
 from alluvia.ingest.pipeline import ingest_batch
-from alluvia.ingest.tables import EventLake
 from alluvia.serverless.log_lines import Logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from alluvia import Lake
     from alluvia.ingest.values import RawEvent
 
 logger = Logger(service="ingest", child=True)
 
 
 def consume(
-    lake: EventLake, records: Sequence[Mapping[str, Any]], *, create: bool, tables_max: int | None = None
+    lake: Lake, records: Sequence[Mapping[str, Any]], *, create: bool, tables_max: int | None = None
 ) -> dict[str, list[dict[str, str]]]:
     """Commit the events of SQS records; return the messages that failed, as `ReportBatchItemFailures` wants them.
 

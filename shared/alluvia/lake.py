@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -18,14 +15,14 @@ import pyarrow as pa
 
 from alluvia import notebook, other_names
 from alluvia.clock import Clock, SystemClock
-from alluvia.errors import AlluviaError, Corrupt, Invalid, NotInstalled
-from alluvia.ingest.tables import EVENT_END, EVENT_START
+from alluvia.errors import AlluviaError, NotInstalled
+from alluvia.ingest.tables import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
 from alluvia.log.actions import AddFile
 from alluvia.log.files.file_set import ActionSet
-from alluvia.operations import append, create, drop, evolve, scan
+from alluvia.operations import append, drop, evolve, scan
 from alluvia.operations import checkpoint as checkpoints
 from alluvia.operations import ingest as ingestion
-from alluvia.operations.overdue import checkpoint_overdue
+from alluvia.operations.catalog import Catalog
 from alluvia.store import Store, open_store, open_wide_store
 from alluvia.table.arguments import check_place, schema_of
 from alluvia.table.handle import TableHandle
@@ -38,14 +35,6 @@ if TYPE_CHECKING:
     from alluvia.operations.replanning import RowChanges
     from alluvia.verify.report import VerifyReport
     from alluvia.verify.verification import Progress
-
-REJECTS = "_rejects"
-HANDLES_MAX = 1000
-"""Handles kept, before those go that found no table: callers may name any number of tables that do not exist."""
-LOOKS_AT_ONCE = 16
-ABSENT_MS_MAX = 60 * 60 * 1000
-"""For so long a table without rejects is not asked for them again."""
-_NAME = re.compile(rf"[a-z][a-z0-9_]{{0,127}}(/{REJECTS})?")
 
 
 def connect(uri: str | os.PathLike[str], *, clock: Clock | None = None, **options: str) -> Lake:
@@ -68,7 +57,7 @@ def open_table(uri: str | os.PathLike[str], *, clock: Clock | None = None, **opt
     clock = clock or SystemClock()
     parent, name = _split_uri(str(uri))
     lake = Lake(open_wide_store(parent, clock, **options), clock)
-    return Table(lake, lake.handle_at(f"{name}/" if name else "", name or parent))
+    return Table(lake, TableHandle(lake.store, f"{name}/" if name else "", name or parent, clock))
 
 
 def _split_uri(uri: str) -> tuple[str, str]:
@@ -83,18 +72,14 @@ def _split_uri(uri: str) -> tuple[str, str]:
     return (f"{scheme}://{parent}", name) if parent else (f"{scheme}://{name}", "")
 
 
-class Lake:
+class Lake(Catalog):
     """Tables below one place. Safe for use from several threads."""
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         if clock is None:
             msg = "lakes come from alluvia.connect(uri)"
             raise TypeError(msg)
-        self.store = store
-        self.clock = clock
-        self._handles: dict[str, TableHandle] = {}
-        self._absent: dict[str, int] = {}
-        self._lock = Lock()
+        super().__init__(store, clock)
 
     @property
     def uri(self) -> str:
@@ -106,9 +91,6 @@ class Lake:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.tables())
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and bool(_NAME.fullmatch(name)) and self._holds(name, dropped=False)
 
     def __repr__(self) -> str:
         return f"<Lake {self.uri!r}>"
@@ -130,37 +112,11 @@ class Lake:
 
         `<name>/_rejects` is the table of a table's rejected events.
         """
-        return Table(self, self._handle(name))
-
-    def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
-        """Return the names of the tables, in order; those of rejected events, and of dropped tables, if asked for.
-
-        On S3 this is one LIST for 1,000 tables: a folder with the name of a table is taken for one. Only tables that
-        may have been dropped are looked at, and rejects that this process has not opened, once an hour.
-        """
-        folders = list(self.store.list_folders(""))
-        names = [name for name in folders if _NAME.fullmatch(name)]
-        doubtful = drop.may_be_dropped(self.store, folders) if self.store.parallel else set(names)
-
-        def there(name: str) -> bool:
-            parent, _, is_rejects = name.partition("/")
-            if parent not in doubtful and (not is_rejects or self._handle(name).log.state is not None):
-                return True
-            now_ms = self.clock.now_ms()
-            if self.store.parallel and is_rejects and now_ms - self._absent.get(name, -ABSENT_MS_MAX) < ABSENT_MS_MAX:
-                return False
-            found = self._holds(name, dropped=dropped)
-            if not found:
-                self._absent[name] = now_ms
-            return found
-
-        wanted = [each for name in names for each in ((name, f"{name}/{REJECTS}") if rejects else (name,))]
-        with ThreadPoolExecutor(LOOKS_AT_ONCE if self.store.parallel else 1) as pool:
-            return [name for name, found in zip(wanted, pool.map(there, wanted), strict=True) if found]
+        return Table(self, self.handle(name))
 
     def dropped(self) -> list[drop.Dropped]:
         """Return the dropped tables that `undrop` can bring back."""
-        return [table for name in self.tables(dropped=True) for table in drop.dropped_here(self._handle(name))]
+        return [table for name in self.tables(dropped=True) for table in drop.dropped_here(self.handle(name))]
 
     def create_table(
         self,
@@ -177,17 +133,7 @@ class Lake:
         `schema` is a pyarrow schema, or a mapping of column names to Delta's type names or pyarrow's types.
         `partition_by` takes columns and `year`, `month`, `day` or `hour` of a time, such as `day(ts)`.
         """
-        handle = self._handle(name)
-        metadata = create.plan_create(
-            schema_of(schema),
-            partition_by=partition_by,
-            sort_by=sort_by,
-            properties=properties or {},
-            table_id=self.clock.new_id(),
-            now_ms=self.clock.now_ms(),
-        )
-        create.check_constraints(metadata)
-        create.create(handle, metadata, exist_ok=exist_ok, rejects=self._rejects(name))
+        handle = self.create(name, schema_of(schema), partition_by, sort_by, properties, exist_ok=exist_ok)
         return Table(self, handle)
 
     def convert(
@@ -209,7 +155,7 @@ class Lake:
         """
         from alluvia.operations import convert
 
-        handle = self._handle(name)
+        handle = self.handle(name)
         convert.check_place(self.store, path, handle)
         convert.convert(handle, partition_types=partition_types, sort_by=sort_by, properties=properties)
         return Table(self, handle)
@@ -219,22 +165,22 @@ class Lake:
 
         `undrop` brings it back until vacuum has taken its files; a new table of the name may be created at once.
         """
-        return drop.drop_table(self._handle(name), self._rejects(name))
+        return drop.drop_table(self.handle(name), self.rejects_handle(name))
 
     def undrop(self, name: str, version: int | None = None) -> drop.UndropReport:
         """Bring back the table of a name that was dropped last, or in the commit of a version, with its rejects.
 
         Raises `TableExists` while there is a table of that name, `VersionExpired` once vacuum has taken its files.
         """
-        return drop.undrop_table(self._handle(name), self._rejects(name), version)
+        return drop.undrop_table(self.handle(name), self.rejects_handle(name), version)
 
     def create_events(
         self,
         name: str,
         columns: pa.Schema | None = None,
         *,
-        partition_by: Sequence[str] = ("day(ts)",),
-        sort_by: Sequence[str] = ("event", "ts"),
+        partition_by: Sequence[str] = EVENTS_PARTITIONED,
+        sort_by: Sequence[str] = EVENTS_SORTED,
         properties: Mapping[str, str] | None = None,
         exist_ok: bool = False,
     ) -> Table:
@@ -242,45 +188,13 @@ class Lake:
 
         Fields of an event that are no column land in `properties`, JSON text.
         """
-        fields = [*EVENT_START, *(columns or []), *EVENT_END]
-        schema = pa.schema(fields)
-        return self.create_table(name, schema, partition_by, sort_by, properties, exist_ok=exist_ok)
+        return self.create_table(name, event_schema(columns), partition_by, sort_by, properties, exist_ok=exist_ok)
 
     def sql(self, query: str) -> pa.Table:
         """Run one SELECT over the lake's tables, by DuckDB. Raises `Invalid` with DuckDB's message, `TableNotFound`."""
         from alluvia.query.engine import run
 
         return run(self, query).read_all()
-
-    def _handle(self, name: str) -> TableHandle:
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            msg = (
-                f"table name {name!r:.100}: use lower-case letters, digits and underscores, a letter first, 128 at most"
-            )
-            raise Invalid(msg)
-        with self._lock:
-            if name not in self._handles:
-                if len(self._handles) >= HANDLES_MAX:
-                    self._handles = {each: h for each, h in self._handles.items() if h.log.state is not None}
-                self._handles[name] = TableHandle(self.store, f"{name}/", name, self.clock, checkpoint_overdue)
-            return self._handles[name]
-
-    def handle_at(self, root: str, name: str) -> TableHandle:
-        """Return the handle of a table at a key prefix, whatever it is called there."""
-        with self._lock:
-            return self._handles.setdefault(name, TableHandle(self.store, root, name, self.clock))
-
-    def _rejects(self, name: str) -> TableHandle | None:
-        return None if name.endswith(f"/{REJECTS}") else self._handle(f"{name}/{REJECTS}")
-
-    def _holds(self, name: str, *, dropped: bool) -> bool:
-        there, may_be_dropped = drop.find_log(self.store, f"{name}/")
-        if not there or dropped or not may_be_dropped:
-            return there
-        try:
-            return not drop.dropped_now(self._handle(name))
-        except Corrupt:  # it is there, and whoever opens it is told
-            return True
 
 
 class Table:

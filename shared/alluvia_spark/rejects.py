@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from alluvia.ingest.rejects import REJECTS_SCHEMA
 from alluvia.ingest.values import Reject
-from alluvia.lake import REJECTS, Lake, Table
+from alluvia.lake import Lake, Table
+from alluvia.table_names import REJECTS
 
 
 def open_rejects(lake: Lake, name: str) -> Table:

@@ -15,6 +15,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import Invalid, Unavailable
+from alluvia.ingest import pipeline
 from alluvia.ingest.messages import LIMIT_BYTES
 from alluvia.ingest.pipeline import ingest_batch
 from functions.ingest import handler as ingest_module
@@ -148,7 +149,7 @@ def test_nothing_that_was_posted_is_logged(
 ) -> None:
     lake.table("access_log").evolve(add={"seats": "long"})
     if broken:
-        monkeypatch.setattr(alluvia.Table, "ingest", fail)
+        monkeypatch.setattr(pipeline, "ingest", fail)
     for body in (
         f'{{"event":"{SECRET}"}}',
         f'{{"seats":"{SECRET}"}}',
@@ -165,7 +166,7 @@ def test_nothing_that_was_posted_is_logged(
 @pytest.mark.parametrize("broken", [False, True])
 def test_nothing_of_a_message_is_logged(lines: Lines, monkeypatch: pytest.MonkeyPatch, broken: bool) -> None:
     if broken:
-        monkeypatch.setattr(alluvia.Table, "ingest", fail)
+        monkeypatch.setattr(pipeline, "ingest", fail)
     records = payload("ingest_sqs")["Records"]
     head, first, *rest = records[0]["body"].split("\n")
     whole = json.loads(first)

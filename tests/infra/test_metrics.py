@@ -10,6 +10,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import Corrupt, Unavailable
+from alluvia.ingest import pipeline
 from alluvia.serverless import warm_lake
 from alluvia.serverless.rounds import MARGIN_MS
 from functions.query import handler as query_module
@@ -74,7 +75,7 @@ def test_messages_that_will_come_again(template: Template, lake: alluvia.Lake, m
     records = [*event["Records"], event["Records"][0] | {"body": "not ours", "messageId": "poison"}]
     found = metrics_of(template, "Commit", {"Records": records})
     assert [point for point in found if point[0] == "PartialBatchFailures"] == [("PartialBatchFailures", (), 1.0)]
-    monkeypatch.setattr(alluvia.Table, "ingest", unavailable)
+    monkeypatch.setattr(pipeline, "ingest", unavailable)
     found = metrics_of(template, "Commit", {"Records": records})
     assert found == [("PartialBatchFailures", (), float(len(records)))]
 
@@ -82,7 +83,7 @@ def test_messages_that_will_come_again(template: Template, lake: alluvia.Lake, m
 def test_requests_that_ingest_answers_with_a_503(
     template: Template, lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alluvia.Table, "ingest", unavailable)
+    monkeypatch.setattr(pipeline, "ingest", unavailable)
     found = metrics_of(template, "Ingest", post('{"event_id":"a"}'))
     assert found == [("HandledFailures", (("service", "ingest"),), 1.0)]
 

@@ -340,8 +340,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "acknowledge rejects that could not be kept",
         "ingest/pipeline.py",
-        "    _commit(rejects_of(lake, name), (), lambda _snapshot, _events, _reasons: rows)\n",
-        "    try:\n        _commit(rejects_of(lake, name), (), lambda _snapshot, _events, _reasons: rows)\n"
+        "    _commit(rejects_of(catalog, name), (), lambda _snapshot, _events, _reasons: rows)\n",
+        "    try:\n        _commit(rejects_of(catalog, name), (), lambda _snapshot, _events, _reasons: rows)\n"
         "    except Exception:\n        return\n",
     ),
 )

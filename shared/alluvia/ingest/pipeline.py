@@ -15,18 +15,12 @@ from alluvia.errors import Invalid, MetadataChanged, TableDropped, cut
 from alluvia.ingest.identity import content_of
 from alluvia.ingest.rejects import reject_of, reject_rows
 from alluvia.ingest.rows import to_rows
-from alluvia.ingest.tables import (
-    EVENT_SCHEMA,
-    EventLake,
-    EventTable,
-    Ingested,
-    create_events,
-    find_events,
-    rejects_of,
-)
+from alluvia.ingest.tables import create_events, event_schema, find_events, rejects_of
 from alluvia.ingest.values import NO_FIELDS, Fields, Origin, RawEvent, Reject, Rows
-from alluvia.operations.ingest import refusals
+from alluvia.operations.catalog import Catalog
+from alluvia.operations.ingest import Ingested, ingest, refusals
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
+from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 
 _TRIES = 5
@@ -69,7 +63,7 @@ class Answer:
 
 
 def ingest_batch(
-    lake: EventLake,
+    catalog: Catalog,
     name: str,
     events: Sequence[RawEvent],
     rejects: Sequence[Reject] = (),
@@ -87,7 +81,7 @@ def ingest_batch(
     table is dropped meanwhile, they go to the next one of its name, if there is one by now or `create` makes it.
     """
     request = Origin(arrival_us, idempotency_key)
-    once = partial(_ingest_once, lake, name, events, rejects, request, create=create, tables_max=tables_max)
+    once = partial(_ingest_once, catalog, name, events, rejects, request, create=create, tables_max=tables_max)
     try:
         return once()
     except TableDropped:
@@ -95,24 +89,24 @@ def ingest_batch(
 
 
 def table_for(
-    lake: EventLake, name: str, events: Sequence[RawEvent], request: Origin, *, create: bool, tables_max: int | None
-) -> tuple[EventTable | None, list[Reject]]:
+    catalog: Catalog, name: str, events: Sequence[RawEvent], request: Origin, *, create: bool, tables_max: int | None
+) -> tuple[TableHandle | None, list[Reject]]:
     """Return the table that events go to, created if there is none and one of them fits; else None and their rejects.
 
     Raises Invalid for a bad name, and TableNotFound where the table may not be created.
     """
-    table = find_events(lake, name)
+    table = find_events(catalog, name)
     if table is None and create:
-        rows = _rows(lake, events, EVENT_SCHEMA, NO_FIELDS, request)
+        rows = _rows(catalog, events, event_schema(), NO_FIELDS, request)
         if not len(rows.table):
             return None, rows.rejects
     if table is None:
-        table = create_events(lake, name, create=create, tables_max=tables_max)
+        table = create_events(catalog, name, create=create, tables_max=tables_max)
     return table, []
 
 
 def _ingest_once(
-    lake: EventLake,
+    catalog: Catalog,
     name: str,
     events: Sequence[RawEvent],
     rejects: Sequence[Reject],
@@ -121,16 +115,16 @@ def _ingest_once(
     create: bool,
     tables_max: int | None,
 ) -> Answer:
-    table, misfits = table_for(lake, name, events, request, create=create, tables_max=tables_max)
+    table, misfits = table_for(catalog, name, events, request, create=create, tables_max=tables_max)
     if table is None:
         homeless = sorted([*rejects, *misfits], key=lambda reject: reject.position)
         return Answer(0, 0, len(homeless), 0, None, homeless, kept=not homeless)
     kept = list(rejects)
-    keep_rejects(lake, name, rejects, request)
+    keep_rejects(catalog, name, rejects, request)
 
     def rows_for(snapshot: Snapshot, pending: Sequence[RawEvent], reasons: Mapping[int, str]) -> Rows:
-        rows = _rows(lake, pending, snapshot.schema, Fields.of(snapshot.settings), request, reasons)
-        keep_rejects(lake, name, rows.rejects, request)
+        rows = _rows(catalog, pending, snapshot.schema, Fields.of(snapshot.settings), request, reasons)
+        keep_rejects(catalog, name, rows.rejects, request)
         kept.extend(rows.rejects)
         return rows
 
@@ -138,7 +132,7 @@ def _ingest_once(
     clashes: list[Reject] = []
     if committed is not None:
         clashes = _clashes(committed, request)
-        keep_rejects(lake, name, clashes, request)
+        keep_rejects(catalog, name, clashes, request)
     kept = sorted([*kept, *clashes], key=lambda reject: reject.position)
     if committed is None:
         return Answer(0, 0, len(kept), 0, None, kept)
@@ -147,12 +141,12 @@ def _ingest_once(
     return Answer(done.appended, done.duplicates, len(kept), len(clashes), version, kept)
 
 
-def keep_rejects(lake: EventLake, name: str, rejects: Sequence[Reject], request: Origin) -> None:
+def keep_rejects(catalog: Catalog, name: str, rejects: Sequence[Reject], request: Origin) -> None:
     """Write rejects to the table's rejects, once each however often they come within the table's window."""
     if not rejects:
         return
     rows = Rows(reject_rows(rejects, request), [], [], ())
-    _commit(rejects_of(lake, name), (), lambda _snapshot, _events, _reasons: rows)
+    _commit(rejects_of(catalog, name), (), lambda _snapshot, _events, _reasons: rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +160,7 @@ class _Committed:
 
 
 def _commit(
-    table: EventTable,
+    table: TableHandle,
     events: Sequence[RawEvent],
     rows_for: Callable[[Snapshot, Sequence[RawEvent], Mapping[int, str]], Rows],
 ) -> _Committed | None:
@@ -176,22 +170,21 @@ def _commit(
     go in. An event that was rejected stays so: its reject is written. Rows without events are rejects: the id of each
     stands for its content.
     """
-    handle = table.handle
-    snapshot = handle.at_hand()
+    snapshot = table.at_hand()
     reasons: Mapping[int, str] = {}
     for tries_left in reversed(range(_TRIES)):
         rows, reasons = rows_for(snapshot, events, reasons), {}
         if not len(rows.table):
             return None
         taken = [events[index] for index in rows.taken]
-        newest = handle.at_hand()  # where rejects were kept, a newer one may have been seen
+        newest = table.at_hand()  # where rejects were kept, a newer one may have been seen
         if _takes_the_same(newest, snapshot) or not tries_left:
             contents = [content_of(event.value) for event in taken] or [bytes(CONTENT_BYTES)] * len(rows.table)
             try:
-                done = table.ingest(rows.table, contents)
+                done = ingest(table, rows.table, contents)
                 return _Committed(done, rows.table, taken, Fields.of(snapshot.settings))
             except (MetadataChanged, Invalid) as error:
-                newest = handle.newest()
+                newest = table.newest()
                 by_rows = isinstance(error, Invalid) and _takes_the_same(newest, snapshot)
                 if by_rows and events:
                     reasons = refusals(newest, rows.table)
@@ -209,7 +202,7 @@ def _takes_the_same(one: Snapshot, other: Snapshot) -> bool:
 
 
 def _rows(
-    lake: EventLake,
+    catalog: Catalog,
     events: Sequence[RawEvent],
     schema: pa.Schema,
     fields: Fields,
@@ -218,7 +211,7 @@ def _rows(
 ) -> Rows:
     return to_rows(
         events, schema, arrival_us=request.arrival_us, idempotency_key=request.idempotency_key,
-        new_id=lake.clock.new_id, fields=fields, refused=refused,
+        new_id=catalog.clock.new_id, fields=fields, refused=refused,
     )  # fmt: skip
 
 

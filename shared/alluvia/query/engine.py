@@ -20,11 +20,12 @@ from alluvia.duck.failures import UnreadableFile
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import Statement, parse
 from alluvia.expressions.references import References, find_references, names_in_use, shows_tables
+from alluvia.operations.catalog import Catalog
 from alluvia.query.describe import describes, in_our_terms
 from alluvia.query.formats import Format, render
 from alluvia.query.limits import QueryLimits
 from alluvia.query.rewrite import Rewritten, rewrite
-from alluvia.query.scans import Lake, Scan, TableScan, newest_snapshots, plan_scans, scan_table
+from alluvia.query.scans import Scan, TableScan, newest_snapshots, plan_scans, scan_table
 from alluvia.query.session import Session
 from alluvia.table.snapshot import Snapshot
 
@@ -77,7 +78,7 @@ class Rendered:
     tables: tuple[TableScan, ...]
 
 
-def run(lake: Lake, query: str, limits: QueryLimits | None = None) -> Result:
+def run(catalog: Catalog, query: str, limits: QueryLimits | None = None) -> Result:
     """Run one SELECT, EXPLAIN of one, or SHOW TABLES.
 
     Raises `Invalid` with DuckDB's message for a query that is wrong or not allowed, its subclass `QueryTooCostly` at a
@@ -88,10 +89,12 @@ def run(lake: Lake, query: str, limits: QueryLimits | None = None) -> Result:
         schema, batches = session.run(rewritten.text, query, rewritten.position)
         return Result(schema, batches, reports, session.close)
 
-    return _attempt(lake, query, limits or QueryLimits(), stream, lambda result: result)
+    return _attempt(catalog, query, limits or QueryLimits(), stream, lambda result: result)
 
 
-def run_rendered(lake: Lake, query: str, form: Format, limit_bytes: int, limits: QueryLimits | None = None) -> Rendered:
+def run_rendered(
+    catalog: Catalog, query: str, form: Format, limit_bytes: int, limits: QueryLimits | None = None
+) -> Rendered:
     """Run a query as `run` does and return its rows in a form. Raises `QueryTooCostly` where they exceed the limit."""
 
     def rendered(session: Session, rewritten: Rewritten, reports: tuple[TableScan, ...]) -> Rendered:
@@ -101,14 +104,14 @@ def run_rendered(lake: Lake, query: str, form: Format, limit_bytes: int, limits:
     def of_result(result: Result) -> Rendered:
         return Rendered(render(result.schema, result, form, limit_bytes), result.tables)
 
-    return _attempt(lake, query, limits or QueryLimits(), rendered, of_result)
+    return _attempt(catalog, query, limits or QueryLimits(), rendered, of_result)
 
 
 _Answer = TypeVar("_Answer")
 
 
 def _attempt(
-    lake: Lake,
+    catalog: Catalog,
     query: str,
     limits: QueryLimits,
     answer: Callable[[Session, Rewritten, tuple[TableScan, ...]], _Answer],
@@ -117,15 +120,15 @@ def _attempt(
     """Plan a query and have it answered; once more for each kind of file that DuckDB turns out not to read."""
     statement = parse(query)
     if shows_tables(statement.root) and not statement.explain:
-        return of_result(_of_table(pa.table({"name": pa.array(lake.tables(), pa.string())})))
+        return of_result(_of_table(pa.table({"name": pa.array(catalog.tables(), pa.string())})))
     references = find_references(statement.root)
     unreadable: set[str | None] = set()
     while True:
         with ThreadPoolExecutor(1) as pool:  # the newest versions are looked up while DuckDB starts
-            looking = pool.submit(newest_snapshots, lake, references)
-            session = Session(lake.store, limits, lambda path: None in unreadable or path in unreadable)
+            looking = pool.submit(newest_snapshots, catalog, references)
+            session = Session(catalog.store, limits, lambda path: None in unreadable or path in unreadable)
         try:
-            scans, rewritten = _open(lake, statement, references, session, looking.result())
+            scans, rewritten = _open(catalog, statement, references, session, looking.result())
             reports = tuple(scan.report() for scan in scans)
             if not statement.explain and not describes(statement.root):
                 return answer(session, rewritten, reports)
@@ -148,10 +151,10 @@ def _attempt(
 
 
 def _open(
-    lake: Lake, statement: Statement, references: References, session: Session, newest: Mapping[str, Snapshot]
+    catalog: Catalog, statement: Statement, references: References, session: Session, newest: Mapping[str, Snapshot]
 ) -> tuple[list[Scan], Rewritten]:
     constants = Constants(session.now_us, names_in_use(statement.root))
-    scans = plan_scans(lake, references, constants, newest)
+    scans = plan_scans(catalog, references, constants, newest)
     views = {scan.reference: f"scan_{number}" for number, scan in enumerate(scans)}
     rewritten = rewrite(statement, views)
     session.open(scans, list(views.values()))

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -18,33 +17,12 @@ from alluvia.expressions.predicates import table_predicate
 from alluvia.expressions.references import At, Reference, References
 from alluvia.expressions.scopes import filters_by_table
 from alluvia.log.actions import AddFile
-from alluvia.store import Store
+from alluvia.operations.catalog import Catalog
 from alluvia.table.schema.names import fold
 from alluvia.table.skipping.predicate import Predicate
 from alluvia.table.snapshot import Snapshot
 
 NAMES_SHOWN_MAX = 20
-
-
-class Table(Protocol):
-    """What a query asks of a table."""
-
-    def snapshot(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
-        """Return a version of it."""
-
-
-class Lake(Protocol):
-    """What a query asks of a lake."""
-
-    @property
-    def store(self) -> Store:
-        """Where its files are."""
-
-    def table(self, name: str) -> Table:
-        """Return a table, or raise `TableNotFound` on its first use."""
-
-    def tables(self) -> list[str]:
-        """Return the names of all tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +61,7 @@ class Scan:
         )
 
 
-def newest_snapshots(lake: Lake, references: References) -> dict[str, Snapshot]:
+def newest_snapshots(catalog: Catalog, references: References) -> dict[str, Snapshot]:
     """Return the newest version of each table that is named without one, by name.
 
     A table that is not there is left out: `plan_scans` says so.
@@ -92,19 +70,19 @@ def newest_snapshots(lake: Lake, references: References) -> dict[str, Snapshot]:
     for reference in references.tables:
         if reference.table is not None and reference.at == At() and reference.table not in found:
             with suppress(TableNotFound):
-                found[reference.table] = lake.table(reference.table).snapshot()
+                found[reference.table] = catalog.handle(reference.table).snapshot()
     return found
 
 
 def plan_scans(
-    lake: Lake, references: References, constants: Constants, newest: Mapping[str, Snapshot] | None = None
+    catalog: Catalog, references: References, constants: Constants, newest: Mapping[str, Snapshot] | None = None
 ) -> list[Scan]:
     """Return the versions and files to read, one for each table that the query names.
 
     A table named twice without a version is read at one and the same, that of `newest` if it is there. Raises
     `TableNotFound`, naming the tables that there are, `VersionNotFound`, `VersionExpired` or `Invalid`.
     """
-    snapshots = _snapshots(lake, references.tables, constants, dict(newest or {}))
+    snapshots = _snapshots(catalog, references.tables, constants, dict(newest or {}))
     schemas = {reference: snapshot.schema for reference, snapshot in snapshots.items()}
     columns = {fold(name) for schema in schemas.values() for name in schema.names}
     constants = Constants(constants.now_us, constants.taken | columns)
@@ -117,34 +95,34 @@ def plan_scans(
 
 
 def _snapshots(
-    lake: Lake, references: Sequence[Reference], constants: Constants, newest: dict[str, Snapshot]
+    catalog: Catalog, references: Sequence[Reference], constants: Constants, newest: dict[str, Snapshot]
 ) -> dict[Reference, Snapshot]:
     found: dict[Reference, Snapshot] = {}
     for reference in references:
         name, at = reference.table, reference.at
         if name is None:
-            raise TableNotFound(_unknown(lake, reference))
+            raise TableNotFound(_unknown(catalog, reference))
         try:
             if at.version is None and at.moment is None:
                 if name not in newest:
-                    newest[name] = lake.table(name).snapshot()
+                    newest[name] = catalog.handle(name).snapshot()
                 found[reference] = newest[name]
             elif at.version is not None:
-                found[reference] = lake.table(name).snapshot(version=at.version)
+                found[reference] = catalog.handle(name).snapshot(version=at.version)
             else:
-                found[reference] = lake.table(name).snapshot(timestamp=_moment(lake, reference, constants))
+                found[reference] = catalog.handle(name).snapshot(timestamp=_moment(catalog, reference, constants))
         except TableNotFound as error:
-            message = _unknown(lake, reference)
+            message = _unknown(catalog, reference)
             raise (Invalid(message) if reference.is_function else TableNotFound(message)) from error
     return found
 
 
-def _moment(lake: Lake, reference: Reference, constants: Constants) -> datetime:
+def _moment(catalog: Catalog, reference: Reference, constants: Constants) -> datetime:
     node = reference.at.moment
     at_us = None if node is None else constants.moment_us(node)
     if at_us is None:
-        if reference.is_function and reference.table not in lake.tables():
-            raise Invalid(_unknown(lake, reference))
+        if reference.is_function and reference.table not in catalog.tables():
+            raise Invalid(_unknown(catalog, reference))
         msg = (
             f"the version of {reference.shown} must be a timestamp, as in {reference.shown}('2026-01-31 12:00:00'), "
             f"or a number, as in {reference.shown}(version => 3)"
@@ -157,8 +135,8 @@ def _moment(lake: Lake, reference: Reference, constants: Constants) -> datetime:
         raise VersionNotFound(msg) from error
 
 
-def _unknown(lake: Lake, reference: Reference) -> str:
-    names = lake.tables()
+def _unknown(catalog: Catalog, reference: Reference) -> str:
+    names = catalog.tables()
     listed = ", ".join(names[:NAMES_SHOWN_MAX]) + (", …" if len(names) > NAMES_SHOWN_MAX else "")
     holds = f"the tables are: {listed}" if names else "it holds no tables yet"
     if reference.is_function:

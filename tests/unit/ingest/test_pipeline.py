@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 import alluvia
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid, TableNotFound, Unavailable
+from alluvia.ingest import pipeline
 from alluvia.ingest.envelope import split
 from alluvia.ingest.pipeline import Answer, ingest_batch, keep_rejects
 from alluvia.ingest.values import Limits, Origin, RawEvent, Reject
+from alluvia.operations.ingest import ingest
+from alluvia.table.handle import TableHandle
 
 NUMBERS = count()
 ARRIVAL_US = 1_700_000_000_000_000
@@ -83,16 +86,16 @@ def test_a_crash_between_rejects_and_rows_is_healed_by_the_retry(
     lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.create_events("clicks")
-    real = alluvia.Table.ingest
+    real = ingest
 
-    def crash(self: alluvia.Table, *given: Any) -> Any:
-        if self.name == "clicks":
+    def crash(handle: TableHandle, *given: Any) -> Any:
+        if handle.name == "clicks":
             raise Unavailable("the store went away")
-        return real(self, *given)
+        return real(handle, *given)
 
     body = '{"event_id":"a"}\n{"broken'
     with monkeypatch.context() as broken:
-        broken.setattr(alluvia.Table, "ingest", crash)
+        broken.setattr(pipeline, "ingest", crash)
         with pytest.raises(Unavailable):
             send(lake, body)
     assert (len(rows(lake, "clicks/_rejects")), ids(lake)) == (1, [])
@@ -181,14 +184,14 @@ def test_a_table_changed_meanwhile_gets_rows_of_its_new_schema(lake: alluvia.Lak
 
 def test_a_table_that_never_rests_is_given_up(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     send(lake, '{"event_id":"a"}')
-    other, real, tries = another(lake).table("clicks"), alluvia.Table.ingest, []
+    other, real, tries = another(lake).table("clicks"), ingest, []
 
-    def restless(self: alluvia.Table, given: pa.Table, contents: Sequence[bytes]) -> Any:
+    def restless(handle: TableHandle, given: pa.Table, contents: Sequence[bytes]) -> Any:
         tries.append(len(given))
         other.evolve(properties={"delta.appendOnly": "true" if len(tries) % 2 else "false"})
-        return real(self, given, contents)
+        return real(handle, given, contents)
 
-    monkeypatch.setattr(alluvia.Table, "ingest", restless)
+    monkeypatch.setattr(pipeline, "ingest", restless)
     with pytest.raises(alluvia.errors.MetadataChanged):
         send(lake, '{"event_id":"b"}')
     assert (tries, ids(lake)) == ([1] * 5, ["a"])

@@ -13,9 +13,11 @@ import alluvia
 from alluvia.clock import ManualClock
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Corrupt, Invalid, TableNotFound, VersionNotFound
+from alluvia.operations.catalog import Catalog
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
 from alluvia.query.scans import TableScan
+from alluvia.table.handle import TableHandle
 from tests.s3server import S3Server
 from tests.unit.query.conftest import SCHEMA, fill, query, rows_of_day, scans
 
@@ -128,17 +130,15 @@ def test_a_table_named_twice_is_read_at_one_version(own_lake: alluvia.Lake) -> N
     table.append([{"n": 1}])
     asked = 0
 
-    class Racing:
-        store = own_lake.store
-        tables = own_lake.tables
-
-        def table(self, name: str) -> alluvia.Table:
+    class Racing(Catalog):
+        def handle(self, name: str) -> TableHandle:
             nonlocal asked
             asked += 1
             own_lake.table(name).append([{"n": asked}])
-            return own_lake.table(name)
+            return super().handle(name)
 
-    with run(Racing(), "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM t)") as result:
+    racing = Racing(own_lake.store, own_lake.clock)
+    with run(racing, "SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM t)") as result:
         (row,) = result.read_all().to_pylist()
     assert len(set(row.values())) == 1
     assert asked == 1

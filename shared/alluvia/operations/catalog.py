@@ -1,0 +1,115 @@
+"""The tables of a lake by name: one handle each, which stays warm, so that the next use of a table costs less."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+
+import pyarrow as pa
+
+from alluvia.clock import Clock
+from alluvia.errors import Corrupt, Invalid
+from alluvia.operations.create import check_constraints, create, plan_create
+from alluvia.operations.drop import dropped_now, find_log, may_be_dropped
+from alluvia.operations.overdue import checkpoint_overdue
+from alluvia.store import Store
+from alluvia.table.handle import TableHandle
+from alluvia.table_names import REJECTS, TABLE_OR_REJECTS
+
+HANDLES_MAX = 1000
+"""Handles kept, before those go that found no table: callers may name any number of tables that do not exist."""
+LOOKS_AT_ONCE = 16
+ABSENT_MS_MAX = 60 * 60 * 1000
+"""For so long a table without rejects is not asked for them again."""
+
+
+class Catalog:
+    """Tables below one place. Safe for use from several threads."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self.clock = clock
+        self._handles: dict[str, TableHandle] = {}
+        self._absent: dict[str, int] = {}
+        self._lock = Lock()
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and bool(TABLE_OR_REJECTS.fullmatch(name)) and self._holds(name, dropped=False)
+
+    def handle(self, name: str) -> TableHandle:
+        """Return the handle of a table, without a request. Raises `Invalid` for what cannot be a table's name."""
+        if not isinstance(name, str) or not TABLE_OR_REJECTS.fullmatch(name):
+            msg = (
+                f"table name {name!r:.100}: use lower-case letters, digits and underscores, a letter first, 128 at most"
+            )
+            raise Invalid(msg)
+        with self._lock:
+            if name not in self._handles:
+                if len(self._handles) >= HANDLES_MAX:
+                    self._handles = {each: h for each, h in self._handles.items() if h.log.state is not None}
+                self._handles[name] = TableHandle(self.store, f"{name}/", name, self.clock, checkpoint_overdue)
+            return self._handles[name]
+
+    def rejects_handle(self, name: str) -> TableHandle | None:
+        """Return the handle of a table's rejected events; None for a table of such, which has none."""
+        return None if name.endswith(f"/{REJECTS}") else self.handle(f"{name}/{REJECTS}")
+
+    def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
+        """Return the names of the tables, in order; those of rejected events, and of dropped tables, if asked for.
+
+        On S3 this is one LIST for 1,000 tables: a folder with the name of a table is taken for one. Only tables that
+        may have been dropped are looked at, and rejects that this process has not opened, once an hour.
+        """
+        folders = list(self.store.list_folders(""))
+        names = [name for name in folders if TABLE_OR_REJECTS.fullmatch(name)]
+        doubtful = may_be_dropped(self.store, folders) if self.store.parallel else set(names)
+
+        def there(name: str) -> bool:
+            parent, _, is_rejects = name.partition("/")
+            if parent not in doubtful and (not is_rejects or self.handle(name).log.state is not None):
+                return True
+            now_ms = self.clock.now_ms()
+            if self.store.parallel and is_rejects and now_ms - self._absent.get(name, -ABSENT_MS_MAX) < ABSENT_MS_MAX:
+                return False
+            found = self._holds(name, dropped=dropped)
+            if not found:
+                self._absent[name] = now_ms
+            return found
+
+        wanted = [each for name in names for each in ((name, f"{name}/{REJECTS}") if rejects else (name,))]
+        with ThreadPoolExecutor(LOOKS_AT_ONCE if self.store.parallel else 1) as pool:
+            return [name for name, found in zip(wanted, pool.map(there, wanted), strict=True) if found]
+
+    def create(
+        self,
+        name: str,
+        schema: pa.Schema,
+        partition_by: Sequence[str],
+        sort_by: Sequence[str],
+        properties: Mapping[str, str] | None,
+        *,
+        exist_ok: bool,
+    ) -> TableHandle:
+        """Create a table, in one request. Raises `TableExists` or `Invalid`."""
+        handle = self.handle(name)
+        metadata = plan_create(
+            schema,
+            partition_by=partition_by,
+            sort_by=sort_by,
+            properties=properties or {},
+            table_id=self.clock.new_id(),
+            now_ms=self.clock.now_ms(),
+        )
+        check_constraints(metadata)
+        create(handle, metadata, exist_ok=exist_ok, rejects=self.rejects_handle(name))
+        return handle
+
+    def _holds(self, name: str, *, dropped: bool) -> bool:
+        there, may_be_gone = find_log(self.store, f"{name}/")
+        if not there or dropped or not may_be_gone:
+            return there
+        try:
+            return not dropped_now(self.handle(name))
+        except Corrupt:  # it is there, and whoever opens it is told
+            return True
