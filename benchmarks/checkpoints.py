@@ -13,6 +13,7 @@ from alluvia.clock import SystemClock
 from alluvia.lake import Lake
 from alluvia.log.actions import AddFile
 from alluvia.store import CountingStore, open_store
+from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import And, Comparison
 from alluvia.table.transaction import Changes
 from benchmarks.measure import in_turns, megabytes, milliseconds
@@ -65,7 +66,7 @@ def _checkpoint(store: CountingStore, table: alluvia.Table) -> tuple[int, float]
 def _replace_one(table: alluvia.Table, number: int) -> AddFile:
     """Replace the file of a number by another, as a delete of some of its rows does."""
     snapshot = table.snapshot()
-    (file,) = snapshot.prune(Comparison(("id",), "=", number * ROWS))
+    (file,) = Scan(snapshot, Comparison(("id",), "=", number * ROWS)).files
     new = replace(file, path=file.path.replace("part-", "new-"), uri=None)
     changes = Changes("DELETE", removes=[file.removed(0, data_change=True)], adds=[new])
     table.handle.transaction(snapshot).commit(changes)
@@ -84,7 +85,7 @@ def _filtered(lake: Lake) -> list[Figure]:
         ),
     ):
         snapshot = Lake(lake.store, lake.clock).table("parts").snapshot()
-        kept = snapshot.prune(predicate)
+        kept = Scan(snapshot, predicate).files
         assert len(kept) == wanted
         paths = {file.path for file in kept}
         opened = [part for part in snapshot.files.parts if part.is_open]

@@ -286,13 +286,7 @@ class Table:
         timestamp: datetime | str | None = None,
     ) -> pa.RecordBatchReader:
         """Read rows: the columns asked for, those for which the SQL condition `where` holds, of the newest version."""
-        snapshot = self.snapshot(version, timestamp)
-        if where is None:
-            return scan.scan(snapshot, self.lake.store, columns)
-        from alluvia.expressions.condition import condition
-
-        parsed = condition(where, snapshot.schema)
-        return scan.scan(snapshot, self.lake.store, columns, parsed.predicate, parsed.filter, parsed.columns)
+        return scan.scan(self.snapshot(version, timestamp), self.lake.store, columns, where)
 
     def to_arrow(
         self,

@@ -283,7 +283,8 @@ def shut_database(place: Place) -> Iterator[Engine]:
     try:
         constants = Constants(session.now_us)
         references = find_references(parse("FROM events").root)
-        session.open(plan_scans(place.lake, references, constants), ["scan_0"])
+        scans = plan_scans(place.lake, references, constants)
+        session.open(scans, dict.fromkeys(scans, "scan_0"))
         connection = session._engine
         assert connection.execute("SELECT * FROM alluvia.scan_0").fetchall() == [[1]]
         yield connection
@@ -374,9 +375,10 @@ def test_a_pruned_file_is_closed_too(place: Place) -> None:
     try:
         constants = Constants(session.now_us)
         scans = plan_scans(place.lake, find_references(parse("FROM pruned WHERE n = 1").root), constants)
-        session.open(scans, ["scan_0"])
-        open_keys = {scans[0].snapshot.key(file) for file in scans[0].files}
-        (closed,) = {scans[0].snapshot.key(file) for file in scans[0].snapshot.files} - open_keys
+        session.open(scans, dict.fromkeys(scans, "scan_0"))
+        (scan,) = scans.values()
+        open_keys = {scan.snapshot.key(file) for file in scan.files}
+        (closed,) = {scan.snapshot.key(file) for file in scan.snapshot.files} - open_keys
         with pytest.raises(EngineError):
             session._engine.execute(f"FROM read_parquet('{place.lake.store.url(closed)}')").fetchall()
     finally:

@@ -20,6 +20,7 @@ from alluvia.log.actions import AddFile
 from alluvia.log.checkpoints import v2 as checkpoint_v2
 from alluvia.log.checkpoints.agreement import HEAD_BYTES
 from alluvia.store import CountingStore, MemoryStore, open_store
+from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Comparison
 from alluvia.table.transaction import Changes
 from benchmarks import duck
@@ -79,7 +80,7 @@ class Place:
     def replace(self, number: int) -> None:
         """Replace one file by another, as a delete of some of its rows does."""
         snapshot = self.table.snapshot()
-        (file,) = snapshot.prune(Comparison(("id",), "=", number * ROWS))
+        (file,) = Scan(snapshot, Comparison(("id",), "=", number * ROWS)).files
         new = replace(file, path=file.path.replace("part-", "new-"), uri=None)
         changes = Changes("DELETE", removes=[file.removed(0, data_change=True)], adds=[new])
         self.table.handle.transaction(snapshot).commit(changes)
@@ -186,9 +187,9 @@ def test_a_filtered_scan_opens_the_sidecars_that_can_match(where: str, sidecars:
     predicate = condition(where, SCHEMA).predicate
     snapshot = place.cold().snapshot()
     place.store.reset()
-    found = snapshot.prune(predicate)
+    found = Scan(snapshot, predicate).files
     assert len(place.store.sidecars) == sidecars
-    assert [file.key for file in found] == [file.key for file in place.table.snapshot().prune(predicate)]
+    assert [file.key for file in found] == [file.key for file in Scan(place.table.snapshot(), predicate).files]
 
 
 def test_a_selective_query_asks_for_less_than_delta_scan(s3_server: S3Server) -> None:

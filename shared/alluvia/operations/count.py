@@ -10,7 +10,7 @@ from alluvia.log.files.parquet import UNREADABLE
 from alluvia.store import Store
 from alluvia.table.deletion_vectors.storage import read_deletions
 from alluvia.table.reader import check_positions, open_parquet, unreadable
-from alluvia.table.skipping.predicate import Unknown
+from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
 
 
@@ -21,7 +21,7 @@ def count(snapshot: Snapshot, store: Store) -> int:
     and one more for its deletion vector. Raises `Corrupt` where such a file is missing or unreadable.
     """
     total = 0
-    for file in snapshot.prune(Unknown()):
+    for file in Scan(snapshot).files:
         known = file.live_records
         total += _read_count(snapshot, store, file) if known is None else known
     return total

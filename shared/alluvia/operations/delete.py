@@ -15,7 +15,7 @@ from alluvia.operations.rewriting import Outcome
 from alluvia.operations.row_changes import rows_deleted
 from alluvia.operations.rows_where import change_where, find
 from alluvia.table.handle import TableHandle
-from alluvia.table.skipping.pruning import prune
+from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 
@@ -45,12 +45,12 @@ class DeleteEdit:
     def __init__(self, snapshot: Snapshot, condition: Condition, parameters: Mapping[str, str]) -> None:
         self.parameters = parameters
         self._schema = snapshot.schema
-        self._partition_columns = snapshot.partition_columns
         self._condition = condition
+        self._staying = Scan(snapshot, condition.complement)
 
     def goes_whole(self, file: AddFile) -> bool:
         """Whether no row of a file can be one that the condition does not hold for."""
-        return not prune([file], self._condition.complement, self._schema, self._partition_columns)
+        return not self._staying.can_match(file)
 
     def find(self, data: DataFile) -> Hits | None:
         """Return the rows that match."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from alluvia.log.actions import AddFile
 from alluvia.operations.replanning import RowChanges
 from alluvia.operations.rewriting import Outcome, Rewriter
-from alluvia.table.skipping.predicate import Predicate
-from alluvia.table.skipping.pruning import prune
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes, Commit
 
@@ -25,12 +22,6 @@ def row_changes(rewriter: Rewriter, outcomes: Sequence[Outcome], now_ms: int) ->
         cdc=[file for part in rewriter.parts for file in part.cdc],
         files_read=frozenset(outcome.file.key for outcome in changed),
     )
-
-
-def matcher(snapshot: Snapshot, predicate: Predicate) -> Callable[[AddFile], bool]:
-    """Return whether a file that a winner adds can hold rows for which a predicate holds."""
-    schema, columns = snapshot.schema, snapshot.partition_columns
-    return lambda file: bool(prune([file], predicate, schema, columns))
 
 
 def report(

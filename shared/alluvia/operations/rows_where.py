@@ -12,9 +12,10 @@ from alluvia.operations.datafile import DataFile
 from alluvia.operations.edits import Edit, Hits
 from alluvia.operations.replanning import RowChanges, check_not_append_only, commit_planned
 from alluvia.operations.rewriting import Outcome, Rewriter
-from alluvia.operations.row_changes import matcher, report, row_changes
+from alluvia.operations.row_changes import report, row_changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import count, definite
+from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 
@@ -65,12 +66,13 @@ class _Plans:
         """Return what to commit on a version; None where no row of it matches."""
         check_not_append_only(snapshot, self._name)
         rewriter, condition = self._rewriter(snapshot)
-        self.outcomes = rewriter.work(snapshot, snapshot.prune(condition.predicate))
+        scan = Scan(snapshot, condition.predicate)
+        self.outcomes = rewriter.work(snapshot, scan.files)
         changed = [outcome for outcome in self.outcomes if outcome.changed]
         self.changes = None
         if changed:
             self.changes = row_changes(rewriter, self.outcomes, self._handle.clock.now_ms())
-            self.changes.can_match = matcher(snapshot, condition.predicate)
+            self.changes.can_match = scan.can_match
             self.changes.metrics = self._metrics(changed, self.changes)
         return self.changes
 

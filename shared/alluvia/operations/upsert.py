@@ -23,6 +23,7 @@ from alluvia.table.arguments import check_names, check_text
 from alluvia.table.deletion_vectors.storage import NO_POSITIONS
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import definite, mask_of, positions_of
+from alluvia.table.scan import Scan
 from alluvia.table.schema.rows import conform
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
@@ -115,7 +116,7 @@ class _Upsert:
         check_not_append_only(snapshot, "upsert")
         rewriter, edit = self._rewriter(snapshot)
         can_hold = edit.source.matcher(snapshot)
-        candidates = [file for file in snapshot.prune(edit.source.predicate) if can_hold(file)]
+        candidates = [file for file in Scan(snapshot, edit.source.predicate).files if can_hold(file)]
         self.outcomes = rewriter.work(snapshot, candidates, edit)
         self.inserted = sum(len(part.inserted) for part in rewriter.parts if part.inserted is not None)
         self.changes = None

@@ -6,15 +6,16 @@ DuckDB's name. Within a larger query (`FROM (DESCRIBE t)`) the answer is DuckDB'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from alluvia.duck.connection import planner
+from alluvia.expressions.references import Reference
 from alluvia.expressions.tree import Node
-from alluvia.query.scans import Scan
+from alluvia.table.scan import Scan
 from alluvia.table.schema.type_names import type_name
 
 _NAMES = {
@@ -30,15 +31,17 @@ def describes(root: Node) -> bool:
     return (root.get("from_table") or {}).get("type") == "SHOW_REF"
 
 
-def in_our_terms(root: Node, scans: Sequence[Scan], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def in_our_terms(
+    root: Node, scans: Mapping[Reference, Scan], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Return the rows that DuckDB answers to DESCRIBE or SUMMARIZE in the terms of the lake."""
     return map(partial(_changed, schema=_whole_table(root["from_table"]["query"], scans)), batches)
 
 
-def _whole_table(query: Node, scans: Sequence[Scan]) -> pa.Schema | None:
+def _whole_table(query: Node, scans: Mapping[Reference, Scan]) -> pa.Schema | None:
     """Return the table's schema if a query gives all columns of one table, as they are."""
     source = query.get("from_table")
-    scan = next((scan for scan in scans if scan.reference.node is source), None)
+    scan = next((scan for reference, scan in scans.items() if reference.node is source), None)
     if scan is None or source is None or source.get("column_name_alias"):
         return None
     names = [star for star in query["select_list"] if star["class"] == "STAR" and not star["columns"]]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import starmap
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -19,14 +20,15 @@ import pyarrow as pa
 from alluvia.duck.failures import UnreadableFile
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import Statement, parse
-from alluvia.expressions.references import References, find_references, names_in_use, shows_tables
+from alluvia.expressions.references import Reference, References, find_references, names_in_use, shows_tables
 from alluvia.operations.catalog import Catalog
 from alluvia.query.describe import describes, in_our_terms
 from alluvia.query.formats import Format, render
 from alluvia.query.limits import QueryLimits
 from alluvia.query.rewrite import Rewritten, rewrite
-from alluvia.query.scans import Scan, TableScan, newest_snapshots, plan_scans, scan_table
+from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report, scan_table
 from alluvia.query.session import Session
+from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
 
 
@@ -129,7 +131,7 @@ def _attempt(
             session = Session(catalog.store, limits, lambda path: None in unreadable or path in unreadable)
         try:
             scans, rewritten = _open(catalog, statement, references, session, looking.result())
-            reports = tuple(scan.report() for scan in scans)
+            reports = tuple(starmap(report, scans.items()))
             if not statement.explain and not describes(statement.root):
                 return answer(session, rewritten, reports)
             with closing(session):
@@ -138,7 +140,7 @@ def _attempt(
             if not statement.explain:
                 return of_result(Result(schema, in_our_terms(statement.root, scans, found), reports))
             plan = "\n".join(str(text) for batch in found for text in batch.column(1).to_pylist())
-            return of_result(_of_table(scan_table(scans, plan), reports))
+            return of_result(_of_table(scan_table(reports, plan), reports))
         except UnreadableFile as error:
             session.close()
             if None in unreadable or error.path in unreadable:
@@ -152,12 +154,12 @@ def _attempt(
 
 def _open(
     catalog: Catalog, statement: Statement, references: References, session: Session, newest: Mapping[str, Snapshot]
-) -> tuple[list[Scan], Rewritten]:
+) -> tuple[dict[Reference, Scan], Rewritten]:
     constants = Constants(session.now_us, names_in_use(statement.root))
     scans = plan_scans(catalog, references, constants, newest)
-    views = {scan.reference: f"scan_{number}" for number, scan in enumerate(scans)}
+    views = {reference: f"scan_{number}" for number, reference in enumerate(scans)}
     rewritten = rewrite(statement, views)
-    session.open(scans, list(views.values()))
+    session.open(scans, views)
     return scans, rewritten
 
 

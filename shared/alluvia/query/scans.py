@@ -16,10 +16,9 @@ from alluvia.expressions.moments import to_datetime
 from alluvia.expressions.predicates import table_predicate
 from alluvia.expressions.references import At, Reference, References
 from alluvia.expressions.scopes import filters_by_table
-from alluvia.log.actions import AddFile
 from alluvia.operations.catalog import Catalog
+from alluvia.table.scan import Scan
 from alluvia.table.schema.names import fold
-from alluvia.table.skipping.predicate import Predicate
 from alluvia.table.snapshot import Snapshot
 
 NAMES_SHOWN_MAX = 20
@@ -38,27 +37,18 @@ class TableScan:
     bytes_read: int
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """One naming of a table, with the files to read for it."""
-
-    reference: Reference
-    snapshot: Snapshot
-    predicate: Predicate
-    files: Sequence[AddFile]
-
-    def report(self) -> TableScan:
-        """Return the numbers of it."""
-        files_total, bytes_total = self.snapshot.totals
-        return TableScan(
-            table=self.reference.shown,
-            version=self.snapshot.version,
-            files_total=files_total,
-            files_pruned=files_total - len(self.files),
-            files_read=len(self.files),
-            bytes_total=bytes_total,
-            bytes_read=sum(file.size for file in self.files),
-        )
+def report(reference: Reference, scan: Scan) -> TableScan:
+    """Return what a naming of a table cost."""
+    files_total, bytes_total = scan.snapshot.totals
+    return TableScan(
+        table=reference.shown,
+        version=scan.snapshot.version,
+        files_total=files_total,
+        files_pruned=files_total - len(scan.files),
+        files_read=len(scan.files),
+        bytes_total=bytes_total,
+        bytes_read=sum(file.size for file in scan.files),
+    )
 
 
 def newest_snapshots(catalog: Catalog, references: References) -> dict[str, Snapshot]:
@@ -76,8 +66,8 @@ def newest_snapshots(catalog: Catalog, references: References) -> dict[str, Snap
 
 def plan_scans(
     catalog: Catalog, references: References, constants: Constants, newest: Mapping[str, Snapshot] | None = None
-) -> list[Scan]:
-    """Return the versions and files to read, one for each table that the query names.
+) -> dict[Reference, Scan]:
+    """Return the versions and files to read, for each naming of a table in the query.
 
     A table named twice without a version is read at one and the same, that of `newest` if it is there. Raises
     `TableNotFound`, naming the tables that there are, `VersionNotFound`, `VersionExpired` or `Invalid`.
@@ -87,10 +77,10 @@ def plan_scans(
     columns = {fold(name) for schema in schemas.values() for name in schema.names}
     constants = Constants(constants.now_us, constants.taken | columns)
     filters = filters_by_table(references, schemas)
-    scans = []
+    scans = {}
     for reference, snapshot in snapshots.items():
         predicate = table_predicate(reference, filters.get(reference, ()), schemas[reference], constants)
-        scans.append(Scan(reference, snapshot, predicate, snapshot.prune(predicate)))
+        scans[reference] = Scan(snapshot, predicate)
     return scans
 
 
@@ -148,9 +138,8 @@ def _unknown(catalog: Catalog, reference: Reference) -> str:
     return f"the lake has no table {reference.shown!r}; {holds}"
 
 
-def scan_table(scans: Sequence[Scan], plan: str) -> pa.Table:
+def scan_table(reports: Sequence[TableScan], plan: str) -> pa.Table:
     """Return what EXPLAIN answers: a row for each table named, and a last one with DuckDB's plan."""
-    reports = [scan.report() for scan in scans]
     numbers = ("version", "files_total", "files_pruned", "files_read", "bytes_total", "bytes_read")
     columns: dict[str, pa.Array] = {"table": pa.array([*(one.table for one in reports), None], pa.string())}
     for name in numbers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,12 +15,13 @@ from alluvia.duck.failures import ENGINE_FAILED, Context, QueryTooCostly, out_of
 from alluvia.duck.relation import escape_glob
 from alluvia.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
+from alluvia.expressions.references import Reference
 from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import Engine, EngineDied, EngineError, OutOfMemory, OutOfTime, Watch
 from alluvia.query.rewrite import VIEW_SCHEMA
-from alluvia.query.scans import Scan
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
+from alluvia.table.scan import Scan
 
 HEADS_MAX = 64
 """So many files are looked for when DuckDB could not open one and does not say which."""
@@ -55,19 +56,19 @@ class Session:
         """Return the query's `now()`, in µs since the Unix epoch."""
         return self._engine.now_us
 
-    def open(self, scans: Sequence[Scan], names: Sequence[str]) -> None:
+    def open(self, scans: Mapping[Reference, Scan], names: Mapping[Reference, str]) -> None:
         """Make a view for each scan, by these names, and shut the database."""
         with self._translated(Context("")):
             self._engine.execute(f"CREATE SCHEMA {VIEW_SCHEMA}")
-        for scan, name in zip(scans, names, strict=True):
+        for reference, scan in scans.items():
             self._check_time()
             try:
                 with self._translated(Context("")):
-                    self._views.create(name, scan.snapshot, scan.files, self._urls(scan), self._copied)
+                    self._views.create(names[reference], scan.snapshot, scan.files, self._urls(scan), self._copied)
             except QueryTooCostly:
                 raise
             except Invalid:
-                msg = f"the data files of {scan.reference.shown} do not fit the table's schema"
+                msg = f"the data files of {reference.shown} do not fit the table's schema"
                 raise Corrupt(msg) from None
         self._files |= self._views.copies
         with self._translated(Context("")):

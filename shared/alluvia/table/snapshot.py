@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -24,8 +24,6 @@ from alluvia.table.schema.column_mapping import ColumnMapping, mapping_of, physi
 from alluvia.table.schema.serialization import arrow_schema, uses_type
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.schema.variants import VARIANT
-from alluvia.table.skipping.predicate import Predicate, physical_predicate
-from alluvia.table.skipping.pruning import prune
 
 _WINDING = re.compile(r"(^|/)(\.{0,2})/|/\.{1,2}$")
 """A path with empty parts, or with `.` or `..`."""
@@ -142,15 +140,6 @@ class Snapshot:
         """Return the name that a top column has in files, statistics and the log."""
         return str(self.physical_schema.field(self.schema.get_field_index(column)).name)
 
-    def prune(self, predicate: Predicate) -> list[AddFile]:
-        """Return the files that can hold rows for which a predicate holds."""
-        if self.mapping is not ColumnMapping.NONE:
-            predicate = physical_predicate(predicate, self.schema, self.physical_schema)
-        columns = [self.physical_name(name) for name in self.partition_columns]
-        found = prune(self.files, predicate, self.physical_schema, columns)
-        check_once(found)
-        return found
-
     def read_plan(self, schema: pa.Schema) -> ReadPlan:
         """Return how to read some of the table's columns from its files; `schema` holds them, in any order."""
         at = [self.schema.get_field_index(name) for name in schema.names]
@@ -179,15 +168,3 @@ class Snapshot:
                 return found
         msg = f"file {path} of the table lies outside of the lake, where this library does not follow"
         raise Unsupported(msg)
-
-
-def check_once(files: Sequence[AddFile]) -> None:
-    """Raise `Corrupt` where a data file is listed with two deletion vectors, so that its rows would count twice."""
-    if not any(file.deletion_vector for file in files):
-        return
-    seen: set[str] = set()
-    for file in files:
-        if file.path in seen:
-            msg = f"data file {file.path} is in the table twice, with different deletion vectors"
-            raise Corrupt(msg)
-        seen.add(file.path)

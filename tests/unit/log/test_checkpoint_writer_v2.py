@@ -21,6 +21,7 @@ from alluvia.log.checkpoints import v2 as checkpoint_v2
 from alluvia.log.files.sidecar_rows import FACTS_TAG
 from alluvia.log.log import FOLLOW_AGE_MS_MAX
 from alluvia.store import CountingStore, DirectoryStore, MemoryStore, Store
+from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Comparison
 from alluvia.table.transaction import Changes
 from tests.judges import duckdb_rows, on_disk, ours
@@ -163,7 +164,7 @@ def test_a_filtered_scan_opens_the_sidecars_that_can_match_alone() -> None:
         (Comparison(("id",), ">", 5000), [], 0),
     ):
         store.reset()
-        assert [file.path for file in snapshot.prune(predicate)] == files
+        assert [file.path for file in Scan(snapshot, predicate).files] == files
         assert store.requests == ({"get": opened} if opened else {})
     store.reset()
     assert snapshot.totals == (163, 1630)
