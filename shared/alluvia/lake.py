@@ -32,7 +32,7 @@ from alluvia.table.transaction import Commit
 if TYPE_CHECKING:
     from alluvia.operations import history, restore, vacuum
     from alluvia.operations import optimize as optimizing
-    from alluvia.operations.replanning import RowChanges
+    from alluvia.operations.edits import RowChanges
     from alluvia.verify.report import VerifyReport
     from alluvia.verify.verification import Progress
 

@@ -17,7 +17,7 @@ import pytest
 from alluvia.clock import ManualClock
 from alluvia.errors import Conflict, VersionExpired
 from alluvia.lake import Lake, Table
-from alluvia.operations.replanning import RowChanges
+from alluvia.operations.edits import RowChanges
 from alluvia.store import MemoryStore
 from tests.property import row_model as model
 from tests.property.interleaving import Scheduler, TakingTurns

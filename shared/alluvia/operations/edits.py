@@ -1,17 +1,23 @@
-"""What an operation does to the rows of a file: which of them change, and into what. The values that pass between."""
+"""What delete, update and upsert do to the rows of a file: which of them change, and into what."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alluvia.expressions.condition import condition
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
-from alluvia.table.masks import count
+from alluvia.table.deletion_vectors.storage import NO_POSITIONS
+from alluvia.table.masks import count, definite
+from alluvia.table.scan import Scan
+from alluvia.table.skipping.predicate import Predicate
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import Changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +71,97 @@ class Hits:
         return sum(part.nbytes for part in (self.mask, self.updated, self.sources) if part is not None)
 
 
-class Edit(Protocol):
-    """One operation on the rows of a table, planned for one schema."""
+@dataclass(frozen=True, slots=True)
+class RowChanges:
+    """What delete, update or upsert did. `version` is the commit's, or the newest one where there was nothing to do.
+
+    `rows_deleted` is None where files went whole whose statistics do not say how many rows they held. `rows_copied`
+    were written again besides changed ones, in `files_added`. `tries` is 1, and one more for each lost race that made
+    it plan again.
+    """
+
+    version: int
+    timestamp_ms: int
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int | None = 0
+    rows_copied: int = 0
+    files_read: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    tries: int = 1
+
+
+class Edit(ABC):
+    """One operation on the rows of a table, planned for one schema.
+
+    Rows that change are in files that `predicate` can hold in. `in_place` says whether an updated row may stay where
+    its file and the file's order have it.
+    """
 
     operation: str
     parameters: Mapping[str, str]
-    in_place: bool
-    """Whether an updated row may stay where its file and the file's order have it."""
+    predicate: Predicate
+    in_place = False
 
-    def goes_whole(self, file: AddFile) -> bool:
+    def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:
+        """Return the files of a snapshot that can hold rows that change."""
+        return Scan(snapshot, self.predicate).files
+
+    def matcher(self, snapshot: Snapshot) -> Callable[[AddFile], bool]:
+        """Return whether a file that another writer adds can hold rows that change."""
+        return Scan(snapshot, self.predicate).can_match
+
+    def goes_whole(self, file: AddFile) -> bool:  # noqa: ARG002
         """Whether every row of a file is deleted, by what the log says of it."""
+        return False
 
+    @abstractmethod
     def find(self, data: DataFile) -> Hits | None:
         """Return the rows that change, of those that are not deleted yet; None if there are none."""
 
+    @abstractmethod
     def renew(self, rows: pa.Table, sources: pa.Int64Array | None) -> pa.Table:
         """Return what updated rows become: the same columns, in the table's types."""
+
+    def inserts(self, matched: pa.Int64Array) -> pa.Int64Array:  # noqa: ARG002
+        """Return the numbers of the source's rows to insert, given those that match rows of files."""
+        return NO_POSITIONS
+
+    def inserted(self, numbers: pa.Int64Array) -> pa.Table:
+        """Return rows of the source, with the table's columns."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
+        """Return what the table's history says of the edit."""
+
+
+class WhereEdit(Edit):
+    """An edit of all rows for which one SQL condition holds. Raises `Invalid` for a text that is none."""
+
+    updates = False
+
+    def __init__(self, snapshot: Snapshot, where: str) -> None:
+        self.parameters = {"predicate": where}
+        self.condition = condition(where, snapshot.schema)
+        self.predicate = self.condition.predicate
+        self._columns = list(self.condition.columns) or snapshot.schema.names[:1]
+
+    def find(self, data: DataFile) -> Hits | None:
+        """Return the rows that match."""
+        masks: list[pa.BooleanArray] = []
+        start = 0
+        for batch in data.batches(self._columns):
+            live = data.live.slice(start, len(batch))
+            start += len(batch)
+            masks.append(pc.replace_with_mask(live, live, definite(self.condition.mask(batch.filter(live)))))
+        mask = pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
+        if not count(mask):
+            return None
+        return Hits(mask, pa.repeat(pa.scalar(value=True), count(mask)) if self.updates else None)
+
+
+def vectors_added(changes: Changes) -> int:
+    """Return the number of files that get a deletion vector."""
+    return sum(add.deletion_vector is not None for add in changes.adds)

@@ -6,7 +6,6 @@ A plan that lost is not thrown away: whoever plans keeps what still holds, so th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound, TransactionExpired
 from alluvia.table.handle import TableHandle
@@ -16,27 +15,6 @@ from alluvia.table.transaction import Changes, Commit
 
 TRIES_MAX = 100
 Plan = Callable[[Snapshot], Changes | None]
-
-
-@dataclass(frozen=True, slots=True)
-class RowChanges:
-    """What delete, update or upsert did. `version` is the commit's, or the newest one where there was nothing to do.
-
-    `rows_deleted` is None where files went whole whose statistics do not say how many rows they held. `rows_copied`
-    were written again beside changed ones, in `files_added`. `tries` is 1, and one more for each lost race that made it
-    plan again.
-    """
-
-    version: int
-    timestamp_ms: int
-    rows_inserted: int = 0
-    rows_updated: int = 0
-    rows_deleted: int | None = 0
-    rows_copied: int = 0
-    files_read: int = 0
-    files_added: int = 0
-    files_removed: int = 0
-    tries: int = 1
 
 
 def commit_planned(handle: TableHandle, plan: Plan) -> tuple[Commit | None, Snapshot, int]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,7 +20,7 @@ from alluvia.operations.fetching import opened
 from alluvia.progress import report
 from alluvia.table.deletion_vectors.descriptors import cardinality_of
 from alluvia.table.deletion_vectors.roaring import sorted_positions
-from alluvia.table.deletion_vectors.storage import write_deletions
+from alluvia.table.deletion_vectors.storage import NO_POSITIONS, write_deletions
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import count, interleaved, mask_of, positions_of
 from alluvia.table.snapshot import Snapshot
@@ -80,16 +79,6 @@ class Part:
     inserted: pa.Int64Array | None = None
 
 
-class Inserts(Protocol):
-    """New rows that an operation brings along, known by numbers: which of them depends on what the files hold."""
-
-    def numbers(self, outcomes: Sequence[Outcome]) -> pa.Int64Array:
-        """Return the numbers of the rows to insert, given the outcomes of all files."""
-
-    def rows(self, numbers: pa.Int64Array) -> pa.Table:
-        """Return rows by number, with the table's columns."""
-
-
 class Rewriter:
     """Works on the files of a table for one edit, and keeps what it did: a second plan pays for what is new.
 
@@ -110,7 +99,7 @@ class Rewriter:
         self._found: dict[str, _Found] = {}
         self._found_bytes = 0
 
-    def work(self, snapshot: Snapshot, candidates: Sequence[AddFile], inserts: Inserts | None = None) -> list[Outcome]:
+    def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:
         """Bring the outcomes up to a snapshot, of which `candidates` are the files that can match.
 
         Parts whose files vacuum may have taken since an earlier plan are made anew.
@@ -130,8 +119,7 @@ class Rewriter:
             self._read([file for file in pending if file.key not in known])
             if self._changes is not None:
                 self._read_whole()
-            if inserts is not None:
-                self._insert(inserts)
+            self._insert()
             self._close()
         finally:
             self._open, self._waiting = self._new_part(), []
@@ -159,9 +147,10 @@ class Rewriter:
             if not waiting or waiting >= WAITING_BYTES:
                 self._close()
 
-    def _insert(self, inserts: Inserts) -> None:
+    def _insert(self) -> None:
         """Add the new rows to the open part; those of an earlier plan do where they are the same."""
-        numbers = inserts.numbers(self._outcomes())
+        matched = [outcome.sources for outcome in self._outcomes() if outcome.sources is not None]
+        numbers = self.edit.inserts(pa.concat_arrays([NO_POSITIONS, *matched]))
         earlier = next((part for part in self.parts if part.inserted is not None), None)
         feed = self._feeds()
         if earlier is not None:
@@ -170,7 +159,7 @@ class Rewriter:
             self.parts.remove(earlier)
             self._read([outcome.file for outcome in earlier.outcomes.values()])
         if len(numbers):
-            rows = inserts.rows(numbers)
+            rows = self.edit.inserted(numbers)
             self._open.inserted = numbers
             self._waiting.append(rows)
             if self._changes is not None and feed:

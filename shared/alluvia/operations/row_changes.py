@@ -1,58 +1,84 @@
-"""From an edit's outcomes to one commit, and to a report of it: what delete, update and upsert share."""
+"""Changing rows in one commit, whatever the edit: what delete, update and upsert share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from alluvia.operations.replanning import RowChanges
+from alluvia.operations.edits import Edit, RowChanges
+from alluvia.operations.replanning import check_not_append_only, commit_planned
 from alluvia.operations.rewriting import Outcome, Rewriter
+from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes, Commit
+from alluvia.table.transaction import Changes
 
 
-def row_changes(rewriter: Rewriter, outcomes: Sequence[Outcome], now_ms: int) -> Changes:
-    """Return what to commit for the outcomes of a version's files."""
-    changed = [outcome for outcome in outcomes if outcome.changed]
-    adds = [outcome.add for outcome in changed if outcome.add is not None]
-    return Changes(
-        rewriter.edit.operation,
-        dict(rewriter.edit.parameters),
-        adds=[*adds, *(add for part in rewriter.parts for add in part.adds)],
-        removes=[outcome.file.removed(now_ms, data_change=True) for outcome in changed],
-        cdc=[file for part in rewriter.parts for file in part.cdc],
-        files_read=frozenset(outcome.file.key for outcome in changed),
-    )
+def change_rows(handle: TableHandle, name: str, read_edit: Callable[[Snapshot], Edit]) -> RowChanges:
+    """Carry an edit out in one commit; none where no row changes. `read_edit` returns it for a table as it is now.
+
+    Only files that can hold rows that change are read. Raises `Invalid` for an append-only table, with the operation's
+    `name`.
+    """
+    plans = _Plans(handle, name, read_edit)
+    commit, _, tries = commit_planned(handle, plans.plan)
+    if commit is None:
+        return replace(plans.done, tries=tries)
+    return replace(plans.done, version=commit.version, timestamp_ms=commit.timestamp_ms, tries=tries)
 
 
-def report(
-    commit: Commit | None,
-    snapshot: Snapshot,
-    changes: Changes | None,
-    outcomes: Sequence[Outcome],
-    tries: int,
-    inserted: int = 0,
-) -> RowChanges:
-    """Return what was done, or what was found where there was nothing to do."""
-    changed = [outcome for outcome in outcomes if outcome.changed]
-    read = sum(outcome.rows > 0 or not outcome.changed for outcome in outcomes)
-    if commit is None or changes is None:
-        return RowChanges(snapshot.version, snapshot.timestamp_ms, files_read=read, tries=tries)
-    return RowChanges(
-        commit.version,
-        commit.timestamp_ms,
-        inserted,
-        sum(outcome.updated for outcome in changed),
-        rows_deleted(changed),
-        sum(outcome.copied for outcome in changed),
-        read,
-        len(changes.adds),
-        len(changes.removes),
-        tries,
-    )
+class _Plans:
+    """The plans of one operation: each takes over from the one before what still holds. `done` is what the last did."""
 
+    done: RowChanges
 
-def rows_deleted(changed: Sequence[Outcome]) -> int | None:
-    """Return the number of rows that go; None if a file goes whole without anyone knowing how many it holds."""
-    counts = [outcome.deleted for outcome in changed]
-    known = [number for number in counts if number is not None]
-    return sum(known) if len(known) == len(counts) else None
+    def __init__(self, handle: TableHandle, name: str, read_edit: Callable[[Snapshot], Edit]) -> None:
+        self._handle = handle
+        self._name = name
+        self._read_edit = read_edit
+        self._planned: tuple[Snapshot, Rewriter] | None = None
+
+    def plan(self, snapshot: Snapshot) -> Changes | None:
+        """Return what to commit on a version; None where nothing is to be done."""
+        check_not_append_only(snapshot, self._name)
+        rewriter = self._rewriter(snapshot)
+        outcomes = rewriter.work(snapshot, rewriter.edit.candidates(snapshot))
+        read = sum(outcome.rows > 0 or not outcome.changed for outcome in outcomes)
+        self.done = RowChanges(snapshot.version, snapshot.timestamp_ms, files_read=read)
+        changed = [outcome for outcome in outcomes if outcome.changed]
+        inserted = sum(len(part.inserted) for part in rewriter.parts if part.inserted is not None)
+        if not changed and not inserted:
+            return None
+        changes = self._changes(snapshot, rewriter, outcomes)
+        deleted = [outcome.deleted for outcome in changed]
+        known = [number for number in deleted if number is not None]
+        self.done = replace(
+            self.done,
+            rows_inserted=inserted,
+            rows_updated=sum(outcome.updated for outcome in changed),
+            rows_deleted=sum(known) if len(known) == len(deleted) else None,
+            rows_copied=sum(outcome.copied for outcome in changed),
+            files_added=len(changes.adds),
+            files_removed=len(changes.removes),
+        )
+        changes.metrics = rewriter.edit.metrics(self.done, changes)
+        return changes
+
+    def _rewriter(self, snapshot: Snapshot) -> Rewriter:
+        if self._planned is None or self._planned[0].state.metadata != snapshot.state.metadata:
+            self._planned = snapshot, Rewriter(self._handle, snapshot, self._read_edit(snapshot))
+        return self._planned[1]
+
+    def _changes(self, snapshot: Snapshot, rewriter: Rewriter, outcomes: Sequence[Outcome]) -> Changes:
+        now_ms = self._handle.clock.now_ms()
+        changed = [outcome for outcome in outcomes if outcome.changed]
+        adds = [outcome.add for outcome in changed if outcome.add is not None]
+        read = frozenset(each.file.key for each in outcomes if each.changed or each.sources is not None)
+        return Changes(
+            rewriter.edit.operation,
+            dict(rewriter.edit.parameters),
+            adds=[*adds, *(add for part in rewriter.parts for add in part.adds)],
+            removes=[outcome.file.removed(now_ms, data_change=True) for outcome in changed],
+            cdc=[file for part in rewriter.parts for file in part.cdc],
+            can_match=rewriter.edit.matcher(snapshot),
+            files_read=read,
+        )

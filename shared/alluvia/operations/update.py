@@ -6,14 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from alluvia.expressions.assignments import Assignments, assignments
-from alluvia.expressions.condition import Condition, condition
-from alluvia.log.actions import AddFile
-from alluvia.operations.datafile import DataFile
-from alluvia.operations.edits import Edit, Hits
-from alluvia.operations.replanning import RowChanges
-from alluvia.operations.rewriting import Outcome
-from alluvia.operations.rows_where import change_where, find
+from alluvia.expressions.assignments import assignments
+from alluvia.operations.edits import RowChanges, WhereEdit, vectors_added
+from alluvia.operations.row_changes import change_rows
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
@@ -27,40 +22,33 @@ def update(handle: TableHandle, values: Mapping[str, str], where: str | None = N
     column, where a value does not fit, is null though it must not be, or breaks a CHECK constraint; and for an
     append-only table.
     """
-
-    def edit(snapshot: Snapshot) -> tuple[Edit, Condition]:
-        new = assignments(values, snapshot.schema)
-        read = condition(where or "true", snapshot.schema)
-        return UpdateEdit(snapshot, read, new, {"predicate": where or "true"}), read
-
-    return change_where(handle, "update", edit, _metrics)
+    return change_rows(handle, "update", lambda snapshot: UpdateEdit(snapshot, values, where or "true"))
 
 
-class UpdateEdit:
+class UpdateEdit(WhereEdit):
     """Rows that match get new values."""
 
     operation = "UPDATE"
+    updates = True
 
-    def __init__(
-        self, snapshot: Snapshot, condition: Condition, assignments: Assignments, parameters: Mapping[str, str]
-    ) -> None:
-        self.parameters = parameters
-        self.in_place = not moves_rows(snapshot, assignments.names)
-        self._schema = snapshot.schema
-        self._condition = condition
-        self._assignments = assignments
-
-    def goes_whole(self, file: AddFile) -> bool:  # noqa: ARG002
-        """Nothing is deleted."""
-        return False
-
-    def find(self, data: DataFile) -> Hits | None:
-        """Return the rows that match."""
-        return find(data, self._condition, self._schema, updated=True)
+    def __init__(self, snapshot: Snapshot, values: Mapping[str, str], where: str) -> None:
+        self._assignments = assignments(values, snapshot.schema)
+        super().__init__(snapshot, where)
+        self.in_place = not moves_rows(snapshot, self._assignments.names)
 
     def renew(self, rows: pa.Table, sources: pa.Int64Array | None) -> pa.Table:  # noqa: ARG002
         """Return rows with their new values."""
         return with_columns(rows, self._assignments.apply(rows))
+
+    def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
+        """Return what the history says."""
+        return {
+            "numAddedFiles": len(changes.adds),
+            "numUpdatedRows": done.rows_updated,
+            "numCopiedRows": done.rows_copied,
+            "numDeletionVectorsAdded": vectors_added(changes),
+            "numAddedChangeFiles": len(changes.cdc),
+        }
 
 
 def moves_rows(snapshot: Snapshot, columns: Sequence[str]) -> bool:
@@ -75,13 +63,3 @@ def with_columns(rows: pa.Table, values: pa.Table) -> pa.Table:
         at = rows.schema.get_field_index(name)
         rows = rows.set_column(at, rows.schema.field(at), values[name])
     return rows
-
-
-def _metrics(changed: Sequence[Outcome], changes: Changes) -> dict[str, int]:
-    return {
-        "numAddedFiles": len(changes.adds),
-        "numUpdatedRows": sum(outcome.updated for outcome in changed),
-        "numCopiedRows": sum(outcome.copied for outcome in changed),
-        "numDeletionVectorsAdded": sum(add.deletion_vector is not None for add in changes.adds),
-        "numAddedChangeFiles": len(changes.cdc),
-    }

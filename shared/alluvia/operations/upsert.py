@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,17 +13,14 @@ from alluvia.errors import Invalid
 from alluvia.expressions.pairs import PairCondition, pair_condition
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
-from alluvia.operations.edits import Hits
-from alluvia.operations.replanning import RowChanges, check_not_append_only, commit_planned
-from alluvia.operations.rewriting import Outcome, Rewriter
-from alluvia.operations.row_changes import report, row_changes
+from alluvia.operations.edits import Edit, Hits, RowChanges, vectors_added
+from alluvia.operations.row_changes import change_rows
 from alluvia.operations.update import moves_rows, with_columns
 from alluvia.operations.upsert_source import Source, read_rows
 from alluvia.table.arguments import check_names, check_text
 from alluvia.table.deletion_vectors.storage import NO_POSITIONS
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import definite, mask_of, positions_of
-from alluvia.table.scan import Scan
 from alluvia.table.schema.rows import conform
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
@@ -93,66 +90,11 @@ def upsert(handle: TableHandle, rows: Any, on: Sequence[str], rules: Rules) -> R
     that do not fit the table, and for an append-only table.
     """
     check_rules(rules)
-    work = _Upsert(handle, rows, on, rules)
-    commit, snapshot, tries = commit_planned(handle, work.plan)
-    return report(commit, snapshot, work.changes, work.outcomes, tries, work.inserted)
+    given = rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows
+    return change_rows(handle, "upsert", lambda snapshot: UpsertEdit(snapshot, given, on, rules))
 
 
-class _Upsert:
-    """The plans of one upsert: each takes over from the one before what still holds."""
-
-    def __init__(self, handle: TableHandle, rows: Any, on: Sequence[str], rules: Rules) -> None:
-        self.outcomes: list[Outcome] = []
-        self.changes: Changes | None = None
-        self.inserted = 0
-        self._handle = handle
-        self._rows = rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows
-        self._on = on
-        self._rules = rules
-        self._planned: tuple[Snapshot, Rewriter, UpsertEdit] | None = None
-
-    def plan(self, snapshot: Snapshot) -> Changes | None:
-        """Return what to commit on a version; None where nothing is to be done."""
-        check_not_append_only(snapshot, "upsert")
-        rewriter, edit = self._rewriter(snapshot)
-        can_hold = edit.source.matcher(snapshot)
-        candidates = [file for file in Scan(snapshot, edit.source.predicate).files if can_hold(file)]
-        self.outcomes = rewriter.work(snapshot, candidates, edit)
-        self.inserted = sum(len(part.inserted) for part in rewriter.parts if part.inserted is not None)
-        self.changes = None
-        if self.inserted or any(outcome.changed for outcome in self.outcomes):
-            changes = row_changes(rewriter, self.outcomes, self._handle.clock.now_ms())
-            matched = {outcome.file.key for outcome in self.outcomes if outcome.sources is not None}
-            changes.can_match, changes.files_read = can_hold, frozenset(matched)
-            changes.metrics = self._metrics(edit, changes)
-            self.changes = changes
-        return self.changes
-
-    def _rewriter(self, snapshot: Snapshot) -> tuple[Rewriter, UpsertEdit]:
-        if self._planned is None or self._planned[0].state.metadata != snapshot.state.metadata:
-            edit = UpsertEdit(snapshot, self._rows, self._on, self._rules)
-            self._planned = snapshot, Rewriter(self._handle, snapshot, edit), edit
-        return self._planned[1], self._planned[2]
-
-    def _metrics(self, edit: UpsertEdit, changes: Changes) -> dict[str, int]:
-        changed = [outcome for outcome in self.outcomes if outcome.changed]
-        updated = sum(outcome.updated for outcome in changed)
-        copied = sum(outcome.copied for outcome in changed)
-        return {
-            "numSourceRows": len(edit.source.rows),
-            "numTargetRowsInserted": self.inserted,
-            "numTargetRowsUpdated": updated,
-            "numTargetRowsDeleted": sum(outcome.deleted or 0 for outcome in changed),
-            "numTargetRowsCopied": copied,
-            "numOutputRows": self.inserted + updated + copied,
-            "numTargetFilesAdded": len(changes.adds),
-            "numTargetFilesRemoved": len(changes.removes),
-            "numTargetDeletionVectorsAdded": sum(add.deletion_vector is not None for add in changes.adds),
-            "numTargetChangeFilesAdded": len(changes.cdc),
-        }
-
-
-class UpsertEdit:
+class UpsertEdit(Edit):
     """Rows that the source has the key of are updated or deleted."""
 
     operation = "MERGE"
@@ -168,6 +110,7 @@ class UpsertEdit:
         self._conditions = [one for one in (self._when, self._delete_when, self._insert_when) if one is not None]
         self._check_extra(given, schema)
         self.source = Source(given, on)
+        self.predicate = self.source.predicate
         self.known = given.select([name for name in schema.names if name in given.column_names])
         self._set = self._columns_to_set(schema)
         self._schema = schema
@@ -195,9 +138,13 @@ class UpsertEdit:
                 raise Invalid(msg)
         return [name for name in wanted if name not in self.source.on]
 
-    def goes_whole(self, file: AddFile) -> bool:  # noqa: ARG002
-        """Only its rows tell which keys a file holds."""
-        return False
+    def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:
+        """Return the files that can hold one of the keys."""
+        return list(filter(self.matcher(snapshot), super().candidates(snapshot)))
+
+    def matcher(self, snapshot: Snapshot) -> Callable[[AddFile], bool]:
+        """Return whether a file can hold one of the keys."""
+        return self.source.matcher(snapshot)
 
     def find(self, data: DataFile) -> Hits | None:
         """Return the rows with a key of the source, and what becomes of each."""
@@ -241,13 +188,8 @@ class UpsertEdit:
         """Return rows with the columns that are set taken from the source."""
         return with_columns(rows, self.known.select(self._set).take(sources))
 
-    def rows(self, numbers: pa.Int64Array) -> pa.Table:
-        """Return rows of the source as the table has them."""
-        return conform(self.known.take(numbers), self._schema)
-
-    def numbers(self, outcomes: Sequence[Outcome]) -> pa.Int64Array:
-        """Return the numbers of the source's rows to insert: those that match no row of a file."""
-        matched = pa.concat_arrays([NO_POSITIONS, *(each.sources for each in outcomes if each.sources is not None)])
+    def inserts(self, matched: pa.Int64Array) -> pa.Int64Array:
+        """Return the numbers of the source's rows that match no row of a file, where they are wanted."""
         if not self._rules.inserts:
             return NO_POSITIONS
         left = positions_of(pc.invert(mask_of(matched, len(self.known))))
@@ -255,6 +197,25 @@ class UpsertEdit:
             return left
         nothing = pa.table({"none": pa.nulls(len(left))}).select([])
         return left.filter(_holds(self._insert_when, nothing, self.source.rows, left))
+
+    def inserted(self, numbers: pa.Int64Array) -> pa.Table:
+        """Return rows of the source as the table has them."""
+        return conform(self.known.take(numbers), self._schema)
+
+    def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
+        """Return what the history says."""
+        return {
+            "numSourceRows": len(self.source.rows),
+            "numTargetRowsInserted": done.rows_inserted,
+            "numTargetRowsUpdated": done.rows_updated,
+            "numTargetRowsDeleted": done.rows_deleted or 0,
+            "numTargetRowsCopied": done.rows_copied,
+            "numOutputRows": done.rows_inserted + done.rows_updated + done.rows_copied,
+            "numTargetFilesAdded": len(changes.adds),
+            "numTargetFilesRemoved": len(changes.removes),
+            "numTargetDeletionVectorsAdded": vectors_added(changes),
+            "numTargetChangeFilesAdded": len(changes.cdc),
+        }
 
 
 def _read(text: str | None, schema: pa.Schema, new: pa.Schema) -> PairCondition | None:
