@@ -19,8 +19,7 @@ from alluvia.serverless import warm_lake
 from functions.ingest.handler import ERRORS_MAX, handler
 from functions.ingest.settings import EVENTS_MAX
 from tests.s3server import CREDENTIALS, REGION, S3Server
-
-EVENTS = Path(__file__).parents[2] / "events"
+from tests.samples import EVENTS, payload
 
 
 @pytest.fixture
@@ -28,10 +27,6 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
     monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path))
     monkeypatch.setenv("ALLUVIA_CREATE_TABLES", "true")
     return alluvia.connect(str(tmp_path))
-
-
-def payload(name: str) -> dict[str, Any]:
-    return dict(json.loads((EVENTS / f"{name}.json").read_text()))
 
 
 def call(event: dict[str, Any]) -> tuple[int, dict[str, Any], dict[str, str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -23,11 +22,12 @@ from alluvia.serverless import warm_lake
 from alluvia.table.handle import TableHandle
 from functions.ingest import sending
 from functions.ingest.handler import handler
+from tests import samples
+from tests.samples import EVENTS, payload
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-EVENTS = Path(__file__).parents[2] / "events"
 REGION = "eu-central-1"
 
 
@@ -45,24 +45,8 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sending.sqs.cache_clear()
 
 
-@pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
-    monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path))
-    lake = alluvia.connect(str(tmp_path))
-    for name in ("access_log", "github_webhooks"):
-        lake.create_events(name)
-    return lake
-
-
-def payload(name: str) -> dict[str, Any]:
-    return dict(json.loads((EVENTS / f"{name}.json").read_text()))
-
-
 def post(body: str, table: str = "access_log", **headers: str) -> tuple[int, dict[str, Any]]:
-    event = payload("ingest_api_gateway") | {"body": body, "rawPath": f"/v1/events/{table}"}
-    event["requestContext"]["http"]["path"] = event["rawPath"]
-    event["headers"] = {name.replace("_", "-"): value for name, value in headers.items()}
-    answer = handler(event, None)
+    answer = handler(samples.post(body, table, **headers), None)
     return answer["statusCode"], json.loads(answer["body"])
 
 

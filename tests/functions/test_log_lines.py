@@ -20,19 +20,10 @@ from alluvia.ingest.messages import LIMIT_BYTES
 from alluvia.ingest.pipeline import ingest_batch
 from functions.ingest import handler as ingest_module
 from tests.log_lines import HANDLERS, Context, Lines, log_lines
+from tests.samples import payload, post
 
-EVENTS = Path(__file__).parents[2] / "events"
 SECRET = "hunter2-do-not-log"
 HTTP = {"ingest": "ingest_api_gateway", "query": "query_api_gateway"}
-
-
-@pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
-    monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path))
-    lake = alluvia.connect(str(tmp_path))
-    for name in ("access_log", "github_webhooks"):
-        lake.create_events(name)
-    return lake
 
 
 @pytest.fixture
@@ -41,14 +32,8 @@ def lines(lake: alluvia.Lake) -> Iterator[Lines]:
         yield found
 
 
-def payload(name: str) -> dict[str, Any]:
-    return dict(json.loads((EVENTS / f"{name}.json").read_text()))
-
-
-def post(body: str, table: str = "access_log", request_id: str = "r") -> dict[str, Any]:
-    event = payload("ingest_api_gateway") | {"body": body, "rawPath": f"/v1/events/{table}", "isBase64Encoded": False}
-    event["requestContext"]["http"]["path"] = event["rawPath"]
-    return ingest_module.handler(event, Context(request_id))
+def send(body: str, table: str = "access_log", request_id: str = "r") -> dict[str, Any]:
+    return ingest_module.handler(post(body, table), Context(request_id))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +92,7 @@ def test_lines_of_requests_at_once_are_not_mixed_up(lines: Lines, monkeypatch: p
 
     monkeypatch.setattr(ingest_module, "ingest_batch", together)
     tables = {"access_log": "request-1", "github_webhooks": "request-2"}
-    threads = [threading.Thread(target=post, args=('{"x":1}', table, request)) for table, request in tables.items()]
+    threads = [threading.Thread(target=send, args=('{"x":1}', table, request)) for table, request in tables.items()]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -116,7 +101,7 @@ def test_lines_of_requests_at_once_are_not_mixed_up(lines: Lines, monkeypatch: p
 
 
 def test_a_request_leaves_nothing_for_the_next(lines: Lines) -> None:
-    post("{}", request_id="request-1")
+    send("{}", request_id="request-1")
     event = payload("ingest_sqs")
     HANDLERS["ingest"].handler(event, None)
     *first, second, third = lines.parsed()
@@ -157,8 +142,8 @@ def test_nothing_that_was_posted_is_logged(
         f'[{{"event":7,"x":"{SECRET}"}},{{"y":"{SECRET}"}}]',
         f'{{"x":"{SECRET}","x":1}}',
     ):
-        post(body)
-    post("{}", table=SECRET)
+        send(body)
+    send("{}", table=SECRET)
     assert len(lines.parsed()) >= 3
     assert SECRET not in lines.text
 

@@ -18,8 +18,8 @@ from alluvia.serverless import warm_lake
 from alluvia.serverless.rounds import MARGIN_MS
 from functions.merge.handler import handler
 from tests.s3server import S3Server
+from tests.samples import payload
 
-EVENTS = Path(__file__).parents[2] / "events"
 DAY = 1_700_000_000_000_000
 FILES = 5
 
@@ -54,10 +54,6 @@ def add(lake: alluvia.Lake, table: str, event_id: str) -> None:
     values: dict[str, Any] = {"event_id": event_id, "ts": DAY, "received_at": DAY, "event": "click"}
     columns = [pa.array([values.get(field.name)], field.type) for field in schema]
     lake.table(table).ingest(pa.Table.from_arrays(columns, schema=schema))
-
-
-def payload(name: str) -> dict[str, Any]:
-    return dict(json.loads((EVENTS / f"{name}.json").read_text()))
 
 
 def ids(lake: alluvia.Lake, table: str) -> list[str]:

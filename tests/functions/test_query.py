@@ -15,8 +15,8 @@ from alluvia.errors import Invalid
 from functions.query import handler as query
 from functions.query.settings import Settings
 from tests.s3server import S3Server
+from tests.samples import payload
 
-EVENTS = Path(__file__).parents[2] / "events"
 Answer = dict[str, Any]
 
 
@@ -58,12 +58,8 @@ def error_of(answer: Answer) -> str:
     return str(body["error"])
 
 
-def sample(name: str) -> Any:
-    return json.loads((EVENTS / name).read_text())
-
-
 def test_the_api_gateways_request(lake: alluvia.Lake) -> None:
-    answer = query.handler(sample("query_api_gateway.json"), None)
+    answer = query.handler(payload("query_api_gateway"), None)
     assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (200, "application/json")
     assert json.loads(answer["body"]) == [
         {"day": f"2015-05-{day}", "status": status, "requests": 2} for day in (17, 18, 19) for status in ("200", "201")
@@ -71,13 +67,13 @@ def test_the_api_gateways_request(lake: alluvia.Lake) -> None:
 
 
 def test_the_function_urls_request(lake: alluvia.Lake) -> None:
-    answer = query.handler(sample("query_function_url.json"), None)
+    answer = query.handler(payload("query_function_url"), None)
     assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (200, "text/csv; charset=utf-8")
     assert answer["body"] == "event,deliveries\r\npush,2\r\nissues,1\r\n"
 
 
 def test_a_direct_invocation(lake: alluvia.Lake) -> None:
-    answer = query.handler(sample("query_invoke.json"), None)
+    answer = query.handler(payload("query_invoke"), None)
     assert (answer["statusCode"], answer["body"]) == (200, '{"events":12}\n')
     assert query.handler({"query": "SELECT 1 AS x", "accept": "text/csv"}, None)["body"] == "x\r\n1\r\n"
     assert query.handler({"query": "SELEC 1"}, None)["statusCode"] == 400

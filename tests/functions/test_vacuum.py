@@ -13,8 +13,8 @@ from alluvia.errors import AlluviaError, Invalid, Unavailable, VersionExpired
 from alluvia.serverless.rounds import MARGIN_MS
 from functions.vacuum import handler as vacuum
 from functions.vacuum.handler import handler
+from tests.samples import payload
 
-EVENTS = Path(__file__).parents[2] / "events"
 FILES = 4
 
 
@@ -40,10 +40,6 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
             table.append([{"event_id": f"e{number}"}])
         table.optimize()
     return lake
-
-
-def payload(name: str) -> dict[str, Any]:
-    return dict(json.loads((EVENTS / f"{name}.json").read_text()))
 
 
 def parquet_files(lake: alluvia.Lake, table: str) -> int:

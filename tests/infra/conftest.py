@@ -9,6 +9,7 @@ import pytest
 from infra.sources import FUNCTIONS, LIBRARY, Sources
 from infra.synth import STACK_NAME, create_app
 from layers.recipes import LAYERS
+from tests.samples import lake as lake  # noqa: PLC0414 - a fixture
 
 ROOT = Path(__file__).resolve().parents[2]
 CDK_CONTEXT: dict[str, object] = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,23 +16,10 @@ from functions.query import handler as query_module
 from tests.infra.metric_filters import Datapoint, datapoints
 from tests.infra.policies import resources_of, the_id
 from tests.log_lines import HANDLERS, Context, log_lines
+from tests.samples import payload, post
 
 Template = dict[str, Any]
-EVENTS = Path(__file__).parents[2] / "events"
 QUERY = {"service": "query"}
-
-
-@pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
-    monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path))
-    lake = alluvia.connect(str(tmp_path))
-    for name in ("access_log", "github_webhooks"):
-        lake.create_events(name)
-    return lake
-
-
-def payload(name: str) -> dict[str, Any]:
-    return dict(json.loads((EVENTS / f"{name}.json").read_text()))
 
 
 def metrics_of(template: Template, name: str, event: dict[str, Any], remaining_ms: int = 900_000) -> list[Datapoint]:
@@ -42,10 +28,6 @@ def metrics_of(template: Template, name: str, event: dict[str, Any], remaining_m
     with log_lines() as lines:
         HANDLERS[folder].handler(event, Context("r", remaining_ms))
     return datapoints(template, the_id(template, "AWS::Logs::LogGroup", f"Functions{name}Log"), lines.text.splitlines())
-
-
-def post(body: str) -> dict[str, Any]:
-    return payload("ingest_api_gateway") | {"body": body, "isBase64Encoded": False}
 
 
 def unavailable(*args: Any, **options: Any) -> Any:
