@@ -35,13 +35,13 @@ class Machine:
 
 
 LAMBDA = Machine()
-CORE = Recipe("core", ("aws-lambda-powertools", "boto3", "orjson", "pyarrow"))
+CORE = Recipe("core", ("aws-lambda-powertools", "boto3", "obstore", "orjson", "pyarrow"))
 QUERY = Recipe("query", ("duckdb", "duckdb-extension-httpfs"))
-SPARK = Recipe("spark", ("boto3", "orjson", "pyarrow"))
+SPARK = Recipe("spark", ("boto3", "obstore", "orjson", "pyarrow"))
 LAYERS = (CORE, QUERY)
 
 # Patterns over paths relative to the layer's package folder; `*` crosses slashes.
-KEPT_SERVICES = ("emr-serverless", "s3", "sqs", "sso", "sso-oidc", "sts")
+KEPT_SERVICES = ("emr-serverless", "sqs", "sso", "sso-oidc", "sts")
 """The services of AWS that our code calls, or that finding credentials may."""
 DROPPED = (
     ".lock",
@@ -53,7 +53,7 @@ DROPPED = (
     "pyarrow/include/*",
     "pyarrow/src/*",
     "pyarrow/tests/*",
-    # Flight is a network protocol, and S3 is reached through boto3: nothing of ours loads either library.
+    # Flight is a network protocol, and S3 is reached through obstore: nothing of ours loads either library.
     "pyarrow/*flight*",
     "pyarrow/_s3fs.*",
     "pyarrow/libarrow_s3.*",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from botocore.awsrequest import AWSPreparedRequest
-from botocore.httpsession import URLLib3Session
 
 from alluvia.clock import ManualClock
 from alluvia.errors import AnswerLost, CommitUnknown, Invalid, ObjectNotFound, Unavailable
@@ -45,12 +42,6 @@ def table(store: Store, server: S3Server) -> Table:
     found = lake.create_events("t", partition_by=())
     server.requests()
     return found
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let botocore's own retries (of requests that may be repeated) not wait."""
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
 
 def append(table: Table, *ids: str) -> int:
@@ -99,15 +90,24 @@ def test_409_without_end_gives_up_with_nothing_written(table: Table, server: S3S
     assert append(table, "a") == 1
 
 
-def test_412_for_ones_own_write_is_a_commit(table: Table, store: Store, server: S3Server) -> None:
+def test_412_for_ones_own_write_is_a_commit(
+    table: Table, store: Store, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Something on the way sends the PUT twice: the first has its effect, and the answer to the second is 412."""
 
-    def send_before(request: AWSPreparedRequest, **_: Any) -> None:
-        assert URLLib3Session().send(request).status_code == 200
-        request.reset_stream()
-
     assert isinstance(store, S3Store)
-    store._once.meta.events.register("before-send.s3.PutObject", send_before)
+    client = store._client
+
+    class Twice:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(client, name)
+
+        def put(self, *args: Any, **options: Any) -> Any:
+            if "mode" in options:
+                client.put(*args, **options)
+            return client.put(*args, **options)
+
+    monkeypatch.setattr(store, "_client", Twice())
     assert append(table, "a") == 1
     assert server.requests() == {"PUT": 1 + 2, "GET": 1}
     assert append(table, "b") == 2
@@ -132,7 +132,6 @@ def test_a_lost_answer_to_a_lost_race_is_a_lost_race(table: Table, store: Store,
 
 @pytest.mark.parametrize("put", ["lost", "lost-before", "status:500"])
 @pytest.mark.parametrize("get", ["status:503", "status:403", "lost-before"])
-@pytest.mark.usefixtures("impatient")
 def test_when_reading_back_fails_the_outcome_is_unknown_and_nothing_is_deleted(
     table: Table, store: Store, server: S3Server, put: str, get: str
 ) -> None:
@@ -152,7 +151,6 @@ def test_when_reading_back_fails_the_outcome_is_unknown_and_nothing_is_deleted(
     assert sorted(table.scan().read_all()["event_id"].to_pylist()) == ["a", "b"]
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_refused_commit_is_the_callers_to_mend(table: Table, server: S3Server) -> None:
     server.inject(fault("PUT", "status:403"))
     with pytest.raises(Invalid, match="AccessDenied"):
@@ -160,14 +158,12 @@ def test_a_refused_commit_is_the_callers_to_mend(table: Table, server: S3Server)
     assert server.requests() == {"PUT": 2}
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_data_file_is_put_with_the_clients_own_retries(table: Table, server: S3Server) -> None:
+def test_a_data_file_is_put_again_until_it_is_there(table: Table, server: S3Server) -> None:
     server.inject(fault("PUT", "status:503", 2, r"\.parquet$"), fault("PUT", "lost", 1, r"\.parquet$"))
     assert append(table, "a") == 1
     assert server.requests() == {"PUT": 1 + 4}
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("what", ["status:503", "lost-before"])
 def test_a_store_that_does_not_answer_is_unavailable(store: Store, server: S3Server, what: str) -> None:
     for method in ("GET", "PUT", "HEAD", "POST"):
@@ -202,7 +198,7 @@ def test_what_the_caller_must_mend_is_invalid(server: S3Server) -> None:
 def test_an_unreachable_endpoint_is_unavailable_and_shows_no_secret() -> None:
     store = open_store("s3://bucket/lake", ManualClock(), endpoint_url="http://127.0.0.1:9", region="us-east-1",
                        access_key_id="key", secret_access_key="hidden")  # fmt: skip
-    with pytest.raises(AnswerLost, match="EndpointConnectionError") as raised:
+    with pytest.raises(AnswerLost, match="Connect") as raised:
         store.put_if_absent("a", b"")
     assert "hidden" not in str(raised.value)
 

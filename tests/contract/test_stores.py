@@ -22,6 +22,7 @@ from alluvia.store import (
     Wrapper,
     open_store,
 )
+from alluvia.store.s3 import S3Store
 from tests.contract.workers import race
 from tests.s3server import S3Endpoint, S3Server
 
@@ -375,6 +376,32 @@ class TestS3(StoreContract, AmongProcesses, BeyondSixteenBits):
     @pytest.fixture
     def options(self, s3_server: S3Server) -> dict[str, str]:
         return s3_server.options
+
+    def test_the_marks_of_folders_are_no_objects(self, store: Store, s3_server: S3Server) -> None:
+        """Consoles and Hadoop leave empty objects whose names end in a slash."""
+        assert isinstance(store, S3Store)
+        for key in ("", "a/", "a/b/", "a/none/", "a-c/"):
+            s3_server.client.put_object(Bucket=store.bucket, Key=f"some/lake/{key}", Body=b"")
+        for key in ("a/b/x", "a-b", "a/empty", "z"):
+            store.put(key, b"" if key == "a/empty" else b"x")
+        assert [info.key for info in store.list("")] == ["a-b", "a/b/x", "a/empty", "z"]
+        assert [info.key for info in store.list("a/")] == ["a/b/x", "a/empty"]
+        assert list(store.list_folders("")) == ["a-c", "a"]
+        s3_server.client.put_object(Bucket=store.bucket, Key="some/lake/a//x", Body=b"")
+        with pytest.raises(Invalid, match="cannot be listed"):
+            list(store.list("a/"))
+
+    def test_a_listing_goes_on_after_a_page_that_failed(self, store: Store, s3_server: S3Server) -> None:
+        keys = [f"many/{number:05d}" for number in range(1_003)]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda key: store.put(key, b"x"), keys))
+        listing = store.list("many/")
+        found = [next(listing).key]
+        s3_server.inject({"method": "GET", "match": ".", "fault": "status:503", "times": 2})
+        assert found + [info.key for info in listing] == keys
+        s3_server.requests()
+        assert len(list(store.list("many/"))) == len(keys)
+        assert s3_server.requests() == {"LIST": 2}
 
 
 @pytest.mark.slow

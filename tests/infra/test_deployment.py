@@ -152,7 +152,7 @@ def test_every_package_has_the_locked_version(layers: dict[str, Path]) -> None:
     }
     assert found <= pins
     names = {name for name, _ in found}
-    assert {"pyarrow", "orjson", "boto3", "botocore", "aws-lambda-powertools", "duckdb"} <= names
+    assert {"pyarrow", "orjson", "boto3", "botocore", "obstore", "aws-lambda-powertools", "duckdb"} <= names
     assert names.isdisjoint({"click", "waitress", "wcwidth", "pyspark", "aws-xray-sdk", "numpy"})
 
 
@@ -173,6 +173,6 @@ def test_spark_gets_the_job_and_all_that_it_imports(deployed: Path, template: Te
     with tarfile.open(published[f"{prefix}/environment.tar.gz"]) as archive:
         names = set(archive.getnames())
     assert {"alluvia/__init__.py", "alluvia_spark/__init__.py", "pyarrow/__init__.py", "orjson/__init__.py"} <= names
-    assert "boto3/__init__.py" in names
+    assert {"boto3/__init__.py", "obstore/__init__.py"} <= names
     # EMR has its own Spark.
     assert not [name for name in names if name.startswith(("pyspark/", "alluvia/cli/"))]

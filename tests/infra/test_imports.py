@@ -20,6 +20,7 @@ MODULES = {
     "boto3": {"boto3", "botocore", "s3transfer", "dateutil", "six", "urllib3", "jmespath"},
     "duckdb": {"duckdb", "_duckdb"},
     "duckdb-extension-httpfs": {"duckdb_extension_httpfs"},
+    "obstore": {"obstore"},
     "orjson": {"orjson"},
     "pyarrow": {"pyarrow"},
 }

@@ -215,5 +215,5 @@ def test_another_compiler_than_the_pinned_one_is_refused(tmp_path: Path, monkeyp
 
 
 def test_services_that_are_never_called_are_left_out() -> None:
-    services = ["botocore/data/s3/x/service-2.json.gz", "botocore/data/ec2/x/service-2.json.gz"]
+    services = ["botocore/data/sqs/x/service-2.json.gz", "botocore/data/ec2/x/service-2.json.gz"]
     assert dropped([*services, "botocore/data/endpoints.json"]) == services[1:]

@@ -73,9 +73,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "treat 409 as exists",
         "store/s3.py",
-        "                    self._clock.sleep(CONFLICT_WAIT_SECONDS * (attempt + self._clock.uniform()))\n"
-        "                    continue\n",
-        "                    return PutResult.EXISTS\n",
+        "                self._clock.sleep(CONFLICT_WAIT_SECONDS * (attempt + self._clock.uniform()))\n"
+        "                continue\n",
+        "                return PutResult.EXISTS\n",
     ),
     _rule_ignored("protocol_changed", ("tests/unit/table/test_conflicts.py",)),
     _rule_ignored("metadata_changed"),

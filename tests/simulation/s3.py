@@ -1,20 +1,22 @@
 """A simulated S3: one bucket, and the client of it that the real S3 store of the library runs on.
 
-It stands where boto3's client stands, so that the store's own treatment of 409, 412, 5xx, time-outs and lost answers
+It stands where obstore's client stands, so that the store's own treatment of 409, 412, 5xx, time-outs and lost answers
 runs in every simulation.
 """
 
 from __future__ import annotations
 
+import builtins
+import mmap
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from botocore.exceptions import ClientError, ConnectionClosedError
+from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 
 from alluvia.clock import Clock
 from alluvia.store import PutResult
@@ -23,8 +25,10 @@ from tests.simulation.faults import Fault, FaultSource
 from tests.simulation.scheduler import Scheduler, Violation
 
 BUCKET = "lake"
-RETRIES = 5
 PAGE_KEYS = 50
+Json = dict[str, Any]
+T = TypeVar("T")
+_BROKEN = "Generic S3 error: HTTP error: error sending request\n\nDebug source:\nkind: Request,"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -103,114 +107,69 @@ class Actor(Protocol):
 
 
 class Client:
-    """The calls of boto3's client that the store makes. `actor` is asked who sends the request."""
+    """The calls of obstore's client that the store makes. `actor` is asked who sends the request."""
 
-    def __init__(self, bucket: Bucket, actor: Callable[[], Actor | None], process: Process, attempts: int) -> None:
+    def __init__(self, bucket: Bucket, actor: Callable[[], Actor | None], process: Process) -> None:
         self._bucket = bucket
         self._actor = actor
         self._process = process
         self._generation = process.generation
-        self._attempts = attempts
 
-    def put_object(self, **request: Any) -> dict[str, Any]:
-        body = request["Body"]
-        data = bytes(body) if isinstance(body, (bytes, bytearray, memoryview)) else body.read()
-        absent = request.get("IfNoneMatch") == "*"
+    def put(self, key: str, data: bytes | mmap.mmap, *, mode: str = "overwrite", use_multipart: bool) -> None:
+        assert not use_multipart
+        body, absent = bytes(data), mode == "create"
         actor = self._actor()
         intent = None if actor is None else actor.intent
 
-        def effect() -> dict[str, Any]:
-            if not self._bucket.put(request["Key"], data, absent=absent, intent=intent):
+        def effect() -> None:
+            if not self._bucket.put(key, body, absent=absent, intent=intent):
                 raise _error("PreconditionFailed", 412)
-            return {}
 
-        return self._retried("PUT", request["Key"], effect, conditional=absent, write=True)
+        self._send("PUT", key, effect, conditional=absent, write=True)
 
-    def get_object(self, **request: Any) -> dict[str, Any]:
-        def effect() -> dict[str, Any]:
-            found = self._bucket.objects.get(request["Key"])
-            if found is None:
-                raise _error("NoSuchKey", 404)
-            data = found[0]
-            if "Range" in request:
-                data = _ranged(data, request["Range"])
-            return {"Body": Body(data)}
+    def get(self, key: str, *, options: dict[str, Any] | None = None) -> Found:
+        def effect() -> Found:
+            data = self._object(key)[0]
+            return Found(_ranged(data, options["range"]) if options else data)
 
-        return self._retried("GET", request["Key"], effect)
+        return self._send("GET", key, effect)
 
-    def head_object(self, **request: Any) -> dict[str, Any]:
-        def effect() -> dict[str, Any]:
-            found = self._bucket.objects.get(request["Key"])
-            if found is None:
-                raise _error("404", 404)
-            return {"ContentLength": len(found[0]), "LastModified": _moment(found[1])}
+    def head(self, key: str) -> Json:
+        return self._send("HEAD", key, lambda: _listed(key, self._object(key)))
 
-        return self._retried("HEAD", request["Key"], effect)
+    def _object(self, key: str) -> tuple[bytes, int]:
+        found = self._bucket.objects.get(key)
+        if found is None:
+            raise _error("NoSuchKey", 404)
+        return found
 
-    def delete_objects(self, **request: Any) -> dict[str, Any]:
-        keys = [entry["Key"] for entry in request["Delete"]["Objects"]]
+    def delete(self, keys: list[str]) -> None:
+        self._send("DELETE", f"{keys[0]} and {len(keys) - 1} more", lambda: self._bucket.delete(keys), write=True)
 
-        def effect() -> dict[str, Any]:
-            self._bucket.delete(keys)
-            return {}
-
-        return self._retried("DELETE", f"{keys[0]} and {len(keys) - 1} more", effect, write=True)
-
-    def get_paginator(self, _: str) -> Client:
-        return self
-
-    def paginate(self, **request: Any) -> Iterator[dict[str, Any]]:
-        prefix, after = request["Prefix"], request.get("StartAfter", "")
-        if request.get("Delimiter"):
-            yield self._retried("LIST", f"{prefix} /", lambda: {"CommonPrefixes": self._folders(prefix)})
-            return
+    def list(self, folder: str | None, *, offset: str | None, chunk_size: int) -> Iterator[builtins.list[Json]]:
+        assert chunk_size >= PAGE_KEYS
+        prefix, after = "" if folder is None else f"{folder}/", offset or ""
         while True:
-            page = partial(self._page, prefix, after)
-            keys = self._retried("LIST", f"{prefix} {after}", page)["Contents"]
-            yield {"Contents": keys}
-            if len(keys) < PAGE_KEYS:
+            page = self._send("LIST", f"{prefix} {after}", partial(self._page, prefix, after))
+            yield page
+            if len(page) < PAGE_KEYS:
                 return
-            after = keys[-1]["Key"]
+            after = page[-1]["path"]
 
-    def _page(self, prefix: str, after: str) -> dict[str, Any]:
-        found = []
-        for key in self._bucket.below(prefix, after)[:PAGE_KEYS]:
-            data, at_us = self._bucket.objects[key]
-            found.append({"Key": key, "Size": len(data), "LastModified": _moment(at_us)})
-        return {"Contents": found}
+    def _page(self, prefix: str, after: str) -> builtins.list[Json]:
+        keys = self._bucket.below(prefix, after)[:PAGE_KEYS]
+        return [_listed(key, self._bucket.objects[key]) for key in keys]
 
-    def _folders(self, prefix: str) -> list[dict[str, str]]:
+    def list_with_delimiter(self, prefix: str | None) -> Json:
+        return {"common_prefixes": self._send("LIST", f"{prefix or ''} /", partial(self._folders, prefix or ""))}
+
+    def _folders(self, prefix: str) -> builtins.list[str]:
         rests = [key[len(prefix) :] for key in self._bucket.below(prefix, "")]
-        names = sorted({rest.partition("/")[0] for rest in rests if "/" in rest})
-        return [{"Prefix": f"{prefix}{name}/"} for name in names]
-
-    def _retried(
-        self,
-        verb: str,
-        key: str,
-        effect: Callable[[], dict[str, Any]],
-        *,
-        conditional: bool = False,
-        write: bool = False,
-    ) -> dict[str, Any]:
-        """Send a request, and again after 5xx and broken connections, as botocore does."""
-        for attempt in range(1, self._attempts + 1):
-            try:
-                return self._send(verb, key, effect, conditional=conditional, write=write)
-            except ClientError as error:
-                status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-                if attempt == self._attempts or status < 500:
-                    raise
-            except ConnectionClosedError:
-                if attempt == self._attempts:
-                    raise
-            self._bucket.scheduler.wait(20_000 * 2**attempt)
-            self._check_alive()
-        raise AssertionError("the last attempt returns or raises")
+        return [prefix + name for name in {rest.partition("/")[0] for rest in rests if "/" in rest}]
 
     def _send(
-        self, verb: str, key: str, effect: Callable[[], dict[str, Any]], *, conditional: bool, write: bool
-    ) -> dict[str, Any]:
+        self, verb: str, key: str, effect: Callable[[], T], *, conditional: bool = False, write: bool = False
+    ) -> T:
         bucket, actor = self._bucket, self._actor()
         bucket.requests += 1
         scheduler = bucket.scheduler
@@ -232,21 +191,21 @@ class Client:
         if kind == "crash after":
             self._crash(actor)
         if kind == "lost after":
-            raise ConnectionClosedError(endpoint_url="simulated")
+            raise GenericError(_BROKEN)
         if kind == "500 after":
             raise _error("InternalError", 500)
         if kind == "412 for one's own":
             raise _error("PreconditionFailed", 412)
         return answer
 
-    def _before(self, kind: str, length_us: int, actor: Actor, effect: Callable[[], dict[str, Any]]) -> None:
+    def _before(self, kind: str, length_us: int, actor: Actor, effect: Callable[[], object]) -> None:
         """Fail before the effect, if that is what befalls the request."""
         if kind == "crash before":
             self._crash(actor)
         if kind == "delayed":
             self._bucket.scheduler.later(length_us, lambda: _quietly(effect))
         if kind in ("lost before", "delayed"):
-            raise ConnectionClosedError(endpoint_url="simulated")
+            raise GenericError(_BROKEN)
         if kind == "500 before":
             raise _error("InternalError", 500)
         if kind == "503":
@@ -275,8 +234,7 @@ class SimulatedStore(S3Store):
         self._prefix = ""
         self._clock = clock
         self._there = bucket
-        self._client = Client(bucket, actor, process, RETRIES)  # type: ignore[assignment]
-        self.__dict__["_once"] = Client(bucket, actor, process, 1)
+        self._client = Client(bucket, actor, process)  # type: ignore[assignment]
 
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
         """Check the store's contract beside the call: an object that exists is there."""
@@ -286,40 +244,43 @@ class SimulatedStore(S3Store):
         return result
 
 
-class Body:
-    """An answer's body."""
+class Found:
+    """An answer to a GET."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def read(self) -> bytes:
+    def bytes(self) -> bytes:
         return self._data
 
-    def iter_chunks(self, _: int) -> Iterator[bytes]:
+    def stream(self, _: int) -> Iterator[builtins.bytes]:
         yield self._data
 
 
-def _quietly(effect: Callable[[], dict[str, Any]]) -> None:
+def _quietly(effect: Callable[[], object]) -> None:
     """Let a request take effect whose sender no longer listens."""
     try:
         effect()
-    except ClientError:
+    except BaseError:
         return
 
 
-def _ranged(data: bytes, header: str) -> bytes:
-    start, _, end = header.removeprefix("bytes=").partition("-")
-    if not start:
-        return data[-int(end) :]
-    if int(start) >= len(data):
+def _ranged(data: bytes, wanted: Any) -> bytes:
+    if isinstance(wanted, dict) and "suffix" in wanted:
+        return data[-wanted["suffix"] :]
+    start, end = (wanted["offset"], None) if isinstance(wanted, dict) else wanted
+    if start >= len(data):
         raise _error("InvalidRange", 416)
-    return data[int(start) : int(end) + 1 if end else None]
+    return data[start:end]
 
 
-def _moment(at_us: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=at_us)
+def _listed(key: str, found: tuple[bytes, int]) -> Json:
+    data, at_us = found
+    return {"path": key, "size": len(data), "last_modified": _EPOCH + timedelta(microseconds=at_us)}
 
 
-def _error(code: str, status: int) -> ClientError:
-    response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return ClientError(response, "Simulated")  # type: ignore[arg-type]
+def _error(code: str, status: int) -> Exception:
+    text = f"Server returned non-2xx status code: {status} X: <Error><Code>{code}</Code></Error>"
+    if status == 404:
+        return FileNotFoundError(text)
+    return AlreadyExistsError(text) if status in (409, 412) else GenericError(text)

@@ -6,8 +6,8 @@ import functools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,31 +48,19 @@ class Common:
             check_folder(folder, self.uri, new=new)
         from alluvia.lake import connect
 
-        with self._checked():
-            return connect(self.uri, endpoint_url=self.endpoint_url) if self.endpoint_url else connect(self.uri)
+        return connect(self.uri, endpoint_url=self.endpoint_url) if self.endpoint_url else connect(self.uri)
 
     def table_at(self, uri: str) -> Table:
         """Open a table where it lies, outside the lake too."""
         from alluvia.lake import open_table
 
-        with self._checked():
-            if self.endpoint_url and uri.startswith("s3://"):
-                return open_table(uri, endpoint_url=self.endpoint_url)
-            return open_table(uri)
+        if self.endpoint_url and uri.startswith("s3://"):
+            return open_table(uri, endpoint_url=self.endpoint_url)
+        return open_table(uri)
 
     def progress(self, what: str) -> AbstractContextManager[None]:
         """Show on a terminal how far the work within has come, once it takes over a second."""
         return progress(what, as_json=self.as_json)
-
-    @contextmanager
-    def _checked(self) -> Iterator[None]:
-        try:
-            yield
-        except ValueError as error:  # boto3's, for what is no URL
-            if not self.endpoint_url:
-                raise
-            msg = "--endpoint-url (or $ALLUVIA_ENDPOINT_URL) is no URL: write it as http://host:port or https://host"
-            raise Invalid(msg) from error
 
 
 class TableName(click.ParamType[str]):

@@ -94,9 +94,9 @@ def _drop(handle: TableHandle, parent_id: str | None = None) -> tuple[Commit, st
             check_not_append_only(Snapshot(state, handle.root, handle.name), "drop_table")
         if handle.clock.now_ms() - hinted_ms >= HINT_AGE_MS_MAX:
             hinted_ms = handle.clock.now_ms()
-            handle.store.put(f"{handle.root}{_HINT}{handle.clock.new_id()}", b"")
+            handle.store.put(f"{handle.root}{_HINT}{handle.clock.new_id()}", b"1")
             if parent_id is None:
-                handle.store.put(_MARKS + handle.name, b"")
+                handle.store.put(_MARKS + handle.name, b"1")
         planned[:] = [state.metadata.id]
         return plan_drop(state, handle.clock.now_ms(), parent_id)
 

@@ -1,34 +1,71 @@
-"""Whether an answer of S3's is whole. Pure.
+"""What S3 answered, read out of obstore's errors. Pure.
 
-Python's HTTP client takes the end of a connection for the end of an answer's head, and botocore no body for an empty
-one: half an answer to a GET would be an empty object, and half of one to a LIST an empty listing.
+obstore has a type for some of S3's answers and a text for all of them. The text ends in a dump that repeats the whole
+answer, which can hold a session token: nothing of it goes further than the status and the code, and no error of
+obstore's stays attached to one of ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from dataclasses import dataclass
 
-_BODILESS = (204, 304)
-_PASSING_ERROR = b"<Error><Code>RequestTimeout</Code><Message>the answer broke off</Message></Error>"
+_STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
+_CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)|External AWS credential provider: (\w+)")
+_KIND = re.compile(r"kind: (\w+),")
+_WRONG_REGION = "Received redirect without LOCATION"
+_NOT_PARTIAL = "Received non-partial response"
+_NAMES = {400: "BadRequest", 403: "AccessDenied", 404: "NoSuchKey", 412: "PreconditionFailed", 416: "InvalidRange"}
+_TO_MEND = (
+    *("AccessDenied", "NoSuchBucket", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"),
+    *("NoKeys", "InvalidPathError"),
+)
+_PASSING = (0, 408, 409, 429)
 
 
-def refuse_half(operation_model: Any, response_dict: dict[str, Any], **_: Any) -> None:
-    """Have botocore take half an answer for an error that passes: a handler of its event `before-parse`."""
-    method, status = operation_model.http["method"], response_dict["status_code"]
-    if not is_whole(method, status, response_dict["headers"], response_dict["body"]):
-        response_dict["status_code"], response_dict["body"] = 500, _PASSING_ERROR
+class NoKeys(Exception):
+    """There are no credentials: raised to obstore where it asks for some, and read out of its error."""
 
 
-def is_whole(method: str, status: int, headers: Mapping[str, str], body: object) -> bool:
-    """Whether an answer's head says how long its body is, and the body is that long if it has been read (`bytes`).
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request that failed: the status of S3's answer, 0 where no whole one came, and S3's code or what went wrong."""
 
-    The HTTP client itself looks for the end of a body in chunks, and whoever reads a body piece by piece for the end
-    of that. Names of headers are in lower case, or in any case where the mapping does not mind.
-    """
-    length = headers.get("content-length", "")
-    if method == "HEAD":
-        return status != 200 or (length.isdecimal() and headers.get("last-modified", "").endswith("GMT"))
-    if status in _BODILESS or headers.get("transfer-encoding", "").lower() == "chunked":
-        return True
-    return length.isdecimal() and (not isinstance(body, bytes) or len(body) == int(length))
+    status: int
+    code: str
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no such object."""
+        return self.status == 404 and self.code != "NoSuchBucket"
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether a concurrent delete won over a conditional write, which S3 asks to send again."""
+        return self.status == 409 and self.code == "ConditionalRequestConflict"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether S3 would answer the same again. (A slow upload is a 400 as well, `RequestTimeout`, but passes.)"""
+        passing = self.status in _PASSING or self.status >= 500 or self.code == "RequestTimeout"
+        return self.code in _TO_MEND or not passing
+
+
+NOT_PARTIAL = Failure(200, "NotPartial")
+"""The answer to a ranged read is the whole object."""
+
+
+def read_failure(error: Exception, name: str) -> Failure:
+    """Read what failed out of an error of obstore's. `name` is the object's key, which may hold any text."""
+    text = str(error).replace(f"location {name} ", "", 1).replace(f"path {name}: ", "", 1)
+    answer, _, dump = text.partition("\n\nDebug source:")
+    if _NOT_PARTIAL in answer:
+        return NOT_PARTIAL
+    if _WRONG_REGION in answer:
+        return Failure(301, "PermanentRedirect")
+    status, code = _STATUS.search(answer), _CODE.search(answer)
+    if status is None and code is None:
+        kind = _KIND.search(dump)
+        return Failure(0, kind[1] if kind else type(error).__name__)
+    number = int(status[1]) if status else 0
+    return Failure(number, code[code.lastindex or 0] if code else _NAMES.get(number, str(number)))

@@ -1,54 +1,51 @@
-"""A store in an S3 bucket, by boto3.
+"""A store in an S3 bucket, by obstore (Rust's object_store).
 
-The conditional PUT goes through a client of its own whose retries are off: botocore would send a PUT again whose
-answer was lost, and then report 412 for the caller's own write. So here a 412 is `EXISTS`, a 409
-(`ConditionalRequestConflict`, a concurrent delete won) is sent again, and everything unclear is `AnswerLost`, for the
-committer to read back.
+Its retries are off: it would send a conditional PUT again whose answer was lost, and then report 412 for the caller's
+own write. So here a 412 is `EXISTS`, a 409 (`ConditionalRequestConflict`, a concurrent delete won) is sent again, and
+everything unclear is `AnswerLost`, for the committer to read back. What may be repeated is repeated here.
 Source: S3 user guide, "How to prevent object overwrites with conditional writes".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache, cached_property
+import mmap
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+from urllib.parse import urlsplit
 
-import boto3
-import botocore.session
-from botocore.client import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    HTTPClientError,
-    IncompleteReadError,
-    NoCredentialsError,
-    ReadTimeoutError,
-    ResponseStreamingError,
-)
-from botocore.exceptions import ConnectionError as BotoConnectionError
-from botocore.loaders import Loader
-from urllib3.exceptions import HTTPError
+import obstore.store
+from obstore.exceptions import BaseError
 
 from alluvia.clock import Clock
-from alluvia.errors import AnswerLost, Invalid, ObjectNotFound, Unavailable
-from alluvia.store.answers import refuse_half
+from alluvia.errors import AnswerLost, Invalid, ObjectNotFound, Unavailable, Unsupported
+from alluvia.store.answers import NOT_PARTIAL, Failure, NoKeys, read_failure
 from alluvia.store.base import ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
+from alluvia.store.credentials import Access, Keys, find_access
 
 if TYPE_CHECKING:
-    from botocore.response import StreamingBody
-    from mypy_boto3_s3 import S3Client
+    from obstore import GetOptions, ObjectMeta
+    from obstore.store import ClientConfig, S3Credential
 
 T = TypeVar("T")
-DELETE_BATCH = 1000
+PAGE_KEYS = 1000
+TRIES = 5
 CONFLICT_TRIES = 8
-BODY_TRIES = 3
 CONFLICT_WAIT_SECONDS = 0.05
-_UNANSWERED = (BotoCoreError, HTTPError)
-"""What is raised for no answer or half of one: botocore lets urllib3's error through where a refused GET breaks off."""
-_BROKEN_OFF = (IncompleteReadError, ResponseStreamingError, ReadTimeoutError, HTTPError)
-_MISSING = ("404", "NoSuchKey", "NotFound")
-_OURS_TO_MEND = ("AccessDenied", "403", "NoSuchBucket", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken")
+READ_SECONDS = 30
+"""How long an answer may keep silent. The time begins with a request, so a big upload needs longer."""
+UPLOAD_SECONDS = 3600
+SMALL_BYTES = 8 << 20
+"""What is uploaded within `READ_SECONDS` over any line that is worth its name."""
+IDLE_SECONDS = 5
+"""S3 closes an idle connection later. Who was frozen meanwhile, as Lambda does it, may send into a closed one."""
+KEYS_MINUTES = 10
+"""obstore asks for keys that expire 5 minutes before they do; boto3's are good for 10 at least."""
+_process: int | None = None
+"""The process that began to send requests: obstore's threads do not go with a fork."""
 
 
 class S3Store(Store):
@@ -72,173 +69,204 @@ class S3Store(Store):
         secret_access_key: str | None = None,
         session_token: str | None = None,
     ) -> None:
+        if bool(access_key_id) != bool(secret_access_key):
+            msg = "access_key_id and secret_access_key go together: one of them is missing"
+            raise Invalid(msg)
+        given = Keys(access_key_id, secret_access_key, session_token) if access_key_id and secret_access_key else None
+        if prefix.strip("/"):
+            check_key(prefix.strip("/"))
         self.uri = f"s3://{bucket}/{prefix}".rstrip("/")
         self.bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._clock = clock
-        self._endpoint_url = endpoint_url
-        self._session = boto3.session.Session(
-            botocore_session=_botocore_session(),
-            aws_access_key_id=access_key_id,
-            aws_secret_access_key=secret_access_key,
-            aws_session_token=session_token,
-            region_name=region,
-        )
-        self._region = self._session.region_name or "us-east-1"
-        self._client = self._new_client(attempts=5)
+        self._endpoint_url = (
+            endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+        ).rstrip("/")
+        self._access = find_access(region, given)
+        self._client = self._new_client(READ_SECONDS)
 
     @cached_property
-    def _once(self) -> S3Client:
-        """Return the client of conditional writes, made by the first of them: who only reads does without."""
-        return self._new_client(attempts=1)
+    def _uploads(self) -> obstore.store.S3Store:
+        """The client of big uploads, which would be cut off by the time that an answer may keep silent."""
+        return self._new_client(UPLOAD_SECONDS)
 
-    def _new_client(self, attempts: int) -> S3Client:
-        config = Config(
-            retries={"total_max_attempts": attempts, "mode": "standard"},
-            connect_timeout=5,
-            read_timeout=30,
-            max_pool_connections=32,
-            s3={"addressing_style": "path" if self._endpoint_url else "auto"},
+    def _new_client(self, read_seconds: int) -> obstore.store.S3Store:
+        """Say what obstore would otherwise take from the environment, where boto3 and DuckDB do not look for it."""
+        region, by_path = self._access.region, bool(self._endpoint_url) or "." in self.bucket
+        domain = f"s3.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
+        endpoint = self._endpoint_url or f"https://{domain if by_path else f'{self.bucket}.{domain}'}"
+        _check_endpoint(endpoint)
+        bundle = os.environ.get("AWS_CA_BUNDLE")
+        options: ClientConfig = {
+            "allow_http": endpoint.startswith("http:"),
+            "connect_timeout": timedelta(seconds=5),
+            "read_timeout": timedelta(seconds=read_seconds),
+            "timeout": timedelta(seconds=UPLOAD_SECONDS),
+            "pool_idle_timeout": timedelta(seconds=IDLE_SECONDS),
+        }
+        if bundle:
+            options["root_certificate"] = Path(bundle).read_bytes()
+        return obstore.store.S3Store(
+            self.bucket,
+            region=region,
+            endpoint=endpoint,
+            aws_endpoint_url_s3=endpoint,
+            virtual_hosted_style_request=not by_path,
+            conditional_put="etag",
+            skip_signature=False,
+            credential_provider=partial(_credential, self._access),
+            retry_config={"max_retries": 0},
+            client_options=options,
         )
-        client = self._session.client("s3", endpoint_url=self._endpoint_url, region_name=self._region, config=config)
-        client.meta.events.register("before-parse.s3.*", refuse_half)
-        return client
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes [start, end) of an object."""
         check_range(start, end)
-        request: dict[str, Any] = {"Bucket": self.bucket, "Key": self._key(key)}
+        name = self._key(key)
+        options: GetOptions = {}
         if start < 0:
-            request["Range"] = f"bytes={start}"
-        elif start or end is not None:
-            request["Range"] = f"bytes={start}-{'' if end is None else max(start, end - 1)}"
-        try:
-            data = self._body(request, lambda body: body.read())
-            return b"" if end is not None and end <= start else data
-        except ClientError as error:
-            if _code(error) in ("416", "InvalidRange"):
+            options["range"] = {"suffix": -start}
+        elif end is not None:
+            options["range"] = (start, max(start + 1, end))
+        elif start:
+            options["range"] = {"offset": start}
+        found = self._attempted(key, lambda: bytes(self._client.get(name, options=options).bytes()))
+        if found == NOT_PARTIAL:  # as servers answer the range of an empty object
+            found = self._attempted(key, lambda: bytes(self._client.get(name).bytes())[start:end])
+        if isinstance(found, Failure):
+            if found.status == 416:
                 return b""
-            _fail(error, key)
-        except _UNANSWERED as error:
-            _fail(error, key)
-
-    def _body(self, request: dict[str, Any], read: Callable[[StreamingBody], T]) -> T:
-        """Read an object's bytes, and again where they break off: botocore retries what comes before them only."""
-        for attempt in range(BODY_TRIES - 1):
-            body = self._client.get_object(**request)["Body"]
-            try:
-                return read(body)
-            except _BROKEN_OFF:
-                self._clock.sleep(CONFLICT_WAIT_SECONDS * (attempt + self._clock.uniform()))
-        return read(self._client.get_object(**request)["Body"])
+            _fail(found, key)
+        return b"" if end is not None and end <= start else found
 
     def put(self, key: str, data: bytes) -> None:
-        """Write an object; boto3 retries."""
-        try:
-            self._client.put_object(Bucket=self.bucket, Key=self._key(key), Body=data)
-        except (ClientError, *_UNANSWERED) as error:
-            _fail(error, key)
+        """Write an object, and again where that fails for a while."""
+        self._put(key, data)
+
+    def _put(self, key: str, data: bytes | mmap.mmap) -> None:
+        name = self._key(key)
+        self._tried(key, lambda: self._client_for(data).put(name, data, use_multipart=False))
+
+    def _client_for(self, data: bytes | mmap.mmap) -> obstore.store.S3Store:
+        return self._client if len(data) <= SMALL_BYTES else self._uploads
 
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
         """Write an object with `If-None-Match: *`, sent once; a 409 is sent again, a little later each time."""
         name = self._key(key)
         for attempt in range(CONFLICT_TRIES):
-            try:
-                self._once.put_object(Bucket=self.bucket, Key=name, Body=data, IfNoneMatch="*")
-            except ClientError as error:
-                code, status = _code(error), error.response["ResponseMetadata"]["HTTPStatusCode"]
-                if status == 412:
-                    return PutResult.EXISTS
-                if status == 409 and code == "ConditionalRequestConflict":
-                    self._clock.sleep(CONFLICT_WAIT_SECONDS * (attempt + self._clock.uniform()))
-                    continue
-                if _refused(code, status):
-                    _fail(error, key)
-                msg = f"the conditional write of {key} got no clear answer ({code})"
-                raise AnswerLost(msg) from error
-            except _UNANSWERED as error:
-                if isinstance(error, NoCredentialsError):
-                    _fail(error, key)
-                msg = f"the answer to the conditional write of {key} was lost ({type(error).__name__})"
-                raise AnswerLost(msg) from error
-            return PutResult.CREATED
+            found = _sent(name, lambda: self._client_for(data).put(name, data, mode="create", use_multipart=False))
+            if not isinstance(found, Failure):
+                return PutResult.CREATED
+            if found.status == 412:
+                return PutResult.EXISTS
+            if found.is_conflict:
+                self._clock.sleep(CONFLICT_WAIT_SECONDS * (attempt + self._clock.uniform()))
+                continue
+            if found.is_final:
+                _fail(found, key)
+            msg = f"the conditional write of {key} got no clear answer ({found.code})"
+            raise AnswerLost(msg)
         msg = f"S3 kept answering 409 to the conditional write of {key}: try again"
         raise Unavailable(msg)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Objects below a prefix, 1,000 keys a request."""
-        request: dict[str, Any] = {"Bucket": self.bucket, "Prefix": self._prefix + check_prefix(prefix)}
-        if start_after is not None:
-            request["StartAfter"] = self._prefix + start_after
-        try:
-            for page in self._client.get_paginator("list_objects_v2").paginate(**request):
-                for entry in page.get("Contents", ()):
-                    modified_ms = int(entry["LastModified"].timestamp() * 1000)
-                    yield ObjectInfo(entry["Key"][len(self._prefix) :], entry["Size"], modified_ms)
-        except (ClientError, *_UNANSWERED) as error:
-            _fail(error, prefix)
+        whole = self._prefix + check_prefix(prefix)
+        folder, _, rest = whole.rpartition("/")
+        after = None if start_after is None else self._prefix + start_after
+        if rest[:-1] and (after is None or after < whole):
+            after = whole[:-1]  # obstore lists whole folders: begin near the first key, and end after the last
+        return self._without_marks(self._below(whole, folder, after, start_after or ""))
+
+    def _below(self, whole: str, folder: str, after: str | None, start_after: str) -> Iterator[ObjectInfo]:
+        for entry in self._entries(folder, after):
+            name, key = entry["path"], entry["path"][len(self._prefix) :]
+            if name.startswith(whole) and key > start_after:
+                yield ObjectInfo(key, entry["size"], _milliseconds(entry["last_modified"]))
+            elif name > whole and not name.startswith(whole):
+                return
+
+    def _entries(self, folder: str, after: str | None) -> Iterator[ObjectMeta]:
+        """Yield what obstore lists; where a page fails for a while, go on after the last key that is no mark."""
+        stream: Iterator[Sequence[ObjectMeta]] | None = None
+        empty: set[str] = set()
+
+        def read_page() -> Sequence[ObjectMeta]:
+            nonlocal stream
+            pages = stream or self._client.list(folder or None, offset=after, chunk_size=PAGE_KEYS)
+            stream = None
+            page = next(pages, ())
+            stream = pages
+            return page
+
+        while page := self._tried(folder, read_page):
+            for entry in page:
+                if entry["size"]:
+                    after = entry["path"]
+                    empty.clear()
+                elif entry["path"] in empty:
+                    continue
+                else:
+                    empty.add(entry["path"])
+                yield entry
+
+    def _without_marks(self, infos: Iterator[ObjectInfo]) -> Iterator[ObjectInfo]:
+        """Leave out the marks of folders, empty objects named `folder/`, which obstore shows under the folder's name.
+
+        An empty object with others below its name is a mark. Where there are none, a HEAD tells.
+        """
+        empty: ObjectInfo | None = None
+        for info in infos:
+            if empty is not None and not info.key.startswith(f"{empty.key}/") and self.head(empty.key) is not None:
+                yield empty
+            empty = None if info.size else info
+            if info.size:
+                yield info
+        if empty is not None and self.head(empty.key) is not None:
+            yield empty
 
     def list_folders(self, prefix: str) -> Iterator[str]:
         """Names of the folders directly below a prefix."""
         whole = self._prefix + check_prefix(prefix)
-        try:
-            pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=whole, Delimiter="/"
-            )
-            for page in pages:
-                for entry in page.get("CommonPrefixes", ()):
-                    yield entry["Prefix"][len(whole) : -1]
-        except (ClientError, *_UNANSWERED) as error:
-            _fail(error, prefix)
+        found = self._tried(prefix, lambda: self._client.list_with_delimiter(whole or None))
+        yield from sorted((each[len(whole) :] for each in found["common_prefixes"]), key=lambda name: f"{name}/")
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects, 1,000 a request."""
         names = [self._key(key) for key in keys]
-        for start in range(0, len(names), DELETE_BATCH):
-            batch = [{"Key": name} for name in names[start : start + DELETE_BATCH]]
-            try:
-                answer = self._client.delete_objects(
-                    Bucket=self.bucket,
-                    Delete={"Objects": batch, "Quiet": True},  # type: ignore[typeddict-item]
-                )
-            except (ClientError, *_UNANSWERED) as error:
-                _fail(error, names[start])
-            for failed in answer.get("Errors", ()):
-                msg = f"S3 did not delete {failed.get('Key')} ({failed.get('Code')})"
-                raise Unavailable(msg)
+        for start in range(0, len(names), PAGE_KEYS):
+            batch = names[start : start + PAGE_KEYS]
+            self._tried(batch[0], partial(self._client.delete, batch))
 
     def head(self, key: str) -> ObjectInfo | None:
         """Size and time of an object."""
-        try:
-            found = self._client.head_object(Bucket=self.bucket, Key=self._key(key))
-        except ClientError as error:
-            if _code(error) in _MISSING:
+        name = self._key(key)
+        found = self._attempted(key, lambda: self._client.head(name))
+        if isinstance(found, Failure):
+            if found.is_missing:
                 return None
-            _fail(error, key)
-        except _UNANSWERED as error:
-            _fail(error, key)
-        return ObjectInfo(key, found["ContentLength"], int(found["LastModified"].timestamp() * 1000))
+            _fail(found, key)
+        return ObjectInfo(key, found["size"], _milliseconds(found["last_modified"]))
 
     def get_file(self, key: str, path: Path) -> None:
         """Stream an object into a local file, in one request."""
+        name = self._key(key)
 
-        def copy(body: StreamingBody) -> None:
+        def copy() -> None:
             with path.open("wb") as file:
-                for chunk in body.iter_chunks(1 << 20):
+                for chunk in self._client.get(name).stream(1 << 20):
                     file.write(chunk)
 
-        try:
-            self._body({"Bucket": self.bucket, "Key": self._key(key)}, copy)
-        except (ClientError, *_UNANSWERED) as error:
-            _fail(error, key)
+        self._tried(key, copy)
 
     def put_file(self, key: str, path: Path) -> None:
-        """Stream a local file into an object, in one request (S3 takes up to 5 GiB so)."""
-        try:
-            with path.open("rb") as file:
-                self._client.put_object(Bucket=self.bucket, Key=self._key(key), Body=file)
-        except (ClientError, *_UNANSWERED) as error:
-            _fail(error, key)
+        """Send a local file's bytes as they lie in the system's cache, in one request (S3 takes up to 5 GiB so)."""
+        with path.open("rb") as file:
+            if not path.stat().st_size:
+                self.put(key, b"")
+                return
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                self._put(key, data)
 
     def url(self, key: str) -> str | None:
         """Return the object's s3:// URL; None where DuckDB would take a part of it for parameters."""
@@ -246,64 +274,98 @@ class S3Store(Store):
 
     def duckdb_secret(self) -> dict[str, str | bool] | None:
         """Parameters of DuckDB's `CREATE SECRET (TYPE s3, …)` for this store. Never log them."""
-        secret: dict[str, str | bool] = {"region": self._region, "scope": f"s3://{self.bucket}/{self._prefix}"}
-        credentials = self._session.get_credentials()
-        if credentials is not None:
-            frozen = credentials.get_frozen_credentials()
-            secret |= {"key_id": frozen.access_key or "", "secret": frozen.secret_key or ""}
-            if frozen.token:
-                secret["session_token"] = frozen.token
+        secret: dict[str, str | bool] = {"region": self._access.region, "scope": f"s3://{self.bucket}/{self._prefix}"}
+        keys = self._access.keys()
+        if keys is not None:
+            secret |= {"key_id": keys.access_key_id, "secret": keys.secret_access_key}
+            if keys.session_token:
+                secret["session_token"] = keys.session_token
         if self._endpoint_url:
-            scheme, _, host = self._endpoint_url.rstrip("/").partition("://")
+            scheme, _, host = self._endpoint_url.partition("://")
             secret |= {"endpoint": host, "use_ssl": scheme == "https", "url_style": "path"}
         return secret
 
     def _key(self, key: str) -> str:
         return self._prefix + check_key(key)
 
+    def _tried(self, key: str, request: Callable[[], T]) -> T:
+        found = self._attempted(key, request)
+        if isinstance(found, Failure):
+            _fail(found, key)
+        return found
 
-def _botocore_session() -> botocore.session.Session:
-    """Return a new session that shares its models of AWS's services with all others: to read them takes 50 ms."""
-    session = botocore.session.get_session()
-    loader = _loader()
-    loader.search_paths[:] = dict.fromkeys(loader.search_paths)  # each boto3 session adds the same one
-    session.register_component("data_loader", loader)
-    return session
-
-
-@cache
-def _loader() -> Loader:
-    loader: Loader = botocore.session.get_session().get_component("data_loader")
-    return loader
-
-
-def _code(error: ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
+    def _attempted(self, key: str, request: Callable[[], T]) -> T | Failure:
+        """Send a request that may be repeated until it succeeds, S3 refuses it, or it failed too often."""
+        for attempt in range(TRIES - 1):
+            found = _sent(self._prefix + key, request)
+            if not isinstance(found, Failure) or found.is_final:
+                return found
+            self._clock.sleep(self._clock.uniform() * 2**attempt)
+        return _sent(self._prefix + key, request)
 
 
-def _refused(code: str, status: int) -> bool:
-    """Whether S3 would answer the same again. (A slow upload is a 400 as well, `RequestTimeout`, but passes.)"""
-    passing = status in (408, 409, 429) or code == "RequestTimeout"
-    return code in _OURS_TO_MEND or (400 <= status < 500 and not passing)
+def _sent(name: str, request: Callable[[], T]) -> T | Failure:
+    """Send a request. What obstore raises ends here: it holds S3's whole answer."""
+    _check_process()
+    try:
+        return request()
+    except BaseError as error:
+        return read_failure(error, name)
+    except FileNotFoundError as error:
+        if error.errno is not None:  # a local file's
+            raise
+        return read_failure(error, name)
 
 
-def _fail(error: Exception, key: str) -> NoReturn:
-    """Raise ours for theirs; of the message only the code, since S3 puts request details into the rest."""
-    if isinstance(error, ClientError):
-        code = _code(error)
-        if code in _MISSING:
-            raise ObjectNotFound(key) from error
-        status = error.response["ResponseMetadata"].get("HTTPStatusCode", 500)
-        if _refused(code, status):
-            msg = f"S3 refuses {key or 'the bucket'} ({code}): check the lake's URI, endpoint, credentials and policy"
-            raise Invalid(msg) from error
-        msg = f"S3 did not serve {key or 'the bucket'} ({code}): try again"
-        raise Unavailable(msg) from error
-    if isinstance(error, NoCredentialsError):
+def _check_process() -> None:
+    """Raise `Unsupported` in a fork of a process that has sent requests: it would wait for ever."""
+    global _process
+    if _process is None:
+        _process = os.getpid()
+    elif _process != os.getpid():
+        msg = "a process that was forked from one that used S3 cannot use S3: start it by multiprocessing's 'spawn'"
+        raise Unsupported(msg)
+
+
+def _credential(access: Access) -> S3Credential:
+    keys = access.keys()
+    if keys is None:
+        raise NoKeys
+    return {
+        "access_key_id": keys.access_key_id,
+        "secret_access_key": keys.secret_access_key,
+        "token": keys.session_token,
+        "expires_at": datetime.now(UTC) + timedelta(minutes=KEYS_MINUTES) if access.expire else None,
+    }
+
+
+def _check_endpoint(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        msg = f"the endpoint URL {url!r} must read http://host:port or https://host"
+        raise Invalid(msg)
+
+
+def _milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+def _fail(failure: Failure, key: str) -> NoReturn:
+    """Raise ours for S3's."""
+    what, code = key or "the bucket", failure.code
+    if failure.is_missing:
+        raise ObjectNotFound(key)
+    if code == NoKeys.__name__:
         msg = "no AWS credentials found: set them in the environment, or pass access_key_id and secret_access_key"
-        raise Invalid(msg) from error
-    if isinstance(error, (BotoConnectionError, HTTPClientError, HTTPError)):
-        msg = f"S3 cannot be reached for {key or 'the bucket'} ({type(error).__name__}): try again"
-        raise Unavailable(msg) from error
-    msg = f"S3 request for {key or 'the bucket'} failed ({type(error).__name__})"
-    raise Unavailable(msg) from error
+        raise Invalid(msg)
+    if code == "InvalidPathError":
+        msg = f"{what} holds an object whose key has an empty part, '.' or '..': it cannot be listed"
+        raise Invalid(msg)
+    if failure.is_final:
+        msg = f"S3 refuses {what} ({code}): check the lake's URI, endpoint, region, credentials and policy"
+        raise Invalid(msg)
+    if failure.status:
+        msg = f"S3 did not serve {what} ({code}): try again"
+        raise Unavailable(msg)
+    msg = f"S3 cannot be reached for {what} ({code}): try again"
+    raise Unavailable(msg)

@@ -1,49 +1,65 @@
-"""What makes an answer of S3's whole."""
+"""What failed, read out of obstore's errors; none of what S3 wrote besides."""
 
 from __future__ import annotations
 
 import pytest
+from obstore.exceptions import AlreadyExistsError, GenericError, InvalidPathError, UnauthenticatedError
 
-from alluvia.store.answers import is_whole
+from alluvia.store.answers import NOT_PARTIAL, Failure, read_failure
 
-DATE = "Fri, 20 Nov 2026 12:00:00 GMT"
+SENT = "Error performing PUT http://host/b/k in 9ms - "
+DUMP = '\n\nDebug source:\nGeneric {\n    kind: Connect,\n    status: 412, body: Some("<Code>Other</Code>")}'
 
 
-@pytest.mark.parametrize(
-    ("method", "status", "headers", "body"),
-    [
-        ("GET", 200, {"content-length": "3"}, b"abc"),
-        ("GET", 200, {"content-length": "0"}, b""),
-        ("GET", 206, {"content-length": "900"}, object()),
-        ("GET", 404, {"transfer-encoding": "chunked"}, b"<Error/>"),
-        ("GET", 200, {"transfer-encoding": "Chunked"}, b"<List/>"),
-        ("GET", 304, {}, b""),
-        ("DELETE", 204, {}, b""),
-        ("PUT", 200, {"content-length": "0"}, b""),
-        ("HEAD", 200, {"content-length": "900", "last-modified": DATE}, b""),
-        ("HEAD", 404, {}, b""),
-        ("HEAD", 404, {"content-length": "200"}, b""),
-    ],
-)
-def test_a_whole_answer(method: str, status: int, headers: dict[str, str], body: object) -> None:
-    assert is_whole(method, status, headers, body)
+def answered(status: str, code: str = "") -> str:
+    body = f"<?xml version='1.0'?><Error><Code>{code}</Code></Error>" if code else ""
+    return f"{SENT}Server returned non-2xx status code: {status}: {body}{DUMP}"
 
 
 @pytest.mark.parametrize(
-    ("method", "status", "headers", "body"),
+    ("error", "status", "code"),
     [
-        ("GET", 200, {}, b""),
-        ("GET", 200, {}, object()),
-        ("GET", 200, {"content-length": ""}, b""),
-        ("GET", 200, {"content-length": "9"}, b""),
-        ("GET", 200, {"content-length": "9"}, b"<?xml"),
-        ("GET", 200, {"transfer-encoding": "chun"}, b""),
-        ("PUT", 200, {}, b""),
-        ("PUT", 412, {"content-length": "9"}, b""),
-        ("HEAD", 200, {"last-modified": DATE}, b""),
-        ("HEAD", 200, {"content-length": "900"}, b""),
-        ("HEAD", 200, {"content-length": "900", "last-modified": DATE[:-1]}, b""),
+        (AlreadyExistsError(answered("412 Precondition Failed", "PreconditionFailed")), 412, "PreconditionFailed"),
+        (AlreadyExistsError(answered("409 Conflict", "ConditionalRequestConflict")), 409, "ConditionalRequestConflict"),
+        (FileNotFoundError(answered("404 Not Found", "NoSuchBucket")), 404, "NoSuchBucket"),
+        (FileNotFoundError(answered("404 Not Found")), 404, "NoSuchKey"),
+        (GenericError(answered("503 Service Unavailable")), 503, "503"),
+        (GenericError(f"{SENT}HTTP error: error sending request{DUMP}"), 0, "Connect"),
+        (GenericError("DeleteObjects request failed for key k: Denied (code: AccessDenied)"), 0, "AccessDenied"),
+        (GenericError("Received redirect without LOCATION, this normally …"), 301, "PermanentRedirect"),
+        (UnauthenticatedError("… for path External AWS credential provider: NoKeys: "), 0, "NoKeys"),
+        (InvalidPathError('Path "a//b" contained empty path segment'), 0, "InvalidPathError"),
+        (GenericError("Received non-partial response when range requested"), *(200, "NotPartial")),
     ],
 )
-def test_half_an_answer(method: str, status: int, headers: dict[str, str], body: object) -> None:
-    assert not is_whole(method, status, headers, body)
+def test_status_and_code_are_read(error: Exception, status: int, code: str) -> None:
+    assert read_failure(error, "k") == Failure(status, code)
+
+
+@pytest.mark.parametrize("key", ["status code: 412", "Server returned non-2xx status code: 412", "<Code>X</Code>"])
+def test_a_key_is_not_taken_for_an_answer(key: str) -> None:
+    answer = answered("409 Conflict", "ConditionalRequestConflict")
+    error = AlreadyExistsError(f"Object at location {key} already exists: {answer}")
+    assert read_failure(error, key) == Failure(409, "ConditionalRequestConflict")
+
+
+@pytest.mark.parametrize(
+    ("failure", "final"),
+    [
+        (Failure(0, "Connect"), False),
+        (Failure(0, "NoKeys"), True),
+        (Failure(0, "AccessDenied"), True),
+        (Failure(400, "RequestTimeout"), False),
+        (Failure(400, "InvalidArgument"), True),
+        (Failure(403, "AccessDenied"), True),
+        (Failure(404, "NoSuchKey"), True),
+        (Failure(409, "OperationAborted"), False),
+        (Failure(429, "429"), False),
+        (Failure(301, "PermanentRedirect"), True),
+        (Failure(500, "InternalError"), False),
+        (Failure(503, "SlowDown"), False),
+        (NOT_PARTIAL, True),
+    ],
+)
+def test_what_passes_is_tried_again(failure: Failure, final: bool) -> None:
+    assert failure.is_final is final
