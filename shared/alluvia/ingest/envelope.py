@@ -68,15 +68,18 @@ def _interpret(text: bytes, ndjson: bool, limits: Limits) -> Split:
     whole = decode_if_plain(text)
     if whole is not None:
         return _array(whole[0], text, limits) if isinstance(whole[0], list) else _each([text], whole, limits)
-    if text.startswith(b"[") and (pieces := split_array(text)) is not None:
-        return _too_many(text, limits) if len(pieces) > limits.events else _each(pieces, decode_all(pieces), limits)
+    raws = _texts(text, ndjson)
+    return _too_many(text, limits) if len(raws) > limits.events else _each(raws, decode_all(raws), limits)
+
+
+def _texts(text: bytes, ndjson: bool) -> list[bytes]:
+    """Return the text of each event, of a body that is not one plain JSON value."""
+    if text.startswith(b"[") and (elements := split_array(text)) is not None:
+        return elements
     lines = text.split(b"\n")
     if len(lines) > 1 and (ndjson or _are_lines(lines)):
-        lines = [line for line in (line.strip(_SPACE) for line in lines) if line]
-        if len(lines) > limits.events:
-            return _too_many(text, limits)
-        return _each(lines, decode_all(lines), limits)
-    return _each([text], decode_all([text]), limits)
+        return [line for line in (line.strip(_SPACE) for line in lines) if line]
+    return [text]
 
 
 def _array(values: list[object], text: bytes, limits: Limits) -> Split:

@@ -63,11 +63,11 @@ def decode_all(raws: Sequence[bytes]) -> list[object]:
     values = _parsed(raws)
     trust = _Trust.NONE if values is None else _compare(values, raws)
     if values is None or trust is _Trust.NONE:
-        return [_decode_one(raw) for raw in raws]
+        return [_decode_carefully(raw) if (plain := decode_if_plain(raw)) is None else plain[0] for raw in raws]
     if trust is _Trust.FULL:
         return values
     pairs = zip(raws, values, strict=True)
-    return [value if _numbers_survive(raw) else _decode_one(raw) for raw, value in pairs]
+    return [value if _numbers_survive(raw) else _decode_carefully(raw) for raw, value in pairs]
 
 
 def decode_if_plain(raw: bytes) -> tuple[object] | None:
@@ -171,31 +171,21 @@ def _numbers_survive(sent: bytes) -> bool:
     return not any(isinstance(exact_number(token.decode()), ExactNumber) for token in tokens)
 
 
-def _decode_one(raw: bytes) -> object:
-    values = decode_if_plain(raw)
-    if values is not None:
-        return values[0]
-    try:
-        return _decode_carefully(raw)
-    except Invalid as error:
-        return error
-
-
 def _decode_carefully(raw: bytes) -> object:
+    """Parse one JSON text; the Invalid that says what is wrong with it is returned, not raised."""
     try:
         value = _CAREFUL.decode(raw.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise Invalid(f"not valid UTF-8: byte {error.start} of the JSON text") from None
-    except json.JSONDecodeError as error:
-        raise Invalid(f"not valid JSON: {error.msg} at character {error.pos}") from None
-    except RecursionError:
-        raise Invalid("nested too deeply: more than 250 levels") from None
-    try:
         encode([value])
-    except TypeError as error:
-        if "Recursion" in str(error):
-            raise Invalid("nested too deeply: more than 250 levels") from None
-        raise Invalid("a string holds half a surrogate pair (\\ud800 to \\udfff), which is not Unicode text") from None
+    except UnicodeDecodeError as error:
+        return Invalid(f"not valid UTF-8: byte {error.start} of the JSON text")
+    except json.JSONDecodeError as error:
+        return Invalid(f"not valid JSON: {error.msg} at character {error.pos}")
+    except (RecursionError, TypeError) as error:
+        if isinstance(error, RecursionError) or "Recursion" in str(error):
+            return Invalid("nested too deeply: more than 250 levels")
+        return Invalid("a string holds half a surrogate pair (\\ud800 to \\udfff), which is not Unicode text")
+    except Invalid as error:  # of a hook
+        return error
     return value
 
 
