@@ -69,7 +69,7 @@ def _replace_one(table: alluvia.Table, number: int) -> AddFile:
     (file,) = Scan(snapshot, Comparison(("id",), "=", number * ROWS)).files
     new = replace(file, path=file.path.replace("part-", "new-"), uri=None)
     changes = Changes("DELETE", removes=[file.removed(0, data_change=True)], adds=[new])
-    table.handle.transaction(snapshot).commit(changes)
+    table._handle.transaction(snapshot).commit(changes)
     return new
 
 

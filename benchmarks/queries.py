@@ -80,7 +80,7 @@ def figures(server: S3Server, _: Path) -> list[Figure]:
 def make_table(lake: alluvia.Lake) -> list[AddFile]:
     """Create the table `t`, with a checkpoint, and return the files of it that exist."""
     table = lake.create_table("t", SCHEMA, properties=OPEN)
-    writer = table.handle.writer(table.snapshot())
+    writer = table._handle.writer(table.snapshot())
     chance = random.Random(1)
     values = [chance.random() for _ in range(ROWS)]
     files = []

@@ -43,7 +43,7 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     listing = BoundedSemaphore(LISTINGS_AT_ONCE)
 
     def work(table: Table) -> dict[str, Any]:
-        own = FILE_RETENTION in table.handle.newest(dropped=True).properties
+        own = FILE_RETENTION in table.lake.handle(table.name).newest(dropped=True).properties
         with listing:
             return summary(table.vacuum(None if own else keep, dry_run=dry_run))
 

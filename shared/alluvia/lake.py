@@ -205,12 +205,12 @@ class Table:
             msg = "tables come from lake.table(name), and from alluvia.open_table(uri)"
             raise TypeError(msg)
         self.lake = lake
-        self.handle = handle
+        self._handle = handle
 
     @property
     def name(self) -> str:
         """Return the table's name."""
-        return self.handle.name
+        return self._handle.name
 
     @property
     def schema(self) -> pa.Schema:
@@ -228,7 +228,7 @@ class Table:
         return self.snapshot().files
 
     def __repr__(self) -> str:
-        state = self.handle.log.state
+        state = self._handle.log.state
         return f"<Table {self.name!r} of {self.lake.uri!r}{'' if state is None else f', version {state.version}'}>"
 
     def _repr_html_(self) -> str:
@@ -247,7 +247,7 @@ class Table:
 
         Raises `VersionNotFound`, or `VersionExpired`, naming the oldest version that is left.
         """
-        return self.handle.snapshot(version, timestamp)
+        return self._handle.snapshot(version, timestamp)
 
     def append(self, rows: Any, txn: tuple[str, int] | None = None, *, evolve: bool = False) -> Commit:
         """Append a pyarrow Table or RecordBatchReader, or a list of dicts, in one commit; once for each `txn`.
@@ -257,18 +257,18 @@ class Table:
         if evolve:
             from alluvia.operations import append_evolving
 
-            return append_evolving.append_evolving(self.handle, rows, txn)
-        return append.append(self.handle, rows, txn)
+            return append_evolving.append_evolving(self._handle, rows, txn)
+        return append.append(self._handle, rows, txn)
 
     def commit_files(
         self, adds: Sequence[AddFile], txn: tuple[str, int] | None = None, age: timedelta | None = None
     ) -> Commit:
-        """Commit data files that were written for this table by its `handle.writer`, once for each `txn`.
+        """Commit data files that were written for this table by a `FileWriter`, once for each `txn`.
 
         `age` is how old the transaction may grow; one hour by default.
         """
         age_ms_max = None if age is None else int(age / timedelta(milliseconds=1))
-        return append.commit_files(self.handle, adds, txn, age_ms_max=age_ms_max)
+        return append.commit_files(self._handle, adds, txn, age_ms_max=age_ms_max)
 
     def ingest(self, rows: pa.Table, contents: Sequence[bytes] | None = None) -> ingestion.Ingested:
         """Append events whose `event_id` is new to their source within the table's window, in one commit.
@@ -276,7 +276,7 @@ class Table:
         contents: a hash of 4 bytes for each row, by which the same event is told from another of its id; without it,
         the row's columns count. Rows that bring other content under a known id are not stored: see `Ingested.clashes`.
         """
-        return ingestion.ingest(self.handle, rows, contents)
+        return ingestion.ingest(self._handle, rows, contents)
 
     def scan(
         self,
@@ -317,13 +317,13 @@ class Table:
         """Delete the rows for which an SQL condition holds; `"true"` deletes all."""
         from alluvia.operations.delete import delete
 
-        return delete(self.handle, where)
+        return delete(self._handle, where)
 
     def update(self, values: Mapping[str, str], where: str | None = None) -> RowChanges:
         """Set columns to SQL expressions in the rows for which a condition holds; in all rows without one."""
         from alluvia.operations.update import update
 
-        return update(self.handle, values, where)
+        return update(self._handle, values, where)
 
     def upsert(
         self,
@@ -347,31 +347,31 @@ class Table:
         """
         from alluvia.operations.upsert import Rules, upsert
 
-        return upsert(self.handle, rows, on, Rules(matched, columns, when, delete_when, unmatched, insert_when))
+        return upsert(self._handle, rows, on, Rules(matched, columns, when, delete_when, unmatched, insert_when))
 
     def restore(self, version: int | None = None, timestamp: datetime | str | None = None) -> restore.RestoreReport:
         """Make the table what it was at a version or at a moment, without rewriting data."""
         from alluvia.operations import restore
 
-        return restore.restore(self.handle, version, timestamp)
+        return restore.restore(self._handle, version, timestamp)
 
     def changes(self, from_version: int, to_version: int | None = None) -> pa.RecordBatchReader:
         """Read the rows that versions inserted and deleted, both ends included, with `_change_type`, and when."""
         from alluvia.operations import changes
 
-        return changes.changes(self.handle, from_version, to_version)
+        return changes.changes(self._handle, from_version, to_version)
 
     def history(self, limit: int | None = None) -> list[history.HistoryEntry]:
         """Return the commits that the log holds, newest first."""
         from alluvia.operations import history
 
-        return history.history(self.handle, limit)
+        return history.history(self._handle, limit)
 
     def evolve(
         self, add: pa.Schema | Mapping[str, str] | None = None, properties: Mapping[str, str] | None = None
     ) -> Commit:
         """Add nullable columns, set properties, or both."""
-        return evolve.evolve(self.handle, add, properties)
+        return evolve.evolve(self._handle, add, properties)
 
     def optimize(
         self,
@@ -390,7 +390,7 @@ class Table:
         from alluvia.operations import optimize as optimizing
 
         return optimizing.optimize(
-            self.handle,
+            self._handle,
             target_size=target_size,
             full=full,
             memory_mb=memory_mb,
@@ -402,12 +402,12 @@ class Table:
         """Delete what no version within the retention needs."""
         from alluvia.operations import vacuum
 
-        return vacuum.vacuum(self.handle, retention, dry_run=dry_run)
+        return vacuum.vacuum(self._handle, retention, dry_run=dry_run)
 
     def checkpoint(self) -> int:
         """Write a checkpoint of the newest version, and return that version."""
-        self.handle.newest()
-        return checkpoints.checkpoint(self.handle)
+        self._handle.newest()
+        return checkpoints.checkpoint(self._handle)
 
     def verify(self, *, full: bool = False, progress: Progress | None = None) -> VerifyReport:
         """Look for damage, and report all that is wrong with it; `full` reads every row. Nothing is ever written.
@@ -417,7 +417,7 @@ class Table:
         """
         from alluvia.verify import verification as verify
 
-        return verify.verify(self.handle, full=full, progress=progress)
+        return verify.verify(self._handle, full=full, progress=progress)
 
 
 Table.optimize.__dict__.update(compact=other_names.compact, z_order=other_names.compact)

@@ -45,7 +45,7 @@ def table(store: Store, server: S3Server) -> Table:
 
 
 def append(table: Table, *ids: str) -> int:
-    return table.append(events(table.handle.at_hand().schema, ids)).version
+    return table.append(events(table._handle.at_hand().schema, ids)).version
 
 
 def test_a_warm_append_is_two_puts(table: Table, server: S3Server) -> None:
@@ -136,7 +136,7 @@ def test_when_reading_back_fails_the_outcome_is_unknown_and_nothing_is_deleted(
     table: Table, store: Store, server: S3Server, put: str, get: str
 ) -> None:
     server.inject(fault("PUT", put), fault("GET", get, 1000))
-    rows = events(table.handle.at_hand().schema, ["a", "b"])
+    rows = events(table._handle.at_hand().schema, ["a", "b"])
     with pytest.raises(CommitUnknown, match="version 1"):
         table.ingest(rows)
     requests = server.requests()

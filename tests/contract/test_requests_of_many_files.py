@@ -83,7 +83,7 @@ class Place:
         (file,) = Scan(snapshot, Comparison(("id",), "=", number * ROWS)).files
         new = replace(file, path=file.path.replace("part-", "new-"), uri=None)
         changes = Changes("DELETE", removes=[file.removed(0, data_change=True)], adds=[new])
-        self.table.handle.transaction(snapshot).commit(changes)
+        self.table._handle.transaction(snapshot).commit(changes)
 
 
 def add(number: int) -> AddFile:
@@ -202,7 +202,7 @@ def test_a_selective_query_asks_for_less_than_delta_scan(s3_server: S3Server) ->
         return Lake(open_store(f"s3://{bucket}", clock, **s3_server.options), clock)
 
     table = lake().create_table("t", SCHEMA, partition_by=["day"], properties={"delta.checkpointInterval": "1000"})
-    writer = table.handle.writer(table.snapshot())
+    writer = table._handle.writer(table.snapshot())
     real = [writer.write(rows(number))[0] for number in range(40, 43)]
     table.commit_files([*real, *(add(number) for number in range(200) if number not in range(40, 43))])
     table.checkpoint()

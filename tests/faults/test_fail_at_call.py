@@ -145,7 +145,7 @@ def tried(act: Callable[..., object], *arguments: object) -> bool:
 def check_log(lake: Lake, name: str) -> None:
     """Versions are gapless, and each was committed by one transaction."""
     snapshot = lake.table(name).snapshot()
-    entries = [lake.table(name).handle.log.read_commit(at) for at in range(snapshot.version + 1)]
+    entries = [lake.table(name)._handle.log.read_commit(at) for at in range(snapshot.version + 1)]
     ids = [entry.info["txnId"] for entry in entries if entry is not None]
     times = [entry.timestamp_ms for entry in entries if entry is not None]
     assert len(ids) == len(set(ids)) == len(entries)

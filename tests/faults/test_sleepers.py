@@ -73,7 +73,7 @@ def store(clock: ManualClock) -> MemoryStore:
 
 def changes(table: Table, value: int) -> Changes:
     """Write a data file and return the commit that names it."""
-    adds = table.handle.writer(table.snapshot()).write(pa.table({"x": [value]}, schema=SCHEMA))
+    adds = table._handle.writer(table.snapshot()).write(pa.table({"x": [value]}, schema=SCHEMA))
     return Changes("WRITE", {"mode": "Append"}, adds=adds)
 
 
@@ -99,7 +99,7 @@ def test_a_writer_that_slept_past_the_log_is_not_acknowledged(store: MemoryStore
     asleep.before["commit"] = lambda: days_pass(store, clock)
     snapshot = table.snapshot()
     with pytest.raises(TransactionExpired):
-        table.handle.transaction(snapshot).commit(changes(table, 99))
+        table._handle.transaction(snapshot).commit(changes(table, 99))
     assert values(store, clock) == [1, 2, 3, 4, 5]
     table.append([{"x": 6}])
     assert values(store, clock) == [1, 2, 3, 4, 5, 6]
@@ -108,7 +108,7 @@ def test_a_writer_that_slept_past_the_log_is_not_acknowledged(store: MemoryStore
 def test_a_transaction_on_a_snapshot_of_long_ago_writes_no_version_that_has_gone(
     store: MemoryStore, clock: ManualClock
 ) -> None:
-    handle = Lake(store, clock).table("t").handle
+    handle = Lake(store, clock).table("t")._handle
     snapshot = handle.newest()
     days_pass(store, clock)
     adds = handle.writer(snapshot).write(pa.table({"x": [99]}, schema=SCHEMA))
@@ -132,7 +132,7 @@ def test_a_slow_answer_is_no_failure(store: MemoryStore, clock: ManualClock) -> 
     table = Lake(asleep, clock).table("t")
     snapshot = table.snapshot()
     asleep.before["commit"] = lambda: clock.advance(2 * 3600)
-    commit = table.handle.transaction(snapshot).commit(changes(table, 2))
+    commit = table._handle.transaction(snapshot).commit(changes(table, 2))
     assert commit is not None
     assert commit.version == 2
     assert values(store, clock) == [1, 2]
@@ -150,7 +150,7 @@ def test_a_file_that_vacuum_took_for_an_orphan_is_not_committed(store: MemorySto
 
     asleep.before["commit"] = meanwhile
     with pytest.raises(TransactionExpired):
-        table.handle.transaction(snapshot).commit(changes(table, 2))
+        table._handle.transaction(snapshot).commit(changes(table, 2))
     assert values(store, clock) == [1]
 
 
@@ -162,7 +162,7 @@ def test_vacuum_that_slept_takes_no_file_that_was_committed_meanwhile(store: Mem
 
     def meanwhile() -> None:
         """A patient committer brings a file that vacuum has just taken for an orphan."""
-        handle = Lake(store, clock).table("t").handle
+        handle = Lake(store, clock).table("t")._handle
         handle.transaction(handle.newest()).commit(orphan)
 
     asleep.before["commit"] = meanwhile
@@ -329,7 +329,7 @@ def test_retention_counts_from_when_a_late_commit_took_effect(store: MemoryStore
     asleep_table = Lake(asleep, clock).table("t")
     reader = Lake(store, clock).table("t")
     version = reader.snapshot().version
-    asleep_table.handle.log.refresh()
+    asleep_table._handle.log.refresh()
     assert asleep_table.delete("true").version == version + 1
     clock.advance(4 * 3600)
     assert Lake(store, clock).table("t").vacuum().data_files == ()

@@ -113,7 +113,7 @@ def _checked(where: Place, store: str, seconds: float, ships: Fleet) -> Report:
     table = where.lake().table(TABLE)
     checks.check_rows(table, told, told.meant)
     checks.check_log(table, told)
-    checks.check_replay(where.lake(), table.handle.log.read_commits(range(table.snapshot().version + 1)))
+    checks.check_replay(where.lake(), table._handle.log.read_commits(range(table.snapshot().version + 1)))
     checks.check_files(table)
     checks.check_others_agree(table)
     checks.check_verified(table)

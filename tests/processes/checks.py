@@ -86,7 +86,7 @@ def check_others_agree(table: Table) -> None:
 
 def check_log(table: Table, told: Told) -> list[CommitActions]:
     """Versions without gaps, each by one transaction, in order of time; and answers that named the right ones."""
-    log = table.handle.log
+    log = table._handle.log
     versions = sorted(log.listing().commits)
     assert versions == list(range(table.snapshot().version + 1)), "the log has a gap"
     commits = log.read_commits(versions)

@@ -68,7 +68,7 @@ class Worker:
 
     def rows(self, ids: Sequence[str]) -> pa.Table:
         """Return the rows of events."""
-        return rows_of(self.insist(lambda table: table.handle.at_hand().schema), ids)
+        return rows_of(self.insist(lambda table: table._handle.at_hand().schema), ids)
 
     def present(self, version: int | None = None) -> tuple[int, list[str]] | None:
         """Return a version and the ids in it; None if vacuum took its files while they were read."""

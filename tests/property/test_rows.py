@@ -122,7 +122,7 @@ class Run:
             before, after = self.versions[version - 1], self.versions[version]
             assert before - gone[version] + come[version] == after, f"changes of {version}: {self.done}"
             assert gone[version] <= before, f"changes of {version}: {self.done}"
-            if not fresh.handle.log.read_commits([version])[0].cdc:
+            if not fresh._handle.log.read_commits([version])[0].cdc:
                 assert not gone[version] & come[version], f"changes of {version}: {self.done}"
 
 

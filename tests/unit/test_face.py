@@ -35,7 +35,7 @@ def forget_statistics(table: Table) -> None:
     """Commit the files again without statistics, as other writers may."""
     snapshot = table.snapshot()
     adds = [replace(file, stats=None, path=file.path) for file in snapshot.files]
-    table.handle.transaction(snapshot).commit(Changes("WRITE", adds=adds))
+    table._handle.transaction(snapshot).commit(Changes("WRITE", adds=adds))
 
 
 def test_a_repr_makes_no_request(lake: Lake, store: CountingStore, table: Table) -> None:

@@ -35,7 +35,7 @@ def convert(
             sort_by=sort_by,
             properties=_pairs(properties, "--property", "="),
         )
-    snapshot = made.handle.at_hand()
+    snapshot = made.snapshot()
     facts = {
         "table": table,
         "version": snapshot.version,

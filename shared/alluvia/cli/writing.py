@@ -59,7 +59,7 @@ def create(
             properties=given,
             exist_ok=exist_ok,
         )
-    snapshot = created.handle.at_hand()
+    snapshot = created.snapshot()
     show_one({"table": table, "version": snapshot.version, "columns": snapshot.schema.names}, as_json=common.as_json)
 
 

@@ -248,7 +248,7 @@ def test_the_hint_comes_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 def test_a_checkpoint_of_an_older_version_leaves_the_handle_alone(tmp_path: Path) -> None:
     table = new_table(tmp_path)
-    log = table.handle.log
+    log = table._handle.log
     log.checkpoint(log.at(1), 0)
     assert log.state is not None
     assert log.state.version == 3

@@ -65,7 +65,7 @@ def replace_file(table: Table, number: int, new: int) -> None:
     old = snapshot.files.get(f"f{number:04d}")
     assert old is not None
     changes = Changes("DELETE", adds=[add(new)], removes=[old.removed(0, data_change=True)])
-    table.handle.transaction(snapshot).commit(changes)
+    table._handle.transaction(snapshot).commit(changes)
 
 
 def cold(store: Store, table: Table) -> Table:

@@ -8,7 +8,7 @@ from tests.contract.workers import events
 
 def ingest(table: Table, *ids: str) -> tuple[int, int]:
     """Ingest events. Returns how many rows came of them, and how many were duplicates."""
-    answer = table.ingest(events(table.handle.at_hand().schema, ids))
+    answer = table.ingest(events(table._handle.at_hand().schema, ids))
     return answer.appended, answer.duplicates
 
 

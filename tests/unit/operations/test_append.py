@@ -116,16 +116,16 @@ def test_two_processes_with_one_number_commit_it_once(
 ) -> None:
     """The second looks before the first commits, and learns of it when it loses the race."""
     late = other.table("t")
-    adds = late.handle.writer(late.snapshot()).write(pa.table({"x": [1], "s": ["late"]}, schema=SCHEMA))
-    newest = late.handle.newest
+    adds = late._handle.writer(late.snapshot()).write(pa.table({"x": [1], "s": ["late"]}, schema=SCHEMA))
+    newest = late._handle.newest
 
     def overtaken(**_: Any) -> Any:
         found = newest()
-        monkeypatch.setattr(late.handle, "newest", newest)
+        monkeypatch.setattr(late._handle, "newest", newest)
         table.append([{"x": 1, "s": "first"}], txn=("app", 1))
         return found
 
-    monkeypatch.setattr(late.handle, "newest", overtaken)
+    monkeypatch.setattr(late._handle, "newest", overtaken)
     commit = late.commit_files(adds, txn=("app", 1))
     assert (commit.version, commit.rows) == (1, 0)
     assert values(table, "s") == ["first"]
@@ -142,7 +142,7 @@ def test_a_malformed_transaction_number_is_refused(table: Table, txn: Any) -> No
 
 
 def test_files_written_elsewhere_are_committed(table: Table) -> None:
-    handle = table.handle
+    handle = table._handle
     adds = handle.writer(table.snapshot()).write(pa.table({"x": [1, 2], "s": ["a", None]}, schema=SCHEMA))
     assert values(table) == []
     commit = table.commit_files(adds, txn=("job", 0), age=timedelta(hours=6))
@@ -154,7 +154,7 @@ def test_files_written_elsewhere_are_committed(table: Table) -> None:
 def test_an_incompatible_change_of_the_schema_stops_an_append(table: Table, other: Lake) -> None:
     stale = other.table("t")
     stale.snapshot()
-    handle = table.handle
+    handle = table._handle
     metadata = handle.newest().state.metadata
     harder = metadata.schema_string.replace('"nullable":true', '"nullable":false')
     handle.transaction(handle.newest()).commit(Changes("CHANGE", metadata=replace(metadata, schema_string=harder)))
@@ -222,7 +222,7 @@ def test_a_snapshot_does_not_change(table: Table) -> None:
 def test_a_file_outside_the_table_is_refused_or_read_but_never_mistaken(table: Table, store: CountingStore) -> None:
     table.append([{"x": 1}])
     elsewhere = AddFile("gs://elsewhere/x.parquet", {}, 1, 1, data_change=True)
-    handle = table.handle
+    handle = table._handle
     handle.transaction(handle.newest()).commit(Changes("WRITE", adds=[elsewhere]))
     with pytest.raises(Unsupported, match="gs://elsewhere"):
         table.scan().read_all()

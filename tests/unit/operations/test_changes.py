@@ -92,9 +92,9 @@ def test_a_row_that_stands_several_times_is_counted(lake: Lake) -> None:
     table = lake.create_table("t", {"x": "long"})
     table.append([{"x": 1}] * 5 + [{"x": 2}] * 2)
     file = next(iter(table.snapshot().files))
-    writer = table.handle.writer(table.snapshot())
+    writer = table._handle.writer(table.snapshot())
     adds = writer.write(pa.table({"x": [1, 1, 2, 2, 2, 2]}))
-    transaction = table.handle.transaction(table.snapshot())
+    transaction = table._handle.transaction(table.snapshot())
     transaction.commit(Changes("REPLACE", adds=adds, removes=[file.removed(0, data_change=True)]))
     rows = table.changes(2).read_all().to_pylist()
     assert [(row["_change_type"], row["x"]) for row in rows] == [("delete", 1)] * 3 + [("insert", 2)] * 2
@@ -124,7 +124,7 @@ def test_updates_are_told_from_inserts_where_there_are_change_files(lake: Lake, 
         ("update_postimage", 3, "x"),
         ("update_preimage", 3, "n3"),
     ]
-    commit = table.handle.log.read_commit(4)
+    commit = table._handle.log.read_commit(4)
     assert commit is not None
     assert [file.path.startswith("_change_data/place=a/cdc-") for file in commit.cdc] == [True]
     assert not any(file.path.startswith("_change_data") for file in table.snapshot().files)
@@ -248,5 +248,5 @@ def test_tombstones_that_say_too_little(lake: Lake) -> None:
     table = make(lake)
     file: AddFile = next(each for each in table.snapshot().files if each.partition_values == {"place": "b"})
     bare = RemoveFile(file.path, 0, data_change=True)
-    table.handle.transaction(table.snapshot()).commit(Changes("DELETE", removes=[bare]))
+    table._handle.transaction(table.snapshot()).commit(Changes("DELETE", removes=[bare]))
     assert sorted(of(table, 4)) == [("delete", n, f"n{n}", "b") for n in range(10, 20)]

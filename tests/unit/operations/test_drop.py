@@ -34,7 +34,7 @@ from tests.unit.operations.dropping import filled, numbers
 
 def test_a_dropped_table_is_gone_for_everybody(lake: Lake, other: Lake) -> None:
     table, elsewhere = filled(lake), other.table("t")
-    elsewhere.handle.at_hand()
+    elsewhere._handle.at_hand()
     assert lake.drop_table("t").version == 3
     for each in (table, elsewhere, lake.table("t")):
         for use in (

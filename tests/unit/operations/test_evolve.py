@@ -80,7 +80,7 @@ def test_two_evolutions_at_once_do_not_overwrite_each_other(
     table: Table, other: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rival = other.table("t")
-    handle = table.handle
+    handle = table._handle
     newest = handle.newest
 
     def overtaken(**_: Any) -> Any:

@@ -233,12 +233,12 @@ def test_a_cold_handle_knows_the_window_with_or_without_its_index(
     table.append(events(table.snapshot().schema, ["plain"]))
     cold = Lake(store, clock).table("t")
     ids = [f"e{number}" for number in range(6)]
-    warm = table.handle
+    warm = table._handle
     assert ingest(cold, *ids) == (2, 4)  # the first two are older than an hour
     assert ingest(table, *ids) == (0, 6)
     assert warm.window is not None
-    assert cold.handle.window is not None
-    assert list(warm.window.entries()) == list(cold.handle.window.entries())
+    assert cold._handle.window is not None
+    assert list(warm.window.entries()) == list(cold._handle.window.entries())
 
 
 def test_rows_that_were_appended_without_ids_are_not_known(table: Table) -> None:
@@ -396,7 +396,7 @@ def test_threads_that_share_a_handle_bring_each_event_once(table: Table) -> None
 def test_a_commit_carries_the_fingerprints_of_its_new_events_only(table: Table) -> None:
     ingest(table, "a", "b")
     ingest(table, "b", "c")
-    commits = [table.handle.log.read_commit(version) for version in (1, 2)]
+    commits = [table._handle.log.read_commit(version) for version in (1, 2)]
     assert all(isinstance(commit, CommitActions) for commit in commits)
     sizes = [len(b64decode(commit.info["alluviaEventIds"])) for commit in commits if commit is not None]
     assert sizes == [2 * 12, 12]

@@ -105,7 +105,7 @@ def test_the_merge_commit_changes_no_data(lake: Lake) -> None:
     for number in range(2):
         table.append([{"x": number}])
     table.optimize()
-    commit = table.handle.log.read_commit(3)
+    commit = table._handle.log.read_commit(3)
     assert commit is not None
     assert not commit.data_change
     assert commit.info["operation"] == "OPTIMIZE"
@@ -128,7 +128,7 @@ def test_appends_that_land_meanwhile_stay(lake: Lake, other: Lake, monkeypatch: 
     table, writer = table_of(lake), other.table("t")
     for number in range(3):
         table.append([{"x": number}])
-    write = table.handle.log.write
+    write = table._handle.log.write
     done: list[int] = []
 
     def overtaken(version: int, data: bytes, txn_id: str) -> Any:
@@ -136,7 +136,7 @@ def test_appends_that_land_meanwhile_stay(lake: Lake, other: Lake, monkeypatch: 
             done.append(writer.append([{"x": 99}]).version)
         return write(version, data, txn_id)
 
-    monkeypatch.setattr(table.handle.log, "write", overtaken)
+    monkeypatch.setattr(table._handle.log, "write", overtaken)
     report = table.optimize()
     assert done == [4]
     assert (report.files_removed, report.conflicts, report.version, report.files_after) == (3, 0, 5, 2)
@@ -149,7 +149,7 @@ def test_a_merge_that_loses_its_files_to_another_plans_again(
     table, rival = table_of(lake), other.table("t")
     for number in range(4):
         table.append([{"x": number}])
-    write = table.handle.log.write
+    write = table._handle.log.write
     done: list[int] = []
 
     def overtaken(version: int, data: bytes, txn_id: str) -> Any:
@@ -158,7 +158,7 @@ def test_a_merge_that_loses_its_files_to_another_plans_again(
             rival.append([{"x": 99}])
         return write(version, data, txn_id)
 
-    monkeypatch.setattr(table.handle.log, "write", overtaken)
+    monkeypatch.setattr(table._handle.log, "write", overtaken)
     report = table.optimize()
     assert (report.conflicts, report.files_removed, report.files_after) == (1, 2, 1)
     assert sorted(table.scan(["x"]).read_all()["x"].to_pylist()) == [0, 1, 2, 3, 99]
@@ -170,18 +170,18 @@ def test_a_file_that_vacuum_took_meanwhile_is_planned_around(
     table, rival = table_of(lake), other.table("t")
     for number in range(4):
         table.append([{"x": number}])
-    planned = table.handle.newest()
+    planned = table._handle.newest()
     clock.advance(1)
     rival.optimize()
     clock.advance(1)
     rival.vacuum(timedelta(0))
-    newest = table.handle.newest
+    newest = table._handle.newest
 
     def stale(**_: Any) -> Snapshot:
-        monkeypatch.setattr(table.handle, "newest", newest)
+        monkeypatch.setattr(table._handle, "newest", newest)
         return planned
 
-    monkeypatch.setattr(table.handle, "newest", stale)
+    monkeypatch.setattr(table._handle, "newest", stale)
     report = table.optimize()
     assert (report.conflicts, report.files_removed) == (1, 0)
     assert report.version == rival.snapshot().version

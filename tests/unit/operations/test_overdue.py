@@ -52,7 +52,7 @@ def lake(store: CountingStore) -> Lake:
 
 
 def known_checkpoint(table: Any) -> int | None:
-    found: int | None = table.handle.log.checkpoint_version
+    found: int | None = table._handle.log.checkpoint_version
     return found
 
 

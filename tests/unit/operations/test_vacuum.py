@@ -108,7 +108,7 @@ def test_only_versions_that_need_a_deleted_file_expire(lake: Lake, clock: Manual
     for number in range(2):
         table.append([{"x": number, "c": "old"}, {"x": number, "c": "new"}])
     old = [file for file in table.snapshot().files if file.partition_values["c"] == "old"]
-    handle = table.handle
+    handle = table._handle
     removes = [file.removed(0, data_change=False) for file in old]
     handle.transaction(handle.newest()).commit(Changes("OPTIMIZE", removes=removes))
     clock.advance(10 * DAY)
@@ -125,7 +125,7 @@ def test_only_versions_that_need_a_deleted_file_expire(lake: Lake, clock: Manual
 def test_a_file_that_came_back_is_live(table: Table, clock: ManualClock) -> None:
     history(table, clock, 1)
     (file,) = table.snapshot().files
-    handle = table.handle
+    handle = table._handle
     handle.transaction(handle.newest()).commit(Changes("DELETE", removes=[file.removed(0, data_change=True)]))
     handle.transaction(handle.newest()).commit(Changes("RESTORE", adds=[file]))
     clock.advance(30 * DAY)
@@ -302,12 +302,12 @@ def test_a_vacuum_that_loses_to_another_looks_at_its_record_and_goes_on(
 ) -> None:
     history(table, clock, 2)
     table.optimize()
-    handle = table.handle
+    handle = table._handle
     write = handle.log.write
 
     def overtaken(version: int, data: bytes, txn_id: str) -> Any:
         monkeypatch.setattr(handle.log, "write", write)
-        rival = other.table("t").handle
+        rival = other.table("t")._handle
         change = Changes("VACUUM", domains=[DomainMetadata("alluvia.oldest_readable_version", theirs)])
         rival.transaction(rival.newest()).commit(change)
         return write(version, data, txn_id)

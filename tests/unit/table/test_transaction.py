@@ -46,7 +46,7 @@ def add(name: str) -> AddFile:
 
 
 def test_a_commit_is_one_put(pair: Pair) -> None:
-    commit = pair.one.handle.transaction(pair.one.handle.at_hand()).commit(Changes("WRITE", adds=[add("a")]))
+    commit = pair.one._handle.transaction(pair.one._handle.at_hand()).commit(Changes("WRITE", adds=[add("a")]))
     assert commit is not None
     assert (commit.version, commit.rows, commit.files) == (1, 2, 1)
     assert pair.store.requests == {"put": 1}
@@ -62,10 +62,10 @@ def test_a_lost_race_jumps_to_the_tip(pair: Pair) -> None:
 
 
 def test_what_this_process_has_seen_win_costs_no_race(pair: Pair) -> None:
-    base = pair.one.handle.at_hand()
+    base = pair.one._handle.at_hand()
     pair.one.append([{"x": 1}])
     pair.store.reset()
-    commit = pair.one.handle.transaction(base).commit(Changes("WRITE", adds=[add("a")]))
+    commit = pair.one._handle.transaction(base).commit(Changes("WRITE", adds=[add("a")]))
     assert commit is not None
     assert commit.version == 2
     assert pair.store.requests == {"put": 1}
@@ -136,12 +136,12 @@ def test_the_caller_may_change_its_mind_after_a_loss(pair: Pair) -> None:
         seen.extend(winner.version for winner in winners)
         return None
 
-    transaction = pair.two.handle.transaction(pair.two.handle.at_hand())
+    transaction = pair.two._handle.transaction(pair.two._handle.at_hand())
     assert transaction.commit(Changes("WRITE", adds=[add("a")]), after_loss) is None
     assert seen == [1]
     assert pair.table().snapshot().version == 1
 
-    transaction = pair.two.handle.transaction(pair.two.snapshot(0))
+    transaction = pair.two._handle.transaction(pair.two.snapshot(0))
     other = transaction.commit(Changes("WRITE", adds=[add("a")]), lambda _: Changes("WRITE", adds=[add("b"), add("c")]))
     assert other is not None
     assert other.files == 2
@@ -149,12 +149,12 @@ def test_the_caller_may_change_its_mind_after_a_loss(pair: Pair) -> None:
 
 
 def test_a_conflict_is_raised_and_nothing_is_committed(pair: Pair) -> None:
-    base = pair.two.handle.at_hand()
+    base = pair.two._handle.at_hand()
     pair.one.evolve({"y": "long"})
     with pytest.raises(MetadataChanged, match="version 1"):
-        pair.two.handle.transaction(base).commit(Changes("SET", metadata=base.state.metadata))
+        pair.two._handle.transaction(base).commit(Changes("SET", metadata=base.state.metadata))
     domain = Changes("X", domains=[DomainMetadata("d", "1")])
-    one, two = (pair.table().handle for _ in range(2))
+    one, two = (pair.table()._handle for _ in range(2))
     one_base, two_base = one.newest(), two.newest()
     one.transaction(one_base).commit(domain)
     with pytest.raises(ConcurrentDomain, match="version 2"):
@@ -169,7 +169,7 @@ def test_a_blind_append_goes_on_over_an_added_column(pair: Pair) -> None:
 
 
 def test_a_table_that_became_one_we_cannot_write_is_left_alone(pair: Pair) -> None:
-    handle = pair.one.handle
+    handle = pair.one._handle
     future = Protocol(1, 7, None, ("alluvia", "someFutureFeature"))
     handle.transaction(handle.at_hand()).commit(Changes("UPGRADE", protocol=future))
     with pytest.raises(Unsupported, match="someFutureFeature"):
@@ -180,7 +180,7 @@ def test_a_table_that_became_one_we_cannot_write_is_left_alone(pair: Pair) -> No
 
 
 def test_a_transaction_has_a_maximum_age(pair: Pair) -> None:
-    handle = pair.one.handle
+    handle = pair.one._handle
     transaction = handle.transaction(handle.at_hand())
     pair.clock.advance(3601)
     with pytest.raises(TransactionExpired, match="60 minutes"):
@@ -208,7 +208,7 @@ def test_rows_that_took_too_long_to_write_are_not_committed(pair: Pair) -> None:
 
 def test_commit_info_says_who_did_what(pair: Pair) -> None:
     pair.one.append([{"x": 1}, {"x": 2}])
-    log = pair.table().handle.log
+    log = pair.table()._handle.log
     commit = log.read_commit(1)
     assert commit is not None
     info = commit.info
