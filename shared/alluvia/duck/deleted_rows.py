@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -17,7 +16,6 @@ from alluvia.table.snapshot import Snapshot
 if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
 
-PARALLEL = 16
 _POSITIONS = "alluvia_positions"
 
 
@@ -54,8 +52,7 @@ def create_deleted(
             check_positions(file, found, file.num_records)
         return found
 
-    with ThreadPoolExecutor(min(PARALLEL, len(having)) if store.parallel else 1) as pool:
-        vectors = list(pool.map(read, [file for file, _ in having]))
+    vectors = store.map(read, [file for file, _ in having])
     connection.execute(f"CREATE TABLE {name} (file VARCHAR, position BIGINT)")
     for (_, url), positions in zip(having, vectors, strict=True):
         same = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), len(positions)), [url])

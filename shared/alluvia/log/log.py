@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from threading import RLock
@@ -38,7 +37,7 @@ from alluvia.log.readback import Readback, classify
 from alluvia.log.replay import State, replay
 from alluvia.log.segment import Listing, Segment, find_segment, oldest_version, read_listing
 from alluvia.log.turns import Turns
-from alluvia.store import PutResult, Store
+from alluvia.store import ByteRange, PutResult, Store
 
 FOLLOW_AGE_MS_MAX = 60 * 60 * 1000
 RECENT_COMMITS_MAX = 1000
@@ -46,7 +45,6 @@ RECENT_ID_CHARS_MAX = 16 << 20
 """How much text of event ids the commits in memory may hold that no window has taken."""
 WRITE_TRIES = 6
 LISTINGS_MAX = 3
-PARALLEL = 16
 
 
 class Log:
@@ -166,7 +164,7 @@ class Log:
             return None
 
     def read_commits(self, versions: Sequence[int]) -> list[CommitActions]:
-        """Read commits that must exist, in parallel where the store gains by it."""
+        """Read commits that must exist."""
         names = [commit_name(version) for version in versions]
         return [parse_commit(v, data) for v, data in zip(versions, self._get_all(names), strict=True)]
 
@@ -340,7 +338,7 @@ class Log:
     def _sidecars_of(self, manifest: Sequence[str]) -> Fetch:
         """Return what fetches a checkpoint's sidecars. Once clean-up has taken it, the log must be opened again."""
 
-        def fetch(names: Sequence[str]) -> list[bytes]:
+        def fetch(names: Sequence[str]) -> Sequence[bytes]:
             try:
                 return self._get_all(names)
             except Unavailable as error:
@@ -359,17 +357,11 @@ class Log:
         commit = self.read_commit(state.version)
         return commit.timestamp_ms if commit is not None else 0
 
-    def _get_all(self, names: Sequence[str], heads: Sequence[str] = ()) -> list[bytes]:
+    def _get_all(self, names: Sequence[str], heads: Sequence[str] = ()) -> Sequence[bytes]:
         """Read files, of `heads` only the start."""
-
-        def get(name: str) -> bytes:
-            return self.store.get(self.root + name, 0, HEAD_BYTES if name in heads else None)
-
+        ranges = [ByteRange(self.root + name, 0, HEAD_BYTES if name in heads else None) for name in names]
         try:
-            if len(names) < 2 or not self.store.parallel:
-                return [get(name) for name in names]
-            with ThreadPoolExecutor(min(PARALLEL, len(names))) as pool:
-                return list(pool.map(get, names))
+            return self.store.get_many(ranges)
         except ObjectNotFound as error:
             msg = f"{error} was listed but is gone: the log was cleaned up meanwhile; open the table again"
             raise Unavailable(msg) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
 import pyarrow as pa
@@ -19,7 +18,6 @@ from alluvia.table_names import REJECTS, TABLE_OR_REJECTS
 
 HANDLES_MAX = 1000
 """Handles kept, before those go that found no table: callers may name any number of tables that do not exist."""
-LOOKS_AT_ONCE = 16
 ABSENT_MS_MAX = 60 * 60 * 1000
 """For so long a table without rejects is not asked for them again."""
 
@@ -78,8 +76,7 @@ class Catalog:
             return found
 
         wanted = [each for name in names for each in ((name, f"{name}/{REJECTS}") if rejects else (name,))]
-        with ThreadPoolExecutor(LOOKS_AT_ONCE if self.store.parallel else 1) as pool:
-            return [name for name, found in zip(wanted, pool.map(there, wanted), strict=True) if found]
+        return [name for name, found in zip(wanted, self.store.map(there, wanted), strict=True) if found]
 
     def create(
         self,

@@ -6,7 +6,6 @@ Of each file the footer is read, in one or two ranged GETs.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -33,7 +32,6 @@ from alluvia.table.statistics.footer import StoredColumns, footer_size, footer_s
 
 TAIL_GUESS_BYTES = 64 << 10
 """Read at first: most footers fit."""
-PARALLEL = 16
 BATCH_FILES = 256
 _FOLDER_MARKERS = ("/", "_$folder$")
 """Ends of the names of empty objects that stand for folders in some tools."""
@@ -148,13 +146,12 @@ def _read(store: Store, root: str, files: Sequence[ObjectInfo], partitions: Coll
     """Read all footers, some at a time, keeping only what the log will hold."""
     found = _Found()
     waiting = iter(files)
-    with ThreadPoolExecutor(PARALLEL if store.parallel else 1) as pool:
-        while batch := list(islice(waiting, BATCH_FILES)):
-            for info, metadata in zip(batch, pool.map(lambda info: _footer(store, root, info), batch), strict=True):
-                columns = _columns(found, info.key, metadata, partitions)
-                stats = footer_statistics(metadata, columns, indexed, partitions)
-                add = AddFile(info.key, {}, info.size, info.modified_ms, True, stats)
-                found.adds.append((add, partition_texts(info.key)))
+    while batch := list(islice(waiting, BATCH_FILES)):
+        for info, metadata in zip(batch, store.map(lambda info: _footer(store, root, info), batch), strict=True):
+            columns = _columns(found, info.key, metadata, partitions)
+            stats = footer_statistics(metadata, columns, indexed, partitions)
+            add = AddFile(info.key, {}, info.size, info.modified_ms, True, stats)
+            found.adds.append((add, partition_texts(info.key)))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from alluvia.errors import Corrupt, Invalid
+from alluvia.errors import Corrupt, Invalid, ObjectNotFound
 from alluvia.log.actions import AddFile
 from alluvia.log.files.parquet import UNREADABLE
 from alluvia.scratch import scratch_root
@@ -31,11 +31,20 @@ BATCH_ROWS = 1 << 16
 class DataFile:
     """A data file of a snapshot, on this machine: where it lies, or in a copy that goes with this object.
 
-    One GET where the store is not a directory. Use it in a `with` block. Raises `ObjectNotFound` where it is missing,
+    `path` is where it is, if that is known; else it costs one GET where the store is not a directory. `rows` is how
+    many rows it has, if that is known. Use it in a `with` block. Raises `ObjectNotFound` where it is missing,
     `Corrupt`, naming it, where it cannot be read.
     """
 
-    def __init__(self, handle: TableHandle, snapshot: Snapshot, file: AddFile, rows: int | None = None) -> None:
+    def __init__(
+        self,
+        handle: TableHandle,
+        snapshot: Snapshot,
+        file: AddFile,
+        *,
+        path: Path | None = None,
+        rows: int | None = None,
+    ) -> None:
         self.file = file
         self._rows = rows
         self._deleted: pa.Int64Array | None = None
@@ -43,7 +52,7 @@ class DataFile:
         self._store = handle.store
         self._snapshot = snapshot
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._path: Path | None = None
+        self._path = path
         self._parquet: pq.ParquetFile | None = None
 
     def __enter__(self) -> Self:
@@ -132,6 +141,23 @@ class DataFile:
             except UNREADABLE as error:
                 raise unreadable(self.file, error) from error
         return self._parquet
+
+
+def opened(
+    handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFile], known: Mapping[str, int]
+) -> Iterator[DataFile]:
+    """Yield files of a snapshot in order; the caller uses each in a `with` block before the next.
+
+    `known` has the number of rows of those, by path, that may not have to be read at all: they are not fetched ahead.
+    """
+    paths = handle.store.prefetch((snapshot.key(file), file.size) for file in files if file.path not in known)
+    for file in files:
+        if file.path in known:
+            yield DataFile(handle, snapshot, file, rows=known[file.path])
+        elif (path := next(paths)) is None:
+            raise ObjectNotFound(snapshot.key(file))
+        else:
+            yield DataFile(handle, snapshot, file, path=path)
 
 
 class FileSink:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +32,6 @@ from alluvia.table.writer import new_file_like
 
 PLANS_MAX = 5
 _SCHEMA = "alluvia"
-PARALLEL = 16
 _COPY_CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "lz4": "lz4_raw", "none": "uncompressed"}
 
 
@@ -173,12 +171,7 @@ def _local_copies(handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFi
     if None not in in_place:
         return [str(path) for path in in_place]
     paths = [folder / f"{at}.parquet" for at in range(len(files))]
-
-    def fetch(file: AddFile, path: Path) -> None:
-        handle.store.get_file(snapshot.key(file), path)
-
-    with ThreadPoolExecutor(min(PARALLEL, len(files))) as pool:
-        list(pool.map(fetch, files, paths))
+    handle.store.get_files(dict(zip(map(snapshot.key, files), paths, strict=True)))
     return [str(path) for path in paths]
 
 

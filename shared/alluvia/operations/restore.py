@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -22,7 +21,6 @@ from alluvia.table.transaction import Changes
 
 HEADS_MAX = 100
 """Up to so many files are looked for one by one; beyond, a listing of the table is cheaper."""
-PARALLEL = 16
 _KEPT = (IN_COMMIT_TIMESTAMPS, ENABLED_VERSION, ENABLED_TIMESTAMP, OLDEST_READABLE, *LINEAGE)
 
 
@@ -138,8 +136,7 @@ def check_present(handle: TableHandle, target: Snapshot, files: Iterable[AddFile
     """Raise `VersionExpired` unless all files that come back, and their deletion vectors, are in the store."""
     keys = _keys(target, files)
     if len(keys) <= HEADS_MAX:
-        with ThreadPoolExecutor(PARALLEL if handle.store.parallel else 1) as pool:
-            found = dict(zip(keys, pool.map(handle.store.head, keys), strict=True))
+        found = dict(zip(keys, handle.store.map(handle.store.head, keys), strict=True))
     else:
         listed = {info.key: info for info in handle.store.list(handle.root)}
         found = {key: listed.get(key) or handle.store.head(key) for key in keys}

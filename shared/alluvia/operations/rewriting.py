@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from alluvia.log.actions import AddFile, CdcFile
 from alluvia.operations.change_files import ChangeWriter
 from alluvia.operations.constraints import row_check
-from alluvia.operations.datafile import DataFile, FileSink
+from alluvia.operations.datafile import DataFile, FileSink, opened
 from alluvia.operations.edits import Edit, Hits
-from alluvia.operations.fetching import opened
 from alluvia.progress import report
 from alluvia.table.deletion_vectors.descriptors import cardinality_of
 from alluvia.table.deletion_vectors.roaring import sorted_positions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +16,6 @@ from alluvia.table.partitioning.partition import PARTITION_TAG, Partition, Parti
 from alluvia.table.properties import Properties
 from alluvia.table.statistics.written import file_statistics
 
-PARALLEL = 8
 RowCheck = Callable[[pa.Table], None]
 """Raises `Invalid` for rows that may not be written."""
 
@@ -46,12 +44,7 @@ class FileWriter:
         if self._check is not None:
             self._check(table)
         prepared = list(self._encode(table))
-        if len(prepared) > 1 and self._store.parallel:
-            with ThreadPoolExecutor(min(PARALLEL, len(prepared))) as pool:
-                list(pool.map(lambda pair: self._store.put(self._root + pair[0].path, pair[1]), prepared))
-        else:
-            for add, data in prepared:
-                self._store.put(self._root + add.path, data)
+        self._store.put_many({self._root + add.path: data for add, data in prepared})
         return [add for add, _ in prepared]
 
     def _encode(self, table: pa.Table) -> Iterator[tuple[AddFile, bytes]]:

@@ -6,7 +6,6 @@ Source: Delta protocol, "Add File and Remove File", "Deletion Vectors", "Partiti
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from alluvia.errors import AlluviaError, Corrupt, Invalid
@@ -24,7 +23,6 @@ from alluvia.verify.replaying import Replay
 from alluvia.verify.report import Findings
 from alluvia.verify.statistics_checks import impossible, read_statistics
 
-PARALLEL = 16
 LOOKS_MAX = 1000
 """So many files that a listing lacks are looked up one by one."""
 DAY_MS = 24 * 60 * 60 * 1000
@@ -44,10 +42,9 @@ class Place:
     whole: bool
 
     def head_all(self, keys: Sequence[str]) -> dict[str, ObjectInfo | None]:
-        """Look objects up, in parallel where the store gains by it; those beyond a limit are taken for absent."""
+        """Look objects up; those beyond a limit are taken for absent."""
         looked = keys[:LOOKS_MAX]
-        with ThreadPoolExecutor(PARALLEL if self.store.parallel else 1) as pool:
-            return {**dict.fromkeys(keys), **dict(zip(looked, pool.map(self._head, looked), strict=True))}
+        return {**dict.fromkeys(keys), **dict(zip(looked, self.store.map(self._head, looked), strict=True))}
 
     def _head(self, key: str) -> ObjectInfo | None:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from alluvia.errors import Corrupt, ObjectNotFound, Unavailable, Unsupported
@@ -17,7 +16,7 @@ from alluvia.log.files.sidecars import Sidecar
 from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
 from alluvia.log.paths import LOG_FOLDER, commit_name
 from alluvia.log.replay import State
-from alluvia.store import Store
+from alluvia.store import ByteRange, Store
 from alluvia.table.properties import read_properties
 from alluvia.table.schema.column_mapping import MODE
 from alluvia.verify.checkpoint_checks import Subject, compare
@@ -30,7 +29,7 @@ from alluvia.verify.sidecar_checks import wrong_facts
 from alluvia.verify.table_leaves import stored_leaves
 from alluvia.verify.window_checks import WindowRecord
 
-PARALLEL = 16
+COMMITS_AHEAD = 64
 AHEAD_BYTES = 16 << 20
 SIDECARS_KEPT_BYTES = 64 << 20
 _RETENTION_MS = 7 * 24 * 60 * 60 * 1000
@@ -284,18 +283,15 @@ class LogWalk:
         start = 0
         while start < len(versions):
             end, size = start, 0
-            while end < len(versions) and end - start < 4 * PARALLEL and (end == start or size < AHEAD_BYTES):
+            while end < len(versions) and end - start < COMMITS_AHEAD and (end == start or size < AHEAD_BYTES):
                 size += self._objects.commits[versions[end]].size
                 end += 1
             yield from self._get_all([commit_name(version) for version in versions[start:end]])
             start = end
 
-    def _get_all(self, names: Sequence[str]) -> list[bytes]:
+    def _get_all(self, names: Sequence[str]) -> Sequence[bytes]:
         try:
-            if len(names) < 2 or not self._store.parallel:
-                return [self._store.get(self._root + name) for name in names]
-            with ThreadPoolExecutor(min(PARALLEL, len(names))) as pool:
-                return list(pool.map(lambda name: self._store.get(self._root + name), names))
+            return self._store.get_many(ByteRange(self._root + name) for name in names)
         except ObjectNotFound as error:
             msg = f"{error} was listed but is gone: the log was cleaned up meanwhile; verify the table again"
             raise Unavailable(msg) from error

@@ -14,7 +14,6 @@ from alluvia.table.snapshot import Snapshot
 from alluvia.verify.data_files import FileVerification, RowRules
 from alluvia.verify.event_ids import EventIds, Repeated
 from alluvia.verify.file_checks import There
-from alluvia.verify.local_files import local_files
 from alluvia.verify.replaying import CommitOrigin, Replay
 from alluvia.verify.report import Findings
 from alluvia.verify.window_checks import WindowRecord
@@ -38,9 +37,10 @@ class Reading:
         """
         files = [file for file in replay.files.values() if file.path in self.there.paths]
         counts: list[int | None] = [None] if len(files) < len(replay.files) else []
+        paths = self.store.prefetch((self.snapshot.key(file), file.size) for file in files)
         with ExitStack() as stack:
             ids = stack.enter_context(EventIds()) if events is not None and self._has_ids() else None
-            for done, (file, path) in enumerate(local_files(self.store, self.snapshot, files), 1):
+            for done, (file, path) in enumerate(zip(files, paths, strict=True), 1):
                 if path is None:
                     self.findings.add("data-file-missing", f"data file {file.path} is missing", file=file.path)
                     counts.append(None)

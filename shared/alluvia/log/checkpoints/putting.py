@@ -8,7 +8,6 @@ clean-up collects, and the earlier checkpoint in force.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,8 +21,6 @@ from alluvia.log.files.rows import FileRows
 from alluvia.log.paths import LAST_CHECKPOINT, checkpoint_name, v2_checkpoint_name
 from alluvia.log.replay import State
 from alluvia.store import Store
-
-PARALLEL = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ def put_v2_checkpoint(
     new_adds = sidecars(adds.new, "add", AddFile.from_json)
     new_removes = sidecars(removes.new, "remove", RemoveFile.from_json)
     new = {each.rows.file.name: each.data for each in (*new_adds, *new_removes)}
-    _put_all(store, {root + name: data for name, data in new.items()})
+    store.put_many({root + name: data for name, data in new.items()})
     files = ActionSet(AddFile.from_json, [*adds.kept, *(each.rows for each in new_adds)])
     tombstones = ActionSet(RemoveFile.from_json, [*removes.kept, *(each.rows for each in new_removes)])
     named = [*(part.file.sidecar for part in adds.kept), *(part.file.sidecar for part in removes.kept)]
@@ -78,12 +75,3 @@ def put_v2_checkpoint(
     store.put(root + LAST_CHECKPOINT, hint)
     sizes = {**{each: len(body) for each, body in new.items()}, name: len(data), LAST_CHECKPOINT: len(hint)}
     return WrittenCheckpoint(sizes, replace(state, files=files, tombstones=tombstones))
-
-
-def _put_all(store: Store, objects: dict[str, bytes]) -> None:
-    if len(objects) < 2 or not store.parallel:
-        for key, data in objects.items():
-            store.put(key, data)
-        return
-    with ThreadPoolExecutor(min(PARALLEL, len(objects))) as pool:
-        list(pool.map(store.put, objects.keys(), objects.values()))
