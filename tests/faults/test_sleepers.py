@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pytest
@@ -12,9 +12,10 @@ import pytest
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid, TransactionExpired, VersionExpired
 from alluvia.lake import Lake, Table
-from alluvia.store import MemoryStore, ObjectInfo, PutResult
+from alluvia.store import MemoryStore, Store, Wrapper
 from alluvia.table.transaction import Changes
 
+T = TypeVar("T")
 DAY = 24 * 3600
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 PROPERTIES = {
@@ -23,12 +24,11 @@ PROPERTIES = {
 }
 
 
-class SleepingStore(MemoryStore):
-    """Another view of a store's objects, whose user falls asleep once, before a call that a test names."""
+class SleepingStore(Wrapper):
+    """A store whose user falls asleep once, before or after a request that a test names."""
 
-    def __init__(self, inner: MemoryStore, clock: ManualClock) -> None:
-        super().__init__("sleeper", clock)
-        self.__dict__.update(inner.__dict__)
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
         self.before: dict[str, Callable[[], None]] = {}
 
     def _sleep(self, call: str) -> None:
@@ -36,27 +36,15 @@ class SleepingStore(MemoryStore):
         if meanwhile is not None:
             meanwhile()
 
-    def put_if_absent(self, key: str, data: bytes) -> PutResult:
-        self._sleep("commit")
-        return super().put_if_absent(key, data)
-
-    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        data = super().get(key, start, end)
-        self._sleep(f"after {key}")
-        return data
-
-    def put_file(self, key: str, path: Path) -> None:
-        super().put_file(key, path)
-        self._sleep("data file")
-
-    def put(self, key: str, data: bytes) -> None:
-        super().put(key, data)
-        if key.endswith(".parquet"):
+    def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
+        if kind in ("put_if_absent", "list"):
+            self._sleep("commit" if kind == "put_if_absent" else kind)
+        result = send()
+        if kind in ("get", "get_file"):
+            self._sleep(f"after {key}")
+        elif kind == "put_file" or (kind == "put" and key.endswith(".parquet")):
             self._sleep("data file")
-
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        self._sleep("list")
-        return super().list(prefix, start_after)
+        return result
 
 
 @pytest.fixture
@@ -94,7 +82,7 @@ def values(store: MemoryStore, clock: ManualClock) -> list[int]:
 
 
 def test_a_writer_that_slept_past_the_log_is_not_acknowledged(store: MemoryStore, clock: ManualClock) -> None:
-    asleep = SleepingStore(store, clock)
+    asleep = SleepingStore(store)
     table = Lake(asleep, clock).table("t")
     asleep.before["commit"] = lambda: days_pass(store, clock)
     snapshot = table.snapshot()
@@ -120,7 +108,7 @@ def test_a_transaction_on_a_snapshot_of_long_ago_writes_no_version_that_has_gone
 
 
 def test_what_was_read_before_a_long_sleep_is_old(store: MemoryStore, clock: ManualClock) -> None:
-    asleep = SleepingStore(store, clock)
+    asleep = SleepingStore(store)
     asleep.before["after t/_delta_log/00000000000000000001.json"] = lambda: days_pass(store, clock)
     Lake(asleep, clock).table("t").append([{"x": 6}])
     assert asleep.before == {}
@@ -128,7 +116,7 @@ def test_what_was_read_before_a_long_sleep_is_old(store: MemoryStore, clock: Man
 
 
 def test_a_slow_answer_is_no_failure(store: MemoryStore, clock: ManualClock) -> None:
-    asleep = SleepingStore(store, clock)
+    asleep = SleepingStore(store)
     table = Lake(asleep, clock).table("t")
     snapshot = table.snapshot()
     asleep.before["commit"] = lambda: clock.advance(2 * 3600)
@@ -140,7 +128,7 @@ def test_a_slow_answer_is_no_failure(store: MemoryStore, clock: ManualClock) -> 
 
 def test_a_file_that_vacuum_took_for_an_orphan_is_not_committed(store: MemoryStore, clock: ManualClock) -> None:
     """Without another writer: vacuum's own commit is what the sleeper loses to."""
-    asleep = SleepingStore(store, clock)
+    asleep = SleepingStore(store)
     table = Lake(asleep, clock).table("t")
     snapshot = table.snapshot()
 
@@ -155,7 +143,7 @@ def test_a_file_that_vacuum_took_for_an_orphan_is_not_committed(store: MemorySto
 
 
 def test_vacuum_that_slept_takes_no_file_that_was_committed_meanwhile(store: MemoryStore, clock: ManualClock) -> None:
-    asleep = SleepingStore(store, clock)
+    asleep = SleepingStore(store)
     table = Lake(asleep, clock).table("t")
     orphan = changes(table, 2)
     clock.advance(2 * DAY)
@@ -171,7 +159,7 @@ def test_vacuum_that_slept_takes_no_file_that_was_committed_meanwhile(store: Mem
 
 
 def test_vacuum_that_slept_before_its_listing_knows_what_came(store: MemoryStore, clock: ManualClock) -> None:
-    asleep = SleepingStore(store, clock)
+    asleep = SleepingStore(store)
     table = Lake(asleep, clock).table("t")
     table.snapshot()
 
@@ -202,7 +190,7 @@ def test_a_restorer_that_slept_brings_back_nothing_that_vacuum_took(store: Memor
     awake = Lake(store, clock).table("t")
     awake.delete("x = 1")
     clock.advance(1)
-    asleep = SleepingStore(store, clock)
+    asleep = SleepingStore(store)
 
     def meanwhile() -> None:
         assert len(awake.vacuum(timedelta(0)).data_files) == 1
@@ -234,7 +222,7 @@ def test_sidecars_that_an_open_handle_may_name_again_stay(store: MemoryStore, cl
 
 
 def test_a_dropper_that_slept_leaves_a_table_that_is_known_as_dropped(store: MemoryStore, clock: ManualClock) -> None:
-    asleep = SleepingStore(store, clock)
+    asleep = SleepingStore(store)
 
     def meanwhile() -> None:
         clock.advance(8 * DAY)
@@ -266,7 +254,7 @@ def test_files_that_vacuum_took_during_a_long_sleep_are_written_again(
     store: MemoryStore, clock: ManualClock, act: Callable[[Table], object], expected: list[int]
 ) -> None:
     Lake(store, clock).table("t").append([{"x": value} for value in (0, *range(2, 10))])
-    asleep = SleepingStore(store, clock)
+    asleep = SleepingStore(store)
     taken: list[str] = []
 
     def meanwhile() -> None:
@@ -280,7 +268,7 @@ def test_files_that_vacuum_took_during_a_long_sleep_are_written_again(
 
 
 def test_rows_of_a_reader_cannot_be_written_again(store: MemoryStore, clock: ManualClock) -> None:
-    asleep = SleepingStore(store, clock)
+    asleep = SleepingStore(store)
     rows = pa.table({"x": [11], "y": [1]})
 
     def meanwhile() -> None:
@@ -299,7 +287,7 @@ def test_vacuum_that_slept_for_days_plans_again(store: MemoryStore, clock: Manua
     awake = Lake(store, clock).table("t")
     awake.delete("true")
     clock.advance(5 * 3600)
-    asleep = SleepingStore(store, clock)
+    asleep = SleepingStore(store)
 
     def meanwhile() -> None:
         awake.restore(version=1)
@@ -324,7 +312,7 @@ def test_vacuum_that_slept_for_days_plans_again(store: MemoryStore, clock: Manua
 def test_retention_counts_from_when_a_late_commit_took_effect(store: MemoryStore, clock: ManualClock) -> None:
     """Seed 30639 of the simulation: a commit was put hours after it was made, and readers were there until then."""
     Lake(store, clock).table("t").evolve(properties={"delta.deletedFileRetentionDuration": "interval 12 hours"})
-    asleep = SleepingStore(store, clock)
+    asleep = SleepingStore(store)
     asleep.before["commit"] = lambda: clock.advance(10 * 3600)
     asleep_table = Lake(asleep, clock).table("t")
     reader = Lake(store, clock).table("t")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from alluvia.clock import ManualClock
-from alluvia.store import ObjectInfo, PutResult, Store
+from alluvia.store import Store, Wrapper
+
+T = TypeVar("T")
 
 
 class Scheduler:
@@ -62,58 +64,20 @@ class Scheduler:
             self._condition.notify_all()
 
 
-class TakingTurns(Store):
-    """One task's view of a store: each request waits for its turn, and takes a millisecond.
-
-    A copy into a local file does not wait, since operations make several at once.
-    """
+class TakingTurns(Wrapper):
+    """One task's view of a store: each request waits for its turn, and takes a millisecond."""
 
     def __init__(self, inner: Store, clock: ManualClock, scheduler: Scheduler, task: int) -> None:
-        self.uri = inner.uri
-        self._inner = inner
+        super().__init__(inner)
         self._clock = clock
         self._scheduler = scheduler
         self._task = task
 
-    def _pause(self, request: str, key: str) -> None:
-        self._scheduler.pause(self._task, request, key)
+    def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
+        self._scheduler.pause(self._task, kind, key)
         self._clock.advance(0.001)
-
-    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        self._pause("get", key)
-        return self._inner.get(key, start, end)
-
-    def put(self, key: str, data: bytes) -> None:
-        self._pause("put", key)
-        self._inner.put(key, data)
-
-    def put_if_absent(self, key: str, data: bytes) -> PutResult:
-        self._pause("put_if_absent", key)
-        return self._inner.put_if_absent(key, data)
-
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        self._pause("list", prefix)
-        return self._inner.list(prefix, start_after)
-
-    def list_folders(self, prefix: str) -> Iterator[str]:
-        self._pause("list", prefix)
-        return self._inner.list_folders(prefix)
+        return send()
 
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
-            self._pause("delete", key)
-            self._inner.delete([key])
-
-    def head(self, key: str) -> ObjectInfo | None:
-        self._pause("head", key)
-        return self._inner.head(key)
-
-    def url(self, key: str) -> str | None:
-        return self._inner.url(key)
-
-    def get_file(self, key: str, path: Path) -> None:
-        self._inner.get_file(key, path)
-
-    def put_file(self, key: str, path: Path) -> None:
-        self._pause("put", key)
-        self._inner.put_file(key, path)
+            super().delete([key])

@@ -2,53 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from statistics import median
+from typing import TypeVar
 
 import pytest
 
 from alluvia.lake import Lake
-from alluvia.store import PutResult
-from alluvia.store.memory import MemoryStore
+from alluvia.store import MemoryStore, Store, Wrapper
 from tests.simulation.runtime import running, simulated
 from tests.simulation.scheduler import Scheduler, SimulatedClock
 
+T = TypeVar("T")
 WRITERS = 8
 SECONDS = 30
 PUT_US, GET_US = 30_000, 15_000
 """What a request takes on average, about as on S3; each from 0.7 to 1.6 times that."""
 
 
-class SlowStore(MemoryStore):
-    """A memory store whose requests take time, of which a part comes before they take effect."""
+class SlowStore(Wrapper):
+    """Requests take time, of which a part comes before they take effect."""
 
-    def __init__(self, shared: MemoryStore, scheduler: Scheduler, clock: SimulatedClock) -> None:
-        self.__dict__.update(shared.__dict__)
+    def __init__(self, inner: Store, scheduler: Scheduler, clock: SimulatedClock) -> None:
+        super().__init__(inner)
         self._scheduler = scheduler
         self._clock = clock
 
-    def _wait(self, average_us: int) -> int:
-        took_us = int(average_us * (0.7 + 0.9 * self._clock.uniform()))
+    def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
+        took_us = int((PUT_US if kind.startswith("put") else GET_US) * (0.7 + 0.9 * self._clock.uniform()))
         self._scheduler.wait(took_us * 6 // 10)
-        return took_us * 4 // 10
-
-    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        rest_us = self._wait(GET_US)
         try:
-            return super().get(key, start, end)
+            return send()
         finally:
-            self._scheduler.wait(rest_us)
-
-    def put(self, key: str, data: bytes) -> None:
-        rest_us = self._wait(PUT_US)
-        super().put(key, data)
-        self._scheduler.wait(rest_us)
-
-    def put_if_absent(self, key: str, data: bytes) -> PutResult:
-        rest_us = self._wait(PUT_US)
-        result = super().put_if_absent(key, data)
-        self._scheduler.wait(rest_us)
-        return result
+            self._scheduler.wait(took_us * 4 // 10)
 
 
 def waits(seed: int, writers: int) -> list[int]:
