@@ -89,10 +89,10 @@ def _record(lake: Lake, snapshot: Snapshot, job_id: str, source: str, options: M
 
     return obtain(
         lake.store,
+        lake.clock,
         snapshot.root,
         job_id,
         source=source,
-        started_us=lake.clock.now_us(),
         schema=snapshot.state.metadata.schema_string,
         expand=listing,
     )

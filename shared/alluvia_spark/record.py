@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 import orjson
 
-from alluvia.errors import AnswerLost, Corrupt, Invalid, ObjectNotFound
+from alluvia.clock import Clock
+from alluvia.errors import Corrupt, Invalid, ObjectNotFound
+from alluvia.log.committer import put_once
 from alluvia.store import Store
 from alluvia_spark.source import SourceFile
 
@@ -57,23 +59,33 @@ def check_job_id(job_id: str) -> str:
 
 def obtain(
     store: Store,
+    clock: Clock,
     root: str,
     job_id: str,
     *,
     source: str,
-    started_us: int,
     schema: str,
     expand: Callable[[], Sequence[SourceFile]],
 ) -> Record:
     """Return the record of a job for the table at `root`, writing it if this is the job's first run.
 
-    Of two first runs at once, one writes it and both go by it. Raises `Invalid` if the job has another source.
+    Of two first runs at once, one writes it and both go by it. Raises `Invalid` if the job has another source,
+    `CommitUnknown` where the store stopped answering while it was written: a later run finds out.
     """
     key = f"{root}_alluvia/backfill/{job_id}.json"
     record = _read(store, key)
     if record is None:
-        ours = Record(source, started_us, schema, tuple(expand()))
-        record = _write(store, key, ours)
+        ours = Record(source, clock.now_us(), schema, tuple(expand()))
+        theirs = put_once(
+            store,
+            clock,
+            key,
+            ours.to_json(),
+            what=f"the record of job {job_id}",
+            read=lambda: _read(store, key),
+            is_ours=lambda found: found == ours,
+        )
+        record = theirs or ours
     if record.source != source:
         msg = f"job_id {job_id!r} belongs to the source {record.source!r}: give this source a job id of its own"
         raise Invalid(msg)
@@ -85,13 +97,3 @@ def _read(store: Store, key: str) -> Record | None:
         return Record.from_json(store.get(key), key)
     except ObjectNotFound:
         return None
-
-
-def _write(store: Store, key: str, ours: Record) -> Record:
-    try:
-        store.put_if_absent(key, ours.to_json())
-    except AnswerLost:  # whether it took effect shows in what is there now
-        if (found := _read(store, key)) is None:
-            raise
-        return found
-    return _read(store, key) or ours

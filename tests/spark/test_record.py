@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from alluvia.errors import AnswerLost, Corrupt, Invalid
+from alluvia.clock import ManualClock
+from alluvia.errors import AnswerLost, CommitUnknown, Corrupt, Invalid
 from alluvia.store import MemoryStore, PutResult
 from alluvia_spark.record import Record, check_job_id, obtain
 from alluvia_spark.source import SourceFile
@@ -11,14 +12,14 @@ FILES = (SourceFile("s3://bucket", "a.gz", 5), SourceFile("s3://bucket", "b", 7)
 KEY = "events/_alluvia/backfill/job.json"
 
 
-def _obtain(store: MemoryStore, source: str = "s3://bucket/", started_us: int = 1) -> Record:
-    return obtain(store, "events/", "job", source=source, started_us=started_us, schema="s", expand=lambda: FILES)
+def _obtain(store: MemoryStore, source: str = "s3://bucket/") -> Record:
+    return obtain(store, ManualClock(1), "events/", "job", source=source, schema="s", expand=lambda: FILES)
 
 
 def test_a_later_run_gets_the_first_runs_record() -> None:
     store = MemoryStore()
     first = _obtain(store)
-    again = obtain(store, "events/", "job", source="s3://bucket/", started_us=2, schema="t", expand=list)
+    again = obtain(store, ManualClock(2), "events/", "job", source="s3://bucket/", schema="t", expand=list)
     assert first == again == Record("s3://bucket/", 1, "s", FILES)
 
 
@@ -40,13 +41,28 @@ def test_a_lost_answer_is_settled_by_reading_back() -> None:
     assert _obtain(Lossy()) == Record("s3://bucket/", 1, "s", FILES)
 
 
-def test_a_write_that_did_not_happen_is_reported() -> None:
+def test_a_write_of_which_nothing_is_heard_is_reported() -> None:
     class Down(MemoryStore):
         def put_if_absent(self, key: str, data: bytes) -> PutResult:
             raise AnswerLost("lost")
 
-    with pytest.raises(AnswerLost):
+    with pytest.raises(CommitUnknown, match="the record of job job"):
         _obtain(Down())
+
+
+def test_a_write_that_did_not_happen_at_first_is_sent_again() -> None:
+    class Slow(MemoryStore):
+        tries = 0
+
+        def put_if_absent(self, key: str, data: bytes) -> PutResult:
+            self.tries += 1
+            if self.tries < 3:
+                raise AnswerLost("lost")
+            return super().put_if_absent(key, data)
+
+    store = Slow()
+    assert _obtain(store) == _obtain(store) == Record("s3://bucket/", 1, "s", FILES)
+    assert store.tries == 3
 
 
 def test_a_job_id_belongs_to_one_source() -> None:

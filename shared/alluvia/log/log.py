@@ -10,10 +10,7 @@ from threading import RLock
 
 from alluvia.clock import Clock
 from alluvia.errors import (
-    AnswerLost,
-    CommitUnknown,
     Corrupt,
-    Invalid,
     ObjectNotFound,
     TableNotFound,
     TransactionExpired,
@@ -25,6 +22,7 @@ from alluvia.log.checkpoints.putting import put_checkpoint, put_v2_checkpoint
 from alluvia.log.checkpoints.reader import Hint, parse_last_checkpoint, read_checkpoint
 from alluvia.log.checkpoints.writer import Form
 from alluvia.log.commit import EVENTS_INFO, CommitActions, parse_commit
+from alluvia.log.committer import put_once, unknown
 from alluvia.log.files.sidecar_rows import Fetch
 from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
 from alluvia.log.paths import (
@@ -33,17 +31,15 @@ from alluvia.log.paths import (
     commit_name,
     version_prefix,
 )
-from alluvia.log.readback import Readback, classify
 from alluvia.log.replay import State, replay
 from alluvia.log.segment import Listing, Segment, find_segment, oldest_version, read_listing
 from alluvia.log.turns import Turns
-from alluvia.store import ByteRange, PutResult, Store
+from alluvia.store import ByteRange, Store
 
 FOLLOW_AGE_MS_MAX = 60 * 60 * 1000
 RECENT_COMMITS_MAX = 1000
 RECENT_ID_CHARS_MAX = 16 << 20
 """How much text of event ids the commits in memory may hold that no window has taken."""
-WRITE_TRIES = 6
 LISTINGS_MAX = 3
 
 
@@ -197,33 +193,18 @@ class Log:
     def write(self, version: int, data: bytes, txn_id: str) -> CommitActions | None:
         """Put a commit. None if it is ours now; the winner's commit if that version is taken.
 
-        Never believes an unclear answer: it reads the key back and compares transaction ids. Raises `CommitUnknown`
-        when the outcome could not be learnt, so that the caller deletes nothing; `Unavailable` if nothing happened.
+        Raises `CommitUnknown` when the outcome could not be learnt, so that the caller deletes nothing; `Unavailable`
+        if nothing happened.
         """
-        key = self.root + commit_name(version)
-        sent_unclear = False
-        for attempt in range(WRITE_TRIES):
-            if attempt:
-                self.clock.sleep(0.1 * 2**attempt * (0.5 + self.clock.uniform()))
-            try:
-                if self.store.put_if_absent(key, data) is PutResult.CREATED:
-                    return None
-            except AnswerLost:
-                sent_unclear = True
-            except (Unavailable, Invalid) as error:
-                if sent_unclear:
-                    raise _unknown(version) from error
-                raise
-            try:
-                found = self.read_commit(version)
-            except (Unavailable, Invalid) as error:
-                raise _unknown(version) from error
-            verdict = classify(found, txn_id)
-            if verdict is Readback.OURS:
-                return None
-            if verdict is Readback.THEIRS:
-                return found
-        raise _unknown(version)
+        return put_once(
+            self.store,
+            self.clock,
+            self.root + commit_name(version),
+            data,
+            what=f"version {version}",
+            read=lambda: self.read_commit(version),
+            is_ours=lambda found: found.info.get("txnId") == txn_id,
+        )
 
     def confirm(self, version: int) -> None:
         """Make sure that a commit of ours which took very long is part of the log.
@@ -237,7 +218,7 @@ class Log:
         times = {info.key[len(folder) :]: info.modified_ms for info in infos}
         commits = read_listing(times).commits
         if version not in commits:
-            raise _unknown(version)
+            raise unknown(f"version {version}")
         ours_ms = times[commits[version].name]
         if any(times[file.name] < ours_ms for file in commits.values()):
             msg = f"this process slept until version {version} had come and gone: its commit counts for nothing"
@@ -373,8 +354,3 @@ def _id_chars(commit: CommitActions) -> int:
 
 def _not_found(root: str) -> str:
     return f"there is no table {root.rstrip('/')!r}" if root else "there is no table here"
-
-
-def _unknown(version: int) -> CommitUnknown:
-    msg = f"it is unknown whether version {version} was committed: the store stopped answering; nothing was deleted"
-    return CommitUnknown(msg)

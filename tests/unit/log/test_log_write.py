@@ -8,9 +8,8 @@ import pytest
 
 from alluvia.errors import AnswerLost, CommitUnknown, Corrupt, Invalid, Unavailable
 from alluvia.log.commit import CommitActions, encode_commit
-from alluvia.log.log import WRITE_TRIES
+from alluvia.log.committer import WRITE_TRIES
 from alluvia.log.paths import commit_name
-from alluvia.log.readback import Readback, classify
 from alluvia.store import MemoryStore, PutResult
 from tests.unit.log.build import ROOT, new_log, put_commit
 
@@ -102,6 +101,12 @@ def test_another_commit_under_the_key_has_won(script: tuple[str, ...]) -> None:
     assert b"ours" not in store.get(KEY)
 
 
+def test_a_commit_without_a_transaction_id_is_anothers() -> None:
+    nameless = encode_commit({}, [])
+    _, winner = write(before=lambda store: store.put(KEY, nameless))
+    assert winner == CommitActions(1, {})
+
+
 @pytest.mark.parametrize("read", ["get down", "get denied"])
 @pytest.mark.parametrize("put", ["put lost", "put lost before", "put retried"])
 def test_the_outcome_is_unknown_when_reading_back_fails(put: str, read: str) -> None:
@@ -130,10 +135,3 @@ def test_a_put_that_was_refused_is_no_mystery(step: str, error: type[Exception])
 def test_a_damaged_winner_is_named() -> None:
     with pytest.raises(Corrupt, match=commit_name(1)):
         write(before=lambda store: store.put(KEY, b"{"))
-
-
-def test_a_commit_is_judged_by_its_transaction_id() -> None:
-    assert classify(None, "a") is Readback.ABSENT
-    assert classify(CommitActions(1, {"txnId": "a"}), "a") is Readback.OURS
-    assert classify(CommitActions(1, {"txnId": "b"}), "a") is Readback.THEIRS
-    assert classify(CommitActions(1, {}), "a") is Readback.THEIRS
