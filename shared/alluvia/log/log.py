@@ -18,12 +18,13 @@ from alluvia.errors import (
     VersionExpired,
 )
 from alluvia.log.checkpoints.agreement import HEAD_BYTES, difference, disagreement, files_in, first_lines
+from alluvia.log.checkpoints.hint import Hint, parse_last_checkpoint
 from alluvia.log.checkpoints.putting import put_checkpoint, put_v2_checkpoint
-from alluvia.log.checkpoints.reader import Hint, parse_last_checkpoint, read_checkpoint
+from alluvia.log.checkpoints.reader import read_checkpoint
 from alluvia.log.checkpoints.writer import Form
 from alluvia.log.commit import EVENTS_INFO, CommitActions, parse_commit
 from alluvia.log.committer import put_once, unknown
-from alluvia.log.files.sidecar_rows import Fetch
+from alluvia.log.files.sidecars import Fetch
 from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
 from alluvia.log.paths import (
     LAST_CHECKPOINT,

@@ -13,6 +13,7 @@ from alluvia.store.uris import canonical_path as canonical_path  # noqa: PLC0414
 
 LOG_FOLDER = "_delta_log/"
 LAST_CHECKPOINT = LOG_FOLDER + "_last_checkpoint"
+SIDECAR_FOLDER = LOG_FOLDER + "_sidecars/"
 
 _COMMIT = re.compile(r"^(\d{20})\.json$")
 _SINGLE = re.compile(r"^(\d{20})\.checkpoint\.parquet$")
@@ -96,3 +97,8 @@ def parse_name(name: str) -> CommitFile | CheckpointFile | None:
     if match := _V2.match(name):
         return CheckpointFile(int(match[1]), name, v2=True)
     return None
+
+
+def sidecar_name(unique: str) -> str:
+    """Return the path of a new sidecar, below the table's root."""
+    return f"{SIDECAR_FOLDER}{unique}.parquet"

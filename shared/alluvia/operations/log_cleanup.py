@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable
 
 from alluvia.errors import ObjectNotFound
 from alluvia.log.checkpoints.reader import Checkpoint
-from alluvia.log.files.sidecars import SIDECAR_FOLDER
 from alluvia.log.log import Log
-from alluvia.log.paths import LOG_FOLDER, CheckpointFile, parse_name
+from alluvia.log.paths import LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, parse_name
 from alluvia.log.segment import read_listing
 from alluvia.store import ObjectInfo
 

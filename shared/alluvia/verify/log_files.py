@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from alluvia.log.checkpoints.reader import parse_last_checkpoint
+from alluvia.log.checkpoints.hint import parse_last_checkpoint
 from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER
 from alluvia.verify.objects import Objects
 from alluvia.verify.report import Findings

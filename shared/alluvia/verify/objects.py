@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from alluvia.log.files.sidecars import SIDECAR_FOLDER
-from alluvia.log.paths import LOG_FOLDER, CheckpointFile, CommitFile, parse_name
+from alluvia.log.paths import LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, CommitFile, parse_name
 from alluvia.operations.change_files import CHANGE_FOLDER
 from alluvia.store import ObjectInfo
 from alluvia.table.partitioning.hive import is_hidden

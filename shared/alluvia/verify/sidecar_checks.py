@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.files.parquet import ActionFile
 from alluvia.log.files.rows import FileRows
-from alluvia.log.files.sidecar_rows import SidecarFacts
-from alluvia.log.files.sidecars import Sidecar
+from alluvia.log.files.sidecars import Sidecar, SidecarFacts
 from alluvia.table.schema.column_path import find
 from alluvia.verify.leaves import Leaf, excludes
 from alluvia.verify.statistics_checks import bounds, read_statistics

@@ -18,7 +18,7 @@ from alluvia.errors import Corrupt, Invalid, Unavailable
 from alluvia.lake import Lake, Table
 from alluvia.log.actions import AddFile
 from alluvia.log.checkpoints import v2 as checkpoint_v2
-from alluvia.log.files.sidecar_rows import FACTS_TAG
+from alluvia.log.files.sidecars import FACTS_TAG
 from alluvia.log.log import FOLLOW_AGE_MS_MAX
 from alluvia.store import CountingStore, DirectoryStore, MemoryStore, Store
 from alluvia.table.scan import Scan

@@ -12,7 +12,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from alluvia.errors import Corrupt
 from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
-from alluvia.log.checkpoints.reader import parse_last_checkpoint, read_checkpoint
+from alluvia.log.checkpoints.hint import parse_last_checkpoint
+from alluvia.log.checkpoints.reader import read_checkpoint
 from alluvia.log.checkpoints.writer import write_checkpoint
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import State, replay

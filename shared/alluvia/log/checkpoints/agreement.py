@@ -12,7 +12,7 @@ import orjson
 
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.commit import CommitActions
-from alluvia.log.files.sidecar_rows import SidecarRows
+from alluvia.log.files.sidecars import SidecarRows
 from alluvia.log.replay import State
 
 HEAD_BYTES = 1 << 18

@@ -13,12 +13,13 @@ from typing import Any
 
 from alluvia.clock import Clock
 from alluvia.log.actions import AddFile, RemoveFile
-from alluvia.log.checkpoints.v2 import NewSidecar, manifest, new_sidecar, plan_adds, plan_removes, sidecar_name
-from alluvia.log.checkpoints.writer import Form, last_checkpoint, write_checkpoint
+from alluvia.log.checkpoints.hint import last_checkpoint
+from alluvia.log.checkpoints.v2 import NewSidecar, manifest, new_sidecar, plan_adds, plan_removes
+from alluvia.log.checkpoints.writer import Form, write_checkpoint
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.parquet import ActionFile
 from alluvia.log.files.rows import FileRows
-from alluvia.log.paths import LAST_CHECKPOINT, checkpoint_name, v2_checkpoint_name
+from alluvia.log.paths import LAST_CHECKPOINT, checkpoint_name, sidecar_name, v2_checkpoint_name
 from alluvia.log.replay import State
 from alluvia.store import Store
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import orjson
@@ -21,34 +20,13 @@ from alluvia.log.fields import Json, whole
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.parquet import KEYS, ActionFile
 from alluvia.log.files.rows import ActionRows, FileRows, Rows, check_fields, check_partitions
-from alluvia.log.files.sidecar_rows import Fetch, SidecarFile, sidecar_rows
-from alluvia.log.files.sidecars import Sidecar
+from alluvia.log.files.sidecars import Fetch, Sidecar, SidecarFile, sidecar_rows
 from alluvia.log.replay import State
 
 _UNREADABLE = (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, OSError, OverflowError)
 _FILES: dict[str, dict[str, pa.DataType]] = {"add": ADD, "remove": REMOVE}
 _PARSERS: dict[str, Callable[[Json], Any]] = {"add": AddFile.from_json, "remove": RemoveFile.from_json}
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """What `_last_checkpoint` says: a checkpoint's version, and how many data files it holds, if it says that."""
-
-    version: int
-    files: int | None = None
-
-
-def parse_last_checkpoint(data: bytes) -> Hint | None:
-    """Return what a `_last_checkpoint` says; None when it cannot be read, since it is only a hint."""
-    try:
-        body = orjson.loads(data)
-        version, files = body.get("version"), body.get("numOfAddFiles")
-    except (ValueError, AttributeError):
-        return None
-    if type(version) is not int or version < 0:
-        return None
-    return Hint(version, files if type(files) is int else None)
 
 
 class Checkpoint:

@@ -21,8 +21,7 @@ from alluvia.log.checkpoints.writer import Form, few_actions, live_tombstones_of
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.parquet import ActionFile
 from alluvia.log.files.rows import FileRows, Parse, Rows, T
-from alluvia.log.files.sidecar_rows import SidecarFacts, SidecarFile, SidecarRows, open_rows
-from alluvia.log.files.sidecars import SIDECAR_FOLDER, Sidecar
+from alluvia.log.files.sidecars import Sidecar, SidecarFacts, SidecarFile, SidecarRows, open_rows
 from alluvia.log.replay import State
 
 SIDECAR_ROWS = 1024
@@ -142,8 +141,3 @@ def manifest(state: State, sidecars: Iterable[Sidecar]) -> tuple[bytes, int]:
     table = pa.Table.from_pylist([{kind: body} for kind, body in rows], schema=_MANIFEST)
     pq.write_table(table, sink, compression="zstd", store_schema=False, write_page_checksum=True)
     return sink.getvalue().to_pybytes(), len(rows)
-
-
-def sidecar_name(unique: str) -> str:
-    """Return the path of a new sidecar, below the table's root."""
-    return f"{SIDECAR_FOLDER}{unique}.parquet"

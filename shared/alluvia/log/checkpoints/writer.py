@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -20,7 +19,7 @@ from alluvia.log.checkpoints.schema import ADD, REMOVE, SCHEMA
 from alluvia.log.fields import Json
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.rows import Rows, T
-from alluvia.log.files.sidecar_rows import open_rows
+from alluvia.log.files.sidecars import open_rows
 from alluvia.log.files.struct_statistics import statistics_texts
 from alluvia.log.replay import State
 
@@ -158,8 +157,3 @@ def grouped(batches: Iterable[pa.StructArray]) -> Iterator[pa.StructArray]:
             held.append(batch)
     if held:
         yield pa.concat_arrays(held)
-
-
-def last_checkpoint(version: int, rows: int, size_in_bytes: int, files: int) -> bytes:
-    """Return the body of `_last_checkpoint`."""
-    return orjson.dumps({"version": version, "size": rows, "sizeInBytes": size_in_bytes, "numOfAddFiles": files})

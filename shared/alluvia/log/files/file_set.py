@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.log.files.rows import ActionRows, Parse, Rows, T
-from alluvia.log.files.sidecar_rows import open_rows
+from alluvia.log.files.sidecars import open_rows
 
 
 class Layer(Generic[T]):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from alluvia.log.actions import AddFile
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.rows import Rows
-from alluvia.log.files.sidecar_rows import open_rows
+from alluvia.log.files.sidecars import open_rows
 from alluvia.table.skipping.column_verdicts import matching
 from alluvia.table.skipping.predicate import Predicate, Unknown
 from alluvia.table.skipping.verdicts import FileStatistics as FileStatistics  # noqa: PLC0414

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alluvia.log.files.sidecar_rows import FACTS_TAG, SidecarFacts
+from alluvia.log.files.sidecars import FACTS_TAG, SidecarFacts
 
 
 @pytest.mark.parametrize(
