@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.s3proxy import running_s3proxy
 from tests.s3server import S3Endpoint, S3Server, running_server
+
+settings.register_profile(
+    "alluvia", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+settings.load_profile("alluvia")
 
 
 @pytest.fixture(scope="session")

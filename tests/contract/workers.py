@@ -99,8 +99,21 @@ def put_if_absent(uri: str, options: dict[str, str], keys: list[str], content: s
             yield key
 
 
-def crash_in_put(uri: str, options: dict[str, str], key: str, method: str, step: int) -> Result:
-    """Die by SIGKILL right before the `step`-th call that changes the disk (from 0)."""
+def crash_in_put(uri: str, key: str, method: str, steps: int) -> Result:
+    """In a process for each step, die by SIGKILL right before that call which changes the disk (from 0).
+
+    Yields the number of the signal that each died of; 0 for one that survived. Step `n` has the store at `uri/n`.
+    """
+    for step in range(steps):
+        child = os.fork()
+        if not child:
+            _die_at(step)
+            getattr(open_store(f"{uri}/{step}", SystemClock()), method)(key, b"whole")
+            os._exit(0)
+        yield os.WTERMSIG(os.waitpid(child, 0)[1])
+
+
+def _die_at(step: int) -> None:
     calls = [0]
 
     def deadly(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,11 +125,8 @@ def crash_in_put(uri: str, options: dict[str, str], key: str, method: str, step:
 
         return wrapper
 
-    store = lake(uri, options).store
     for name in ("fsync", "link", "replace", "rename", "unlink", "mkdir"):
         setattr(os, name, deadly(getattr(os, name)))
-    getattr(store, method)(key, b"whole")
-    yield "survived"
 
 
 def append(uri: str, options: dict[str, str], table: str, worker: int, commits: int, rows: int) -> Result:

@@ -223,6 +223,6 @@ class LakeMachine(RuleBasedStateMachine):
 
 
 LakeMachine.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=25, stateful_step_count=30, suppress_health_check=list(HealthCheck)
 )
 test_the_table_is_what_the_model_says = pytest.mark.slow(LakeMachine.TestCase)

@@ -98,7 +98,7 @@ CONDITION = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(ROW, min_size=1, max_size=4), CONDITION)
 def test_a_file_goes_whole_only_if_every_row_matches(rows: list[dict[str, Any]], text: str) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA)

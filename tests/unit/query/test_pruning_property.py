@@ -215,14 +215,14 @@ def check(lake: alluvia.Lake, query: str) -> None:
 
 
 @given(query=queries())
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_pruning_never_changes_an_answer(lake: alluvia.Lake, query: str) -> None:
     check(lake, query)
 
 
 @pytest.mark.slow
 @given(query=queries())
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600, suppress_health_check=list(HealthCheck))
 def test_pruning_never_changes_an_answer_at_length(lake: alluvia.Lake, query: str) -> None:
     check(lake, query)
 
