@@ -212,7 +212,7 @@ def test_invoke_tells_the_function_which_lake(shell: Shell, monkeypatch: pytest.
     event = str(Path(__file__).parents[2] / "events" / "backfill_start.json")
     result = shell.run("invoke", "backfill", event)
     assert result.exit_code == 1
-    assert result.stderr.startswith("alluvia: the environment variable ALLUVIA_EMR_APPLICATION_ID is not set: ")
+    assert result.stderr.startswith("alluvia: ALLUVIA_EMR_APPLICATION_ID is not set: ")
     assert "ALLUVIA_LAKE" not in os.environ
 
 
