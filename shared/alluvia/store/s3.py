@@ -265,8 +265,8 @@ class S3Store(Store):
             if not path.stat().st_size:
                 self.put(key, b"")
                 return
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                self._put(key, data)
+            # Not closed here: obstore's threads can hold the bytes for a moment after a request has ended.
+            self._put(key, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     def url(self, key: str) -> str | None:
         """Return the object's s3:// URL; None where DuckDB would take a part of it for parameters."""
