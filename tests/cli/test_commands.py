@@ -222,7 +222,7 @@ def test_an_event_that_is_no_object(shell: Shell, tmp_path: Path, function: str,
     (tmp_path / "event.json").write_text(event)
     result = shell.run("invoke", function, str(tmp_path / "event.json"))
     assert result.exit_code == 1
-    assert result.stderr.startswith("alluvia: the event is n")
+    assert result.stderr.startswith("alluvia: the event must be")
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -235,4 +235,4 @@ def test_an_event_of_another_function_is_refused(shell: Shell, tmp_path: Path) -
         assert "version is not a field of this event: use tables" in result.stderr
     result = shell.run("invoke", "ingest", str(events / "merge_tables.json"))
     assert result.exit_code == 1
-    assert "neither a request of API Gateway" in result.stderr
+    assert "must be a request of API Gateway" in result.stderr
