@@ -48,11 +48,11 @@ def log_lines() -> Iterator[Lines]:
 
 
 class Context:
-    """A Lambda context of a request."""
+    """A Lambda context of a request, whose time runs out as it is asked for: the last number is told ever after."""
 
-    def __init__(self, request_id: str, remaining_ms: int = 900_000) -> None:
+    def __init__(self, request_id: str, *remaining_ms: int) -> None:
         self.aws_request_id = request_id
-        self._remaining_ms = remaining_ms
+        self._remaining_ms = list(remaining_ms or (900_000,))
 
     def get_remaining_time_in_millis(self) -> int:
-        return self._remaining_ms
+        return self._remaining_ms.pop(0) if len(self._remaining_ms) > 1 else self._remaining_ms[0]

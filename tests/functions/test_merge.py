@@ -17,21 +17,12 @@ from alluvia.errors import AlluviaError, Invalid, TableNotFound, Unavailable
 from alluvia.serverless import warm_lake
 from alluvia.serverless.rounds import MARGIN_MS
 from functions.merge.handler import handler
+from tests.log_lines import Context
 from tests.s3server import S3Server
 from tests.samples import payload
 
 DAY = 1_700_000_000_000_000
 FILES = 5
-
-
-class Context:
-    """A Lambda context whose time runs out after some calls."""
-
-    def __init__(self, *remaining_ms: int) -> None:
-        self._remaining_ms = list(remaining_ms)
-
-    def get_remaining_time_in_millis(self) -> int:
-        return self._remaining_ms.pop(0) if len(self._remaining_ms) > 1 else self._remaining_ms[0]
 
 
 @pytest.fixture
@@ -82,14 +73,14 @@ def test_the_tables_of_the_event_in_its_order(lake: alluvia.Lake) -> None:
 
 
 def test_the_order_starts_elsewhere_each_time(lake: alluvia.Lake) -> None:
-    firsts = {handler({}, Context(0))["tables"][0]["table"] for _ in range(60)}
+    firsts = {handler({}, Context("r", 0))["tables"][0]["table"] for _ in range(60)}
     assert firsts == {"access_log", "access_log/_rejects", "quiet"}
 
 
 def test_it_stops_between_tables_when_time_runs_out(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alluvia.serverless.rounds.TABLES_AT_ONCE", 1)
     event = {"tables": ["access_log", "access_log/_rejects", "quiet"]}
-    answer = handler(event, Context(MARGIN_MS + 1, MARGIN_MS + 1, MARGIN_MS))
+    answer = handler(event, Context("r", MARGIN_MS + 1, MARGIN_MS + 1, MARGIN_MS))
     assert [report["table"] for report in answer["tables"]] == ["access_log", "access_log/_rejects"]
     assert answer["left"] == ["quiet"]
 
@@ -98,9 +89,9 @@ def test_it_stops_between_groups_of_files_with_the_finished_ones_committed(lake:
     days = lake.create_table("days", {"day": "date", "n": "long"}, partition_by=["day"])
     for number in range(4):
         days.append([{"day": date(2026, 1, 1 + number % 2), "n": number}])
-    answer = handler({"tables": ["days"]}, Context(0))
+    answer = handler({"tables": ["days"]}, Context("r", 0))
     assert (answer["tables"][0]["left"], answer["left"], files(lake, "days")) == (1, ["days"], 3)
-    answer = handler({"tables": ["days"]}, Context(0))
+    answer = handler({"tables": ["days"]}, Context("r", 0))
     assert (answer["tables"][0]["left"], answer["left"], files(lake, "days")) == (0, [], 2)
     assert sorted(days.scan(["n"]).read_all()["n"].to_pylist()) == [0, 1, 2, 3]
 

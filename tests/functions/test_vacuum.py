@@ -13,19 +13,10 @@ from alluvia.errors import AlluviaError, Invalid, Unavailable, VersionExpired
 from alluvia.serverless.rounds import MARGIN_MS
 from functions.vacuum import handler as vacuum
 from functions.vacuum.handler import handler
+from tests.log_lines import Context
 from tests.samples import payload
 
 FILES = 4
-
-
-class Context:
-    """A Lambda context whose time runs out after some calls."""
-
-    def __init__(self, *remaining_ms: int) -> None:
-        self._remaining_ms = list(remaining_ms)
-
-    def get_remaining_time_in_millis(self) -> int:
-        return self._remaining_ms.pop(0) if len(self._remaining_ms) > 1 else self._remaining_ms[0]
 
 
 @pytest.fixture
@@ -101,7 +92,7 @@ def test_a_retention_of_the_table_comes_first(lake: alluvia.Lake) -> None:
 
 
 def test_it_stops_between_tables_when_time_runs_out(lake: alluvia.Lake) -> None:
-    answer = handler({"tables": ["access_log", "access_log/_rejects"]}, Context(MARGIN_MS))
+    answer = handler({"tables": ["access_log", "access_log/_rejects"]}, Context("r", MARGIN_MS))
     assert ([report["table"] for report in answer["tables"]], answer["left"]) == (
         ["access_log"],
         ["access_log/_rejects"],
