@@ -76,7 +76,7 @@ def test_the_layers_hold_the_core_and_the_extra_of_aws() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["aws"]]
     named = {re.split(r"[<>=]", each)[0] for each in wanted}
-    assert {package for recipe in LAYERS for package in recipe.packages} == named - {"urllib3"}  # boto3 brings it
+    assert {package for recipe in LAYERS for package in recipe.packages} == named
 
 
 def test_the_command_line_and_its_packages_are_in_no_layer(tmp_path: Path) -> None:
