@@ -109,3 +109,28 @@ def test_a_body_that_breaks_off_is_read_again(torn: int, tmp_path: Path) -> None
         assert (tmp_path / "file").read_bytes() == b"data"
         listening.shutdown(socket.SHUT_RDWR)
         thread.join(10)
+
+
+def test_an_upload_that_is_refused_midway_is_tried_again(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(5_000_000))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=_refuse_early, args=[listening], daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        store = open_store("s3://b/lake", ManualClock(), endpoint_url=url, access_key_id="k", secret_access_key="s")
+        with pytest.raises(Unavailable, match="S3"):
+            store.put_file("k", tmp_path / "file")
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+def _refuse_early(listening: socket.socket) -> None:
+    kept = []
+    while True:
+        try:
+            connection, _ = listening.accept()
+        except OSError:
+            return
+        kept.append(connection)
+        connection.recv(1 << 16)
+        connection.sendall(b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n")
