@@ -52,10 +52,10 @@ class Settings:
         names = ("ALLUVIA_LAKE", "ALLUVIA_EMR_APPLICATION_ID", "ALLUVIA_EMR_ROLE_ARN", "ALLUVIA_CODE_URI")
         settings = cls(*(text(environment, name, why) for name in names))
         if not settings.lake.startswith("s3://"):
-            msg = "ALLUVIA_LAKE must read s3://bucket/prefix: EMR Serverless reaches no other lake"
+            msg = "ALLUVIA_LAKE must be s3://bucket/prefix: EMR Serverless reaches no other lake"
             raise Invalid(msg)
         if not _CODE_URI.fullmatch(settings.code_uri):
-            msg = "ALLUVIA_CODE_URI must read s3://bucket/prefix, of letters, digits and . _ - / alone"
+            msg = "ALLUVIA_CODE_URI must be s3://bucket/prefix, with only letters, digits and . _ - /"
             raise Invalid(msg)
         return settings
 
@@ -77,10 +77,12 @@ class JobRequest:
         if event.get("job_id") is None:
             job_id = default_job_id(table, source)
         else:
-            job_id = _text(event, "job_id", _JOB_ID, "up to 128 letters, digits and . _ -, the first no sign")
+            job_id = _text(
+                event, "job_id", _JOB_ID, "up to 128 letters, digits and . _ -, with a letter or digit first"
+            )
         attempt = event.get("attempt", 1)
         if not isinstance(attempt, int) or isinstance(attempt, bool) or attempt < 1:
-            msg = f"attempt must be a whole number from 1, not {attempt!r}"
+            msg = f"attempt must be a whole number, 1 or more, not {attempt!r}"
             raise Invalid(msg)
         return cls(table, source, job_id, attempt)
 
@@ -176,5 +178,5 @@ def _ours(error: ClientError | BotoCoreError) -> AlluviaError:
         return Unavailable(f"EMR Serverless cannot be reached ({type(error).__name__}): try again")
     code, message = error.response["Error"].get("Code", ""), error.response["Error"].get("Message", "")
     if code in _TRANSIENT:
-        return Unavailable(f"EMR Serverless did not take the request ({code}): try again")
+        return Unavailable(f"EMR Serverless did not accept the request ({code}): try again")
     return Invalid(f"EMR Serverless refuses the request ({code}): {message}")

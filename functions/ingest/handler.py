@@ -42,7 +42,7 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: 
     if isinstance(event, dict) and "Records" in event:
         records = event["Records"]
         if not isinstance(records, list) or not all(map(_is_message, records)):
-            raise Invalid("Records: expected messages of SQS, each with messageId and body")
+            raise Invalid("Records: expected SQS messages, each with messageId and body")
         return dict(consume(lake, records, create=settings.create_tables, tables_max=settings.tables_max))
     return respond(Request.read(event, "messages of SQS (Records)"), settings, lake)
 

@@ -55,7 +55,7 @@ def run(
     store fails: running the same job id again is then safe.
     """
     if lake_uri.startswith("memory:"):
-        msg = f"lake {lake_uri!r} lives in this process alone: a Spark job needs a directory or s3://"
+        msg = f"lake {lake_uri!r} exists only in this process: a Spark job needs a directory or s3://"
         raise Invalid(msg)
     given, clock = dict(options or {}), clock or SystemClock()
     job_id = default_job_id(table, source) if job_id is None else check_job_id(job_id)

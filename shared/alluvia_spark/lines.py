@@ -94,10 +94,10 @@ def _inflate(file: SourceFile, pieces: Iterable[bytes]) -> Iterator[bytes]:
                     yield text
                 rest = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
     except zlib.error as error:
-        msg = f"source file {file.name} is not sound gzip: {error}"
+        msg = f"source file {file.name} is not valid gzip: {error}"
         raise Invalid(msg) from error
     if not inflater.eof:
-        msg = f"source file {file.name} is cut short: its gzip stream has no end"
+        msg = f"source file {file.name} is truncated: its gzip stream has no end"
         raise Invalid(msg)
 
 

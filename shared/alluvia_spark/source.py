@@ -77,7 +77,7 @@ def parse(source: str) -> SourceUri:
         return _local(unquote(urlsplit(source).path))
     bucket, _, path = source[len(scheme) + 3 :].partition("/")
     if scheme not in ("s3", "s3a", "s3n") or not bucket or not path:
-        msg = f"source {source!r} is none of s3://bucket/path, s3a://bucket/path, file:///path, or a path"
+        msg = f"source {source!r} must be s3://bucket/path, s3a://bucket/path, file:///path, or a path"
         raise Invalid(msg)
     return SourceUri(f"s3://{bucket}", path)
 
@@ -104,7 +104,7 @@ def expand(source: str, clock: Clock, **options: str) -> list[SourceFile]:
             msg = f"source file {file.name} is not NDJSON (plain or .gz)"
             raise Invalid(msg)
     if not found:
-        msg = f"source {source!r} names no file, or only empty ones"
+        msg = f"source {source!r} matches no file, or only empty ones"
         raise Invalid(msg)
     return found
 

@@ -103,7 +103,7 @@ def test_restore(shell: Shell) -> None:
         (["update", "t", "--set", "id=name", "--all"], "column id is long"),
         (["upsert", "t", "rows.xml", "--on", "id"], "expected a file that ends in"),
         (["upsert", "t", "none.csv", "--on", "id"], "none.csv"),
-        (["upsert", "t", "-", "--on", "none"], "on: 'none' is no column"),
+        (["upsert", "t", "-", "--on", "none"], "on: 'none' is not a column"),
         (["restore", "t"], "give a version or a timestamp"),
         (["restore", "t", "--version", "9"], "version 9 does not exist"),
     ],
@@ -139,7 +139,7 @@ def test_a_column_that_a_file_has_twice(shell: Shell, tmp_path: Path, head: str,
         (["update", "t", "--set", "x=1", "--all"], "add it with `alluvia evolve --add NAME:TYPE` first"),
         (["upsert", "t", "-", "--on", "id"], "add it with `alluvia evolve --add NAME:TYPE`, or leave it out"),
         (["upsert", "t", "-", "--on", "id", "--delete-when", "false", "--column", "x"], "evolve --add NAME:TYPE`"),
-        (["changes", "t", "--from", "9"], "--from: 9 comes after the last version"),
+        (["changes", "t", "--from", "9"], "--from: 9 is greater than the last version"),
     ],
 )
 def test_an_error_says_what_to_type(shell: Shell, words: list[str], told: str) -> None:

@@ -174,7 +174,7 @@ def test_a_retention_keeps_what_was_removed_within_it(shell: Shell, retention: s
 @pytest.mark.parametrize("retention", ["soon", "", "1", "-1d", "1.5h", "9999999999999d"])
 def test_what_is_no_retention(shell: Shell, retention: str) -> None:
     result = shell.run("vacuum", "--retention", retention)
-    assert (result.exit_code, "is no duration; write for example" in result.stderr) == (2, True)
+    assert (result.exit_code, "is not a duration; use for example" in result.stderr) == (2, True)
 
 
 def test_the_package_itself_runs_as_the_command(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_tables_that_are_named(lake: Path) -> None:
     assert [row["table"] for row in rows(result)] == ["rest"]
     assert [line[:32] for line in result.stderr.splitlines()] == [
         "alluvia: there is no table 'nope",
-        "alluvia: table name 'Bad': use l",
+        "alluvia: table name 'Bad': use u",
         "alluvia: table middle: _delta_lo",
     ]
 

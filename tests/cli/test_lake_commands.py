@@ -59,7 +59,7 @@ def test_a_directory_is_converted(shell: Shell, hive: Path) -> None:
     assert (made["table"], made["version"], made["files"], made["rows"]) == ("visits", 0, 2, 2)
     assert (made["columns"], made["partition_by"]) == (["x", "zip"], ["zip"])
     assert shell.rows("query", "SELECT * FROM visits ORDER BY x")[0] == {"x": 1, "zip": "01234"}
-    assert "is a table already" in shell.fails("convert", "visits", "visits")
+    assert "is already a table" in shell.fails("convert", "visits", "visits")
 
 
 def test_a_whole_path_is_taken_too(shell: Shell, hive: Path) -> None:
@@ -68,10 +68,10 @@ def test_a_whole_path_is_taken_too(shell: Shell, hive: Path) -> None:
 
 
 def test_what_cannot_be_converted_is_one_clear_line(shell: Shell, hive: Path) -> None:
-    assert "lies at 'other' in the lake" in shell.fails("convert", "visits", "other")
+    assert "belongs at 'other' in the lake" in shell.fails("convert", "visits", "other")
     assert "--type 'zip': write it as NAME:TYPE" in shell.fails("convert", "visits", "visits", "--type", "zip")
     (hive / "notes.txt").write_text("x")
-    assert "notes.txt cannot be a file of a table" in shell.fails("convert", "visits", "visits")
+    assert "notes.txt cannot be part of a table" in shell.fails("convert", "visits", "visits")
 
 
 def test_a_table_is_dropped_and_comes_back(shell: Shell, hive: Path) -> None:
@@ -121,7 +121,7 @@ def test_columns_and_properties_are_added(shell: Shell) -> None:
     ("words", "named"),
     [
         ((), "nothing to change"),
-        (("--add", "x:string"), "column x exists already, as long; no column can change its type"),
+        (("--add", "x:string"), "column x already exists, as long; a column cannot change its type"),
         (("--add", "y"), "--add 'y': write it as NAME:TYPE"),
         (("--add", "y:long", "--add", "y:string"), "each name once"),
         (("--add", "y:int8"), "unknown type 'int8'"),

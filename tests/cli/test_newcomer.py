@@ -66,7 +66,9 @@ def test_a_table_for_a_lake(tmp_path: Path) -> None:
     alluvia.connect(tmp_path).create_table("t", {"n": "long"})
     result = run("tables", lake=tmp_path / "t")
     assert result.exit_code == 1
-    assert result.stderr.endswith(f"is a table, not a lake: the lake is the folder it lies in; try --lake {tmp_path}\n")
+    assert result.stderr.endswith(
+        f"is a table, not a lake: the lake is the folder that contains it; try --lake {tmp_path}\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["tables", "optimize", "vacuum", "checkpoint"])

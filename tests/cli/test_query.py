@@ -140,7 +140,7 @@ def test_changes_of_a_table(tmp_path: Path) -> None:
     [
         (["nope", "--from", "0"], "alluvia: there is no table 'nope'\n"),
         (["t", "--from", "0", "--to", "7"], "alluvia: table t: version 7 does not exist; the newest is 0\n"),
-        (["t", "--from", "-1"], "alluvia: --from: expected a version's number, got -1\n"),
+        (["t", "--from", "-1"], "alluvia: --from: expected a version number, got -1\n"),
     ],
 )
 def test_changes_that_are_not_there(tmp_path: Path, words: list[str], told: str) -> None:

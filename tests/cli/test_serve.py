@@ -67,7 +67,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with serving(tmp_path / "lake") as (_, port):
         result = CliRunner().invoke(cli, ["serve", "--lake", str(tmp_path / "lake"), "--port", str(port)])
     assert result.exit_code == 1
-    assert result.stderr == f"alluvia: --port {port} of 127.0.0.1 is in use: give another, or 0 for a free one\n"
+    assert result.stderr == f"alluvia: --port {port} of 127.0.0.1 is in use: choose another, or 0 for a free one\n"
 
 
 def test_a_host_that_is_elsewhere_is_named(tmp_path: Path) -> None:

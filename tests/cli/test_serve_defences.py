@@ -58,7 +58,7 @@ def test_slow_queries_hold_up_no_event(tmp_path: Path, monkeypatch: pytest.Monke
         for _ in range(rules.queries + rules.queries_waiting + 1):
             threading.Thread(target=ask, args=(port,), daemon=True).start()
         refused = answers.get(timeout=120)
-        assert (refused.status, "too many queries wait" in refused.json()["error"]) == (503, True)
+        assert (refused.status, "too many queries are waiting" in refused.json()["error"]) == (503, True)
         reply = Client(port).post("/v1/events/app", {"event": "signup"})
         assert (reply.status, reply.json()["accepted"]) == (200, 1)
         assert answers.empty()

@@ -48,10 +48,10 @@ CASES: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda t: t.optimize(target_size="1 MB"),
         "target_size: expected a whole number above 0, got '1 MB'",
     ),
-    "no size": (lambda t: t.optimize(target_size=0), "target_size: expected a whole number above 0, got 0"),
+    "not a size": (lambda t: t.optimize(target_size=0), "target_size: expected a whole number above 0, got 0"),
     "memory": (lambda t: t.optimize(memory_mb=1.5), "memory_mb: expected a whole number above 0, got 1.5"),
     "convert": (lambda t: t.lake.convert(None, "u"), "path: expected text, such as 'u', got None"),
-    "a number too great": (lambda t: t.append([{"id": 2}], txn=("a", 2**63)), "txn: expected a text and a number"),
+    "a number too great": (lambda t: t.append([{"id": 2}], txn=("a", 2**63)), "txn: expected a string and a number"),
 }
 
 

@@ -256,7 +256,7 @@ def test_a_count_of_rows_that_is_wrong(root: Path) -> None:
         if "add" in line:
             line["add"]["stats"] = json.dumps({"numRecords": 7})
     rewrite(commit(root, 2), lines)
-    with pytest.raises(Corrupt, match="holds 10 rows, but its statistics promise 7"):
+    with pytest.raises(Corrupt, match="holds 10 rows, but its statistics say 7"):
         reopened(root).optimize(full=True)
 
 

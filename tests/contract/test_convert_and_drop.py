@@ -56,9 +56,9 @@ def test_names_of_files_may_hold_what_urls_give_a_meaning(lake: Lake) -> None:
 def test_a_file_that_is_none_is_named(lake: Lake) -> None:
     put(lake, "1.parquet", 1)
     lake.store.put("t/notes.txt", b"text")
-    with pytest.raises(Invalid, match=r"notes.txt cannot be a file of a table"):
+    with pytest.raises(Invalid, match=r"notes.txt cannot be part of a table"):
         lake.convert("t", "t")
     lake.store.put("t/empty.parquet", b"")
     lake.store.delete(["t/notes.txt"])
-    with pytest.raises(Invalid, match=r"empty.parquet cannot be a file of a table: it is no Parquet file"):
+    with pytest.raises(Invalid, match=r"empty.parquet cannot be part of a table: it is not a Parquet file"):
         lake.convert("t", "t")

@@ -277,7 +277,7 @@ def test_rows_of_a_reader_cannot_be_written_again(store: MemoryStore, clock: Man
 
     asleep.before["data file"] = meanwhile
     reader = pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches())
-    with pytest.raises(Invalid, match="files grew too old meanwhile: append again"):
+    with pytest.raises(Invalid, match="files grew too old in the meantime: append again"):
         Lake(asleep, clock).table("t").append(reader, evolve=True)
     assert values(store, clock) == [1]
 

@@ -210,7 +210,7 @@ def test_conflicting_events_are_told_apart(lake: alluvia.Lake) -> None:
     counts = ("accepted", "stored", "duplicates", "rejected", "conflicting")
     assert (status, [answer[name] for name in counts]) == (200, [2, 1, 1, 1, 1])
     assert answer["errors"] == [
-        {"position": 0, "reason": "seen with other content: another event with event_id 'a' came first"}
+        {"position": 0, "reason": "the content differs: another event with event_id 'a' came first"}
     ]
     status, answer, _ = post('{"event_id":"a","n":2}')
     assert (status, [answer[name] for name in counts], answer["version"]) == (400, [0, 0, 0, 1, 1], None)
@@ -232,7 +232,7 @@ def test_bad_requests_name_the_fix(lake: alluvia.Lake, monkeypatch: pytest.Monke
     status, answer, _ = post("{}", Idempotency_Key="k" * 256)
     assert (status, "Idempotency-Key" in answer["error"]) == (400, True)
     event = payload("ingest_function_url") | {"body": "not base64!"}
-    assert call(event)[:2] == (400, {"error": "the body is marked as base64, but is not"})
+    assert call(event)[:2] == (400, {"error": "the body is marked as base64, but is not valid base64"})
     monkeypatch.delenv("ALLUVIA_CREATE_TABLES")
     status, answer, _ = post("{}", table="unknown")
     assert (status, "alluvia create unknown" in answer["error"]) == (404, True)

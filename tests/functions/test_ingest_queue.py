@@ -110,7 +110,7 @@ def test_generated_ids_and_arrival_are_fixed_before_the_queue(lake: alluvia.Lake
 
 @pytest.mark.parametrize("records", [None, {}, [5], [{"s3": {"bucket": {}}}], [{"messageId": "m", "body": {}}]])
 def test_records_that_are_no_messages(lake: alluvia.Lake, records: object) -> None:
-    with pytest.raises(Invalid, match="Records: expected messages of SQS"):
+    with pytest.raises(Invalid, match="Records: expected SQS messages"):
         handler({"Records": records}, None)
 
 

@@ -124,7 +124,7 @@ def test_a_full_scratch_disk_is_no_damage(s3_server: S3Server, tmp_path: Path, m
 
     with monkeypatch.context() as patch:
         patch.setattr(lake.store, "get_file", full)
-        with pytest.raises(Unavailable, match="no room to optimize 3 files"):
+        with pytest.raises(Unavailable, match="not enough disk space to optimize 3 files"):
             table.optimize()
     folder = tmp_path / "scratch"
     folder.mkdir()
@@ -219,7 +219,7 @@ def test_an_event_that_is_no_object(lake: alluvia.Lake, event: Any) -> None:
 
 def test_what_an_event_of_a_bus_holds_is_not_taken_for_all_tables(lake: alluvia.Lake) -> None:
     event = {**payload("merge_schedule"), "detail": {"tables": ["quiet"]}}
-    with pytest.raises(Invalid, match="detail is not read: have the rule send tables as its input"):
+    with pytest.raises(Invalid, match="detail is not supported: have the rule send tables as its input"):
         handler(event, None)
     assert files(lake, "access_log") == FILES
 

@@ -161,7 +161,7 @@ def test_an_event_that_is_no_object(lake: alluvia.Lake, event: Any) -> None:
 
 def test_what_an_event_of_a_bus_holds_is_not_taken_for_all_tables(lake: alluvia.Lake) -> None:
     event = {**payload("vacuum_schedule"), "detail": {"tables": ["quiet"]}}
-    with pytest.raises(Invalid, match="detail is not read: have the rule send tables, dry_run as its input"):
+    with pytest.raises(Invalid, match="detail is not supported: have the rule send tables, dry_run as its input"):
         handler(event, None)
     assert parquet_files(lake, "access_log") == FILES + 1
 

@@ -354,5 +354,5 @@ def test_a_table_that_a_catalog_manages_is_refused(feature: str, tmp_path: Path)
     table = alluvia.connect(str(tmp_path)).table("made")
     reads: list[Callable[[], object]] = [table.scan, lambda: table.lake.sql("SELECT * FROM made"), table.history]
     for read in reads:
-        with pytest.raises(Unsupported, match=f"{feature}: its newest commits may be known to its catalog alone"):
+        with pytest.raises(Unsupported, match=f"{feature}: only its catalog may know its newest commits"):
             read()

@@ -390,7 +390,7 @@ def test_a_job_that_took_so_long_that_vacuum_may_have_its_files_does_not_commit(
 def test_what_cannot_be_backfilled(lake: Lake, fill: Callable[..., Report], tmp_path: Path) -> None:
     with pytest.raises(TableNotFound):
         fill(tmp_path)
-    with pytest.raises(Invalid, match="lives in this process alone"):
+    with pytest.raises(Invalid, match="exists only in this process"):
         backfill.run("memory://a", "requests", str(tmp_path))
     lake.create_table("requests", {"n": "long"})
     with pytest.raises(Invalid, match="event_id"):

@@ -93,7 +93,7 @@ def test_a_file_knows_its_size_and_its_uri(tmp_path: Path) -> None:
 
 
 def test_nothing_to_read_and_formats_that_are_not_read(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="names no file"):
+    with pytest.raises(Invalid, match="matches no file"):
         expand(str(tmp_path / "absent"), ManualClock())
     _write(tmp_path / "in" / "a.parquet")
     with pytest.raises(Invalid, match=r"a\.parquet is not NDJSON"):

@@ -11,7 +11,7 @@ from alluvia.errors import Invalid
 
 @command
 @click.argument("table", type=TABLE)
-@click.option("--where", required=True, metavar="SQL", help="Which rows go, such as \"ip = '1.2.3.4'\".")
+@click.option("--where", required=True, metavar="SQL", help="Which rows to delete, such as \"ip = '1.2.3.4'\".")
 def delete(common: Common, table: str, where: str) -> None:
     """Delete the rows for which a condition holds."""
     with common.progress(f"deleting from {table}"):
@@ -22,8 +22,8 @@ def delete(common: Common, table: str, where: str) -> None:
 @command
 @click.argument("table", type=TABLE)
 @click.option("--set", "values", multiple=True, required=True, metavar="NAME=SQL", help="A column's new value.")
-@click.option("--where", metavar="SQL", help="Which rows change.")
-@click.option("--all", "every", is_flag=True, help="All rows change.")
+@click.option("--where", metavar="SQL", help="Which rows to update.")
+@click.option("--all", "every", is_flag=True, help="Update all rows.")
 def update(common: Common, table: str, values: tuple[str, ...], where: str | None, *, every: bool) -> None:
     """Set columns of the rows for which a condition holds."""
     if (where is None) is not every:
@@ -47,10 +47,12 @@ def update(common: Common, table: str, values: tuple[str, ...], where: str | Non
 @click.option("--on", multiple=True, required=True, metavar="NAME", help="A key column.")
 @click.option("--matched", default="update", show_default=True, help="update, delete or ignore.")
 @click.option("--column", "columns", multiple=True, metavar="NAME", help="A column that an update sets; else all.")
-@click.option("--when", metavar="SQL", help="Which matching rows change; new.NAME is the new row's column.")
-@click.option("--delete-when", metavar="SQL", help="Which matching rows are deleted.")
+@click.option(
+    "--when", metavar="SQL", help="Which matching rows to update or delete; new.NAME is the new row's column."
+)
+@click.option("--delete-when", metavar="SQL", help="Which matching rows to delete.")
 @click.option("--unmatched", help="insert or ignore.  [default: insert, unless matching rows are deleted]")
-@click.option("--insert-when", metavar="SQL", help="Which new rows are inserted.")
+@click.option("--insert-when", metavar="SQL", help="Which new rows to insert.")
 def upsert(
     common: Common,
     table: str,

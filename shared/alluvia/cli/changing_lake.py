@@ -12,7 +12,9 @@ from alluvia.errors import Invalid
 @command
 @click.argument("path")
 @click.argument("table", type=TABLE)
-@click.option("--type", "types", multiple=True, metavar="NAME:TYPE", help="A partition column's; else inferred.")
+@click.option(
+    "--type", "types", multiple=True, metavar="NAME:TYPE", help="The type of a partition column; inferred by default."
+)
 @click.option("--sort-by", multiple=True, metavar="NAME", help="A column that new files are sorted by.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A table property.")
 def convert(

@@ -102,7 +102,7 @@ def _bodies(lines: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Yield batches of whole lines, or everything at once where the file is one JSON value over several lines."""
     first = next((line for line in lines if line.strip()), None)
     if first is None:
-        msg = f"{name} holds no event"
+        msg = f"{name} contains no events"
         raise Invalid(msg)
     everything = itertools.chain([first], lines)
     if first.lstrip(b"\xef\xbb\xbf").lstrip().startswith((b"[", b"{")) and not _whole(first):

@@ -70,7 +70,7 @@ class Gateway:
         if event["requestContext"]["http"]["method"] == "POST" and media_type != "application/json":
             return failure(415, 'Content-Type: send application/json, with {"query": "SELECT …"}')
         if not self._taken.acquire(blocking=False):
-            return failure(503, "too many queries wait already: send this one again", **{"Retry-After": "5"})
+            return failure(503, "too many queries are waiting: send this one again later", **{"Retry-After": "5"})
         try:
             with self._running:
                 return self._call(self._query, event)

@@ -70,7 +70,9 @@ def describe(common: Common, table: str, version: int | None, timestamp: str | N
 
 @command
 @click.argument("table", type=TABLE)
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="The newest so many.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many commits to show, newest first."
+)
 def history(common: Common, table: str, limit: int) -> None:
     """Show a table's commits, newest first."""
     entries = common.lake().table(table).history(limit)

@@ -63,11 +63,11 @@ def listen(application: Callable[..., Any], host: str, port: int, threads: int) 
         )
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            msg = f"--port {port} of {host} is in use: give another, or 0 for a free one"
+            msg = f"--port {port} of {host} is in use: choose another, or 0 for a free one"
         elif isinstance(error, PermissionError):
-            msg = f"--port {port} may not be used by this user: give one above 1023, or 0 for a free one"
+            msg = f"--port {port} needs more privileges: choose one above 1023, or 0 for a free one"
         else:
-            msg = f"--host {host}: cannot listen there: give an address of this machine, such as 127.0.0.1"
+            msg = f"--host {host}: cannot listen there: choose an address of this machine, such as 127.0.0.1"
         raise Invalid(msg) from error
     server.channel_class = _Channel
     return server

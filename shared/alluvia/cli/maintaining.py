@@ -38,7 +38,7 @@ class Duration(click.ParamType[timedelta]):
         try:
             return timedelta(milliseconds=read_properties({FILE_RETENTION: words}).file_retention_ms)
         except (AlluviaError, OverflowError):
-            self.fail(f"{text!r} is no duration; write for example 30m, 12h, 7d, '1 hour' or 0", param, ctx)
+            self.fail(f"{text!r} is not a duration; use for example 30m, 12h, 7d, '1 hour' or 0", param, ctx)
 
 
 @command
@@ -63,8 +63,10 @@ def checkpoint(common: Common, tables: tuple[str, ...]) -> None:
 
 @command
 @click.argument("tables", nargs=-1, type=TABLE)
-@click.option("--retention", type=Duration(), help="Keep what was removed later than this ago, such as 7d or '1 hour'.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option(
+    "--retention", type=Duration(), help="Keep what was removed less than this long ago, such as 7d or '1 hour'."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask where --retention is shorter than a table's own.")
 def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None, *, dry_run: bool, yes: bool) -> None:
     """Delete what no retained version needs (of all tables by default).
@@ -106,7 +108,7 @@ def _ask(lake: Lake, given: Sequence[str], retention: timedelta) -> None:
     more = f", and {len(shorter) - 3} more" if len(shorter) > 3 else ""
     what = f"--retention is shorter than the tables' own ({', '.join(shorter[:3])}{more}): older versions go for good."
     if not sys.stdin.isatty():
-        msg = f"{what} Nothing was deleted: add --yes to go on, or --dry-run to see what would go."
+        msg = f"{what} Nothing was deleted: add --yes to go on, or --dry-run to see what would be deleted."
         raise click.UsageError(msg)
     click.confirm(f"{what} Queries that still read them will fail. Delete?", abort=True, err=True)
 

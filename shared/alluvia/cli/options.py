@@ -113,7 +113,7 @@ _OPTIONS = (
     click.option("--lake", default=lambda: os.environ.get("ALLUVIA_LAKE", "./lake"), show_default="./lake",
                  metavar="URI", help="s3://bucket/prefix, a path, or memory://name; else $ALLUVIA_LAKE."),
     click.option("--endpoint-url", default=lambda: os.environ.get("ALLUVIA_ENDPOINT_URL"), metavar="URL",
-                 help="Another S3 than AWS's; else $ALLUVIA_ENDPOINT_URL."),
+                 help="An S3 endpoint other than AWS's; else $ALLUVIA_ENDPOINT_URL."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line."),
     click.option("--debug", is_flag=True, help="Show the traceback of an error."),
 )  # fmt: skip

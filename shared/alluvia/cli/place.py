@@ -20,11 +20,11 @@ def check_folder(folder: Path, uri: str, *, new: bool) -> None:
     """Raise `Invalid`, saying what to type, where no lake is in a folder; a new one may be where nothing is."""
     if folder.is_dir():
         if (folder / "_delta_log").is_dir():
-            msg = f"{uri} is a table, not a lake: the lake is the folder it lies in; try --lake {_parent(folder)}"
+            msg = f"{uri} is a table, not a lake: the lake is the folder that contains it; try --lake {_parent(folder)}"
             raise Invalid(msg)
         return
     if folder.exists():
-        msg = f"{uri} is a file, not a folder: --lake takes the folder of a lake, which is made if there is none"
+        msg = f"{uri} is a file, not a folder: --lake must be a folder, which is created if it does not exist"
         raise Invalid(msg)
     file = next((each for each in folder.parents if each.exists() and not each.is_dir()), None)
     if file is not None:
@@ -45,7 +45,7 @@ def how_to_begin(uri: str) -> str:
     """Return what to type for a first table."""
     lake = "" if uri == "./lake" else f" --lake {shlex.quote(uri)}"
     make = f"`alluvia create{lake} TABLE` or `alluvia ingest{lake} TABLE FILE`"
-    return f"{make} makes a table; `alluvia demo{lake}` fills a lake"
+    return f"{make} creates a table; `alluvia demo{lake}` fills a lake"
 
 
 def _parent(folder: Path) -> str:

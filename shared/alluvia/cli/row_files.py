@@ -57,5 +57,5 @@ def _read(data: bytes, kind: str, schema: pa.Schema) -> pa.Table:
 def _names(line: bytes) -> list[str]:
     found = orjson.loads(line)
     if not isinstance(found, dict):
-        raise pa.ArrowInvalid(f"a line holds no JSON object: {line[:40]!r}")
+        raise pa.ArrowInvalid(f"a line is not a JSON object: {line[:40]!r}")
     return list(found)

@@ -16,11 +16,11 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
 
 @command
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
-@click.option("--allow-host", multiple=True, metavar="NAME", help="A name that requests may call the server by.")
+@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0 chooses a free one.")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="A host name that requests may use.")
 @click.option("--merge-every", default=60.0, type=_SECONDS, show_default=True, metavar="SECONDS", help="0: never.")
 @click.option("--vacuum-every", default=86400.0, type=_SECONDS, show_default=True, metavar="SECONDS", help="0: never.")
-@click.option("--create-tables-max", type=click.IntRange(1), help="Tables beyond which events create none.  [1000]")
+@click.option("--create-tables-max", type=click.IntRange(1), help="Events create no more tables than this.  [1000]")
 @click.option("--quiet", is_flag=True, help="Do not log requests.")
 def serve(
     common: Common,
@@ -64,7 +64,7 @@ def invoke(common: Common, function: str, event: Path) -> None:
     from alluvia.serverless.warm_lake import ENDPOINT_URL, LAKE, using
 
     if function not in FUNCTIONS:
-        msg = f"there is no function {function!r}; there are {', '.join(FUNCTIONS)}"
+        msg = f"there is no function {function!r}; choose one of {', '.join(FUNCTIONS)}"
         raise Invalid(msg)
     try:
         payload = orjson.loads(event.read_bytes())

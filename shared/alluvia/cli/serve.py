@@ -80,7 +80,7 @@ class Options:
 
     host: str = "127.0.0.1"
     port: int = 0
-    """0 takes a free one."""
+    """0 chooses a free one."""
     allow_hosts: tuple[str, ...] = ()
     merge_seconds: float = MERGE_SECONDS
     vacuum_seconds: float = VACUUM_SECONDS

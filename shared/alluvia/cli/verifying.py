@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @command
 @click.argument("table", type=TABLE)
-@click.option("--full", is_flag=True, help="Read every row too, and hold it against what the log says of it.")
+@click.option("--full", is_flag=True, help="Read every row too, and compare it with the log.")
 def verify(common: Common, table: str, *, full: bool) -> None:
     """Verify TABLE, and exit 1 if it is damaged. Nothing is written.
 

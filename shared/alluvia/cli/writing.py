@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 @click.argument("table", type=TABLE)
 @click.option("--column", "columns", multiple=True, metavar="NAME:TYPE", help="A typed column, such as status:long.")
 @click.option("--required", multiple=True, metavar="NAME", help="A declared column that every event must have.")
-@click.option("--plain", is_flag=True, help="Only the declared columns: a table that is not for events.")
+@click.option("--plain", is_flag=True, help="Only the declared columns: not an event table.")
 @click.option("--partition-by", multiple=True, metavar="FIELD", help="A column, or year|month|day|hour(column).")
 @click.option("--sort-by", multiple=True, metavar="NAME", help="A column that files are sorted by.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A table property.")
-@click.option("--exist-ok", is_flag=True, help="Do nothing if the table is there.")
+@click.option("--exist-ok", is_flag=True, help="Do nothing if the table exists.")
 def create(
     common: Common,
     table: str,
@@ -44,7 +44,7 @@ def create(
     schema = pa.schema([_field(text, required) for text in columns])
     for name in required:
         if name not in schema.names:
-            msg = f"--required {name}: there is no --column of that name"
+            msg = f"--required {name}: no --column has that name"
             raise Invalid(msg)
     given = dict(pair(text, "--property", "=") for text in properties)
     lake = common.lake(new=True)
@@ -66,7 +66,7 @@ def create(
 @command
 @click.argument("table", type=TABLE)
 @click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True))
-@click.option("--create/--no-create", default=True, show_default=True, help="Make the table if there is none.")
+@click.option("--create/--no-create", default=True, show_default=True, help="Create the table if it does not exist.")
 def ingest(common: Common, table: str, files: tuple[str, ...], *, create: bool) -> None:
     """Ingest files of events (JSON, an array or NDJSON, gzip too; "-" is standard input).
 
@@ -92,8 +92,8 @@ def ingest(common: Common, table: str, files: tuple[str, ...], *, create: bool) 
 @command
 @click.argument("table", type=TABLE)
 @click.argument("source")
-@click.option("--job-id", help="Names the job; its rows are there once however often it runs.")
-@click.option("--create/--no-create", default=True, show_default=True, help="Make the table if there is none.")
+@click.option("--job-id", help="Names the job; running it again adds no row twice.")
+@click.option("--create/--no-create", default=True, show_default=True, help="Create the table if it does not exist.")
 def backfill(common: Common, table: str, source: str, job_id: str | None, *, create: bool) -> None:
     """Load NDJSON (a path, a folder, a glob or s3a://) by Spark on this machine, in one commit."""
     from alluvia_spark.backfill import run

@@ -84,7 +84,7 @@ def use_s3(connection: duckdb.DuckDBPyConnection, secret: Mapping[str, str | boo
         connection.execute(f"CREATE SECRET alluvia (TYPE s3, PROVIDER config, {parameters})")
     except duckdb.Error:
         # DuckDB's message can quote the statement, and so the credentials.
-        msg = "DuckDB does not take the lake's S3 credentials, region or endpoint: check them"
+        msg = "DuckDB rejects the lake's S3 credentials, region or endpoint: check them"
         raise Unavailable(msg) from None
 
 

@@ -75,7 +75,9 @@ def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
     """Return our error for one that DuckDB raised while it ran a query, by its fields (see `details_of`)."""
     kind, message = details.get("exception_type", "DuckDB"), details.get("exception_message", "")
     if (typed := _NO_ARROW_TYPE.search(message)) is not None:
-        return Invalid(f"the result holds a value of the type {typed[1]}, which cannot be sent: cast it, as to VARCHAR")
+        return Invalid(
+            f"the result holds a value of the type {typed[1]}, which cannot be sent: cast it, for example to VARCHAR"
+        )
     if kind == "INTERRUPT":
         return QueryTooCostly("the query was interrupted")
     if kind == "Out of Memory":

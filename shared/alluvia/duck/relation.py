@@ -40,7 +40,7 @@ ROW_NUMBER = "file_row_number"
 def quote_name(name: str) -> str:
     """Return an SQL identifier. Raises `Unsupported` for a name with a NUL, at which DuckDB's parser ends."""
     if "\0" in name:
-        msg = f"the name {name!r} holds a NUL character, which SQL cannot: read the other columns with scan"
+        msg = f"the name {name!r} contains a NUL character, which SQL does not allow: read the other columns with scan"
         raise Unsupported(msg)
     return '"' + name.replace('"', '""') + '"'
 

@@ -142,7 +142,7 @@ class Views:
                         self._check_time()
                         writer.write_batch(batch)
             except OSError as error:
-                msg = f"there is no room on this machine for a copy of data file {file.path}: {error.strerror}"
+                msg = f"not enough disk space for a copy of data file {file.path}: {error.strerror}"
                 raise Unavailable(msg) from error
             self.copies[url] = file.path
             copies.append(replace(file, deletion_vector=None, stats=None, partition_values=_logical(snapshot, file)))

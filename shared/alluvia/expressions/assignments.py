@@ -108,7 +108,7 @@ def _expression(name: str, text: object) -> Node:
         raise Invalid(msg)
     expression: Node = items[0]
     if looks_beyond_its_row(expression):
-        msg = f"column {name}: an expression looks at one row, without subqueries, window functions, unnest and *"
+        msg = f"column {name}: an expression cannot use subqueries, window functions, unnest or *"
         raise Invalid(msg)
     return expression
 
@@ -153,6 +153,6 @@ def _values(connection: duckdb.DuckDBPyConnection, name: str, text: str, rows: p
     finally:
         connection.unregister("rows")
     if len(values) != len(rows):
-        msg = f"column {name}: an expression looks at one row, without aggregates and unnest"
+        msg = f"column {name}: an expression cannot use aggregates or unnest"
         raise Invalid(msg)
     return values

@@ -111,7 +111,7 @@ def _expression(text: str) -> Node:
         raise Invalid(msg)
     find_references(root)
     if looks_beyond_its_row(expression):
-        msg = "where: a condition looks at one row, without subqueries and window functions: use Lake.sql for those"
+        msg = "where: a condition cannot use subqueries or window functions: use Lake.sql for those"
         raise Invalid(msg)
     return expression
 
@@ -152,6 +152,6 @@ def _mask(connection: duckdb.DuckDBPyConnection, text: str, rows: pa.Table) -> p
     finally:
         connection.unregister("rows")
     if len(mask) != len(rows):
-        msg = "where: a condition looks at one row, without aggregates and unnest: use Lake.sql for those"
+        msg = "where: a condition cannot use aggregates or unnest: use Lake.sql for those"
         raise Invalid(msg)
     return mask

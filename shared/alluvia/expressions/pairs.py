@@ -36,7 +36,7 @@ class PairCondition:
 def pair_condition(text: str, schema: pa.Schema, new: pa.Schema) -> PairCondition:
     """Read a condition on the columns of `schema`, and on those of `new` as `new.<column>`. Raises `Invalid`."""
     if NEW in (fold(name) for name in schema.names):
-        msg = f"the table has a column {NEW!r}, so a condition cannot name the new row's columns: leave it out"
+        msg = f"the table has a column {NEW!r}, so a condition cannot refer to the new row's columns: leave it out"
         raise Invalid(msg)
     struct = pa.struct(list(new))
     parsed = condition(text, pa.schema([*schema, pa.field(NEW, struct)]))

@@ -59,7 +59,7 @@ def read(text: str) -> Statement:
     statements = answer["statements"]
     if len(statements) != 1:
         held = "no statement" if not statements else f"{len(statements)} statements"
-        msg = f"the query holds {held}: send exactly one SELECT"
+        msg = f"the query contains {held}: send exactly one SELECT"
         raise Invalid(msg)
     return Statement(text, statements[0]["node"], explain)
 
@@ -76,19 +76,19 @@ def _serialize(text: str) -> Any:
 
 def _check(text: str) -> None:
     if "\0" in text:
-        msg = "the query holds a NUL character: remove it"
+        msg = "the query contains a NUL character: remove it"
         raise Invalid(msg)
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        msg = "the query is not valid Unicode: it holds half of a surrogate pair"
+        msg = "the query is not valid Unicode: it contains an unpaired surrogate"
         raise Invalid(msg) from error
     if len(data) > QUERY_LIMIT_BYTES:
         msg = f"the query has {len(data)} bytes, more than the limit of {QUERY_LIMIT_BYTES}: shorten it"
         raise Invalid(msg)
     for found in _APART.finditer(text):
         if (space := found["space"]) is not None:
-            msg = f"the query holds a U+{ord(space):04X} outside of quotes: put a plain space in its place, or nothing"
+            msg = f"the query contains a U+{ord(space):04X} outside quotes: replace it with a plain space, or remove it"
             raise Invalid(msg)
     if not data.strip():
         msg = "the query is empty: send one SELECT"
@@ -113,7 +113,7 @@ def _refuse(answer: Any, text: str, data: bytes, word: str) -> None:
             msg = "a PIVOT must name its values: PIVOT … ON column IN (…)"
             raise Invalid(msg)
         if word == _EXPLAIN.decode():
-            msg = "only EXPLAIN of one SELECT is possible"
+            msg = "only EXPLAIN of one SELECT is supported"
             raise Invalid(msg)
         msg = f"only a SELECT can be run here, not {word.upper() or 'this'}"
         raise Invalid(msg)
@@ -121,7 +121,7 @@ def _refuse(answer: Any, text: str, data: bytes, word: str) -> None:
         msg = "the query is nested too deeply: split it into common table expressions"
         raise Invalid(msg)
     if word == _EXPLAIN.decode() and data.split()[:1] and data.split()[0].lower() in (b"analyze", b"(analyze,"):
-        msg = "EXPLAIN ANALYZE is not possible: run the query, or EXPLAIN it"
+        msg = "EXPLAIN ANALYZE is not supported: run the query, or EXPLAIN it"
         raise Invalid(msg)
     position = str(answer.get("position", ""))
     raise query_error("Parser", message, text, int(position) if position.isdigit() else None)

@@ -132,12 +132,12 @@ class _Visitor:
         elif kind == "TABLE_FUNCTION":
             self._table_function(node, ctes)
         elif kind == "SHOW_REF" and node["query"] is None:
-            msg = "only SHOW TABLES, DESCRIBE and SUMMARIZE of a table or query are possible"
+            msg = "only SHOW TABLES, DESCRIBE and SUMMARIZE of a table or query are supported"
             raise Invalid(msg)
         elif _is_transparent(kind):
             self._children(node, ctes)
         else:
-            msg = f"the query uses {kind}, which is not possible here"
+            msg = f"the query uses {kind}, which is not supported"
             raise Invalid(msg)
 
     def _children(self, node: Node, ctes: _Ctes) -> None:
@@ -176,10 +176,10 @@ def _check_expression(node: Node) -> bool:
     """Raise `Invalid` for an expression that is not allowed; return whether there is more to see below it."""
     kind = node["class"]
     if kind == "PARAMETER":
-        msg = "the query holds a parameter (? or $name): write the value into the query"
+        msg = "the query contains a parameter (? or $name): write the value into the query"
         raise Invalid(msg)
     if kind not in _EXPRESSIONS:
-        msg = f"the query uses a {kind.lower()} expression, which is not possible here"
+        msg = f"the query uses a {kind.lower()} expression, which is not supported"
         raise Invalid(msg)
     if kind in ("FUNCTION", "WINDOW") and is_refused(node["function_name"]):
         msg = f"the function {node['function_name']}() is not allowed here"
@@ -224,7 +224,7 @@ def _arguments(name: str, children: list[Node]) -> At:
 def _version(node: Node) -> int:
     number = integer_literal(node)
     if number is None or number < 0:
-        msg = "the version of a table must be a whole number from 0, as in t(version => 3)"
+        msg = "the version of a table must be a whole number, 0 or more, as in t(version => 3)"
         raise Invalid(msg)
     return number
 

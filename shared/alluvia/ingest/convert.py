@@ -93,7 +93,7 @@ def _converter(kind: pa.DataType, path: str) -> Converter:
         return _map(kind, path)
     if pa.types.is_list(kind):
         return _list(kind, path)
-    raise Unsupported(f"column {path}: ingestion cannot fill the type {kind}")
+    raise Unsupported(f"column {path}: ingestion does not support the type {kind}")
 
 
 def _wrong(path: str, expected: str, value: object) -> Invalid:
@@ -121,7 +121,7 @@ def _integer(name: str, limit: int) -> Converter:
         if isinstance(value, ExactNumber):
             raise Invalid(f"{path}: the number does not fit a {name}")
         if not -limit <= value < limit:
-            raise Invalid(f"{path}: the number does not fit a {name}, which ends at {limit - 1}")
+            raise Invalid(f"{path}: the number does not fit a {name}, whose maximum is {limit - 1}")
         return int(value)
 
     return convert
@@ -134,7 +134,7 @@ def _double(value: object, path: str) -> float:
     if isinstance(value, ExactNumber) and len(text) < 400 and text.lstrip("-").isdigit():  # 400: beyond any double
         value = int(text)
     if float(text) != value and not survives_double(text):
-        raise Invalid(f"{path}: the number has more digits than a double holds; a decimal or string column keeps them")
+        raise Invalid(f"{path}: the number has more digits than a double can hold; use a decimal or string column")
     return float(text)
 
 
@@ -143,10 +143,10 @@ def _float(value: object, path: str) -> float:
     try:
         nearest: float = struct.unpack("<f", struct.pack("<f", number))[0]
     except OverflowError:
-        raise Invalid(f"{path}: the number does not fit a float; a double column holds it") from None
+        raise Invalid(f"{path}: the number does not fit a float; use a double column") from None
     # 6 to 9 digits: the range in which a 32-bit float has a shortest decimal form.
     if nearest != number and not any(float(f"{nearest:.{digits}g}") == number for digits in (6, 7, 8, 9)):
-        raise Invalid(f"{path}: the number has more digits than a float holds; a double column keeps them")
+        raise Invalid(f"{path}: the number has more digits than a float can hold; use a double column")
     return number
 
 
@@ -189,7 +189,7 @@ def _timestamp(value: object, path: str) -> int:
     if found is None:
         raise Invalid(f"{path}: expected a timestamp: ISO 8601 text, or seconds, ms or µs since 1970")
     if not found[1]:
-        raise Invalid(f"{path}: the time is finer than a microsecond")
+        raise Invalid(f"{path}: the time has more than microsecond precision")
     return found[0]
 
 
@@ -198,17 +198,17 @@ def _timestamp_ntz(value: object, path: str) -> int:
     if found is None:
         raise Invalid(f"{path}: expected a timestamp without an offset: ISO 8601 text")
     if not found[1]:
-        raise Invalid(f"{path}: the time is finer than a microsecond")
+        raise Invalid(f"{path}: the time has more than microsecond precision")
     return found[0]
 
 
 def _binary(value: object, path: str) -> bytes:
     if not isinstance(value, str):
-        raise _wrong(path, "a string with base64", value)
+        raise _wrong(path, "a base64 string", value)
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise Invalid(f"{path}: the string is not base64 with padding") from None
+        raise Invalid(f"{path}: the string is not valid base64 with padding") from None
 
 
 def _struct(kind: pa.DataType, path: str) -> Converter:
@@ -231,7 +231,7 @@ def _struct(kind: pa.DataType, path: str) -> Converter:
 
 def _map(kind: pa.DataType, path: str) -> Converter:
     if not pa.types.is_string(kind.key_type):
-        raise Unsupported(f"column {path}: ingestion fills a map only if its keys are strings")
+        raise Unsupported(f"column {path}: ingestion supports maps only with string keys")
     inner, nullable = _converter(kind.item_type, path), kind.item_field.nullable
 
     def convert(value: object, path: str) -> list[tuple[str, object]]:

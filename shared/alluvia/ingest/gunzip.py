@@ -39,5 +39,5 @@ def gunzip(data: bytes, limit_bytes: int) -> bytes:
             if member.eof:
                 member, started = zlib.decompressobj(_GZIP_ONLY), False
     if started:
-        raise Invalid("the gzip data is cut short")
+        raise Invalid("the gzip data is truncated")
     return b"".join(out)

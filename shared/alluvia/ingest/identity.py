@@ -97,5 +97,5 @@ def _text(found: object, name: str) -> str | None:
         raise Invalid(f"{name}: expected a string or a number that identifies the event")
     text = found if isinstance(found, str) else encode(found).decode()
     if len(text) > ID_LIMIT_CHARS:
-        raise Invalid(f"{name}: longer than {ID_LIMIT_CHARS} characters, too long for an id")
+        raise Invalid(f"{name}: the id is longer than {ID_LIMIT_CHARS} characters")
     return text

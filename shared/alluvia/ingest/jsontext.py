@@ -183,7 +183,7 @@ def _decode_carefully(raw: bytes) -> object:
     except (RecursionError, TypeError) as error:
         if isinstance(error, RecursionError) or "Recursion" in str(error):
             return Invalid("nested too deeply: more than 250 levels")
-        return Invalid("a string holds half a surrogate pair (\\ud800 to \\udfff), which is not Unicode text")
+        return Invalid("a string contains an unpaired surrogate (\\ud800 to \\udfff)")
     except Invalid as error:  # of a hook
         return error
     return value
@@ -194,18 +194,18 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(value) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise Invalid(f"the key {twice!r} stands twice in one object")
+        raise Invalid(f"the key {twice!r} occurs twice in one object")
     return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise Invalid(f"not valid JSON: {name} is no JSON number")
+    raise Invalid(f"not valid JSON: {name} is not a JSON number")
 
 
 def _encode_exact(value: object) -> orjson.Fragment:
     if isinstance(value, ExactNumber):
         return orjson.Fragment(value.text)
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
 def _skip_space(text: str, at: int) -> int:

@@ -63,7 +63,7 @@ def pack(
         line = _line(event)
         need = len(line) + len(_xml_safe(encode([event.position, given]))) + 2
         if head_bytes + need > limit_bytes:
-            reason = f"the event has {len(line)} bytes, more than a message of the queue holds"
+            reason = f"the event has {len(line)} bytes, more than a queue message can hold"
             raw = encode(event.value) if event.raw is None else event.raw
             rejects.append(Reject(event.position, reason, raw, own_reject_id(event.value)))
             continue
@@ -85,7 +85,7 @@ def unpack(body: str) -> Message:
     except orjson.JSONDecodeError:
         shared = None
     if not isinstance(shared, dict) or shared.get("format") != FORMAT:
-        raise Invalid(f"the message is none of this function's, of format {FORMAT}")
+        raise Invalid(f"the message is not an events message of format {FORMAT}")
     given: dict[str, Any] = dict.fromkeys(("table", "arrival_us", "idempotency_key", "positions", "ids")) | shared
     whole = (
         isinstance(given["table"], str)
@@ -97,7 +97,9 @@ def unpack(body: str) -> Message:
     )
     values: list[Any] = decode_all(lines)
     if not whole or not _all_are(values, (dict,), len(lines)):
-        raise Invalid("the message is damaged: its first line does not fit the others, or one of them is no event")
+        raise Invalid(
+            "the message is damaged: its first line does not match the others, or one of them is not an event"
+        )
     origin = Origin(given["arrival_us"], given["idempotency_key"])
     lot = zip(given["positions"], values, given["ids"], strict=True)
     events = [RawEvent(at, value, None, origin, fixed or _earlier_id(value)) for at, value, fixed in lot]

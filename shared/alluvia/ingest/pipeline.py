@@ -222,7 +222,7 @@ def _clashes(committed: _Committed, request: Origin) -> list[Reject]:
         [row] = committed.rows.slice(at, 1).to_pylist()
         names = [name for name in ("event_id", "source") if isinstance(row.get(name), str)]
         which = " and ".join(f"{name} {cut(row[name], _ID_SHOWN_CHARS)!r}" for name in names)
-        reason = f"seen with other content: another event with {which} came first"
+        reason = f"the content differs: another event with {which} came first"
         event = committed.events[at]
         found.append(reject_of(event, reason, event.origin or request, committed.fields))
     return found

@@ -55,7 +55,7 @@ def create_events(catalog: Catalog, name: str, *, create: bool, tables_max: int 
         raise TableNotFound(f"{what}: create it first, with `alluvia create {name}`")
     if tables_max is not None and sum(1 for _ in islice(catalog.store.list_folders(""), tables_max)) == tables_max:
         raise TableNotFound(
-            f"{what}, and events create no more: the lake has {tables_max} tables or more, the limit of "
+            f"{what}, and events cannot create it: the lake has {tables_max} tables or more, the limit of "
             f"ALLUVIA_CREATE_TABLES_MAX; create it with `alluvia create {name}`"
         )
     return catalog.create(name, event_schema(), EVENTS_PARTITIONED, EVENTS_SORTED, None, exist_ok=True)

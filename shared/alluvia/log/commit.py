@@ -78,7 +78,7 @@ def parse_commit(version: int, data: bytes) -> CommitActions:
                 if body is None or (tag != "commitInfo" and tag not in _PARSERS):
                     continue
                 if type(body) is not dict:
-                    msg = f"{tag} is {repr(body)[:100]}, which is no object"
+                    msg = f"{tag} is {repr(body)[:100]}, which is not an object"
                     raise ValueError(msg)
                 if tag == "commitInfo":
                     info = body

@@ -187,7 +187,7 @@ class Log:
         """Return the oldest version that the log can still make."""
         oldest = oldest_version(self.listing())
         if oldest is None:
-            msg = f"the log of {self.root or 'the table'} holds no version that can be read"
+            msg = f"the log of {self.root or 'the table'} has no readable version"
             raise Corrupt(msg)
         return oldest
 
@@ -222,7 +222,7 @@ class Log:
             raise unknown(f"version {version}")
         ours_ms = times[commits[version].name]
         if any(times[file.name] < ours_ms for file in commits.values()):
-            msg = f"this process slept until version {version} had come and gone: its commit counts for nothing"
+            msg = f"this process slept until version {version} was committed and cleaned up: its commit has no effect"
             raise TransactionExpired(msg)
 
     def checkpoint(self, state: State, tombstones_after_ms: int, form: Form | None = None, *, v2: bool = False) -> int:
@@ -345,7 +345,7 @@ class Log:
         try:
             return self.store.get_many(ranges)
         except ObjectNotFound as error:
-            msg = f"{error} was listed but is gone: the log was cleaned up meanwhile; open the table again"
+            msg = f"{error} was listed but is gone: the log was cleaned up in the meantime; open the table again"
             raise Unavailable(msg) from error
 
 

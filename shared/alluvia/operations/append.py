@@ -48,7 +48,7 @@ def commit_files(
     snapshot = _base(handle, txn) or handle.at_hand()
     constraints = snapshot.settings.constraints
     if adds and constraints:
-        msg = f"table {handle.name} has the CHECK constraint {min(constraints)!r}: append rows, which are checked"
+        msg = f"table {handle.name} has the CHECK constraint {min(constraints)!r}: append rows, which can be checked"
         raise Unsupported(msg)
     if txn is not None and (done := applied(snapshot, txn)) is not None:
         return done
@@ -112,7 +112,7 @@ def check_txn(txn: tuple[str, int]) -> None:
     app_id, version = txn if isinstance(txn, tuple) and len(txn) == 2 else (None, None)
     number = isinstance(version, int) and not isinstance(version, bool) and 0 <= version < 1 << 63
     if not isinstance(app_id, str) or not app_id or not number:
-        msg = f"txn: expected a text and a number from 0 to 2**63 - 1, got {txn!r}"
+        msg = f"txn: expected a string and a number from 0 to 2**63 - 1, got {txn!r}"
         raise Invalid(msg)
 
 

@@ -39,7 +39,8 @@ class Catalog:
         """Return the handle of a table, without a request. Raises `Invalid` for what cannot be a table's name."""
         if not isinstance(name, str) or not TABLE_OR_REJECTS.fullmatch(name):
             msg = (
-                f"table name {name!r:.100}: use lower-case letters, digits and underscores, a letter first, 128 at most"
+                f"table name {name!r:.100}: use up to 128 lower-case letters, digits and underscores, "
+                "with a letter first"
             )
             raise Invalid(msg)
         with self._lock:

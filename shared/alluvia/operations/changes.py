@@ -52,15 +52,15 @@ def changes(handle: TableHandle, from_version: int, to_version: int | None = Non
     there. Raises `VersionNotFound`, and `VersionExpired` where clean-up has taken what a version's changes need.
     """
     if not isinstance(from_version, int) or isinstance(from_version, bool) or from_version < 0:
-        msg = f"from_version: expected a version's number, got {from_version!r}"
+        msg = f"from_version: expected a version number, got {from_version!r}"
         raise Invalid(msg)
     last = handle.snapshot(to_version)
     if from_version > last.version:
-        msg = f"from_version: {from_version} comes after the last version asked for, {last.version}"
+        msg = f"from_version: {from_version} is greater than the last version requested, {last.version}"
         raise Invalid(msg)
     taken = [field.name for field in _FEED if field.name in last.schema.names]
     if taken:
-        msg = f"the table has a column {taken[0]}, which the change feed gives another meaning"
+        msg = f"the table has a column {taken[0]}, a name that the change feed uses itself"
         raise Invalid(msg)
     gaps = version_gaps(handle.at_hand().properties)
     if not is_own_commit(gaps, from_version):

@@ -64,7 +64,7 @@ def convert(
     _check_free(handle)
     given = check_properties(properties or {})
     if any(name.startswith(CONSTRAINT) for name in given):
-        msg = f"property {CONSTRAINT}…: a conversion reads no rows, so it cannot say that they keep it"
+        msg = f"property {CONSTRAINT}…: a conversion does not read rows, so it cannot check the constraint"
         raise Invalid(msg)
     files = list(_files(handle))
     folders = {name for file in files for name in partition_texts(file.key)}
@@ -73,7 +73,10 @@ def convert(
     kinds = {name: _kind(name, [texts[name] for _, texts in found.adds], partition_types or {}) for name in columns}
     unknown = sorted(set(partition_types or {}) - set(columns))
     if unknown:
-        msg = f"partition_types: {unknown[0]!r} is no partition column; the folders name {', '.join(columns) or 'none'}"
+        msg = (
+            f"partition_types: {unknown[0]!r} is not a partition column; "
+            f"the folders name {', '.join(columns) or 'none'}"
+        )
         raise Invalid(msg)
     metadata = plan_create(
         _whole_schema(found.unified.schema, kinds),
@@ -96,18 +99,21 @@ def check_place(store: Store, path: str, handle: TableHandle) -> None:
     if key == root:
         return
     if whole and key is None:
-        msg = f"path: {path!r} lies outside the lake {store.uri}: open the lake at the directory above it"
+        msg = f"path: {path!r} is outside the lake {store.uri}: open the lake at the directory above it"
     else:
-        msg = f"path: the table {handle.name!r} lies at {root!r} in the lake, not at {path!r}: move one to the other"
+        msg = (
+            f"path: the table {handle.name!r} belongs at {root!r} in the lake, not at {path!r}: "
+            "move the directory, or use another name"
+        )
     raise Invalid(msg)
 
 
 def _check_free(handle: TableHandle) -> None:
     there, may_be_dropped = find_log(handle.store, handle.root)
     if there:
-        msg = f"{handle.name!r} is a table already, so its files are not converted"
+        msg = f"{handle.name!r} is already a table"
         if may_be_dropped:
-            msg = f"{handle.name!r} is a table, or was one until it was dropped, so its files are not converted"
+            msg = f"{handle.name!r} is a table or a dropped table, so it cannot be converted"
         raise TableExists(msg)
 
 
@@ -117,7 +123,7 @@ def _files(handle: TableHandle) -> Iterator[ObjectInfo]:
     for info in handle.store.list(handle.root):
         path = info.key[len(handle.root) :]
         if "/_delta_log/" in path:
-            msg = f"{path.partition('/_delta_log/')[0]} is a table of its own, so {handle.name} cannot be one"
+            msg = f"{path.partition('/_delta_log/')[0]} is itself a table, so {handle.name} cannot be converted"
             raise Invalid(msg)
         if is_hidden(path) or path.endswith(_FOLDER_MARKERS):
             continue
@@ -162,16 +168,18 @@ def _footer(store: Store, root: str, info: ObjectInfo) -> pq.FileMetaData:
         tail = store.get(key, start, info.size) if info.size else b""
         size = footer_size(tail)
         if size > info.size:
-            msg = "it was cut, or is damaged: its footer would be longer than the file"
+            msg = "it is truncated or damaged: its footer would be longer than the file"
             raise Invalid(msg)
         if size > len(tail):
             tail = store.get(key, info.size - size, info.size)
         return parse_footer(tail[-size:])
     except ObjectNotFound as error:
-        msg = f"{info.key} was listed, but is gone: convert again when nothing else changes the directory"
+        msg = f"{info.key} was listed, but is gone: convert again when nothing else is changing the directory"
         raise Unavailable(msg) from error
     except Invalid as error:
-        msg = f"{info.key} cannot be a file of a table: {error}; a name with a leading '_' or '.' hides it"
+        msg = (
+            f"{info.key} cannot be part of a table: {error}; to exclude it, give it a name that starts with '_' or '.'"
+        )
         raise Invalid(msg) from error
 
 
@@ -183,11 +191,11 @@ def _columns(found: _Found, file: str, metadata: pq.FileMetaData, partitions: Co
     try:
         columns = stored_columns(metadata)
     except Invalid as error:
-        msg = f"{file} cannot be a file of a table: {error}"
+        msg = f"{file} cannot be part of a table: {error}"
         raise Invalid(msg) from error
     stored = [each for each in columns.schema if each.name not in partitions]
     if not stored:
-        msg = f"{file}: all its columns are partition columns, so none is left for the files"
+        msg = f"{file}: all its columns are partition columns, so none is left for the data files"
         raise Invalid(msg)
     found.unified.add(file, pa.schema(stored))
     found.known.append((metadata, columns))
@@ -208,7 +216,7 @@ def _kind(name: str, texts: Sequence[str | None], given: Mapping[str, str | pa.D
 def _whole_schema(stored: pa.Schema, partitions: Mapping[str, pa.DataType]) -> pa.Schema:
     for name in stored.names:
         if name.lower() in {each.lower() for each in partitions}:
-            msg = f"column {name} of the files and a partition column differ by case alone, which Delta does not allow"
+            msg = f"column {name} of the files and a partition column differ only in case, which Delta does not allow"
             raise Invalid(msg)
     return pa.schema([*stored, *(pa.field(name, kind) for name, kind in partitions.items())])
 
@@ -221,7 +229,7 @@ def _with_values(add: AddFile, texts: Texts, kinds: Mapping[str, pa.DataType]) -
         except (ValueError, ArithmeticError) as error:
             msg = (
                 f"{add.path}: partition column {name}: {texts[name]!r} is no {type_name(kind)}; "
-                "give another in partition_types"
+                "set its type in partition_types"
             )
             raise Invalid(msg) from error
     return AddFile(add.path, values, add.size, add.modification_time, True, add.stats)

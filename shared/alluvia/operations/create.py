@@ -55,7 +55,7 @@ def plan_create(
     given = check_properties(properties)
     for name, instead in _BY_ARGUMENT.items():
         if name in given:
-            msg = f"property {name} cannot be given: {instead}"
+            msg = f"property {name} cannot be set: {instead}"
             raise Invalid(msg)
     configuration = {**default_properties(given.get(WRITERS, "alluvia")), **given}
     if partition_by:
@@ -74,10 +74,10 @@ def check_sort(names: Sequence[str], schema: pa.Schema) -> None:
     """Raise `Invalid` for a sort order that rows of a schema cannot have."""
     for name in names:
         if name not in schema.names:
-            msg = f"sort_by: {name!r} names no column of the schema"
+            msg = f"sort_by: {name!r} is not a column of the schema"
             raise Invalid(msg)
         if pa.types.is_nested(schema.field(name).type):
-            msg = f"sort_by: {name!r} is {type_name(schema.field(name).type)}, which has no order"
+            msg = f"sort_by: {name!r} is {type_name(schema.field(name).type)}, which cannot be sorted"
             raise Invalid(msg)
 
 
@@ -120,6 +120,6 @@ def create(
         if may_be_dropped and not adds and recreate(handle, rejects, metadata, protocol):
             return True
     if not exist_ok:
-        msg = f"table {handle.name!r} exists already: choose another name, or pass exist_ok=True"
+        msg = f"table {handle.name!r} already exists: choose another name, or pass exist_ok=True"
         raise TableExists(msg)
     return False

@@ -87,7 +87,7 @@ class DataFile:
         rows = int(self._opened().metadata.num_rows)
         promised = self.file.num_records
         if promised is not None and promised != rows:
-            msg = f"data file {self.file.path} holds {rows} rows, but its statistics promise {promised}"
+            msg = f"data file {self.file.path} holds {rows} rows, but its statistics say {promised}"
             raise Corrupt(msg)
         self._rows = rows
         return rows

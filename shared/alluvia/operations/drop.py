@@ -129,7 +129,7 @@ def undrop_table(handle: TableHandle, rejects: TableHandle | None = None, versio
     """
     state = handle.log.refresh()
     if not is_dropped(state.metadata.configuration):
-        msg = f"there is a table {handle.name!r}: drop it first, then bring back the other by its version"
+        msg = f"there is a table {handle.name!r}: drop it first, then undrop the other one by its version"
         raise TableExists(msg)
     wanted = _wanted(handle, state, version)
     back = None if rejects is None else _undrop_rejects(rejects, wanted.table_id)
@@ -168,7 +168,7 @@ def _undrop(handle: TableHandle, table: DroppedTable) -> Commit:
         configuration = state.metadata.configuration
         back = table not in dropped_tables(configuration)
         if back or (table.parent_id is None and not is_dropped(configuration)):
-            raise TableExists(f"another call has brought back or created {handle.name!r}")
+            raise TableExists(f"another call has already restored or created {handle.name!r}")
         oldest = oldest_readable(state)
         if base.version < oldest:
             raise VersionExpired(expired_message(handle.name, base.version, oldest))
@@ -191,7 +191,7 @@ def _commit(handle: TableHandle, plan: Callable[[State], Changes]) -> Commit:
                 continue
             if commit is not None:
                 return commit
-    msg = f"{handle.name}: lost {TRIES_MAX} races: try again when fewer write"
+    msg = f"{handle.name}: lost {TRIES_MAX} races: try again when fewer writers are active"
     raise Conflict(msg)
 
 

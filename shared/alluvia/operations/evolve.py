@@ -45,7 +45,7 @@ def plan_evolve(
             raise Invalid(msg)
     for name in given:
         if name.startswith(CONSTRAINT) and given[name] != metadata.configuration.get(name):
-            msg = f"property {name}: a CHECK constraint can be given when a table is created, not later"
+            msg = f"property {name}: CHECK constraints can be set only when a table is created"
             raise Invalid(msg)
     changed = replace(metadata, schema_string=text, configuration={**metadata.configuration, **given})
     check_sort(read_properties(changed.configuration).sort_by, arrow_schema(text))
@@ -57,8 +57,8 @@ def _check_new(fields: pa.Schema, present: pa.Schema) -> None:
     for field in fields:
         if (there := known.get(field.name.lower())) is not None:
             msg = (
-                f"column {there.name} exists already, as {type_name(there.type)}; no column can change its type, be "
-                f"renamed or go: add one of another name, or write the rows into a new table"
+                f"column {there.name} already exists, as {type_name(there.type)}; a column cannot change its type, be "
+                f"renamed or be dropped: add a column with another name, or write the rows into a new table"
             )
             raise Invalid(msg)
 

@@ -35,7 +35,7 @@ def history(handle: TableHandle, limit: int | None = None) -> list[HistoryEntry]
     Those of other tables, which had its name while it was dropped or before it was created, are left out.
     """
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-        msg = f"limit: expected a number of commits from 0, got {limit!r}"
+        msg = f"limit: expected a number of commits, 0 or more, got {limit!r}"
         raise Invalid(msg)
     gaps = version_gaps(handle.newest().properties)
     commits = sorted(handle.log.listing().commits, reverse=True)
@@ -61,7 +61,7 @@ def _moment(commit: CommitActions) -> datetime:
     try:
         return datetime.fromtimestamp(commit.timestamp_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError) as error:
-        msg = f"{commit_name(commit.version)} says that it was made at {commit.timestamp_ms} ms, which is no time"
+        msg = f"{commit_name(commit.version)} has the timestamp {commit.timestamp_ms} ms, which is not a valid time"
         raise Corrupt(msg) from error
 
 

@@ -48,7 +48,7 @@ def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None
     for each row; without them, the rows' own columns count. Raises `Invalid` for rows that do not fit the table.
     """
     if EVENT_ID not in rows.column_names:
-        msg = f"{handle.name}: ingestion needs a column {EVENT_ID}, by which an event is known"
+        msg = f"{handle.name}: ingestion needs a column {EVENT_ID}, which identifies an event"
         raise Invalid(msg)
     while True:
         with handle.lock:
@@ -72,7 +72,7 @@ def _check_still_there(handle: TableHandle, snapshot: Snapshot) -> None:
     with handle.lock:
         newest = handle.newest(dropped=True).properties
     if is_dropped(newest) or version_gaps(newest) != version_gaps(snapshot.properties):
-        msg = f"{handle.name} was dropped, and with it what it knew of the events: send them again"
+        msg = f"{handle.name} was dropped, and its event ids with it: send the events again"
         raise TableDropped(msg)
 
 
@@ -167,7 +167,7 @@ def sort_out(
 def _ids(rows: pa.Table, name: str) -> list[str]:
     column = rows[EVENT_ID]
     if not pa.types.is_string(column.type) or column.null_count:
-        msg = f"{name}.{EVENT_ID}: every event needs an id, as text"
+        msg = f"{name}.{EVENT_ID}: every event needs an id, a string"
         raise Invalid(msg)
     ids: list[str] = column.to_pylist()
     return ids

@@ -109,7 +109,7 @@ def _optimize_group(
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        msg = f"this machine has no room to optimize {len(group.files)} files: give it a larger disk"
+        msg = f"not enough disk space to optimize {len(group.files)} files: use a larger disk"
         raise Unavailable(msg) from error
     except ObjectNotFound as error:
         newest = handle.newest()
@@ -180,8 +180,8 @@ def _miscounted(files: Sequence[AddFile], urls: Sequence[str], promised: int, ro
     for file, url in zip(files, urls, strict=True):
         held = open_parquet(url).metadata.num_rows
         if held != file.num_records:
-            return Corrupt(f"data file {file.path} holds {held} rows, but its statistics promise {file.num_records}")
-    return Corrupt(f"the statistics of {len(files)} files promise {promised} rows, but they hold {rows}")
+            return Corrupt(f"data file {file.path} holds {held} rows, but its statistics say {file.num_records}")
+    return Corrupt(f"the statistics of {len(files)} files say {promised} rows, but they hold {rows}")
 
 
 def _unreadable(reason: str, files: Sequence[AddFile], urls: Sequence[str]) -> AlluviaError:
@@ -229,7 +229,7 @@ def _copy(
                 f"COMPRESSION {_COPY_CODECS[settings.codec]}, ROW_GROUP_SIZE {settings.row_group_rows})"
             ).fetchall()
         except duckdb.OutOfMemoryException as error:
-            msg = f"optimizing {len(files)} files ran out of memory: give it more, or a smaller target_size"
+            msg = f"optimizing {len(files)} files ran out of memory: give it more memory, or a smaller target_size"
             raise Unavailable(msg) from error
         except duckdb.Error as error:
             raise _unreadable(str(error), files, urls) from error

@@ -43,7 +43,7 @@ def commit_planned(handle: TableHandle, plan: Plan) -> tuple[Commit | None, Snap
             lost, snapshot = error, handle.at_hand()
         else:
             return commit, snapshot, tries
-    msg = f"{handle.name}: planned {TRIES_MAX} times, and lost each race: try again when fewer write"
+    msg = f"{handle.name}: planned {TRIES_MAX} times, and lost each race: try again when fewer writers are active"
     raise type(lost or Conflict())(msg) from lost
 
 

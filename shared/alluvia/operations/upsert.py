@@ -64,7 +64,7 @@ def check_rules(rules: Rules) -> None:
         ("unmatched", rules.unmatched or "insert", UNMATCHED),
     ):
         if value not in allowed:
-            msg = f"{name}: {value!r} is none of {', '.join(map(repr, allowed))}"
+            msg = f"{name}: {value!r} is not valid; use one of {', '.join(map(repr, allowed))}"
             raise Invalid(msg)
     for name in ("when", "delete_when", "insert_when"):
         if getattr(rules, name) is not None:
@@ -72,13 +72,13 @@ def check_rules(rules: Rules) -> None:
     if rules.columns is not None:
         check_names("columns", rules.columns)
     if rules.columns is not None and rules.matched != "update":
-        msg = "columns: they are set by matched='update' alone"
+        msg = "columns: valid only with matched='update'"
         raise Invalid(msg)
     if rules.when is not None and rules.matched == "ignore":
-        msg = "when: it says where matched='update' or 'delete' applies, so it makes no sense with matched='ignore'"
+        msg = "when: valid only with matched='update' or matched='delete'"
         raise Invalid(msg)
     if rules.insert_when is not None and not rules.inserts:
-        msg = "insert_when: it needs unmatched='insert'"
+        msg = "insert_when: valid only with unmatched='insert'"
         raise Invalid(msg)
 
 
@@ -125,7 +125,7 @@ class UpsertEdit(Edit):
         used = {name for one in self._conditions for name in one.new_columns}
         for name in given.column_names:
             if name not in schema.names and name not in used:
-                msg = f"column {name} is not in the table, and no condition looks at it: leave it out, or evolve(add=…)"
+                msg = f"column {name} is not in the table, and no condition uses it: leave it out, or evolve(add=…)"
                 raise Invalid(msg)
 
     def _columns_to_set(self, schema: pa.Schema) -> list[str]:
@@ -134,7 +134,7 @@ class UpsertEdit(Edit):
         wanted = self.known.column_names if self._rules.columns is None else list(self._rules.columns)
         for name in wanted:
             if name not in self.known.column_names:
-                msg = f"columns: {name!r} is no column of {'the rows' if name in schema.names else 'the table'}"
+                msg = f"columns: {name!r} is not a column of {'the rows' if name in schema.names else 'the table'}"
                 raise Invalid(msg)
         return [name for name in wanted if name not in self.source.on]
 

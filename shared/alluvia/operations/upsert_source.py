@@ -53,7 +53,7 @@ class Source:
         found = self._connection.execute(_REPEATED.format(names=", ".join(self._keys))).fetchone()
         if found is not None:
             key = ", ".join(f"{name}={value!r}" for name, value in zip(self.on, found, strict=False))
-            msg = f"rows: the key {key} stands in {found[-1]} rows; give each key once"
+            msg = f"rows: the key {key} occurs in {found[-1]} rows; each key must be unique"
             raise Invalid(msg)
 
     def pairs(self, keys: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
@@ -157,7 +157,7 @@ def read_rows(rows: Any, schema: pa.Schema, on: Sequence[str], extra: Callable[[
     given = columns_of_rows(rows)
     for name in on:
         if name not in schema.names or name not in given:
-            msg = f"on: {name!r} is no column of {'the table' if name not in schema.names else 'the rows'}"
+            msg = f"on: {name!r} is not a column of {'the table' if name not in schema.names else 'the rows'}"
             raise Invalid(msg)
         if pa.types.is_nested(schema.field(name).type):
             msg = f"on: {name!r} is {type_name(schema.field(name).type)}, which cannot be a key"

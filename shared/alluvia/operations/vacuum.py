@@ -208,7 +208,7 @@ def _milliseconds(retention: object) -> int:
         msg = f"retention: expected a timedelta, such as timedelta(days=7), got {retention!r:.100}"
         raise Invalid(msg)
     if retention < timedelta(0):
-        msg = f"retention: {retention} is negative; give how long removed files are kept"
+        msg = f"retention: {retention} is negative; set how long to keep removed files"
         raise Invalid(msg)
     return int(retention / timedelta(milliseconds=1))
 

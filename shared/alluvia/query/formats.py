@@ -59,7 +59,7 @@ def choose_format(accept: str | None) -> Format:
             best = (quality, one)
     if best[0] <= 0:
         offered = ", ".join(one.media_types[0] for one in FORMATS)
-        msg = f"Accept: results come as {offered}"
+        msg = f"Accept: results are available as {offered}"
         raise NotAcceptable(msg)
     return best[1]
 

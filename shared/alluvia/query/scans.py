@@ -131,10 +131,7 @@ def _unknown(catalog: Catalog, reference: Reference) -> str:
     holds = f"the tables are: {listed}" if names else "it holds no tables yet"
     if reference.is_function:
         allowed = ", ".join(sorted(TABLE_FUNCTIONS))
-        return (
-            f"{reference.shown}() is neither a table of the lake ({holds}) "
-            f"nor a table function that is allowed ({allowed})"
-        )
+        return f"{reference.shown}() is neither a table of the lake ({holds}) nor an allowed table function ({allowed})"
     return f"the lake has no table {reference.shown!r}; {holds}"
 
 

@@ -68,7 +68,7 @@ class Session:
             except QueryTooCostly:
                 raise
             except Invalid:
-                msg = f"the data files of {reference.shown} do not fit the table's schema"
+                msg = f"the data files of {reference.shown} do not match the table's schema"
                 raise Corrupt(msg) from None
         self._files |= self._views.copies
         with self._translated(Context("")):

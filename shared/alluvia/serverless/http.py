@@ -73,7 +73,7 @@ class Request:
         try:
             return base64.b64decode(text, validate=True)
         except ValueError:
-            raise Invalid("the body is marked as base64, but is not") from None
+            raise Invalid("the body is marked as base64, but is not valid base64") from None
 
 
 def answer(status: int, body: Mapping[str, Any], **headers: str) -> Response:

@@ -24,7 +24,7 @@ def checked(event: object, *fields: str) -> dict[str, Any]:
     schedule = SCHEDULE_FIELDS if isinstance(event, dict) and "detail-type" in event else ()
     found = fields_of(event, '{"tables": ["clicks"]}, or {} for all tables', fields, schedule)
     if found.get("detail"):
-        msg = f"detail is not read: have the rule send {', '.join(fields)} as its input"
+        msg = f"detail is not supported: have the rule send {', '.join(fields)} as its input"
         raise Invalid(msg)
     return found
 

@@ -43,7 +43,7 @@ def open_store(uri: str, clock: Clock, **options: str) -> Store:
     if scheme == "s3":
         parts = urlsplit(uri)
         if not parts.netloc or parts.query or parts.fragment:
-            msg = f"the lake URI {uri!r} must read s3://bucket/prefix"
+            msg = f"the lake URI {uri!r} must have the form s3://bucket/prefix"
             raise Invalid(msg)
         try:
             with needing("aws", "a lake on S3"):
@@ -54,14 +54,14 @@ def open_store(uri: str, clock: Clock, **options: str) -> Store:
             msg = f"unknown option for an S3 lake among {sorted(options)}"
             raise Invalid(msg) from error
     if options:
-        msg = f"{uri!r} takes no options, but {sorted(options)} were given: they are for s3:// lakes"
+        msg = f"{uri!r} takes no options: {sorted(options)} are valid only for s3:// lakes"
         raise Invalid(msg)
     if scheme == "memory":
         return _memory.setdefault(uri, MemoryStore(uri.removeprefix("memory://"), clock))
     if scheme == "file":
         return DirectoryStore(Path(unquote(urlsplit(uri).path)))
     if scheme or not uri:
-        msg = f"the lake URI {uri!r} is none of s3://bucket/prefix, file:///path, memory://name, or a path"
+        msg = f"the lake URI {uri!r} must be s3://bucket/prefix, file:///path, memory://name, or a path"
         raise Invalid(msg)
     return DirectoryStore(Path(uri).expanduser())
 

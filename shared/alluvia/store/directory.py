@@ -40,7 +40,7 @@ class DirectoryStore(Store):
 
     def _checked(self, key: str) -> str:
         if _TEMPORARY.search(check_key(key)):
-            msg = f"the object key {key!r} has the form of this store's temporary files"
+            msg = f"the object key {key!r} is reserved for temporary files"
             raise Invalid(msg)
         return key
 

@@ -150,7 +150,7 @@ def oldest_readable(state: State) -> int:
     domain = state.domains.get(OLDEST_READABLE)
     text = domain.configuration if domain is not None else state.metadata.configuration.get(OLDEST_READABLE, "0")
     if not text.isdecimal():
-        msg = f"{OLDEST_READABLE} is {text[:100]!r}, which is no version: only this library may set it"
+        msg = f"{OLDEST_READABLE} is {text[:100]!r}, which is not a version: only this library may set it"
         raise Corrupt(msg)
     return int(text)
 
@@ -162,12 +162,12 @@ def expired_message(name: str, version: int, oldest: int) -> str:
 
 def other_table_message(name: str, version: int) -> str:
     """Say that a version of the log was not made by the table."""
-    return f"version {version} is not one of {name}: a table of that name was dropped since"
+    return f"version {version} belongs to an earlier table {name}, which was dropped"
 
 
 def dropped_message(name: str) -> str:
     """Say that a table was dropped, and how it comes back."""
-    return f"there is no table {name!r}: it was dropped; undrop({name!r}) brings it back until vacuum takes its files"
+    return f"there is no table {name!r}: it was dropped; undrop({name!r}) brings it back until vacuum deletes its files"
 
 
 def _milliseconds(moment: datetime | str | None) -> int:
@@ -175,7 +175,7 @@ def _milliseconds(moment: datetime | str | None) -> int:
         try:
             moment = datetime.fromisoformat(moment.strip())
         except ValueError as error:
-            msg = f"timestamp: {moment!r} is no ISO 8601 time"
+            msg = f"timestamp: {moment!r} is not an ISO 8601 time"
             raise Invalid(msg) from error
     if not isinstance(moment, datetime):
         msg = f"timestamp: expected a datetime or ISO 8601 text, got {type(moment).__name__}"

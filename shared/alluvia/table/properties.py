@@ -125,10 +125,10 @@ def check_properties(configuration: Mapping[str, object]) -> dict[str, str]:
             msg = f"property {name} needs the feature {_NOT_WRITTEN[name]}, which this library does not write"
             raise Invalid(msg)
         if name.startswith(_PROTOCOL):
-            msg = f"property {name} cannot be given: the protocol follows from the other properties and the columns"
+            msg = f"property {name} cannot be set: the protocol follows from the other properties and the columns"
             raise Invalid(msg)
         if name.startswith(("alluvia.", "delta.")) and name not in KNOWN and not constraint:
-            msg = f"property {name} is unknown; there are {', '.join(sorted(KNOWN))}"
+            msg = f"property {name} is unknown; the known ones are {', '.join(sorted(KNOWN))}"
             raise Invalid(msg)
         checked[name] = value
     _read(checked)
@@ -138,11 +138,11 @@ def check_properties(configuration: Mapping[str, object]) -> dict[str, str]:
 def _read(given: Mapping[str, str]) -> Properties:
     writers = given.get(WRITERS, "alluvia")
     if writers not in ("alluvia", "any"):
-        msg = f"property {WRITERS}: {writers!r} is neither 'alluvia' nor 'any'"
+        msg = f"property {WRITERS}: {writers!r} is not valid; use 'alluvia' or 'any'"
         raise Invalid(msg)
     codec = given.get(CODEC, "zstd").lower()
     if codec not in _CODECS:
-        msg = f"property {CODEC}: {codec!r} is none of {', '.join(_CODECS)}"
+        msg = f"property {CODEC}: {codec!r} is not valid; use one of {', '.join(_CODECS)}"
         raise Invalid(msg)
     return Properties(
         partition_by=_names(given, PARTITION_BY),
@@ -191,7 +191,7 @@ def _path(given: Mapping[str, str], name: str) -> tuple[str, ...]:
         return ()
     parts = tuple(given[name].split("."))
     if not all(part and part == part.strip() for part in parts):
-        msg = f"property {name}: {given[name]!r:.100} is not a path of field names; write for example 'data.order.id'"
+        msg = f"property {name}: {given[name]!r:.100} is not a path of field names; use for example 'data.order.id'"
         raise Invalid(msg)
     return parts
 
@@ -200,7 +200,7 @@ def _duration(given: Mapping[str, str], name: str, default: str) -> int:
     match = _INTERVAL.match(given.get(name, default))
     unit = _UNITS_MS.get(match[2].lower()) if match else None
     if match is None or unit is None:
-        msg = f"property {name}: {given.get(name)!r} is no duration; write for example '1 hour' or 'interval 7 days'"
+        msg = f"property {name}: {given.get(name)!r} is not a duration; use for example '1 hour' or 'interval 7 days'"
         raise Invalid(msg)
     return int(match[1]) * unit
 
@@ -208,7 +208,7 @@ def _duration(given: Mapping[str, str], name: str, default: str) -> int:
 def _size(given: Mapping[str, str], name: str, default: str) -> int:
     match = _SIZE.match(given.get(name, default))
     if match is None or int(match[1]) == 0:
-        msg = f"property {name}: {given.get(name)!r} is no size; write for example '128 MB'"
+        msg = f"property {name}: {given.get(name)!r} is not a size; use for example '128 MB'"
         raise Invalid(msg)
     return int(match[1]) * _SIZES[(match[2] or "").lower()]
 
@@ -216,7 +216,7 @@ def _size(given: Mapping[str, str], name: str, default: str) -> int:
 def _policy(given: Mapping[str, str]) -> str:
     text = given.get(CHECKPOINT_POLICY, "classic").lower()
     if text not in ("classic", "v2"):
-        msg = f"property {CHECKPOINT_POLICY}: {given[CHECKPOINT_POLICY]!r} is neither 'classic' nor 'v2'"
+        msg = f"property {CHECKPOINT_POLICY}: {given[CHECKPOINT_POLICY]!r} is not valid; use 'classic' or 'v2'"
         raise Invalid(msg)
     return text
 
@@ -224,7 +224,7 @@ def _policy(given: Mapping[str, str]) -> str:
 def _flag(given: Mapping[str, str], name: str, default: str = "false") -> bool:
     text = given.get(name, default).lower()
     if text not in ("true", "false"):
-        msg = f"property {name}: {given[name]!r} is neither 'true' nor 'false'"
+        msg = f"property {name}: {given[name]!r} is not valid; use 'true' or 'false'"
         raise Invalid(msg)
     return text == "true"
 
@@ -232,7 +232,7 @@ def _flag(given: Mapping[str, str], name: str, default: str = "false") -> bool:
 def _positive(given: Mapping[str, str], name: str, default: int) -> int:
     text = given.get(name, str(default))
     if not text.isdecimal() or int(text) == 0:
-        msg = f"property {name}: {text!r} is no positive whole number"
+        msg = f"property {name}: {text!r} is not a whole number above 0"
         raise Invalid(msg)
     return int(text)
 
@@ -242,6 +242,6 @@ def _indexed(given: Mapping[str, str]) -> int:
     if text == "-1":
         return 1 << 30
     if not text.isdecimal():
-        msg = f"property {INDEXED_COLUMNS}: {text!r} is neither -1 nor a number of columns"
+        msg = f"property {INDEXED_COLUMNS}: {text!r} is not a number of columns, or -1 for all"
         raise Invalid(msg)
     return int(text)

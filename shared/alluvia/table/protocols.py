@@ -101,7 +101,7 @@ def check_readable(protocol: Protocol, metadata: Metadata) -> None:
     unknown = sorted(set(protocol.reader_features or ()) - READER_FEATURES)
     by_catalog = [feature for feature in unknown if feature in _CATALOG_FEATURES]
     if version == 3 and by_catalog:
-        msg = f"the table has the reader feature {by_catalog[0]}: its newest commits may be known to its catalog alone"
+        msg = f"the table has the reader feature {by_catalog[0]}: only its catalog may know its newest commits"
         raise Unsupported(msg)
     if version == 3 and unknown:
         msg = f"the table needs the reader feature {', '.join(unknown)}, which this version does not have"

@@ -66,11 +66,11 @@ class _Comparison:
     def _compare_table(self) -> None:
         protocol, metadata = self._truth.protocol, self._truth.metadata
         if protocol is not None and not same_protocol(protocol, self._state.protocol):
-            self._report("checkpoint-protocol-differs", "holds another protocol than the commits up to it")
+            self._report("checkpoint-protocol-differs", "has a different protocol from the commits up to it")
         if metadata is not None:
             what = metadata_difference(metadata, self._state.metadata)
             if what is not None:
-                self._report("checkpoint-metadata-differs", f"holds another {what} than the commits up to it")
+                self._report("checkpoint-metadata-differs", f"has a different {what} from the commits up to it")
 
     def _compare_files(self) -> None:
         seen: set[str] = set()

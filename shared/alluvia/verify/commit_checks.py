@@ -77,7 +77,7 @@ class CommitChecks:
         name, version = commit_name(commit.version), commit.version
         time = commit.info.get("inCommitTimestamp")
         if type(time) is not int or not 0 <= time < 1 << 63:
-            msg = f"{name} has no in-commit timestamp, which its table needs"
+            msg = f"{name} has no in-commit timestamp, which its table requires"
             self.findings.add("timestamp-missing", msg, version=version)
             return
         if not _is_info(data):
@@ -87,7 +87,9 @@ class CommitChecks:
             msg = f"version {version} has the timestamp {time}, not later than {self._last[1]} of {self._last[0]}"
             self.findings.add("timestamp-not-increasing", msg, version=version)
         elif time > self.now_ms + _SKEW_MS_MAX and (self._last is None or self._last[1] <= self.now_ms + _SKEW_MS_MAX):
-            msg = f"version {version} has the timestamp {time}, more than a day from now; all later ones follow it"
+            msg = (
+                f"version {version} has the timestamp {time}, more than a day from now; every later one must be greater"
+            )
             self.findings.add("timestamp-in-future", msg, version=version)
         self._last = (version, time)
 

@@ -119,7 +119,7 @@ def check_log_entries(
         _check_partition(place.snapshot, file, findings)
         statistics = read_statistics(file.stats, leaves)
         if statistics is None:
-            msg = f"data file {file.path}: its statistics are no JSON object"
+            msg = f"data file {file.path}: its statistics are not a JSON object"
             findings.add("statistics-unreadable", msg, file=file.path)
         for column, what in impossible(statistics or {}, leaves):
             where = "" if column is None else f" of column {column}"
@@ -138,7 +138,7 @@ def _check_partition(snapshot: Snapshot, file: AddFile, findings: Findings) -> N
             findings.add("partition-value-unreadable", str(error), file=file.path, column=name)
             continue
         if value is None and not field.nullable:
-            msg = f"data file {file.path}: partition column {name} must not be null, and is"
+            msg = f"data file {file.path}: partition column {name} must not be null, but is"
             findings.add("null-in-required-column", msg, file=file.path, column=name)
 
 

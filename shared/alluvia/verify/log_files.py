@@ -30,7 +30,7 @@ def check_names(objects: Objects, findings: Findings) -> None:
             msg = f"{len(expired)} commits below version {oldest}, the oldest that can be read, are still in the log"
             findings.add("commits-expired", msg, version=min(expired))
     for files in objects.incomplete:
-        msg = f"checkpoint {LOG_FOLDER}{files[0].name} has {len(files)} of {files[0].parts} parts; readers pass it over"
+        msg = f"checkpoint {LOG_FOLDER}{files[0].name} has {len(files)} of {files[0].parts} parts; readers skip it"
         findings.add("checkpoint-incomplete", msg, version=files[0].version, file=LOG_FOLDER + files[0].name)
 
 

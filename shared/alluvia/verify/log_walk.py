@@ -293,5 +293,5 @@ class LogWalk:
         try:
             return self._store.get_many(ByteRange(self._root + name) for name in names)
         except ObjectNotFound as error:
-            msg = f"{error} was listed but is gone: the log was cleaned up meanwhile; verify the table again"
+            msg = f"{error} was listed but is gone: the log was cleaned up in the meantime; verify the table again"
             raise Unavailable(msg) from error

@@ -168,10 +168,10 @@ class _Verification:
         leaves = stored_leaves(snapshot.protocol, snapshot.state.metadata)
         if not whole:
             after = "" if walk.newest is None else f" after {walk.newest}"
-            msg = f"the log makes no version{after}: the files looked at are those that its readable commits leave"
+            msg = f"the log gives no readable version{after}: only the files of its readable commits were checked"
             findings.add("verification-incomplete", msg, version=walk.newest)
         if is_dropped(snapshot.properties):
-            findings.add("table-dropped", "the table was dropped; undrop brings it back until vacuum takes its files")
+            findings.add("table-dropped", "the table was dropped; undrop brings it back until vacuum deletes its files")
         settings = self._settings(snapshot)
         oldest = self._oldest(snapshot)
         retention = Retention(self._now_ms, self._now_ms - settings.file_retention_ms, oldest)
@@ -213,7 +213,7 @@ class _Verification:
                 size = sum(info.size for info in found)
                 old = sum(info.modified_ms < self._now_ms - DAY_MS for info in found)
                 files = f"{len(found)} file{'s' if len(found) > 1 else ''} ({size} bytes in all)"
-                msg = f"no {what} names {files}; {old} of them older than a day, which is vacuum's work in time"
+                msg = f"no {what} names {files}; {old} of them older than a day, which vacuum will delete"
                 self._findings.add(kind, msg, file=found[0].key)
 
     def _check_window(self, objects: Objects, walk: Walk, snapshot: Snapshot) -> None:
@@ -231,7 +231,7 @@ class _Verification:
                 GUARD in (snapshot.protocol.writer_features or ())
                 and EVENT_ID in arrow_schema(metadata.schema_string).names
             ):
-                msg = f"checkpoint {version} has no index of event ids beside it: the first ingestion reads the commits"
+                msg = f"checkpoint {version} has no index of event ids: the first ingestion must read the commits"
                 self._findings.add("window-index-missing", msg, version=version, file=name)
             return
         try:

@@ -148,7 +148,7 @@ def test_names_and_texts_are_quoted() -> None:
     [
         (pa.schema([]), "the table has no columns"),
         (pa.schema([("n", pa.int64()), ("s", pa.list_(pa.struct([])))]), "a struct without fields"),
-        (pa.schema([("a\0b", pa.int64())]), "holds a NUL character"),
+        (pa.schema([("a\0b", pa.int64())]), "contains a NUL character"),
     ],
     ids=["no columns", "no fields", "a name with a NUL"],
 )

@@ -78,10 +78,10 @@ def one_reject(found: Split, raw: bytes, reason: str) -> None:
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        (packed(b'{"a":1}')[:-1], "cut short"),
-        (packed(b'{"a":1}')[:12], "cut short"),
+        (packed(b'{"a":1}')[:-1], "truncated"),
+        (packed(b'{"a":1}')[:12], "truncated"),
         (packed(b'{"a":1}') + b"xyz", "damaged"),
-        (packed(b'{"a":1}') + packed(b'{"a":2}')[:-4], "cut short"),
+        (packed(b'{"a":1}') + packed(b'{"a":2}')[:-4], "truncated"),
         (packed(b'{"a":1}')[:-8] + b"\0" * 8, "damaged"),
         (packed(b'{"a":1}')[:10] + b"\xff" * 20, "damaged"),
     ],

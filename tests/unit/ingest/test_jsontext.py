@@ -80,11 +80,11 @@ def test_long_digits_in_a_string_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
-        (b'{"a":1,"a":2}', "the key 'a' stands twice"),
-        (b'{"x":{"b":[{"a":1,"b":2,"a":1}]}}', "the key 'a' stands twice"),
-        (b'{"a\\u003a":1,"a:":2}', "the key 'a:' stands twice"),
-        (b'{"a": NaN}', "NaN is no JSON number"),
-        (b'{"a": -Infinity}', "-Infinity is no JSON number"),
+        (b'{"a":1,"a":2}', "the key 'a' occurs twice"),
+        (b'{"x":{"b":[{"a":1,"b":2,"a":1}]}}', "the key 'a' occurs twice"),
+        (b'{"a\\u003a":1,"a:":2}', "the key 'a:' occurs twice"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
+        (b'{"a": -Infinity}', "-Infinity is not a JSON number"),
         (b'{"a": "\\ud800"}', "surrogate"),
         (b'{"a": "\\udc00\\ud800"}', "surrogate"),
         (b'{"a": "\xed\xa0\x80"}', "not valid UTF-8: byte 7"),

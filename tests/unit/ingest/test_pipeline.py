@@ -134,7 +134,7 @@ def test_tables_are_created_up_to_a_limit(lake: alluvia.Lake) -> None:
 
     for name in ("one", "two"):
         assert post(name, 2).stored == 1
-    with pytest.raises(TableNotFound, match=r"there is no table 'three', and events create no more.*alluvia create"):
+    with pytest.raises(TableNotFound, match=r"there is no table 'three', and events cannot create it.*alluvia create"):
         post("three", 2)
     assert lake.tables() == ["one", "two"]
     assert post("one", 2).duplicates == 1
@@ -287,7 +287,7 @@ def test_the_same_id_with_other_content_is_a_reject(lake: alluvia.Lake) -> None:
         assert (answer.accepted, answer.rejected, answer.conflicting) == (1, 1, 1)
         [reject] = answer.rejects
         assert reject.position == 0
-        assert reject.reason == ("seen with other content: another event with event_id 'a' and source 'web' came first")
+        assert reject.reason == ("the content differs: another event with event_id 'a' and source 'web' came first")
     alone = send(lake, other)
     assert (alone.accepted, alone.rejected, alone.conflicting, alone.version) == (0, 1, 1, None)
     [kept] = rows(lake, "clicks/_rejects")

@@ -96,7 +96,7 @@ def test_the_feature_comes_with_the_property() -> None:
     assert (protocol.min_reader_version, protocol.min_writer_version) == (3, 7)
     assert "v2Checkpoint" in (protocol.reader_features or ())
     assert "v2Checkpoint" in (protocol.writer_features or ())
-    with pytest.raises(Invalid, match=r"delta.checkpointPolicy: 'v3' is neither 'classic' nor 'v2'"):
+    with pytest.raises(Invalid, match=r"delta.checkpointPolicy: 'v3' is not valid; use 'classic' or 'v2'"):
         new_table({"delta.checkpointPolicy": "v3"})
 
 

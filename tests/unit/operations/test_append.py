@@ -249,7 +249,7 @@ def test_time_travel_by_time_takes_any_spelling(table: Table, clock: ManualClock
     ("arguments", "named"),
     [
         ({"version": 1, "timestamp": "2024-01-01"}, "not both"),
-        ({"timestamp": "yesterday"}, "'yesterday' is no ISO 8601"),
+        ({"timestamp": "yesterday"}, "'yesterday' is not an ISO 8601"),
         ({"timestamp": 5}, "got int"),
         ({"version": "1"}, "version: expected a whole number"),
         ({"version": True}, "version: expected a whole number"),

@@ -178,8 +178,8 @@ def test_values_of_every_type_cancel_out(lake: Lake) -> None:
     [
         ((-1,), Invalid, "from_version"),
         (("1",), Invalid, "from_version"),
-        ((4,), Invalid, "from_version: 4 comes after the last version asked for, 3"),
-        ((3, 2), Invalid, "from_version: 3 comes after the last version asked for, 2"),
+        ((4,), Invalid, "from_version: 4 is greater than the last version requested, 3"),
+        ((3, 2), Invalid, "from_version: 3 is greater than the last version requested, 2"),
         ((0, 9), VersionNotFound, "version 9"),
     ],
 )

@@ -108,7 +108,7 @@ def test_types_of_partition_columns_may_be_given(disk: Lake, write: Write) -> No
 @pytest.mark.parametrize(
     ("types", "named"),
     [
-        ({"none": "long"}, "partition_types: 'none' is no partition column; the folders name p"),
+        ({"none": "long"}, "partition_types: 'none' is not a partition column; the folders name p"),
         ({"p": "long"}, r"p=a/f.parquet: partition column p: 'a' is no long"),
         ({"p": "nothing"}, "unknown type 'nothing'"),
         ({"p": "double"}, "partition_by: 'p' is double"),
@@ -305,7 +305,7 @@ def test_files_of_other_writers(disk: Lake, tmp_path: Path) -> None:
 def test_properties_are_those_of_a_new_table(disk: Lake, write: Write) -> None:
     write("a.parquet", {"x": [2, 1]})
     for properties, named in [
-        ({"delta.constraints.c": "x > 0"}, "reads no rows, so it cannot say that they keep it"),
+        ({"delta.constraints.c": "x > 0"}, "does not read rows, so it cannot check the constraint"),
         ({"alluvia.unknown": "1"}, "property alluvia.unknown is unknown"),
     ]:
         with pytest.raises(Invalid, match=named):

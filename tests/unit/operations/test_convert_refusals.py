@@ -21,7 +21,7 @@ from tests.unit.operations.converting import Write, xs
     [
         ({"x": ["a"]}, r"2.parquet: column x is string, but int64 in 1.parquet"),
         ({"x": pa.array([1], pa.int32())}, r"2.parquet: column x is int32, but int64 in 1.parquet"),
-        ({"X": [1]}, r"2.parquet: column X differs from x in 1.parquet by case alone"),
+        ({"X": [1]}, r"2.parquet: column X differs from x in 1.parquet only in case"),
         ({"st": pa.array([{"a": "b"}])}, r"2.parquet: column st.a is string, but int64 in 1.parquet"),
         ({"st": pa.array([{"A": 1}])}, r"2.parquet: column st.A differs from st.a"),
         ({"l": [["a"]]}, r"2.parquet: column l.element is string, but int64 in 1.parquet"),
@@ -32,7 +32,7 @@ from tests.unit.operations.converting import Write, xs
         ({"y": pa.array([1], pa.float16())}, r"2.parquet .* column y has numbers of 16 bits"),
         ({"y": pa.nulls(1)}, r"2.parquet .* column y: all its values are null"),
         ({"y": pa.array([Decimal(1)], pa.decimal256(50, 2))}, r"2.parquet .* column y: Delta has no type for decimal"),
-        ({"a b": [1]}, r"2.parquet .* column name 'a b' holds"),
+        ({"a b": [1]}, r"2.parquet .* column name 'a b' contains"),
     ],
 )
 def test_contradicting_files_are_refused(disk: Lake, write: Write, second: dict[str, Any], named: str) -> None:
@@ -61,17 +61,17 @@ def test_folders_that_disagree_are_refused(disk: Lake, write: Write, paths: list
 
 def test_a_partition_column_that_differs_by_case_from_a_stored_one_is_refused(disk: Lake, write: Write) -> None:
     write("X=1/a", {"x": [1]})
-    with pytest.raises(Invalid, match="column x of the files and a partition column differ by case alone"):
+    with pytest.raises(Invalid, match="column x of the files and a partition column differ only in case"):
         disk.convert("t", "t")
 
 
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda _: b"", "it is no Parquet file"),
-        (lambda _: b"a,b\n1,2\n", "it is no Parquet file"),
-        (lambda data: data[: len(data) // 2], "it is no Parquet file"),
-        (lambda data: data[:-8] + b"\xff\xff\xff\x7fPAR1", "it was cut, or is damaged"),
+        (lambda _: b"", "it is not a Parquet file"),
+        (lambda _: b"a,b\n1,2\n", "it is not a Parquet file"),
+        (lambda data: data[: len(data) // 2], "it is not a Parquet file"),
+        (lambda data: data[:-8] + b"\xff\xff\xff\x7fPAR1", "it is truncated or damaged"),
         (lambda data: data[:-40] + b"\xff" * 32 + data[-8:], "its footer cannot be read"),
         (lambda data: data[:-4] + b"PARE", "its footer is encrypted"),
     ],
@@ -83,7 +83,7 @@ def test_unreadable_files_are_refused_by_name(
     write("p/bad.parquet", {"x": [1]})
     path = tmp_path / "lake/t/p/bad.parquet"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(Invalid, match=rf"p/bad.parquet cannot be a file of a table: {reason}"):
+    with pytest.raises(Invalid, match=rf"p/bad.parquet cannot be part of a table: {reason}"):
         disk.convert("t", "t")
     assert disk.tables() == []
 
@@ -95,17 +95,17 @@ def test_a_place_that_is_no_directory_of_parquet_is_refused(disk: Lake, write: W
     with pytest.raises(Invalid, match="holds no Parquet files"):
         disk.convert("t", "t")
     Lake(DirectoryStore(tmp_path / "lake" / "t"), disk.clock).create_table("sub", {"x": "long"})
-    with pytest.raises(Invalid, match="sub is a table of its own"):
+    with pytest.raises(Invalid, match="sub is itself a table"):
         disk.convert("t", "t")
 
 
 def test_a_table_is_not_converted_again(disk: Lake, write: Write) -> None:
     write("a.parquet", {"x": [1]})
     table = disk.convert("t", "t")
-    with pytest.raises(TableExists, match="'t' is a table already"):
+    with pytest.raises(TableExists, match="'t' is already a table"):
         disk.convert("t", "t")
     disk.drop_table("t")
-    with pytest.raises(TableExists, match="or was one until it was dropped"):
+    with pytest.raises(TableExists, match="a table or a dropped table"):
         disk.convert("t", "t")
     disk.undrop("t")
     assert xs(table) == [1]
@@ -113,10 +113,12 @@ def test_a_table_is_not_converted_again(disk: Lake, write: Write) -> None:
 
 def test_the_path_is_that_of_the_table(disk: Lake, write: Write, tmp_path: Path) -> None:
     for at in ("raw", str(tmp_path / "lake" / "raw"), (tmp_path / "lake" / "raw").as_uri(), "t/p"):
-        with pytest.raises(Invalid, match=r"path: the table 't' lies at 't' in the lake, not at '.*': move one"):
+        with pytest.raises(
+            Invalid, match=r"path: the table 't' belongs at 't' in the lake, not at '.*': move the directory"
+        ):
             disk.convert(at, "t")
     for at in (str(tmp_path), "/elsewhere/t", "s3://bucket/t"):
-        with pytest.raises(Invalid, match=r"path: '.*' lies outside the lake .*: open the lake at the directory above"):
+        with pytest.raises(Invalid, match=r"path: '.*' is outside the lake .*: open the lake at the directory above"):
             disk.convert(at, "t")
     write("a.parquet", {"x": [1]})
     for number, at in enumerate((str(tmp_path / "lake" / "t"), (tmp_path / "lake" / "t/").as_uri(), "t/", "./t")):

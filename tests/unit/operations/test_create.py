@@ -35,7 +35,7 @@ def test_a_schema_may_be_a_mapping_of_names(lake: Lake) -> None:
 def test_a_table_is_created_once(lake: Lake, other: Lake) -> None:
     lake.create_table("t", SCHEMA)
     for again in (lake, other):
-        with pytest.raises(TableExists, match="'t' exists already"):
+        with pytest.raises(TableExists, match="'t' already exists"):
             again.create_table("t", SCHEMA)
         assert again.create_table("t", SCHEMA, exist_ok=True).snapshot().version == 0
 

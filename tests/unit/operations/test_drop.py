@@ -121,7 +121,7 @@ def test_versions_of_the_time_between_are_not_found(lake: Lake, clock: ManualClo
     at = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
     clock.advance(60)
     lake.undrop("t")
-    with pytest.raises(VersionNotFound, match="version 3 is not one of t"):
+    with pytest.raises(VersionNotFound, match="version 3 belongs to an earlier table t"):
         table.snapshot(version=3)
     with pytest.raises(VersionNotFound, match="there was no table t at that time"):
         table.snapshot(timestamp=at + timedelta(seconds=30))
@@ -144,7 +144,7 @@ def test_a_new_table_of_the_name_starts_clean(lake: Lake, clock: ManualClock, fi
     assert snapshot.state.metadata.id != old_id
     assert "owner" not in snapshot.properties
     for version in range(5):
-        with pytest.raises(VersionNotFound, match=f"version {version} is not one of t"):
+        with pytest.raises(VersionNotFound, match=f"version {version} belongs to an earlier table t"):
             new.snapshot(version=version)
     with pytest.raises(VersionNotFound, match="no table t at that time"):
         new.snapshot(timestamp=created_at - timedelta(seconds=30))
@@ -253,7 +253,7 @@ def test_the_change_feed_tells_of_the_drop_and_of_no_other_table(lake: Lake) -> 
     first = lake.drop_table("t").version
     new = lake.create_table("t", {"x": "long"})
     new.append([{"x": 9}])
-    with pytest.raises(VersionNotFound, match="version 2 is not one of t"):
+    with pytest.raises(VersionNotFound, match="version 2 belongs to an earlier table t"):
         new.changes(2)
     assert feed(new, 4) == [(5, "insert", 9)]
     lake.drop_table("t")

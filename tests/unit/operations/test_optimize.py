@@ -222,7 +222,7 @@ def test_rows_that_statistics_promise_must_be_there(lake: Lake, store: CountingS
     table.append([{"x": 7}])
     third = list(table.snapshot().files)[-1]
     store.put(f"t/{second.path}", store.get(f"t/{third.path}"))
-    with pytest.raises(Corrupt, match=f"{second.path} holds 1 rows, but its statistics promise 2"):
+    with pytest.raises(Corrupt, match=f"{second.path} holds 1 rows, but its statistics say 2"):
         table.optimize()
     assert first.num_records == 2
 

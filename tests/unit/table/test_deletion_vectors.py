@@ -162,11 +162,11 @@ def test_a_vector_may_be_named_by_an_absolute_path() -> None:
         ({"sizeInBytes": None}, "sizeInBytes None"),
         ({"sizeInBytes": -1}, "sizeInBytes -1"),
         ({"offset": 2}, "bytes"),
-        ({"offset": 10**6}, "cut off"),
+        ({"offset": 10**6}, "truncated"),
         ({"cardinality": 3}, "instead of 3"),
         ({"cardinality": 1}, "more positions"),
         ({"storageType": "p", "pathOrInlineDv": "/lake/none.bin"}, "none.bin is missing"),
-        ({"storageType": "i", "pathOrInlineDv": "00000", "sizeInBytes": 4}, "number of a format"),
+        ({"storageType": "i", "pathOrInlineDv": "00000", "sizeInBytes": 4}, "a known format number"),
         ({"storageType": "i", "pathOrInlineDv": "0000", "sizeInBytes": 4}, "multiple of five"),
     ],
 )

@@ -51,9 +51,9 @@ def test_fields_are_columns_or_transforms_of_times() -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        (["none"], "names no column"),
-        (["day(none)"], "names no column"),
-        (["week(ts)"], "no known transform"),
+        (["none"], "is not a column"),
+        (["day(none)"], "is not a column"),
+        (["week(ts)"], "an unknown transform"),
         (["day(c)"], "needs a timestamp or date"),
         (["hour(day)"], "needs a timestamp or date"),
         (["x"], "partition by text"),
@@ -61,7 +61,7 @@ def test_fields_are_columns_or_transforms_of_times() -> None:
         (["l"], "partition by text"),
         (["c", "c"], "repeated"),
         (["day(ts)", "day( ts)"], "repeated"),
-        ([""], "names no column"),
+        ([""], "is not a column"),
     ],
 )
 def test_a_field_that_cannot_be_is_named(fields: list[str], reason: str) -> None:

@@ -315,7 +315,7 @@ def check_fields(file: ActionFile, kind: str, fields: Mapping[str, pa.DataType])
     for name, wanted in fields.items():
         found = file.type_of(kind, (name,))
         if found is not None and not _fits(found, wanted):
-            msg = f"checkpoint {file.name}: {kind}.{name} is {found}, where {wanted} belongs"
+            msg = f"checkpoint {file.name}: {kind}.{name} is {found}, expected {wanted}"
             raise Corrupt(msg)
 
 
@@ -325,7 +325,7 @@ def check_partitions(name: str, adds: Rows[Any]) -> None:
         return
     values = adds.column(("partitionValues",))
     if values is None or values.null_count:
-        msg = f"checkpoint {name}: add.partitionValues is missing, though the table is partitioned"
+        msg = f"checkpoint {name}: add.partitionValues is missing, but the table is partitioned"
         raise Corrupt(msg)
 
 

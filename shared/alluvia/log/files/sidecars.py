@@ -46,7 +46,7 @@ class Sidecar:
         """Read the action's body. Of a whole URI the name counts: sidecars lie in one folder. Raises `ValueError`."""
         name = decode_path(text(body, "path")).rpartition("/")[2]
         if not name or name in {".", ".."}:
-            msg = f"path is {body['path']!r}, which names no file"
+            msg = f"path is {body['path']!r}, which does not name a file"
             raise ValueError(msg)
         return cls(
             SIDECAR_FOLDER + name, whole(body, "sizeInBytes"), whole(body, "modificationTime"), text_map(body, "tags")

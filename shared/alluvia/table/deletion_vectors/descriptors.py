@@ -76,7 +76,7 @@ def decode_stored(descriptor: Json, framed: bytes) -> pa.Int64Array:
     """Return the positions of a vector from its bytes in a file (see `stored_vector`). Raises `Corrupt`."""
     size = _number(descriptor, "sizeInBytes")
     if len(framed) != size + _FRAME_BYTES:
-        raise _corrupt(descriptor, f"is cut off after {len(framed)} bytes of {size + _FRAME_BYTES}")
+        raise _corrupt(descriptor, f"is truncated after {len(framed)} bytes of {size + _FRAME_BYTES}")
     (said,) = struct.unpack(">i", framed[:4])
     (checksum,) = struct.unpack(">I", framed[-4:])
     data = framed[4:-4]
@@ -135,7 +135,7 @@ def _decode(descriptor: Json, data: bytes) -> pa.Int64Array:
         for order in "<>":
             if data[:4] == struct.pack(f"{order}I", _NATIVE_MAGIC):
                 return decode_native(data[4:], cardinality, order)
-        raise _corrupt(descriptor, "does not start with the number of a format that is known")
+        raise _corrupt(descriptor, "does not start with a known format number")
     except ValueError as error:
         raise _corrupt(descriptor, str(error)) from error
 

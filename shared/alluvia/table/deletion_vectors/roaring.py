@@ -32,7 +32,7 @@ class _Reader:
 
     def take(self, size: int) -> memoryview:
         if self.at + size > len(self.data):
-            msg = f"the bitmap ends after {len(self.data)} bytes, in the middle of something"
+            msg = f"the bitmap is truncated at {len(self.data)} bytes"
             raise ValueError(msg)
         found = self.data[self.at : self.at + size]
         self.at += size
@@ -79,7 +79,7 @@ def _joined(parts: list[pa.Array], reader: _Reader, cardinality: int) -> pa.Int6
     positions = pa.concat_arrays(parts) if parts else pa.array([], pa.int64())
     gaps = pc.pairwise_diff(positions)
     if pc.min(gaps).as_py() is not None and pc.min(gaps).as_py() <= 0:
-        msg = "the positions of the bitmap do not ascend"
+        msg = "the positions of the bitmap are not in ascending order"
         raise ValueError(msg)
     return positions
 
@@ -131,7 +131,7 @@ def _read_runs(reader: _Reader) -> pa.Array:
     lows: list[int] = []
     for start, length in zip(runs[::2], runs[1::2], strict=True):
         if start + length >= _CONTAINER:
-            msg = "a run of the bitmap leaves its container"
+            msg = "a run of the bitmap exceeds its container"
             raise ValueError(msg)
         lows.extend(range(start, start + length + 1))
     return pa.array(lows, pa.int64())

@@ -85,12 +85,12 @@ def parse_spec(fields: Sequence[str], schema: pa.Schema) -> PartitionSpec:
         match = _CALL.match(text)
         field = PartitionField(match[2], match[1].lower()) if match else PartitionField(text.strip())
         if field.column not in schema.names:
-            msg = f"partition_by: {text!r} names no column of the schema"
+            msg = f"partition_by: {text!r} is not a column of the schema"
             raise Invalid(msg)
         kind = schema.field(field.column).type
         if field.transform is not None:
             if field.transform not in TRANSFORMS:
-                msg = f"partition_by: {text!r} uses no known transform; there are {', '.join(TRANSFORMS)}"
+                msg = f"partition_by: {text!r} uses an unknown transform; use one of {', '.join(TRANSFORMS)}"
                 raise Invalid(msg)
             temporal = pa.types.is_timestamp(kind) or (pa.types.is_date(kind) and field.transform != "hour")
             if not temporal:

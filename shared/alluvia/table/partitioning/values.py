@@ -34,7 +34,7 @@ def partition_value(file: AddFile, name: str, kind: pa.DataType) -> Any:
     try:
         return parse_partition_text(text, kind)
     except (ValueError, ArithmeticError) as error:
-        msg = f"data file {file.path}: the value {text!r} of partition column {name} is no {type_name(kind)}"
+        msg = f"data file {file.path}: the value {text!r} of partition column {name} is not a valid {type_name(kind)}"
         raise Corrupt(msg) from error
 
 
@@ -52,14 +52,14 @@ def parse_partition_text(text: str | None, kind: pa.DataType) -> Any:
 def _whole(text: str, kind: pa.DataType) -> int:
     value = int(text) if _WHOLE.fullmatch(text) and len(text) < _DIGITS_MAX else 1 << 64
     if not -(1 << kind.bit_width - 1) <= value < 1 << kind.bit_width - 1:
-        msg = f"{text!r} is no whole number of {kind.bit_width} bits"
+        msg = f"{text!r} is not a {kind.bit_width}-bit whole number"
         raise ValueError(msg)
     return value
 
 
 def _float(text: str, _: pa.DataType) -> float:
     if not _FLOATS.fullmatch(text):
-        msg = f"{text!r} is no number"
+        msg = f"{text!r} is not a number"
         raise ValueError(msg)
     return float(text)
 
@@ -69,7 +69,7 @@ def _decimal(text: str, kind: pa.DataType) -> Decimal:
     try:
         pa.scalar(value, kind)
     except pa.ArrowException as error:
-        msg = f"{text!r} is no number that fits"
+        msg = f"{text!r} is not a number that fits"
         raise ValueError(msg) from error
     return value
 
@@ -84,7 +84,7 @@ def _flag(text: str, _: pa.DataType) -> bool:
 def _date(text: str, _: pa.DataType) -> date:
     match = _DATE.fullmatch(text)
     if match is None:
-        msg = f"{text!r} is no date"
+        msg = f"{text!r} is not a date"
         raise ValueError(msg)
     return date(int(match[1]), int(match[2]), int(match[3]))
 

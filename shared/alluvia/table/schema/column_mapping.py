@@ -39,7 +39,7 @@ def mapping_of(protocol: Protocol, metadata: Metadata) -> ColumnMapping:
     try:
         return ColumnMapping(text)
     except ValueError as error:
-        msg = f"the table's column mapping is {text!r}; this library knows none, name and id"
+        msg = f"the table's column mapping is {text!r}; this library supports none, name and id"
         raise Unsupported(msg) from error
 
 
@@ -109,13 +109,13 @@ _IDENTIFY: dict[ColumnMapping, Identify] = {
 def _physical_name(field: Json) -> str:
     name = (field.get("metadata") or {}).get(_NAME, field["name"])
     if not isinstance(name, str):
-        msg = f"{_NAME} of column {field['name']} is {name!r}, which is no text"
+        msg = f"{_NAME} of column {field['name']} is {name!r}, which is not a string"
         raise TypeError(msg)
     return name
 
 
 def _field_id(identity: object) -> dict[bytes, bytes]:
     if not isinstance(identity, int):
-        msg = f"{_ID} is {identity!r}, which is no whole number"
+        msg = f"{_ID} is {identity!r}, which is not a whole number"
         raise TypeError(msg)
     return {FIELD_ID: str(identity).encode()}

@@ -112,7 +112,7 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if not _castable(column.type, field.type):
         msg = (
             f"column {field.name} is {type_name(field.type)} in the table, but the rows have "
-            f"{type_name(column.type)}: cast them, or give them under another name; no column can change its type"
+            f"{type_name(column.type)}: cast them, or use another name; a column cannot change its type"
         )
         raise Invalid(msg)
     try:

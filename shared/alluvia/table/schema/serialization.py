@@ -93,7 +93,7 @@ def schema_fields(schema_string: str) -> list[Json]:
         msg = f"the table's schemaString cannot be read: {type(error).__name__}: {error}"
         raise Corrupt(msg) from error
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
-        msg = "the table's schemaString cannot be read: its fields are no list of objects"
+        msg = "the table's schemaString cannot be read: its fields are not a list of objects"
         raise Corrupt(msg)
     return fields
 
@@ -164,7 +164,9 @@ def check_names(names: list[str]) -> None:
             )
             raise Invalid(msg)
         if set(name) & set(" ,;{}()\n\t="):
-            msg = f"column name {name!r} holds one of ' ,;{{}}()=', a tab or a line break, which Delta does not allow"
+            msg = (
+                f"column name {name!r} contains one of ' ,;{{}}()=', a tab or a line break, which Delta does not allow"
+            )
             raise Invalid(msg)
         seen.add(name.lower())
 
@@ -172,7 +174,7 @@ def check_names(names: list[str]) -> None:
 def delta_field(field: pa.Field, path: str = "") -> Json:
     """Return one field as Delta has it. Raises `Invalid` for a name or a type that no table may have."""
     if "\0" in field.name:
-        msg = f"column {path}{field.name!r} holds a NUL character, which SQL cannot"
+        msg = f"column {path}{field.name!r} contains a NUL character, which SQL does not allow"
         raise Invalid(msg)
     kind = _delta_type(field.type, f"{path}{field.name}")
     return {"name": field.name, "type": kind, "nullable": field.nullable, "metadata": {}}
@@ -223,7 +225,7 @@ def add_fields(text: str, new: pa.Schema) -> str:
     whole = orjson.loads(text)
     for field in new:
         if not field.nullable:
-            msg = f"new column {field.name} must be nullable: the rows that exist have no value for it"
+            msg = f"new column {field.name} must be nullable: existing rows have no value for it"
             raise Invalid(msg)
         whole["fields"].append(delta_field(field))
     check_names([field["name"] for field in whole["fields"]])

@@ -39,7 +39,7 @@ class UnifiedSchema:
         if not ours.equals(theirs):
             msg = (
                 f"{file}: column {'.'.join(path)} is {theirs}, but {ours} in {self._first_of(path)}: "
-                "the files of a table have one type for a column"
+                "a column has one type in all files of a table"
             )
             raise Invalid(msg)
         return ours
@@ -54,7 +54,7 @@ class UnifiedSchema:
             if other != field.name:
                 msg = (
                     f"{file}: column {'.'.join(here)} differs from {'.'.join((*path, other))} in "
-                    f"{self._first_of((*path, other))} by case alone, which Delta does not allow"
+                    f"{self._first_of((*path, other))} only in case, which Delta does not allow"
                 )
                 raise Invalid(msg)
             if field.name in known:

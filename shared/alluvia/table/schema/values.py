@@ -29,7 +29,7 @@ _FITS: list[tuple[Callable[[pa.DataType], bool], Callable[[Any], bool]]] = [
 def check_value(value: Any, kind: pa.DataType, path: str) -> None:
     """Raise `Invalid`, naming the column, unless a value is null or of a column's type, parts of nested ones too."""
     if value is not None and not _fits(value, kind, path):
-        msg = f"column {path}: {repr(value)[:100]} is no {type_name(kind)}"
+        msg = f"column {path}: {repr(value)[:100]} is not a valid {type_name(kind)}"
         raise Invalid(msg)
 
 

@@ -53,7 +53,7 @@ def footer_size(tail: bytes) -> int:
         msg = "its footer is encrypted"
         raise Invalid(msg)
     if len(tail) < TAIL_BYTES or magic != _MAGIC:
-        msg = "it is no Parquet file"
+        msg = "it is not a Parquet file"
         raise Invalid(msg)
     return int.from_bytes(tail[-8:-4], "little") + TAIL_BYTES
 
@@ -114,7 +114,7 @@ def _leaf_kind(kind: pa.DataType, physical: str, path: tuple[str, ...]) -> pa.Da
         return pa.timestamp("us", tz="UTC")
     if pa.types.is_timestamp(kind):
         if kind.unit == "ns":
-            msg = f"column {'.'.join(path)} has nanoseconds, and Delta's times microseconds: write it with those"
+            msg = f"column {'.'.join(path)} has nanoseconds, but Delta only has microseconds: write it with those"
             raise Invalid(msg)
         return pa.timestamp("us", tz=None if kind.tz is None else "UTC")
     if pa.types.is_float16(kind):
