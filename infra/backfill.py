@@ -19,7 +19,7 @@ RELEASE = "emr-spark-8.0.0"
 IDLE_MINUTES = 5
 JOB_FILE = "job.py"
 CODE_PREFIX = "backfill/"
-# Where Spark unpacks the archive, beside the working directory of the driver and of each executor.
+# Where Spark unpacks the archive, next to the working directory of the driver and of each executor.
 ARCHIVE_FOLDER = "environment"
 
 

@@ -1,4 +1,4 @@
-"""What a deployment may choose. The values stand in cdk.json; `cdk deploy -c alluvia:<name>=…` overrides one."""
+"""What a deployment may choose. The values are in cdk.json; `cdk deploy -c alluvia:<name>=…` overrides one."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     `alluvia:ingest_mode`       queued (answer 202, commit from the queue) or direct (commit, then answer 200)
     `alluvia:create_tables`     true if the first event may create its table, else false
     `alluvia:retention_hours`   how long vacuum keeps what no version names any more, at least 1
-    `alluvia:alarm_email`       who is told of alarms; may be empty
-    `alluvia:backfill_sources`  s3://bucket/prefix, parted by commas: what backfills may read beside `incoming/`
+    `alluvia:alarm_email`       who gets the alarms; may be empty
+    `alluvia:backfill_sources`  s3://bucket/prefix, separated by commas: what backfills may read besides `incoming/`
 
     `alluvia:ingest_rate`, `alluvia:ingest_burst`  requests a second, and at once, of all routes but those of queries
     `alluvia:query_rate`, `alluvia:query_burst`    the same for queries: what is over it gets a 429
@@ -53,7 +53,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
                                   left for all, so an account with fewer, such as a new one, can set none aside
     `alluvia:commit_concurrency`  how many functions may commit from the queue at once, 2 to 1000
 
-    Names of others, such as CDK's own flags, are passed over.
+    Other names, such as CDK's own flags, are ignored.
 
     Raises ValueError, naming the setting, for an unknown name of ours or a value that does not fit.
     """

@@ -10,7 +10,7 @@ from constructs import Construct
 from infra.nag import accept, accept_wildcard
 
 LAKE_PREFIX = "lake/"
-# Rejected events stand in a table below their table's folder.
+# Rejected events are in a table below their table's folder.
 REJECTS = f"{LAKE_PREFIX}*/_rejects/"
 # Where files are put that a backfill shall read.
 INCOMING_PREFIX = "incoming/"
@@ -24,7 +24,7 @@ class Storage(Construct):
     would each bill and throttle, and DuckDB, Spark and boto3 need no key grants.
 
     Versioning is on, although no object of a table is ever changed: a deleted file stays restorable for 7 days, and
-    none of our roles may delete a version, so no fault of ours, vacuum included, destroys data for good at once. It
+    none of our roles may delete a version, so no bug of ours, vacuum included, destroys data permanently at once. It
     costs the storage of what vacuum deletes for a week, and an erasure is complete that week after vacuum. Listings
     and conditional writes see current versions only and work as without.
     """

@@ -22,7 +22,7 @@ from pathlib import Path
 from layers.compiling import compile_modules
 from layers.recipes import LAMBDA, MANYLINUX, Machine, Recipe, dropped
 
-# Lambda puts /opt/python on sys.path, so a layer's packages stand in a folder of that name.
+# Lambda puts /opt/python on sys.path, so a layer's packages are in a folder with that name.
 PACKAGE_FOLDER = "python"
 # The command line is not for Lambda, and what it imports is in no layer. The rest is what tools leave behind.
 LIBRARY_LEFT_OUT = ("cli", "__pycache__", ".*")
@@ -136,7 +136,7 @@ def _uv() -> Path:
     found = beside if beside.is_file() else shutil.which("uv")
     if found is None:
         raise FileNotFoundError(
-            f"uv was found neither beside {sys.executable} nor on PATH: install it with `pip install uv`"
+            f"uv was found neither next to {sys.executable} nor on PATH: install it with `pip install uv`"
         )
     return Path(found)
 

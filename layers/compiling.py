@@ -1,4 +1,4 @@
-"""Compiles the modules of a layer, since Lambda's `/opt` is read-only: else every cold start compiles them anew.
+"""Compiles the modules of a layer, since Lambda's `/opt` is read-only: else every cold start compiles them again.
 
 Compiled modules are those of one version of Python. Where this process runs that version, it compiles them itself;
 else Pyodide does, which is CPython for WebAssembly and comes from npm, run by the node that the lock file pins. What it

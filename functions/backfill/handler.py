@@ -101,7 +101,7 @@ def default_job_id(table: str, source: str) -> str:
 def handler(event: object, context: object) -> dict[str, Any]:  # noqa: ARG001
     """Start a job, or with `{"action": "status", "job_run_id": …}` report on a run of one.
 
-    Raises `Invalid` for what the caller or the set-up must mend, `Unavailable` for what a later try may get.
+    Raises `Invalid` for what the caller or the operator must fix, `Unavailable` for what a later try may get.
     """
     settings = Settings.read(os.environ)
     action = event.get("action", "start") if isinstance(event, dict) else "start"

@@ -68,7 +68,7 @@ class ManualClock(Clock):
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Move this clock on by that many seconds."""
+        """Advance this clock by a number of seconds."""
         self._now_us += int(seconds * 1_000_000)
 
     def new_id(self) -> str:

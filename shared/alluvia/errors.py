@@ -6,7 +6,7 @@ MESSAGE_CHARS_MAX = 2000
 
 
 def cut(text: str, chars_max: int = MESSAGE_CHARS_MAX) -> str:
-    """Return a text, or so much of it that an ellipsis still fits: messages may echo what a caller sent."""
+    """Return a text, cut with an ellipsis if it is too long: messages may echo what a caller sent."""
     return text if len(text) <= chars_max else f"{text[: chars_max - 1]}…"
 
 
@@ -23,7 +23,7 @@ class Unsupported(AlluviaError):
 
 
 class NotInstalled(AlluviaError, ImportError):
-    """A package is missing that only a part of this library needs: the message says what to install."""
+    """An optional package is missing: the message says what to install."""
 
 
 class Corrupt(AlluviaError):
@@ -35,7 +35,7 @@ class Unavailable(AlluviaError):
 
 
 class CommitUnknown(AlluviaError):
-    """A commit's outcome could not be learnt: it may have happened; nothing was deleted."""
+    """It is unknown whether a commit succeeded; nothing was deleted."""
 
 
 class AnswerLost(Unavailable):
@@ -47,11 +47,11 @@ class ObjectNotFound(AlluviaError):
 
 
 class TableNotFound(AlluviaError):
-    """The lake holds no table of that name."""
+    """The lake has no table of that name."""
 
 
 class TableExists(AlluviaError):
-    """The lake already holds a table of that name."""
+    """The lake already has a table of that name."""
 
 
 class VersionNotFound(AlluviaError):
@@ -63,11 +63,11 @@ class VersionExpired(AlluviaError):
 
 
 class Conflict(AlluviaError):
-    """Another transaction won and this one no longer holds: plan again on the new version."""
+    """Another transaction won, and this one is no longer valid: plan again on the new version."""
 
 
 class ConcurrentAppend(Conflict):
-    """A winner added a file that can hold rows which this transaction has read."""
+    """A winner added a file that may contain rows that this transaction has read."""
 
 
 class ConcurrentDeleteRead(Conflict):

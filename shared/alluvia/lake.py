@@ -1,4 +1,4 @@
-"""The face that people import: a lake of tables, and one table."""
+"""The public API: a lake of tables, and one table."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def connect(uri: str | os.PathLike[str], *, clock: Clock | None = None, **option
 
 
 def open_table(uri: str | os.PathLike[str], *, clock: Clock | None = None, **options: str) -> Table:
-    """Open a Delta table where it lies, whoever made it: a path or URI as `connect` takes it. Makes no request.
+    """Open any Delta table by its path or URI, in the forms that `connect` accepts. Makes no request.
 
-    Files that its log names by absolute paths are read wherever they lie in its file system or bucket, as those of a
-    shallow clone do (a lake reads only what lies below its own root). `TableNotFound` comes on first use.
+    Reads files that the log names by absolute path anywhere in the same file system or bucket, as a shallow clone
+    needs (a lake reads only what is below its own root). If there is no table, the first use raises `TableNotFound`.
     """
     check_place("uri", uri)
     clock = clock or SystemClock()
@@ -61,7 +61,7 @@ def open_table(uri: str | os.PathLike[str], *, clock: Clock | None = None, **opt
 
 
 def _split_uri(uri: str) -> tuple[str, str]:
-    """Return the place that a table lies in, and its folder there (empty where the place is a bucket's root)."""
+    """Return the store of a table, and its folder in it (empty if that is the bucket's root)."""
     if "://" not in uri:
         path = Path(os.path.abspath(Path(uri).expanduser()))  # noqa: PTH100 - resolve() would follow links
         return str(path.parent), path.name
@@ -73,7 +73,7 @@ def _split_uri(uri: str) -> tuple[str, str]:
 
 
 class Lake(Catalog):
-    """Tables below one place. Safe for use from several threads."""
+    """The tables below one path or URI. Thread-safe."""
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         if clock is None:
@@ -108,9 +108,9 @@ class Lake(Catalog):
             raise other_names.no_attribute("Lake", name, other_names.LAKE)
 
     def table(self, name: str) -> Table:
-        """Return a table by name, without a request; `TableNotFound` comes on first use if there is none.
+        """Return a table by name, without a request. If there is none, the first use raises `TableNotFound`.
 
-        `<name>/_rejects` is the table of a table's rejected events.
+        `<name>/_rejects` is the table of the rejected events.
         """
         return Table(self, self.handle(name))
 
@@ -145,13 +145,13 @@ class Lake(Catalog):
         sort_by: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
     ) -> Table:
-        """Make a table of a directory of Parquet files, Hive partitions included, by naming the files in its log.
+        """Turn a directory of Parquet files, Hive partitions included, into a table, without rewriting the files.
 
-        The directory becomes the table, so it must lie where the table of that name does: `path` is `name`, from the
-        lake's root, or the whole path or URI of that place. From then on the directory is the table's alone: files
-        that come into it otherwise are no part of the table, and vacuum deletes them after a day. Types of partition
-        columns are those of `partition_types`, else inferred (`long`, `date`, `timestamp`, `string`). Raises
-        `TableExists`, and `Invalid`, naming the file and the column, for what cannot be a table.
+        The directory becomes the table, so it must be where a table of that name belongs: `path` is `name`, relative
+        to the lake's root, or the full path or URI of that place. From then on the directory belongs to the table:
+        files added to it in other ways are not part of the table, and vacuum deletes them after a day. Types of
+        partition columns come from `partition_types`, or are inferred (`long`, `date`, `timestamp`, `string`). Raises
+        `TableExists`, and `Invalid`, naming the file and the column, if the files cannot form a table.
         """
         from alluvia.operations import convert
 
@@ -161,16 +161,16 @@ class Lake(Catalog):
         return Table(self, handle)
 
     def drop_table(self, name: str) -> Commit:
-        """Drop a table and its rejected events, in one commit each, deleting nothing. Raises `TableNotFound`.
+        """Drop a table and its rejected events, in one commit each. Deletes no files. Raises `TableNotFound`.
 
-        `undrop` brings it back until vacuum has taken its files; a new table of the name may be created at once.
+        `undrop` brings it back until vacuum deletes its files. The name is free immediately.
         """
         return drop.drop_table(self.handle(name), self.rejects_handle(name))
 
     def undrop(self, name: str, version: int | None = None) -> drop.UndropReport:
-        """Bring back the table of a name that was dropped last, or in the commit of a version, with its rejects.
+        """Bring back the last dropped table of a name, or the one dropped in a given version, with its rejects.
 
-        Raises `TableExists` while there is a table of that name, `VersionExpired` once vacuum has taken its files.
+        Raises `TableExists` if there is a table of that name, `VersionExpired` if vacuum has deleted its files.
         """
         return drop.undrop_table(self.handle(name), self.rejects_handle(name), version)
 
@@ -186,12 +186,12 @@ class Lake(Catalog):
     ) -> Table:
         """Create a table for ingestion: `event_id, ts, event, source`, declared columns, `properties, received_at`.
 
-        Fields of an event that are no column land in `properties`, JSON text.
+        Fields without a column go into `properties`, as JSON text.
         """
         return self.create_table(name, event_schema(columns), partition_by, sort_by, properties, exist_ok=exist_ok)
 
     def sql(self, query: str) -> pa.Table:
-        """Run one SELECT over the lake's tables, by DuckDB. Raises `Invalid` with DuckDB's message, `TableNotFound`."""
+        """Run one SELECT over the lake's tables. Raises `TableNotFound`, or `Invalid` with DuckDB's message."""
         from alluvia.query.engine import run
 
         return run(self, query).read_all()
@@ -243,16 +243,16 @@ class Table:
             raise other_names.no_attribute("Table", name, other_names.TABLE)
 
     def snapshot(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
-        """Return the newest version, or the one with a number, or the newest at a moment.
+        """Return the newest version, the version with a number, or the newest version at a given time.
 
         Raises `VersionNotFound`, or `VersionExpired`, naming the oldest version that is left.
         """
         return self._handle.snapshot(version, timestamp)
 
     def append(self, rows: Any, txn: tuple[str, int] | None = None, *, evolve: bool = False) -> Commit:
-        """Append a pyarrow Table or RecordBatchReader, or a list of dicts, in one commit; once for each `txn`.
+        """Append a pyarrow Table or RecordBatchReader, or a list of dicts, in one commit, and only once per `txn`.
 
-        With `evolve`, columns that the table does not have are added to it, nullable, in the same commit.
+        With `evolve`, the same commit adds columns that the table does not have, as nullable columns.
         """
         if evolve:
             from alluvia.operations import append_evolving
@@ -263,9 +263,9 @@ class Table:
     def commit_files(
         self, adds: Sequence[AddFile], txn: tuple[str, int] | None = None, age: timedelta | None = None
     ) -> Commit:
-        """Commit data files that were written for this table by a `FileWriter`, once for each `txn`.
+        """Commit data files that a `FileWriter` wrote for this table, only once per `txn`.
 
-        `age` is how old the transaction may grow; one hour by default.
+        `age` is the maximum age of the transaction; one hour by default.
         """
         age_ms_max = None if age is None else int(age / timedelta(milliseconds=1))
         return append.commit_files(self._handle, adds, txn, age_ms_max=age_ms_max)
@@ -273,8 +273,8 @@ class Table:
     def ingest(self, rows: pa.Table, contents: Sequence[bytes] | None = None) -> ingestion.Ingested:
         """Append events whose `event_id` is new to their source within the table's window, in one commit.
 
-        contents: a hash of 4 bytes for each row, by which the same event is told from another of its id; without it,
-        the row's columns count. Rows that bring other content under a known id are not stored: see `Ingested.clashes`.
+        contents: a 4-byte hash per row, which tells the same event from a different one with its id; without it, the
+        row's columns are compared. Rows with different content under a known id are not stored: see `Ingested.clashes`.
         """
         return ingestion.ingest(self._handle, rows, contents)
 
@@ -285,7 +285,7 @@ class Table:
         version: int | None = None,
         timestamp: datetime | str | None = None,
     ) -> pa.RecordBatchReader:
-        """Read rows: the columns asked for, those for which the SQL condition `where` holds, of the newest version."""
+        """Read the rows of a version (the newest by default) that match the SQL condition `where`."""
         return scan.scan(self.snapshot(version, timestamp), self.lake.store, columns, where)
 
     def to_arrow(
@@ -308,19 +308,19 @@ class Table:
         return _optional("polars").from_arrow(self.to_arrow(*args, **options))
 
     def count(self, version: int | None = None, timestamp: datetime | str | None = None) -> int:
-        """Return the number of rows; reads no data file where statistics say it."""
+        """Return the number of rows. Reads a data file only if its statistics do not say it."""
         from alluvia.operations import count
 
         return count.count(self.snapshot(version, timestamp), self.lake.store)
 
     def delete(self, where: str) -> RowChanges:
-        """Delete the rows for which an SQL condition holds; `"true"` deletes all."""
+        """Delete the rows that match an SQL condition; `"true"` deletes all."""
         from alluvia.operations.delete import delete
 
         return delete(self._handle, where)
 
     def update(self, values: Mapping[str, str], where: str | None = None) -> RowChanges:
-        """Set columns to SQL expressions in the rows for which a condition holds; in all rows without one."""
+        """Set columns to SQL expressions, in the rows that match a condition, or in all rows without one."""
         from alluvia.operations.update import update
 
         return update(self._handle, values, where)
@@ -337,32 +337,33 @@ class Table:
         unmatched: str | None = None,
         insert_when: str | None = None,
     ) -> RowChanges:
-        """Put rows into the table by the key columns `on`, one row for each key.
+        """Insert or update rows by the key columns `on`, with one new row per key.
 
-        A row with the key of a new one is updated, `matched="update"` (in `columns`, by default all that the new rows
-        have), deleted, `"delete"`, or left, `"ignore"`; with `when`, only where that SQL condition holds. Where
-        `delete_when` holds it is deleted, whatever `matched` says. New rows whose key no row has are inserted,
-        `unmatched="insert"` (the default unless `matched="delete"`), or not, `"ignore"`; with `insert_when`, where that
-        holds. Conditions name the new row's columns `new.<column>`, also such as the table does not have.
+        `matched` says what happens to a row with the key of a new row: `"update"` it (in `columns`, by default all
+        columns of the new rows), `"delete"` it, or `"ignore"` it. `when` limits that to rows that match an SQL
+        condition. Rows that match `delete_when` are deleted, whatever `matched` says. `unmatched` says what happens to
+        new rows whose key no row has: `"insert"` (the default unless `matched="delete"`) or `"ignore"`; `insert_when`
+        limits the inserts. Conditions refer to the new row's columns as `new.<column>`, including columns that the
+        table does not have.
         """
         from alluvia.operations.upsert import Rules, upsert
 
         return upsert(self._handle, rows, on, Rules(matched, columns, when, delete_when, unmatched, insert_when))
 
     def restore(self, version: int | None = None, timestamp: datetime | str | None = None) -> restore.RestoreReport:
-        """Make the table what it was at a version or at a moment, without rewriting data."""
+        """Restore the table to a version or a time, without rewriting data."""
         from alluvia.operations import restore
 
         return restore.restore(self._handle, version, timestamp)
 
     def changes(self, from_version: int, to_version: int | None = None) -> pa.RecordBatchReader:
-        """Read the rows that versions inserted and deleted, both ends included, with `_change_type`, and when."""
+        """Read the rows that versions inserted and deleted (both ends included), with change type, version and time."""
         from alluvia.operations import changes
 
         return changes.changes(self._handle, from_version, to_version)
 
     def history(self, limit: int | None = None) -> list[history.HistoryEntry]:
-        """Return the commits that the log holds, newest first."""
+        """Return the commits in the log, newest first."""
         from alluvia.operations import history
 
         return history.history(self._handle, limit)
@@ -382,10 +383,10 @@ class Table:
         go_on: Callable[[], bool] = lambda: True,
         turn: AbstractContextManager[object] | None = None,
     ) -> optimizing.OptimizeReport:
-        """Rewrite small files into sorted bigger ones, without data change, and checkpoint if that is due.
+        """Rewrite small files into larger, sorted ones, without changing data, and write a checkpoint if one is due.
 
-        `go_on` is asked before each group of files: once it says no, the rest is left. `turn` is held while rows are
-        rewritten, so that several tables at once share one limit of memory.
+        `go_on` is called before each group of files; when it returns false, the rest is left. `turn` is held while
+        rows are rewritten, so that several tables share one memory limit.
         """
         from alluvia.operations import optimize as optimizing
 
@@ -410,10 +411,10 @@ class Table:
         return checkpoints.checkpoint(self._handle)
 
     def verify(self, *, full: bool = False, progress: Progress | None = None) -> VerifyReport:
-        """Look for damage, and report all that is wrong with it; `full` reads every row. Nothing is ever written.
+        """Check the table for damage and report everything found; `full` reads every row. Writes nothing.
 
-        `progress` is told what is being read, `log` or `files`, how much is done, and how much there is. Damage is
-        reported, not raised; `Unsupported` is, for a table with a feature that this library cannot read.
+        `progress` is called with what is being read (`log` or `files`), how much is done, and the total. Damage is
+        reported, not raised. Raises `Unsupported` for a table with a feature that this library cannot read.
         """
         from alluvia.verify import verification as verify
 

@@ -1,4 +1,4 @@
-"""How far long work has come, told to whoever has asked. Operations report here; only the command line listens."""
+"""Progress of long operations. Operations report here; only the command line listens."""
 
 from __future__ import annotations
 

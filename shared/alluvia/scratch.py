@@ -1,6 +1,6 @@
-"""Where a process keeps its temporary files: one folder, which goes with it.
+"""The folder for the temporary files of a process, deleted when it ends.
 
-Where a process was killed, the next one takes its folder away: a function that timed out leaves a disk to the next.
+If a process was killed, the next one deletes its folder, because a function that timed out leaves its disk to the next.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def run(
     once, in a commit before. Without a job id, table and source make one. `options` are those of the lake's store
     (`endpoint_url`, …) and serve for an S3 source too. `stores` opens the stores of the executors.
 
-    Raises `Invalid`, `TableNotFound` and the like for what the caller must mend, and `Unavailable` if Spark or the
+    Raises `Invalid`, `TableNotFound` and the like for what the caller must fix, and `Unavailable` if Spark or the
     store fails: running the same job id again is then safe.
     """
     if lake_uri.startswith("memory:"):

@@ -25,7 +25,7 @@ _SPACE = b" \t\r\n"
 
 
 def file_id(name: str) -> str:
-    """Return what stands for a file in the ids of its events: of one length, and the same for the same URI."""
+    """Return what identifies a file in the ids of its events: of fixed length, and the same for the same URI."""
     return f"file-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 

@@ -124,7 +124,7 @@ def _is_folder(where: SourceUri) -> bool:
 
 
 def matches(pattern: str, key: str, fixed: str) -> bool:
-    """Tell whether a key fits a pattern, level by level, or stands in a folder that does."""
+    """Tell whether a key fits a pattern, level by level, or is in a folder that does."""
     wanted, have = pattern.rstrip("/").split("/"), key.split("/")
     if len(have) < len(wanted) or _hidden(key[len(fixed) :]):
         return False

@@ -122,7 +122,7 @@ def event_ids(job: Job, tables: frozenset[int], parts: int, chunk: Chunk) -> Ite
 
 
 def find_winners(chunks: Iterable[IdChunk]) -> list[tuple[Group, str]]:
-    """Return each identity that stands in several partitions of a table, with the group of its first place."""
+    """Return each identity that occurs in several partitions of a table, with the group of its first occurrence."""
     groups: dict[Group, int] = {}
     tables: dict[int, list[pa.Table]] = {}
     for chunk in chunks:

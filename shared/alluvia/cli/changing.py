@@ -1,4 +1,4 @@
-"""Commands that change rows which are there: delete, update, upsert, restore."""
+"""Commands that change existing rows: delete, update, upsert, restore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that change which tables a lake holds, and what they are: convert, drop, undrop, evolve."""
+"""Commands that change the tables of a lake and their schemas: convert, drop, undrop, evolve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small HTTP client for this machine."""
+"""A small HTTP client for a server on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands, and which module has each: it is loaded when the command is asked for."""
+"""The commands and their modules. A module is loaded when its command runs."""
 
 from __future__ import annotations
 

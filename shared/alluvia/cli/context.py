@@ -1,4 +1,4 @@
-"""What a handler is told of its invocation when no Lambda runs it."""
+"""The Lambda context of a handler that runs locally."""
 
 from __future__ import annotations
 

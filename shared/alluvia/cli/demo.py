@@ -1,4 +1,4 @@
-"""The demo: real events in by HTTP, some of them broken; then merge, three questions, and vacuum, with their cost."""
+"""The demo: real events over HTTP, some of them broken; then optimize, three queries, and vacuum, with their cost."""
 
 from __future__ import annotations
 

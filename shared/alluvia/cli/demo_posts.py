@@ -1,5 +1,5 @@
-"""What the demo posts: 9,999 web requests and 255 webhooks, both real, in small posts with broken ones between. Pure
-but for reading the two files."""
+"""What the demo posts: 9,999 web requests and 255 webhooks, all real, in small posts with broken ones mixed in. Pure,
+except for reading the two files."""
 
 from __future__ import annotations
 

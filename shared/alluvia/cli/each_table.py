@@ -1,4 +1,4 @@
-"""One piece of work for the tables that a command names, or for all of a lake."""
+"""Do one piece of work for the tables that a command names, or for all tables of a lake."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def show_each(
 ) -> None:
     """Work on each table that is given, or on all, and show the rows that come of it.
 
-    A table that fails stops no other: its error is told on standard error, and the command exits 1 at its end.
+    A table that fails does not stop the others: its error goes to standard error, and the command exits 1 at its end.
     """
     if not given and common.is_empty():
         tell(_nothing_in(common))

@@ -1,4 +1,4 @@
-"""What a command says when it fails: one line, in the words of the command line, which names the table. Pure."""
+"""The error message of a failed command: one line, in the terms of the command line, that names the table. Pure."""
 
 from __future__ import annotations
 

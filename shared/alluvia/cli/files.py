@@ -63,7 +63,7 @@ def ingest_file(lake: Lake, table: str, name: str, stream: IO[bytes], *, create:
 
 
 def _size(stream: IO[bytes]) -> int:
-    """Return how many bytes a file has; 0 for what is no file, such as a pipe."""
+    """Return how many bytes a file has; 0 for anything else, such as a pipe."""
     facts = os.fstat(stream.fileno())
     return facts.st_size if stat.S_ISREG(facts.st_mode) else 0
 

@@ -1,7 +1,7 @@
-"""Which requests a local server takes: not those that a web page elsewhere has a browser send. Pure.
+"""Which requests a local server accepts: not those that a web page from elsewhere makes a browser send. Pure.
 
-A page can name this machine under a name of its own (the Host is then that name), and can post a form to it without
-asking first (the Origin is then that page's).
+A page can reach this machine under its own domain name (then Host is that name), and can post a form to it without
+a preflight request (then Origin is that page's).
 """
 
 from __future__ import annotations

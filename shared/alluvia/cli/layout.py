@@ -1,4 +1,4 @@
-"""Laying out rows as a table: in full, or to fit a width, where rows that do not fit become a block each. Pure."""
+"""Lay out rows as a table: in full, or to fit a width, where a row that does not fit becomes a block. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def whole(grid: Grid) -> str:
 
 
 def fitted(grid: Grid, columns: int) -> tuple[str, bool]:
-    """Return a table of cells without line ends that is at most so many columns wide, and whether it cuts any value.
+    """Return a table of cells without line ends that is at most `width` columns wide, and whether it cuts any value.
 
     Columns of text are cut, the widest first; numbers never are. Where that would leave too little, each row becomes a
     block with a line for each value.

@@ -1,4 +1,4 @@
-"""The HTTP server: waitress, strict about what it takes, with every refusal in JSON."""
+"""The HTTP server: waitress, strict about its input, with every error in JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that look after tables: optimize, checkpoint, vacuum."""
+"""Commands that maintain tables: optimize, checkpoint, vacuum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command takes: the lake, tables, JSON output, debugging; and how every command fails."""
+"""The options of every command (the lake, tables, JSON output, debugging), and how every command fails."""
 
 from __future__ import annotations
 

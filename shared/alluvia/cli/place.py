@@ -1,4 +1,4 @@
-"""Whether a lake can be where the command line says: what a newcomer mistypes, in words. Local lakes alone."""
+"""Check the place of a local lake, and explain common mistakes."""
 
 from __future__ import annotations
 

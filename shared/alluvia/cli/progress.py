@@ -1,4 +1,4 @@
-"""Progress of work that takes over a second, on standard error where that is a terminal."""
+"""Show progress of work that takes over a second, on standard error if that is a terminal."""
 
 from __future__ import annotations
 

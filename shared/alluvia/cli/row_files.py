@@ -1,4 +1,4 @@
-"""Reading a file of rows for a table: NDJSON, CSV or Parquet."""
+"""Read a file of rows for a table: NDJSON, CSV or Parquet."""
 
 from __future__ import annotations
 

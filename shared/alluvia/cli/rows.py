@@ -1,4 +1,4 @@
-"""Rows of a query or of the change feed: a readable table, or with `--json` what SQL over HTTP answers."""
+"""Print rows of a query or the change feed: a readable table, or with `--json` the same as SQL over HTTP."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Writing to standard output and standard error: no control character of a value reaches a terminal, and a reader who
-has left ends the command in silence."""
+"""Write to standard output and standard error. No control character of a value reaches a terminal, and if the reader
+has left, the command ends silently."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _lines(text: str) -> str:
 
 @contextmanager
 def ending_with_its_reader() -> Iterator[None]:
-    """Exit without a word where the block writes to a standard output that nobody reads any more."""
+    """Exit silently if the block writes to a standard output that nobody reads any more."""
     try:
         yield
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""Commands that put events in: create, ingest, backfill."""
+"""Commands that store events: create, ingest, backfill."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""DuckDB connections that can do nothing but what a query needs.
+"""DuckDB connections that can do only what a query needs.
 
-A connection starts open, so that it can be given an extension, credentials and views; `confine` then shuts it for good:
-it reads exactly the files named, and cannot be configured, load extensions or see Python's variables.
+A connection starts open, so that it can get an extension, credentials and views. Then `confine` locks it permanently:
+it can read exactly the given files, and cannot change settings, load extensions or see Python's variables.
 """
 
 from __future__ import annotations

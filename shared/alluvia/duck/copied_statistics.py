@@ -1,4 +1,4 @@
-"""Statistics of a file that DuckDB's COPY has written, from what `RETURN_STATS` says of it. Pure."""
+"""Statistics of a file that DuckDB's COPY wrote, from its `RETURN_STATS` output. Pure."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _number(text: str, kind: pa.DataType) -> float | None:
 
 
 def _value(text: str, kind: pa.DataType) -> Any:
-    """Return the value that DuckDB's text stands for; None where its type takes no bounds or Python has no such one."""
+    """Return the value of DuckDB's text; None if its type takes no bounds or Python has no such value."""
     try:
         if pa.types.is_integer(kind):
             return int(text)

@@ -1,4 +1,4 @@
-"""The rows that deletion vectors delete as a table in a DuckDB database, for `relation_sql` to leave them out."""
+"""Rows deleted by deletion vectors as a table in a DuckDB database, so that `relation_sql` can exclude them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DuckDB's errors in our terms, without paths of the host, addresses or secrets."""
+"""Translate DuckDB's errors to ours, without paths of the host, addresses or secrets."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def empty_sql(fields: Iterable[pa.Field]) -> str:
 
 
 def escape_glob(url: str) -> str:
-    """Return a path in which DuckDB's wildcards stand for themselves."""
+    """Return a path with DuckDB's wildcards escaped."""
     return "".join(f"[{character}]" if character in "*?[" else character for character in url)
 
 

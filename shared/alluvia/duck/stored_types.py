@@ -1,4 +1,4 @@
-"""Which types of a file's columns DuckDB may convert to a table's, since no value changes its meaning by that. Pure."""
+"""Which column types of a file DuckDB may convert to a table's without changing the meaning of a value. Pure."""
 
 from __future__ import annotations
 

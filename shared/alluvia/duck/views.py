@@ -1,4 +1,4 @@
-"""Views over a table's data files in a DuckDB database: what DuckDB reads in place, and what it is given a copy of.
+"""Views over a table's data files in a DuckDB database: which files DuckDB reads in place, and which as a copy.
 
 DuckDB reads Parquet as a table needs it nearly always. Where it would not (a file whose columns have other types than
 the table's, are to be found by id under other names, or have a name that the view needs for itself), the file is read

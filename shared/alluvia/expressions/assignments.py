@@ -1,7 +1,7 @@
 """New values of columns as SQL expressions over a table's rows, as text: what `Table.update` takes.
 
-DuckDB computes them on a shut database that holds nothing else, as it does conditions. A value must fit its column as
-it is, or widen to it: text never becomes a number by itself, and a number never loses digits.
+DuckDB computes them on a confined database without other data, like conditions. A value must fit its column exactly, or
+widen to it: text never becomes a number implicitly, and a number never loses digits.
 """
 
 from __future__ import annotations

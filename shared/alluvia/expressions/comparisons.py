@@ -128,7 +128,7 @@ def _compare_moment(operand: Operand, op: Operator, at_us: int | None) -> Predic
     if at_us is None:
         return Unknown()
     if pa.types.is_date32(operand.kind) and not is_midnight(at_us):
-        # The day's own midnight lies below the constant, the next one above.
+        # The day's own midnight is below the constant, the next one above.
         if op == "!=":
             return Unknown()
         op = cast("Operator", {"<": "<=", ">=": ">"}.get(op, op))

@@ -1,7 +1,7 @@
-"""What holds for every row that a condition does not hold for: where it is false, or null.
+"""A predicate that holds for every row for which a condition is false or null.
 
-A file in which no row can do that is one in which every row matches, by its partition values and statistics alone.
-Whatever is not understood is `Unknown`, which every file can match, so that nothing is taken for proven.
+If no row of a file can match it, then every row of the file matches the condition, by partition values and statistics
+alone. Anything not understood is `Unknown`, which every file can match, so nothing is wrongly proven.
 """
 
 from __future__ import annotations

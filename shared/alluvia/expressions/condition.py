@@ -1,7 +1,7 @@
 """A condition on one table's rows, as text: what `Table.scan(where=…)` takes.
 
-DuckDB computes which rows match, on a shut database that holds nothing else; Arrow filters, so that types stay as they
-are. The condition is parsed once, and `now()` is the same for pruning and for every batch.
+DuckDB computes which rows match, on a confined database without other data. Arrow does the filtering, so that types do
+not change. The condition is parsed once, and `now()` is the same for pruning and for every batch.
 """
 
 from __future__ import annotations

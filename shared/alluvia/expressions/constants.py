@@ -1,8 +1,8 @@
 """The constants of a query's conditions, computed by DuckDB itself so that they mean what they mean in the query.
 
-Only expressions of literals and of a few cheap functions are computed, on the planner's database, which has no tables,
-files or network. The query's own `now()` is put in place of the functions that tell the time. Numbers are taken as they
-stand, and everything else in as few statements as will do (`Constants.together`): a query can hold thousands.
+Only expressions of literals and a few cheap functions are computed, on the planner's database, which has no tables,
+files or network. Functions that return the current time get the query's own `now()`. Numbers are used directly, and
+everything else is computed in as few statements as possible (`Constants.together`): a query can contain thousands.
 """
 
 from __future__ import annotations

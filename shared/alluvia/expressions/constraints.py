@@ -1,7 +1,7 @@
-"""CHECK constraints, which stand in a table's log as Spark SQL, checked by DuckDB.
+"""CHECK constraints, which a table's log holds as Spark SQL, checked by DuckDB.
 
-Only what both engines compute alike is let through: comparisons, logic, null tests, lists, ranges, LIKE, sums and
-products of columns and literals. A constraint that needs more is refused by name, and with it writing to the table.
+Only what both engines compute identically is accepted: comparisons, logic, null tests, lists, ranges, LIKE, sums and
+products of columns and literals. A constraint that needs more is refused by name, and the table is read-only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the columns of a query, and of an entry of FROM, are called, and what stands behind each. Pure.
+"""The names of the columns of a query, or of a FROM entry, and what each one refers to. Pure.
 
 Pruning relies on a name only where its owner is certain. DuckDB renames a column whose name has been given before
 (`id`, `id_1`, …), makes up names for expressions without one, and puts columns of subqueries in the place of a star, so
@@ -79,7 +79,7 @@ def table_names(reference: Reference, schema: pa.Schema) -> dict[str, str]:
 
 
 def entry_name(node: Node) -> str:
-    """Return the name, as it is written, of an entry of FROM that is no table of the lake; empty if it has none."""
+    """Return the name, as it is written, of a FROM entry that is not a table of the lake; empty if it has none."""
     function = node.get("function") or {}
     return str(node["alias"] or node.get("table_name") or function.get("function_name") or "")
 

@@ -1,7 +1,7 @@
 """Which of DuckDB's functions a query may call. Pure.
 
-Table functions reach files, the network, settings and secrets, so only those named here are let through. Scalar
-functions and aggregates compute on their arguments, so all are let through but those named here. The lists were drawn
+Table functions reach files, the network, settings and secrets, so only those named here are allowed. Scalar
+functions and aggregates compute on their arguments, so all are allowed except those named here. The lists were drawn
 up against every function of the pinned DuckDB version; a test holds the number and names of those functions, so that
 an upgrade that brings new ones is looked at again.
 """
@@ -64,7 +64,7 @@ FOLDABLE = frozenset(
     }
 )  # fmt: skip
 
-# In a list of columns they can stand for several.
+# In a list of columns they can produce several.
 UNNESTING = frozenset({"unlist", "unnest"})
 
 NOW_FUNCTIONS = frozenset({"current_timestamp", "get_current_timestamp", "now", "transaction_timestamp"})

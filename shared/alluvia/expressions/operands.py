@@ -1,4 +1,4 @@
-"""What a condition compares: a column of a table, or the day, month or other unit that a column's time is in. Pure."""
+"""What a condition compares: a column of a table, or the day, month or other unit of a time column. Pure."""
 
 from __future__ import annotations
 

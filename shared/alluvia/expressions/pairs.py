@@ -1,4 +1,4 @@
-"""A condition on a table's row and the new row beside it, as text: what `Table.upsert` takes.
+"""A condition on a table's row and the matching new row, as text: the argument of `Table.upsert`.
 
 The table's columns go by their names, the new row's by `new.<column>`.
 """

@@ -1,4 +1,4 @@
-"""From a query's text to the tree of its one SELECT, by DuckDB's own parser.
+"""Parse a query's text to the tree of its one SELECT, with DuckDB's own parser.
 
 Only `json_serialize_sql` ever sees the raw text: it parses and does nothing else. (`extract_statements` of the Python
 client would already open files for IMPORT DATABASE.)

@@ -1,7 +1,7 @@
-"""From a query's conditions to what pruning understands of them, for one table at a time.
+"""Translate a query's conditions to predicates for pruning, for one table at a time.
 
-What comes out is necessary: it holds for every row that the condition holds for. Whatever is not understood is
-`Unknown`, and a NOT is carried down to the comparisons, where it is exact, before anything is widened.
+The result is a necessary condition: it holds for every row for which the original holds. Anything not understood
+becomes `Unknown`. A NOT is pushed down to the comparisons, where it is exact, before anything is widened.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where a query names tables, and whether it stays within what a query may do. Pure.
+"""Where a query names tables, and whether it does only what queries may do. Pure.
 
-Every kind of node is either known here or refused, so that a construct which a new DuckDB adds is refused until someone
-has looked at it.
+Every kind of node that is not known here is refused, so that a construct of a new DuckDB version stays refused until
+someone has reviewed it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which conditions of a query restrict which table that it names. Pure.
+"""Which conditions of a query restrict which of its tables. Pure.
 
 A condition is handed to a table only if rows of that table which fail it cannot change the query's answer:
 

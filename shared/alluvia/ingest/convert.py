@@ -1,16 +1,16 @@
-"""JSON values to Arrow columns of a declared type. What a type cannot give back as it was sent is refused. Pure.
+"""Convert JSON values to Arrow columns of a declared type. A value that the type cannot hold exactly is refused. Pure.
 
 | Column | JSON that fits |
 |---|---|
 | string | a string |
 | long, integer, short, byte | a number without a fraction, in range (`2.0` is 2) |
-| double, float | a number whose digits the type gives back: not 2^53 + 1, not 0.123456789 for a float |
+| double, float | a number that the type holds exactly: not 2^53 + 1, not 0.123456789 for a float |
 | decimal | a number, or a string with a number, that needs no rounding |
 | boolean | true, false |
 | date | `"2026-11-20"` |
 | timestamp | as for `ts`, down to the microsecond; timestamp_ntz: ISO 8601 text without an offset |
 | binary | base64 (RFC 4648, with padding) |
-| struct, map | an object; a struct takes no other fields than its own; the keys of a map are strings |
+| struct, map | an object; a struct accepts only its own fields; the keys of a map are strings |
 | array | an array |
 """
 
@@ -44,7 +44,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 def column(field: pa.Field, values: Sequence[object]) -> tuple[pa.Array, dict[int, str]]:
     """Return the values as an array of the field's type, and the reasons of those that do not fit, by index.
 
-    Null stands in the array for those that do not fit. Unsupported for a type that JSON cannot fill.
+    The array has null for those that do not fit. Unsupported for a type that JSON cannot fill.
     """
     reasons: dict[int, str] = {}
     array = _at_once(field.type, values)

@@ -1,9 +1,9 @@
 """From a request body to events: one object, an array, or NDJSON; plain or gzip. Pure.
 
-What the body is follows from the body: one JSON value that is an array holds an event per element, one that is an
-object is an event, and else each line that is not blank is one. The content type only decides about bodies that are
-broken: under an NDJSON type each broken line is a reject of its own. Nothing is dropped: what is no event becomes a
-reject with its bytes (inflated, without the blank space around it; the body as sent where it could not be inflated).
+The body itself decides its format: a JSON array contains one event per element, a JSON object is one event, and in any
+other body each non-blank line is an event. The content type matters only for broken bodies: with an NDJSON type, each
+broken line is a reject of its own. Nothing is dropped: anything that is not an event becomes a reject with its bytes
+(decompressed, without surrounding whitespace; or the body as sent, if it could not be decompressed).
 """
 
 from __future__ import annotations

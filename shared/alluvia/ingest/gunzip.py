@@ -1,4 +1,4 @@
-"""Inflating a request body, never beyond a limit."""
+"""Decompress a request body, but never beyond a limit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which event is which: its id makes a second delivery no second row, its content tells it from another one. Pure.
+"""The identity of events: the id recognizes a second delivery, the content tells two events with one id apart. Pure.
 
-An event is what its sender declares as identity, within its `source`. A bare `id` declares nothing: it is data, such as
-an order's number in each event of that order.
+The sender declares an event's identity, which counts within the event's `source`. A bare `id` declares nothing: it is
+data, such as the number of an order in each event of that order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def own_id(value: Mapping[str, object], id_path: tuple[str, ...] = ()) -> tuple[
     """Return an event's own id, and the field that holds nothing but it; (None, None) if the event has none.
 
     What `id_path` leads to counts first, and stays data: it comes with no field. Then `event_id`, `messageId`, and the
-    `id` of a CloudEvent, which has a `specversion` and a `source`. Null and the empty text are no ids; a number becomes
+    `id` of a CloudEvent, which has a `specversion` and a `source`. Null and the empty text are not ids; a number is
     its JSON text. Invalid for any other type, and for an id of more than 1,024 characters.
     """
     if id_path and (text := _text(at_path(value, id_path), ".".join(id_path))) is not None:
@@ -84,7 +84,7 @@ def reject_id(idempotency_key: str | None, position: int, content: bytes) -> str
 
 
 def _content(value: Mapping[str, object]) -> bytes:
-    # Segment's libraries set `sentAt` anew each time that they send a message: it is not part of one.
+    # Segment's libraries set `sentAt` again each time they send a message: it is not part of the message.
     if "sentAt" in value and not value.get("event_id") and value.get("messageId"):
         value = {name: item for name, item in value.items() if name != "sentAt"}
     return canonical(value)

@@ -1,9 +1,9 @@
-"""JSON in and out without losing a digit or a key.
+"""Parse and write JSON without losing a digit or a key.
 
-orjson is fast, but turns integers beyond 64 bits into floats, rounds long fractions, and keeps the last of two equal
-keys, all without a word. So what it parsed is compared with what was sent, cheaply for many events at once, and only
-an event that differs goes through the standard library's parser with hooks. Numbers keep their value, not always
-their spelling: `1.10` may become `1.1`.
+orjson is fast, but it silently turns integers beyond 64 bits into floats, rounds long fractions, and keeps only the
+last of two equal keys. So its result is compared with the input, cheaply for many events at once, and only an event
+that differs goes through the standard library's parser with hooks. Numbers keep their value, but not always their
+notation: `1.10` may become `1.1`.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _compare(values: list[object], raws: Sequence[bytes]) -> _Trust:
 
 
 def split_array(raw: bytes) -> list[bytes] | None:
-    """Cut the text of a JSON array into the texts of its elements; None if it is no array that closes properly.
+    """Cut the text of a JSON array into the texts of its elements; None if it is not a complete array.
 
     Elements may hold what `decode` refuses (NaN, equal keys, broken UTF-8): that is for each of them to answer.
     """

@@ -1,7 +1,7 @@
-"""Events on their way through a queue. Pure.
+"""Queue messages of events. Pure.
 
-A message is text: a line with what the events share and what was fixed when they came (arrival, ids, positions), then
-one event's JSON per line. So whoever reads it makes the same rows, however often it is delivered.
+A message is text: one line with what the events share and what was fixed on arrival (time, ids, positions), then one
+event's JSON per line. So every reader makes the same rows from it, however often it is delivered.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def pack(
 
 
 def unpack(body: str) -> Message:
-    """Read a message. Invalid if it is none of ours, or damaged."""
+    """Read a message. Invalid if it is not one of ours, or damaged."""
     head, *lines = body.encode("utf-8", "surrogatepass").split(b"\n")
     try:
         shared = orjson.loads(head)

@@ -1,7 +1,7 @@
-"""The time of events, from the field that says it. Pure.
+"""The time of an event, from its fields. Pure.
 
-An event's time is what the table's `alluvia.time_field` leads to, else the first of `ts`, `timestamp`, `@timestamp` and
-`time` that can be read as a time (see `timestamps.instant`), else the arrival.
+An event's time is the field that the table's `alluvia.time_field` names, else the first of `ts`, `timestamp`,
+`@timestamp` and `time` that is a valid time (see `timestamps.instant`), else the arrival time.
 """
 
 from __future__ import annotations

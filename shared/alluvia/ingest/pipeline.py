@@ -1,6 +1,6 @@
-"""Events into a lake: rejects are kept first, then the rows are committed, each exactly once.
+"""Store events in a lake: first the rejects, then the rows, each exactly once.
 
-Both writes are by `event_id` within the table's window, so a retry after a crash between the two changes nothing.
+Both writes deduplicate by `event_id` within the table's window, so a retry after a crash between the two is safe.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def ingest_batch(
 
     rejects: those of the same request that were found before. create: whether a missing table is made, as long as the
     lake has fewer than tables_max; only an event that fits makes it.
-    Raises Invalid, TableNotFound, Unavailable, CommitUnknown, Conflict: then send the same events again. Where the
-    table is dropped meanwhile, they go to the next one of its name, if there is one by now or `create` makes it.
+    Raises Invalid, TableNotFound, Unavailable, CommitUnknown, Conflict: then send the same events again. If the
+    table is dropped in the meantime, they go to the next one of its name, if there is one by now or `create` makes it.
     """
     request = Origin(arrival_us, idempotency_key)
     once = partial(_ingest_once, catalog, name, events, rejects, request, create=create, tables_max=tables_max)

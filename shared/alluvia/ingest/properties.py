@@ -1,9 +1,9 @@
-"""The `properties` column: JSON text of all that has no column of its own. Pure.
+"""The `properties` column: JSON text of all fields without a column of their own. Pure.
 
 - The fields of an object sent as `properties` come first, then the event's other fields without a column.
-- If a name stands in both, `properties` keeps it, and the event's own fields of such names go together into one
-  object under `_event` (with one more underscore in front for as long as that name is taken).
-- `properties` that is no object stays a field named `properties`.
+- If a name occurs in both, `properties` keeps it, and the event's own fields with such names go together into one
+  object under `_event` (with underscores added in front as long as that name is taken).
+- If `properties` is not an object, it stays a field named `properties`.
 
 So nothing is lost, and a field of `properties` always has the same path.
 """

@@ -1,4 +1,4 @@
-"""What is kept of an event that could not become a row. Pure."""
+"""What is stored of an event that could not become a row. Pure."""
 
 from __future__ import annotations
 

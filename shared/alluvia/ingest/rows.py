@@ -1,10 +1,10 @@
 """From events to the rows of a table: every event becomes one row, or one reject that names the fields. Pure.
 
-Values are taken column by column, as a request may bring a hundred thousand events.
+Values are converted column by column, because a request may contain a hundred thousand events.
 
 - `event_id`: see `identity.own_id`; else `<Idempotency-Key>/<position>`; else generated.
 - `ts`: see `moments`.
-- `received_at`: the arrival. An event's own field of that name is a field without a column.
+- `received_at`: the arrival time. An event's own field with that name counts as a field without a column.
 - Other columns: see `convert`.
 - Fields without a column: see `properties`; if the table has no such column, the event is rejected.
 """

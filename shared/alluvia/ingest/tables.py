@@ -1,4 +1,4 @@
-"""The tables that events go to: found, or created by the first event that fits."""
+"""The tables that events go to: found, or created by the first valid event."""
 
 from __future__ import annotations
 

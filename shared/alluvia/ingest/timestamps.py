@@ -1,4 +1,4 @@
-"""Moments as senders write them, as microseconds since the Unix epoch in UTC."""
+"""Times as senders write them, converted to microseconds since the Unix epoch in UTC."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SCALES_US = ((10**11, 1_000_000), (10**14, 1_000), (10**17, 1))  # below this m
 
 
 def instant(value: object) -> tuple[int, bool] | None:
-    """Return the moment in µs, and whether that is all of it; None if `value` is no moment of the years 1 to 9999.
+    """Return the moment in µs, and whether that is all of it; None if `value` is not a time in the years 1 to 9999.
 
     Text is ISO 8601 in the extended format, UTC without an offset. A number counts from the epoch in seconds below
     1e11, milliseconds below 1e14, microseconds below 1e17. What is finer than a microsecond is cut off.

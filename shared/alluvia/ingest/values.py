@@ -1,4 +1,4 @@
-"""What ingestion passes along: limits, raw events, rejects, and rows."""
+"""The values that ingestion passes along: limits, raw events, rejects, and rows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RawEvent(NamedTuple):
     position: its place among the events of its request, from 0.
     value: the parsed object; numbers that Python would change are `ExactNumber`.
     raw: its bytes as sent; None means that `encode(value)` gives them back.
-    origin: set where it differs from the request at hand, for events that come out of a queue.
+    origin: set if it differs from the current request, for events from a queue.
     fallback_id: the id that it was given before it was queued, for an event without one.
     """
 

@@ -1,7 +1,7 @@
 """The actions of a Delta log as values. Pure. Source: Delta protocol, "Actions".
 
-A path is held decoded: in the log it is a URI, percent-decoded exactly once on reading and encoded once on writing. A
-file of another writer keeps the URI that it came with, since some readers match a remove to its add by that text.
+Paths are kept decoded. In the log they are URIs, which are percent-decoded exactly once on reading and encoded once on
+writing. A file from another writer keeps its original URI, because some readers match a remove to its add by that text.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class Txn:
 
 @dataclass(frozen=True, slots=True)
 class DomainMetadata:
-    """A named configuration beside the table's own."""
+    """A named configuration in addition to the table's own."""
 
     domain: str
     configuration: str

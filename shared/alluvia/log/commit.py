@@ -33,7 +33,7 @@ _PARSERS: dict[str, Any] = {tag: kind.from_json for kind, tag in _TAGS.items()} 
 
 @dataclass(frozen=True, slots=True)
 class CommitActions:
-    """The actions of one commit, by kind. `info` is the commitInfo as it stands in the file."""
+    """The actions of one commit, by kind. `info` is the commitInfo as it is in the file."""
 
     version: int
     info: Json = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The fields of an action's JSON, checked: whoever wrote a log, what is read from it has the type that it should. Pure.
+"""Checked access to the fields of an action's JSON: whoever wrote the log, values have the expected types. Pure.
 
 Each function takes an action's body and a field's name, and raises `ValueError`, naming the field.
 """

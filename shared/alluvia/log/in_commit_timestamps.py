@@ -1,4 +1,4 @@
-"""Which commits of a log say their own time. Source: Delta protocol, "In-Commit Timestamps". Pure."""
+"""Which commits of a log contain their own timestamp. Source: Delta protocol, "In-Commit Timestamps". Pure."""
 
 from __future__ import annotations
 

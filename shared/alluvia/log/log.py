@@ -1,4 +1,4 @@
-"""A table's log: opening it, following it, and putting commits into it. The I/O of this layer."""
+"""A table's log: open it, follow it, and write commits to it. The I/O of this layer."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Log:
             return self._keep(state, began_ms)
 
     def refresh(self) -> State:
-        """Return the newest version: follow the log from the one at hand, or open it if that is old or none.
+        """Return the newest version: follow the log from the current one, or open it if there is none or it is too old.
 
         Following costs one GET a new commit, and one that finds nothing. A handle that has not looked for an hour
         opens afresh, since clean-up may have deleted the commits after its version.
@@ -106,16 +106,16 @@ class Log:
 
     @property
     def base_is_old(self) -> bool:
-        """Whether clean-up may have taken the checkpoint that the state at hand stands on, and its sidecars."""
+        """Whether clean-up may have deleted the checkpoint of the current state, and its sidecars."""
         return self.clock.now_ms() - self._based_ms > FOLLOW_AGE_MS_MAX
 
     @property
     def stale(self) -> bool:
-        """Whether the state at hand is too old to follow from, or to write the version after it."""
+        """Whether the current state is too old to follow the log from, or to write the next version."""
         return self.clock.now_ms() - self._seen_ms > FOLLOW_AGE_MS_MAX
 
     def advance(self, commits: Sequence[CommitActions], began_ms: int) -> State:
-        """Take commits that follow the state at hand; `began_ms` is when it began to be looked for them.
+        """Add commits that follow the current state; `began_ms` is when the search for them began.
 
         Those that it has already change nothing. A process may sleep between any two requests: what it has seen is as
         old as the first of them.
@@ -130,7 +130,7 @@ class Log:
             return self._keep(replay(self.state, new), began_ms)
 
     def since(self, version: int, *, event_ids: bool = False) -> list[CommitActions] | None:
-        """Return the commits after a version up to the state at hand, from memory; None if they are not all there.
+        """Return the commits after a version up to the current state, from memory; None if some are not there.
 
         Those whose event ids were released count as missing where `event_ids` are wanted.
         """
@@ -141,7 +141,7 @@ class Log:
             return list(islice(reversed(self._recent), count))[::-1] if count <= len(self._recent) else None
 
     def release_event_ids(self, version: int) -> None:
-        """Let go of the event ids of the commits in memory up to a version: a window holds them."""
+        """Drop the event ids of the commits in memory up to a version, because a window holds them."""
         with self.lock:
             for at in reversed(range(len(self._recent))):
                 commit = self._recent[at]
@@ -192,7 +192,7 @@ class Log:
         return oldest
 
     def write(self, version: int, data: bytes, txn_id: str) -> CommitActions | None:
-        """Put a commit. None if it is ours now; the winner's commit if that version is taken.
+        """Write a commit. Returns None if it is ours, or the winner's commit if that version is taken.
 
         Raises `CommitUnknown` when the outcome could not be learnt, so that the caller deletes nothing; `Unavailable`
         if nothing happened.
@@ -228,7 +228,7 @@ class Log:
     def checkpoint(self, state: State, tombstones_after_ms: int, form: Form | None = None, *, v2: bool = False) -> int:
         """Write a state's checkpoint and the hint to it. Returns how many bytes were written.
 
-        If the state is the one at hand, it stands on the checkpoint from now on.
+        If the state is the current one, it uses the checkpoint from now on.
         """
         form = form or Form()
         began_ms = self.clock.now_ms()
@@ -318,7 +318,7 @@ class Log:
             raise Corrupt(msg)
 
     def _sidecars_of(self, manifest: Sequence[str]) -> Fetch:
-        """Return what fetches a checkpoint's sidecars. Once clean-up has taken it, the log must be opened again."""
+        """Return a function that fetches a checkpoint's sidecars. If clean-up has deleted them, open the log again."""
 
         def fetch(names: Sequence[str]) -> Sequence[bytes]:
             try:

@@ -53,14 +53,14 @@ def encode_path(path: str) -> str:
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a decoded path stands for itself, and not for a place below the table."""
+    """Whether a decoded path is absolute, and not relative to the table."""
     return _ABSOLUTE.match(path) is not None
 
 
 def folder_of(path: str) -> str:
     """Return the folder below the root, ending in `/`, in which a file may be put beside another; "" for the root.
 
-    A file that lies elsewhere belongs to some other table: nothing is put beside it.
+    A file elsewhere belongs to another table: nothing is written next to it.
     """
     steps = [step for step in path.split("/")[:-1] if step not in ("", ".")]
     return "" if is_absolute(path) or ".." in steps else "".join(f"{step}/" for step in steps)
@@ -87,7 +87,7 @@ def version_prefix(version: int) -> str:
 
 
 def parse_name(name: str) -> CommitFile | CheckpointFile | None:
-    """What a file directly below `_delta_log/` is; None for files that a reader passes over."""
+    """What a file directly below `_delta_log/` is; None for files that readers skip."""
     if match := _COMMIT.match(name):
         return CommitFile(int(match[1]), name)
     if match := _SINGLE.match(name):

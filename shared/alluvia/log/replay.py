@@ -1,4 +1,4 @@
-"""Replaying a log: a state and the commits after it make the next state. Pure.
+"""Replay a log: from a state and the commits after it to the next state. Pure.
 
 Source: Delta protocol, "Action Reconciliation".
 """
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A table at one version. `timestamp_ms` is the version's in-commit timestamp, 0 where the log has none."""
+    """A table at one version. `timestamp_ms` is the version's in-commit timestamp, 0 if the log has none."""
 
     version: int
     protocol: Protocol

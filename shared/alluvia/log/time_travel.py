@@ -1,4 +1,4 @@
-"""Which version of a table was the newest at a moment. The I/O is a listing of the log, and few commits."""
+"""Which version of a table was the newest at a given time. The I/O is one listing of the log and a few commits."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""How the writers of one table take turns, each by what it has seen itself: nobody tells them of each other. Pure.
+"""How the writers of one table take turns. Each decides from what it has seen itself; they do not communicate. Pure.
 
-Whoever has just committed knows the newest version and would win the next race too, while the others still read what it
-wrote. So a process that saw others commit while it waited gives way before its next commit, for some of the time that
-as many commits take, and one that loses again and again waits less each time. In a closed loop of eight writers the
-longest wait is then about four times the median (`tests/simulation/test_turns.py`); with waits that only grow, one
-writer may wait for ever. All waits are counted in the time of a request, so they suit a near store and a far one.
+A writer that has just committed knows the newest version and would win the next race too, while the others still read
+its commit. So a process that saw others commit while it waited pauses before its next commit, for a part of the time
+that as many commits take, and a writer that loses repeatedly waits less each time. In a closed loop of eight writers,
+the longest wait is then about four times the median (`tests/simulation/test_turns.py`). If waits only grew, one writer
+could wait forever. All waits are multiples of the time of a request, so they suit near and distant stores.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ RETRY_MAX = 16.0
 IMPATIENCE = 1.5
 """The power of the number of lost races by which a wait becomes shorter."""
 COURTESY = 0.7
-"""How many requests' time a process gives way for each commit that it saw others make."""
+"""How many requests' time a process pauses for each commit that it saw others make."""
 COURTESY_SECONDS_MAX = 2.0
 REQUEST_SECONDS = 0.02
-"""How long a request is taken to last before one was timed."""
+"""The assumed time of a request before one was timed."""
 _REQUEST_SECONDS_MAX = 0.5
 _INERTIA = 0.8
 
@@ -32,7 +32,7 @@ class Turns:
         self._committed_ms = 0
 
     def before_commit(self, now_ms: int, chance: float) -> float:
-        """Return how many seconds to give way before the first try of a commit; `chance` is from [0, 1).
+        """Return how many seconds to pause before the first try of a commit; `chance` is from [0, 1).
 
         The time since the last commit of this process counts: the others had it.
         """

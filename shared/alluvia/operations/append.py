@@ -1,4 +1,4 @@
-"""Appending rows: data files, then one commit that rebases over whatever wins before it."""
+"""Append rows: write data files, then one commit that rebases over concurrent commits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def commit_files(
 
 
 def _base(handle: TableHandle, txn: tuple[str, int] | None) -> Snapshot | None:
-    """Return the newest version if there is a `txn`, which must be looked up there; None if the one at hand will do."""
+    """Return the newest version if there is a `txn`, which must be looked up there; None if the current one will do."""
     if txn is None:
         return None
     check_txn(txn)
@@ -108,7 +108,7 @@ def _check_still_fitting(handle: TableHandle, before: Snapshot, after: Snapshot,
 
 
 def check_txn(txn: tuple[str, int]) -> None:
-    """Raise `Invalid` for what is no application's id and number."""
+    """Raise `Invalid` unless it is an application id and a number."""
     app_id, version = txn if isinstance(txn, tuple) and len(txn) == 2 else (None, None)
     number = isinstance(version, int) and not isinstance(version, bool) and 0 <= version < 1 << 63
     if not isinstance(app_id, str) or not app_id or not number:

@@ -1,4 +1,4 @@
-"""Appending rows with columns that the table does not have yet: columns and rows in one commit."""
+"""Append rows with columns that the table does not have yet: columns and rows in one commit."""
 
 from __future__ import annotations
 

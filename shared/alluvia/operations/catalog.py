@@ -109,5 +109,5 @@ class Catalog:
             return there
         try:
             return not dropped_now(self.handle(name))
-        except Corrupt:  # it is there, and whoever opens it is told
+        except Corrupt:  # it exists, and opening it raises the error
             return True

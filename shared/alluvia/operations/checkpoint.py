@@ -1,4 +1,4 @@
-"""Writing a checkpoint of a table, and beside it the window of event ids, so that opening stays cheap."""
+"""Write a checkpoint of a table and the index of its event ids, so that opening it stays cheap."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def checkpoint(handle: TableHandle, *, dropped: bool = False) -> int:
         snapshot = handle.at_hand(dropped=dropped)
         check_writable(snapshot.state.protocol, snapshot.state.metadata)
         v2 = has_v2_checkpoints(snapshot)
-        if v2 and handle.log.base_is_old:  # it names sidecars of the checkpoint that it stands on: they must be there
+        if v2 and handle.log.base_is_old:  # it names sidecars of the checkpoint it is based on: they must exist
             handle.log.open()
             snapshot = handle.at_hand(dropped=dropped)
             v2 = has_v2_checkpoints(snapshot)
@@ -65,6 +65,6 @@ def has_v2_checkpoints(snapshot: Snapshot) -> bool:
 
 
 def checkpoint_due(handle: TableHandle, snapshot: Snapshot) -> bool:
-    """Whether as many commits as `delta.checkpointInterval` says have come since the last checkpoint."""
+    """Whether `delta.checkpointInterval` commits have been made since the last checkpoint."""
     last = handle.log.checkpoint_version
     return snapshot.version - (0 if last is None else last) >= snapshot.settings.checkpoint_interval

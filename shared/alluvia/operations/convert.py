@@ -1,6 +1,6 @@
-"""Making a table of a directory of Parquet files: version 0 names them, and no data is read or written.
+"""Turn a directory of Parquet files into a table: version 0 adds them, and no data is read or written.
 
-Of each file the footer is read, in one or two ranged GETs.
+Only the footer of each file is read, in one or two ranged GETs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TAIL_GUESS_BYTES = 64 << 10
 """Read at first: most footers fit."""
 BATCH_FILES = 256
 _FOLDER_MARKERS = ("/", "_$folder$")
-"""Ends of the names of empty objects that stand for folders in some tools."""
+"""Endings of the names of empty objects that some tools use for folders."""
 
 Texts = dict[str, str | None]
 
@@ -184,7 +184,7 @@ def _footer(store: Store, root: str, info: ObjectInfo) -> pq.FileMetaData:
 
 
 def _columns(found: _Found, file: str, metadata: pq.FileMetaData, partitions: Collection[str]) -> StoredColumns:
-    """Return a file's columns, and take their types into the unified schema; files of one schema cost that once."""
+    """Return a file's columns, and add their types to the unified schema; files with the same schema cost that once."""
     for like, columns in found.known:
         if like.schema.equals(metadata.schema) and _arrow_schema(like) == _arrow_schema(metadata):
             return columns
@@ -228,7 +228,7 @@ def _with_values(add: AddFile, texts: Texts, kinds: Mapping[str, pa.DataType]) -
             values[name] = partition_text(parse_partition_text(texts[name], kind), name)
         except (ValueError, ArithmeticError) as error:
             msg = (
-                f"{add.path}: partition column {name}: {texts[name]!r} is no {type_name(kind)}; "
+                f"{add.path}: partition column {name}: {texts[name]!r} is not a valid {type_name(kind)}; "
                 "set its type in partition_types"
             )
             raise Invalid(msg) from error

@@ -1,4 +1,4 @@
-"""Creating a table: version 0 of its log, put if absent, so that of two creators one wins."""
+"""Create a table: write version 0 of its log with put-if-absent, so that only one of two creators wins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One data file at hand: read as often as needed, and written anew row group by row group, without another request."""
+"""One data file in memory or on disk: read as often as needed, and rewritten by row group, with no further request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BATCH_ROWS = 1 << 16
 
 
 class DataFile:
-    """A data file of a snapshot, on this machine: where it lies, or in a copy that goes with this object.
+    """A data file of a snapshot, on this machine: in place, or as a copy that is deleted with this object.
 
     `path` is where it is, if that is known; else it costs one GET where the store is not a directory. `rows` is how
     many rows it has, if that is known. Use it in a `with` block. Raises `ObjectNotFound` where it is missing,
@@ -64,7 +64,7 @@ class DataFile:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file, and of its copy."""
+        """Close the file, and delete its copy."""
         if self._parquet is not None:
             self._parquet.close()
         if self._folder is not None:
@@ -118,7 +118,7 @@ class DataFile:
     def batches(self, columns: Sequence[str], beside: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
         """Yield all rows, deleted ones included, in order, with some of the table's columns.
 
-        `beside` names columns of the file that are none of the table's.
+        `beside` names columns of the file that are not the table's.
         """
         plan = self._snapshot.read_plan(pa.schema([self._snapshot.schema.field(name) for name in columns]))
         parquet = self._opened()
@@ -161,7 +161,7 @@ def opened(
 
 
 class FileSink:
-    """A new file of the partition that another file is of, written as its rows come, which keeps their order."""
+    """A new file in the partition of another file, written in the order of its rows."""
 
     def __init__(self, handle: TableHandle, snapshot: Snapshot, like: AddFile) -> None:
         self._handle = handle

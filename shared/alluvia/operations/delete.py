@@ -1,4 +1,4 @@
-"""Deleting the rows that match a condition."""
+"""Delete the rows that match a condition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from alluvia.table.transaction import Changes
 
 
 def delete(handle: TableHandle, where: str) -> RowChanges:
-    """Delete the rows for which an SQL condition holds, in one commit; none where no row matches.
+    """Delete the rows that match an SQL condition, in one commit; no commit if no row matches.
 
     Only files that can match are read, and only those with matching rows change: written again without them, or given a
     deletion vector where the table has `delta.enableDeletionVectors`. A file all of whose rows match by its partition
@@ -25,7 +25,7 @@ def delete(handle: TableHandle, where: str) -> RowChanges:
 
 
 class DeleteEdit(WhereEdit):
-    """Rows that match go."""
+    """Matching rows are deleted."""
 
     operation = "DELETE"
 
@@ -38,7 +38,7 @@ class DeleteEdit(WhereEdit):
         return not self._staying.can_match(file)
 
     def renew(self, rows: pa.Table, sources: pa.Int64Array | None) -> pa.Table:  # noqa: ARG002
-        """Return no rows: none is updated."""
+        """Return no rows, because none is updated."""
         return rows.slice(0, 0)
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:

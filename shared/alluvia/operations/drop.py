@@ -1,8 +1,8 @@
-"""Dropping a table, bringing it back, and starting another of its name. Each is one commit of the table's own log.
+"""Drop a table, undrop it, and create another with its name. Each is one commit to the table's own log.
 
-A drop removes every file and marks the metadata. Nothing is deleted, so it can be undone until vacuum has taken the
-files. The commit is a change of metadata and takes the guard into the protocol, so whoever writes at the same moment,
-of whatever make, loses a race that it must notice.
+A drop removes every file from the table and marks the metadata. It deletes nothing, so it can be undone until vacuum
+deletes the files. The commit changes the metadata and adds the guard feature to the protocol, so any concurrent writer,
+of any library, loses a race that it must notice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from alluvia.table.transaction import Changes, Commit, Transaction
 TRIES_MAX = 100
 _HINT = LOG_FOLDER + ".alluvia_dropped."
 """Start of the names of empty objects, each written before a drop: without one, no table has been dropped here. They
-sort before the commits, so that the listing which finds a table also finds them. Readers of logs pass over them."""
+sort before the commits, so that the listing which finds a table also finds them. Readers of logs skip them."""
 _MARKS = "_alluvia/dropped/"
 """Start of the keys, from the lake's root, of empty objects that name tables which may have been dropped. They stay:
 one for a table that is there again costs a look at its log where tables are listed."""
@@ -37,7 +37,7 @@ HINT_AGE_MS_MAX = 60 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A table that was dropped in a version of its name's log, and can come back."""
+    """A table that was dropped in a version of its log, and can be undropped."""
 
     name: str
     version: int
@@ -82,7 +82,7 @@ def drop_rejects(rejects: TableHandle, parent_id: str) -> bool:
 
 
 def _drop(handle: TableHandle, parent_id: str | None = None) -> tuple[Commit, str]:
-    """Drop one table. Returns its id too; with the id of a parent it goes although it is append-only."""
+    """Drop one table. Returns its id too; with the id of a parent it is dropped although it is append-only."""
     planned: list[str] = []
     hinted_ms = -HINT_AGE_MS_MAX
 

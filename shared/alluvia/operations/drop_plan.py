@@ -1,4 +1,4 @@
-"""What dropping a table, bringing it back and starting another of its name commit to the log. Pure."""
+"""The commits that drop a table, undrop it, and create another with its name. Pure."""
 
 from __future__ import annotations
 

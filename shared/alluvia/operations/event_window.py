@@ -1,4 +1,4 @@
-"""Opening the window of event ids: from the index beside a checkpoint, and from the commits after it."""
+"""Open the window of event ids, from the index of a checkpoint and the commits after it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def follow_window(handle: TableHandle) -> DedupWindow:
 def open_window(log: Log) -> DedupWindow:
     """Build the window at the version that a log knows: the checkpoint's index in one GET, and the commits after it.
 
-    Where there is no index, for example beside another writer's checkpoint, the window's commits are read one by one.
+    If there is no index, for example for another writer's checkpoint, the window's commits are read one by one.
     A checkpoint that was written when another table had the name has the index of that one. Clean-up may take the index
     of a log that was opened a moment before, and commits of the window too: then the log is opened again, on the
     checkpoint that made them needless. So it is where commits since the checkpoint are no longer in memory.
@@ -50,12 +50,12 @@ def open_window(log: Log) -> DedupWindow:
 
 
 def _start(log: Log) -> int:
-    """Return the version of the checkpoint that a log stands on; -1 for none."""
+    """Return the version of the checkpoint that a log is based on; -1 for none."""
     return -1 if log.checkpoint_version is None else log.checkpoint_version
 
 
 def _window_of(log: Log) -> tuple[DedupWindow, bool]:
-    """Return the window of a log as it is at hand, and whether all that it is made from was there."""
+    """Return the window of a log's current state, and whether everything that it is made from existed."""
     state, start = log.state or log.open(), _start(log)
     rules = WindowRules.of(state.metadata.configuration)
     after_ms = state.timestamp_ms - rules.window_ms

@@ -1,4 +1,4 @@
-"""Changing a table's schema and properties: a commit of new metadata, no data file touched."""
+"""Change a table's schema and properties with one commit of new metadata. No data file is touched."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _check_new(fields: pa.Schema, present: pa.Schema) -> None:
 
 
 def protocol_for(protocol: Protocol, metadata: Metadata) -> Protocol | None:
-    """Return a protocol with what a table's columns and properties need beside its own; None if that is nothing."""
+    """Return a protocol with what a table's columns and properties need in addition; None if nothing."""
     needed = with_features(protocol, features_needed(metadata.schema_string, metadata.configuration))
     return None if needed == protocol else needed
 

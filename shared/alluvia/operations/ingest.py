@@ -1,4 +1,4 @@
-"""Appending events exactly once: an event is its `event_id` within its source, and the table's window."""
+"""Append events exactly once. An event is identified by its `event_id` and source within the table's window."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 
 _LIKE_UNKNOWN = bytes([*UNKNOWN[1:], 1])
-"""What stands for a content whose hash is that of the unknown by chance."""
+"""Replaces a content hash that by chance equals the one for unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def refusals(snapshot: Snapshot, rows: pa.Table) -> dict[int, str]:
 
 
 class _Batch:
-    """The rows of one call, and the files that hold those that are still new. `undone`: all is to be looked up anew."""
+    """The rows of one call, and the files that hold those that are still new. `undone`: look up all again."""
 
     def __init__(self, handle: TableHandle, snapshot: Snapshot, rows: pa.Table, contents: Sequence[bytes]) -> None:
         self.undone = False

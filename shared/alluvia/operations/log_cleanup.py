@@ -1,4 +1,4 @@
-"""Cleaning the log up: which of its files no retained version needs. Source: Delta protocol, "Metadata Cleanup"."""
+"""Clean up the log: which of its files no retained version needs. Source: Delta protocol, "Metadata Cleanup"."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def expired_log(files: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]
     """Choose the log files below the newest checkpoint at or below the cut-off's version; it stays, with its commit.
 
     The cut-off's version is the one that was current at `before_ms`. The checkpoint itself must be as old: until then
-    there are handles that stand on the one before it, and may name its sidecars again. Pure.
+    there are handles that use the one before it, and may name its sidecars again. Pure.
     """
     known = {info.key.removeprefix(LOG_FOLDER): info for info in files}
     listing = read_listing(known)

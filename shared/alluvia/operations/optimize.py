@@ -1,4 +1,4 @@
-"""Optimize: many small files become few, sorted, by DuckDB; committed without data change, so nobody's rows move."""
+"""Optimize: rewrite many small files into few sorted ones with DuckDB, in commits that do not change data."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def optimize(
 def _optimize_group(
     handle: TableHandle, planned: Snapshot, group: FileGroup, report: OptimizeReport, memory_mb: int | None
 ) -> bool:
-    """Rewrite one group in one commit; False if a concurrent commit has taken one of its files."""
+    """Rewrite one group in one commit; False if a concurrent commit has removed one of its files."""
     transaction = handle.transaction(planned)
     try:
         rewritten = _rewrite(handle, planned, group.files, memory_mb)
@@ -185,7 +185,7 @@ def _miscounted(files: Sequence[AddFile], urls: Sequence[str], promised: int, ro
 
 
 def _unreadable(reason: str, files: Sequence[AddFile], urls: Sequence[str]) -> AlluviaError:
-    """Tell a file that vacuum took meanwhile from one that is damaged, and name it by its path in the table."""
+    """Tell a file that vacuum deleted in the meantime from a damaged one, and name it by its path in the table."""
     for file, url in zip(files, urls, strict=True):
         if not Path(url).exists():
             return ObjectNotFound(file.path)
@@ -210,7 +210,7 @@ def _copy(
     target: Path,
     memory_mb: int | None,
 ) -> tuple[int, dict[str, dict[str, str]]]:
-    """Have DuckDB write the rows in the table's order, without the columns whose values stand in the log."""
+    """Have DuckDB write the rows in the table's order, without the columns whose values are in the log."""
     import duckdb
 
     settings = snapshot.settings

@@ -1,4 +1,4 @@
-"""Which files optimize takes together. Pure."""
+"""Which files optimize rewrites together. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from alluvia.table.partitioning.partition import layout_of
 FULL_SHARE = 0.75
 """A file of this share of the target is left alone: it is as good as full."""
 DELETED_SHARE = 0.05
-"""A file of which a deletion vector deletes more than this share is worth writing anew for that alone."""
+"""A file of which a deletion vector deletes more than this share is worth rewriting for that alone."""
 GROWTH_MAX = 8
 """A file joins smaller ones only if it is at most this many times as big as they are together, so that a big file is
 not written again for every few small ones."""
@@ -45,7 +45,7 @@ def plan_optimize(files: Iterable[AddFile], target_size: int, *, full: bool = Fa
 
 
 def is_thinned(file: AddFile, *, full: bool = False) -> bool:
-    """Whether so many rows of a file are deleted that it is written anew, be it big or alone; `full`: any at all."""
+    """Whether enough rows of a file are deleted to rewrite it, even if it is big or alone; `full`: any at all."""
     live, rows = file.live_records, file.num_records
     if live is None or not rows:
         return False

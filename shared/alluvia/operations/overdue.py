@@ -1,6 +1,7 @@
-"""Checkpoints that nobody else has written for long: the writer that notices has one written, and does not wait.
+"""Overdue checkpoints: the writer that notices one has it written in the background, and does not wait.
 
-Optimize writes them as they fall due. Where it does not run, a cold process would read all commits since the last.
+Optimize writes checkpoints when they are due. If it does not run, a cold process has to read all commits since the
+last.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from alluvia.operations.checkpoint import checkpoint, checkpoint_due
 from alluvia.table.handle import TableHandle
 
 FILES_MAX = 200_000
-"""More files take more memory to checkpoint than a writer may have: it is left to optimize, and to the alarm."""
+"""With more files, a checkpoint takes more memory than a writer may have: it is left to optimize, and to the alarm."""
 
 _logger = logging.getLogger(__name__)
 _lock = Lock()
@@ -22,7 +23,7 @@ _under_way: set[tuple[str, str]] = set()
 
 
 def checkpoint_overdue(handle: TableHandle) -> None:
-    """Write a checkpoint in the background, if none of another writer's has come meanwhile."""
+    """Write a checkpoint in the background, if no other writer has written one in the meantime."""
     table = (handle.store.uri, handle.root)
     with _lock:
         if table in _under_way:
@@ -34,7 +35,7 @@ def checkpoint_overdue(handle: TableHandle) -> None:
 
 
 def _checkpoint(handle: TableHandle, table: tuple[str, str]) -> None:
-    """Write a checkpoint by a handle of its own, since one in use is locked meanwhile, and tell the other of it."""
+    """Write a checkpoint by a handle of its own, since one in use would stay locked, and tell the other handle."""
     own = TableHandle(handle.store, handle.root, handle.name, handle.clock)
     try:
         snapshot = own.newest()

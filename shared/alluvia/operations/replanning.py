@@ -1,6 +1,6 @@
-"""Operations that read before they write: planned on the newest version, and again on a newer one where they lose.
+"""Operations that read before they write: planned on the newest version, and again after each lost race.
 
-A plan that lost is not thrown away: whoever plans keeps what still holds, so that a try costs what the winners changed.
+A planner keeps the parts of a lost plan that are still valid, so a retry costs only what the winners changed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def commit_planned(handle: TableHandle, plan: Plan) -> tuple[Commit | None, Snap
 
 
 def check_not_append_only(snapshot: Snapshot, what: str) -> None:
-    """Raise `Invalid` for a table from which nothing may be taken."""
+    """Raise `Invalid` for a table from which nothing may be deleted."""
     if snapshot.settings.append_only:
         msg = f"{what}: table {snapshot.name} is append-only; set {APPEND_ONLY} to 'false' with evolve(…) first"
         raise Invalid(msg)

@@ -1,4 +1,4 @@
-"""Restoring a table to an earlier version: by the log alone, no data file is read or written."""
+"""Restore a table to an earlier version through the log alone. No data file is read or written."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _changes(handle: TableHandle, snapshot: Snapshot, target: Snapshot, plan: Re
 
 
 def check_present(handle: TableHandle, target: Snapshot, files: Iterable[AddFile]) -> None:
-    """Raise `VersionExpired` unless all files that come back, and their deletion vectors, are in the store."""
+    """Raise `VersionExpired` unless all restored files and their deletion vectors are in the store."""
     keys = _keys(target, files)
     if len(keys) <= HEADS_MAX:
         found = dict(zip(keys, handle.store.map(handle.store.head, keys), strict=True))

@@ -1,6 +1,6 @@
-"""Carrying out an edit file by file: each file that changes is written again, gets a deletion vector, or goes whole.
+"""Execute an edit file by file: a file that changes is rewritten, gets a deletion vector, or is removed completely.
 
-Memory holds one row group of the file at hand and the new rows that wait for a file of their own, never the table.
+Memory holds one row group of the current file and the new rows not yet written, never the whole table.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from alluvia.table.statistics.merged import loose_statistics
 from alluvia.table.transaction import FILE_AGE_MS_MAX
 
 WAITING_BYTES = 64 << 20
-"""New rows of so many bytes go into files of their own before more are gathered."""
+"""Once this many bytes of new rows are collected, they are written to files of their own."""
 REMEMBERED_BYTES = 64 << 20
 """So much is kept of which rows were found in which file, for when a concurrent commit deletes others of it."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What becomes of one file. `add` stands in its place; without one it goes whole.
+    """What becomes of one file. `add` replaces it; without one it is removed completely.
 
     `rows` counts all that the file holds, the others those that it has left. `deleted` is None where the log alone said
     that all go, and not how many they are. `vector` holds positions that wait to be written.
@@ -53,7 +53,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was found in a file of so many rows, of which some were deleted then."""
+    """What was found in a file with `rows` rows, some of which were deleted then."""
 
     rows: int
     deleted: pa.Int64Array
@@ -101,7 +101,7 @@ class Rewriter:
     def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:
         """Bring the outcomes up to a snapshot, of which `candidates` are the files that can match.
 
-        Parts whose files vacuum may have taken since an earlier plan are made anew.
+        Parts whose files vacuum may have deleted since an earlier plan are made again.
         """
         self._snapshot = snapshot
         live = {file.key for file in candidates}
@@ -175,7 +175,7 @@ class Rewriter:
         return changes + sum(int(each.nbytes) for each in (*self._waiting, *vectors))
 
     def _read_whole(self) -> None:
-        """A commit with change files must hold all its changes in them, those of files that go whole too."""
+        """A commit with change files must hold all its changes in them, including those of completely removed files."""
         if not self._feeds():
             return
         silent = [part for part in self.parts if not part.cdc and any(each.changed for each in part.outcomes.values())]

@@ -1,6 +1,6 @@
-"""The difference between two collections of rows, in which a row may stand several times.
+"""The difference between two multisets of rows.
 
-Columns are numbered, so that those of any names can stand beside the counts.
+Columns are numbered, so that no column name can clash with the count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading rows: the files that can match, one after another, as Arrow batches."""
+"""Read rows: the files that can match, one after another, as Arrow batches."""
 
 from __future__ import annotations
 

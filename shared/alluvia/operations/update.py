@@ -1,4 +1,4 @@
-"""Giving the rows that match a condition new values in some columns."""
+"""Set new values in some columns of the rows that match a condition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Putting rows into a table by key: matching rows are updated or deleted, others are inserted."""
+"""Upsert rows by key: matching rows are updated or deleted, the others are inserted."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def upsert(handle: TableHandle, rows: Any, on: Sequence[str], rules: Rules) -> R
     """Update, delete and insert rows by key in one commit, so that concurrent upserts leave one row for each key.
 
     Only files that can hold one of the keys are read, and one at a time; of the rows, all are held in memory. A row
-    with a null in its key matches none. Raises `Invalid`, naming the field, for a key that stands in two rows, for rows
+    with a null in its key matches none. Raises `Invalid`, naming the field, for a key that occurs in two rows, for rows
     that do not fit the table, and for an append-only table.
     """
     check_rules(rules)
@@ -185,7 +185,7 @@ class UpsertEdit(Edit):
         return pc.if_else(deleted, pa.scalar(value=False), verdicts)
 
     def renew(self, rows: pa.Table, sources: pa.Int64Array | None) -> pa.Table:
-        """Return rows with the columns that are set taken from the source."""
+        """Return rows with the updated columns replaced from the source."""
         return with_columns(rows, self.known.select(self._set).take(sources))
 
     def inserts(self, matched: pa.Int64Array) -> pa.Int64Array:

@@ -1,4 +1,4 @@
-"""The rows of an upsert: their keys, which files can hold them, and which rows of a file have them."""
+"""The rows of an upsert: their keys, which files can contain those, and which rows of a file match."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from alluvia.table.skipping.pruning import FileStatistics
 from alluvia.table.snapshot import Snapshot
 
 KEYS_SORTED_MAX = 1 << 20
-"""Beyond so many keys in a column, only the least and the greatest tell which files can hold them."""
+"""Beyond this many keys in a column, only the lowest and the highest decide which files can contain them."""
 _CHUNK_ROWS = 1 << 20
 _PAIRS = "SELECT f.position, s.number FROM file f JOIN source s ON {on} ORDER BY f.position"
 _REPEATED = "SELECT {names}, count(*) FROM source GROUP BY {names} HAVING count(*) > 1 ORDER BY {names} LIMIT 1"
 
 
 class Source:
-    """Rows to put into a table by the key columns `on`. `rows` has the table's types, and maybe columns beside them.
+    """Rows to put into a table by the key columns `on`. `rows` has the table's types, and possibly extra columns.
 
-    Raises `Invalid`, naming the field, for a key that is no column or stands in two rows. A row with a null in its key
-    matches nothing.
+    Raises `Invalid`, naming the field, for a key that is not a column or occurs in two rows. A row with a null in its
+    key matches nothing.
     """
 
     def __init__(self, rows: pa.Table, on: Sequence[str]) -> None:

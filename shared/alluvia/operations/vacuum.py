@@ -1,4 +1,4 @@
-"""Vacuum: deleting what no retained version needs."""
+"""Vacuum: delete what no retained version needs."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 
 ORPHAN_AGE_MS_MIN = 24 * 60 * 60 * 1000
-"""A file that no commit names is kept this long at least: longer than any transaction may take to name it."""
+"""A file that no commit names is kept at least this long: longer than any transaction may take to commit it."""
 LOG_AGE_MS_MIN = 24 * 60 * 60 * 1000
 """Commits are kept this long at least, whatever the property says: longer than a handle follows the log from one
 version, and a transaction lasts, which could otherwise write a version that has come and gone."""
 PLAN_AGE_MS_MAX = 12 * 60 * 60 * 1000
-"""A plan is not carried out later: what has come back and gone since may be in no checkpoint any more."""
+"""A plan older than this is not executed: files added and removed since may be in no checkpoint any more."""
 PLANS_MAX = 5
 TRIES_MAX = 100
 
@@ -245,7 +245,7 @@ def _record(snapshot: Snapshot, oldest: int) -> Changes:
 
 
 def _delete_indexes(handle: TableHandle, plan: VacuumPlan) -> None:
-    """Delete the windows of event ids beside checkpoints that are gone."""
+    """Delete the windows of event ids of checkpoints that are gone."""
     gone = {
         file.version
         for info in plan.log_files

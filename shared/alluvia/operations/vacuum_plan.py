@@ -1,4 +1,4 @@
-"""What vacuum deletes: data files by reference, the log by age, nothing by clock alone. Pure."""
+"""What vacuum deletes: data files by reference, log files by age, and nothing because of a clock alone. Pure."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class VacuumPlan:
 
     @property
     def objects(self) -> tuple[ObjectInfo, ...]:
-        """Return all that goes, the log last: what names a file outlives the file."""
+        """Return everything to delete, the log last: whatever names a file outlives the file."""
         return (*self.data_files, *self.orphans, *self.change_files, *self.log_files)
 
     def without(self, newest: Snapshot) -> VacuumPlan:
-        """Return the plan without what has come back since it was made, be it for a while.
+        """Return the plan without files that came back since it was made, even temporarily.
 
         A restore may have won before its record, or the commit that an orphan was written for.
         """
@@ -49,7 +49,7 @@ class VacuumPlan:
 
 @dataclass(frozen=True, slots=True)
 class Cutoffs:
-    """Times in ms: files removed, orphans last written, and log files written before them go."""
+    """Times in ms: files removed, orphans last written, and log files written before them are deleted."""
 
     removed: int
     orphans: int
@@ -63,7 +63,7 @@ def plan_vacuum(
     sidecars_named: Collection[str] | None = None,
     forgotten: Iterable[RemoveFile] = (),
 ) -> VacuumPlan:
-    """Choose what goes from all objects below a table's root (their keys relative to it).
+    """Choose what to delete from all objects below a table's root (their keys relative to it).
 
     A data file goes when it was removed before the cut-off; a file that nothing names when it was last written before
     its own. `forgotten` are removes that are no tombstones any more. Files of changes go with the retention of removed
@@ -109,7 +109,7 @@ def _removed(snapshot: Snapshot, files: Iterable[RemoveFile]) -> dict[str, int]:
         for path in _paths(file):
             try:
                 key = snapshot.locate(path)
-            except Unsupported:  # it lies outside of the lake, and so of what vacuum lists
+            except Unsupported:  # it is outside the lake, and so of what vacuum lists
                 continue
             found[key] = max(found.get(key, 0), file.deletion_timestamp)
     return found

@@ -1,1 +1,1 @@
-"""SQL over a lake: one SELECT, run by DuckDB over our own snapshots, confined to the files that it needs."""
+"""SQL over a lake: one SELECT, run by DuckDB over our snapshots, with access only to the files that it needs."""

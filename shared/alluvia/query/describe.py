@@ -1,7 +1,7 @@
-"""What DESCRIBE and SUMMARIZE answer, in the terms of the lake: Delta's names of types, and which columns may be null.
+"""The answers of DESCRIBE and SUMMARIZE in the lake's terms: Delta's type names, and which columns are nullable.
 
-DuckDB sees views, of which every column may be null, and has names of its own for types. A type that Delta lacks keeps
-DuckDB's name. Within a larger query (`FROM (DESCRIBE t)`) the answer is DuckDB's, as it is. Pure but for parsing types.
+DuckDB sees views, whose columns are all nullable, and has its own type names. A type that Delta lacks keeps DuckDB's
+name. Inside a larger query (`FROM (DESCRIBE t)`) the answer is DuckDB's own. Pure, except for parsing types.
 """
 
 from __future__ import annotations

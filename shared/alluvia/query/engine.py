@@ -1,7 +1,7 @@
-"""Running one SELECT over a lake's tables: snapshots and pruning are ours, the query itself is DuckDB's.
+"""Run one SELECT over a lake's tables: we resolve snapshots and prune files, DuckDB runs the query.
 
-A query gets a database of its own, with a view for each naming of a table, over exactly the files that its conditions
-leave; then the database is shut (see `duck.confine`), and only then does the user's text run.
+Each query gets its own database, with one view per table reference, over exactly the files left after pruning. Then the
+database is confined (see `duck.confine`), and only then does the user's text run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A query's rows as bytes, in the form that the caller accepts.
 
-The whole result is written before anything is sent, so that a query which fails on its last row is still an error. Pure
-but for reading the rows.
+The whole result is written before anything is sent, so that a query that fails on its last row is still an error. Pure,
+except for reading the rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a query may take."""
+"""The limits of a query."""
 
 from __future__ import annotations
 

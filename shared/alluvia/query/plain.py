@@ -1,4 +1,4 @@
-"""Arrow values as plain Python ones that JSON can carry. Pure.
+"""Convert Arrow values to plain Python values that JSON can represent. Pure.
 
 | Type | in JSON |
 |---|---|

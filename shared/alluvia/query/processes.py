@@ -1,7 +1,7 @@
-"""Processes that queries run in: started ahead, watched while they work, killed at a limit.
+"""The processes that run queries: started in advance, watched while they work, and killed at a limit.
 
-What a query can do to the process it runs in (a crash of the engine, work that no interrupt stops, memory that no limit
-of the engine counts) it does to a process of its own. One that has finished a query in order serves the next.
+A query can crash the engine, ignore interrupts, or use memory that the engine's limit does not count. In a separate
+process, that harms no other query. A process that has finished a query normally serves the next one.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Pool:
         self._owner = os.getpid()
 
     def prepare(self, count: int) -> None:
-        """Have so many processes ready."""
+        """Have this many processes ready."""
         with self._lock:
             self._keep_own()
             self._idle += [Worker() for _ in range(min(count, IDLE_MAX) - len(self._idle))]

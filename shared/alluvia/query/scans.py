@@ -1,4 +1,4 @@
-"""What a query reads: for each table that it names, a version of it and the files that its conditions leave."""
+"""What a query reads: for each table that it names, a version and the files left after pruning."""
 
 from __future__ import annotations
 

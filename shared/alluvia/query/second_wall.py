@@ -1,7 +1,7 @@
-"""A second look at the text that is about to run: every table in it is a view of ours, or a common table expression.
+"""A second check of the text that is about to run: every table in it is one of our views or a common table expression.
 
-`references` decides what each name means, and `rewrite` puts views in the place of tables. This checks the outcome and
-trusts neither: a name that DuckDB would look for elsewhere, such as in a file, is refused. Pure.
+`references` decides what each name means, and `rewrite` replaces tables by views. This module trusts neither and checks
+the result: a name that DuckDB would look up elsewhere, for example as a file, is refused. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One query's own DuckDB database, in a process of its own: views over its files, limits, a folder."""
+"""The DuckDB database of one query, in a separate process: views over its files, limits, a working folder."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The process that a query runs in: DuckDB, and the writing of its result. `processes.py` starts, asks and kills it.
+"""The process that runs a query with DuckDB and writes its result. `processes.py` starts, calls and kills it.
 
-It serves one query at a time, as its parent asks: open a database, make views, shut it, run the query, close. A request
-is a JSON object, with bytes after it where it says so; a reply is a JSON object, with bytes after it likewise. It holds
-no more of the lake than the connection it is given, and ends when its parent does.
+It serves one query at a time, on request of its parent: open a database, create views, confine it, run the query,
+close. Requests and replies are JSON objects, followed by bytes if they say so. It has no access to the lake except
+through the connection it is given, and it ends when its parent does.
 """
 
 from __future__ import annotations

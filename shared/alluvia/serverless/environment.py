@@ -1,4 +1,4 @@
-"""Environment variables for as long as something needs them."""
+"""Set environment variables temporarily."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log lines that say which request they are about. Powertools writes them, and is imported here alone."""
+"""Log lines with the ids of their request. Powertools writes them, and is imported here alone."""
 
 from __future__ import annotations
 

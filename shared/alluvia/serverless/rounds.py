@@ -1,4 +1,4 @@
-"""One piece of work for every table of a lake, as the scheduled functions do it."""
+"""Do one piece of work for every table of a lake, for the scheduled functions."""
 
 from __future__ import annotations
 

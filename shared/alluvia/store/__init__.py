@@ -67,7 +67,7 @@ def open_store(uri: str, clock: Clock, **options: str) -> Store:
 
 
 def open_wide_store(uri: str, clock: Clock, **options: str) -> Store:
-    """Open the store that a URI names, for a table that may name files beside it: in its bucket or file system."""
+    """Open the store that a URI names, for a table that may name files elsewhere in its bucket or file system."""
     store = open_store(uri, clock, **options)
     if isinstance(store, DirectoryStore):
         return WideStore(store, DirectoryStore(Path("/")))

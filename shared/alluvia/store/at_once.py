@@ -31,9 +31,9 @@ def each(work: Callable[[T], R], items: Iterable[T], *, parallel: bool) -> list[
 def fetched_ahead(
     fetch: Callable[[str, Path], T], objects: Iterable[tuple[str, int]], *, parallel: bool
 ) -> Iterator[T]:
-    """Yield what `fetch` makes of each key and a path for a copy, in order; the copy goes when the next is asked for.
+    """Yield what `fetch` makes of each key and a path for a copy, in order; requesting the next deletes the copy.
 
-    `objects` are keys with about their sizes in bytes. Those that come next are fetched meanwhile, within the limits.
+    `objects` are keys with about their sizes in bytes. The next ones are fetched in the meantime, within the limits.
     """
     pending = deque((key, size, f"{number}") for number, (key, size) in enumerate(objects))
     ahead: deque[tuple[int, Path, Future[T]]] = deque()

@@ -1,13 +1,13 @@
-"""The object store contract: what a lake asks of the place that keeps it.
+"""The object store contract: what a lake requires of its storage.
 
 Keys are text, relative to the store's root, with `/` between parts and none in front. Every store guarantees:
 
-* **Atomic visibility.** An object is seen whole or not at all: a reader never sees half of a put.
+* **Atomic visibility.** An object is visible completely or not at all: a reader never sees half of a put.
 * **Mutual exclusion.** Of any number of `put_if_absent` calls on a key, in any number of processes, at most one
   takes effect, and no later one replaces what it wrote.
 * **Consistent reads.** Once a put has returned, every get, head and list sees it; likewise for a delete.
 * **Ordered listing.** `list` gives keys in the order of their UTF-8 bytes.
-* **Durability.** What a returned put wrote survives the death of the process and of the machine (save in the memory
+* **Durability.** What a returned put wrote survives a crash of the process and of the machine (except in the memory
   store).
 * **Confinement.** A key or prefix that could lead out of the root (`..`, a leading `/`) is refused with `Invalid`.
 
@@ -109,7 +109,7 @@ class Store(ABC):
         """Where DuckDB can open the object: a file's absolute path or an s3:// URL; None if it cannot."""
 
     def locate(self, path: str) -> str | None:
-        """Key of the object at an absolute path or URI (decoded), if that lies below the root; None if elsewhere."""
+        """Key of the object at an absolute path or URI (decoded), if it is below the root; None otherwise."""
         return key_below(path, self.uri)
 
     def duckdb_secret(self) -> dict[str, str | bool] | None:
@@ -119,7 +119,7 @@ class Store(ABC):
     def local_path(self, key: str) -> Path | None:  # noqa: ARG002
         """Where an object lies as a file that may be read in place; None if it is not on this machine.
 
-        Raises `ObjectNotFound`. It stands for a get of the whole object.
+        Raises `ObjectNotFound`. It replaces a get of the whole object.
         """
         return None
 

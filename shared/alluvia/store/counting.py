@@ -1,4 +1,4 @@
-"""A wrapper that counts what a store is asked: the measure of cost."""
+"""A wrapper that counts requests to a store, which is how cost is measured."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A store in a directory of the local file system.
 
-A put writes a temporary file in the object's own folder, flushes it to the disk, and gives it its name: by rename for
-`put`, by hard link for `put_if_absent`, since link(2) fails when the name is taken and so decides a race in one step.
-The folder is flushed after that, so that the name survives a power cut as well as the bytes do.
+A put writes a temporary file in the object's folder, flushes it to disk, and then names it: by rename for `put`, by
+hard link for `put_if_absent`, because link(2) fails if the name is taken and so decides a race in one step. Then the
+folder is flushed, so that the name survives a power failure as well as the bytes.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class DirectoryStore(Store):
         return PutResult.CREATED
 
     def locate(self, path: str) -> str | None:
-        """Key of the file at an absolute path, if that lies below the root, by its own name or by its real one."""
+        """Key of the file at an absolute path, if it is below the root, by its own name or by its real one."""
         plain = os.path.normpath(canonical_path(path))
         roots = (self.root, self.root.resolve())
         return next((key for root in roots if (key := key_below(plain, root.as_uri())) is not None), None)
@@ -177,7 +177,7 @@ class DirectoryStore(Store):
 
 @contextmanager
 def _temporary(path: Path, fill: Callable[[BinaryIO], object]) -> Iterator[Path]:
-    """A flushed file beside an object's, to be given its name; no trace of it stays. Raises ours for an `OSError`."""
+    """A flushed temporary file next to an object's, to be renamed to it. Raises ours for an `OSError`."""
     temporary = path.parent / f"{path.name[:50]}.{uuid.uuid4().hex}.tmp"
     try:
         _make_folder(path)
@@ -215,7 +215,7 @@ def _unwritten(path: Path, error: OSError) -> AlluviaError:
 
 
 def _stat(path: Path) -> os.stat_result | None:
-    """Return what a file's inode says; None where there is no file."""
+    """Return a file's stat result; None if there is no file."""
     try:
         found = path.stat()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A store in the process's own memory, for tests and for trying things out."""
+"""A store in the memory of the process, for tests and experiments."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ class S3Store(Store):
             self._put(key, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     def url(self, key: str) -> str | None:
-        """Return the object's s3:// URL; None where DuckDB would take a part of it for parameters."""
+        """Return the object's s3:// URL; None if DuckDB would read a part of it as parameters."""
         return None if "?" in self._key(key) else f"s3://{self.bucket}/{self._key(key)}"
 
     def duckdb_secret(self) -> dict[str, str | bool] | None:

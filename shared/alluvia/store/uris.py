@@ -1,4 +1,4 @@
-"""Paths that stand for themselves: URIs and absolute paths, and which of them lie below a store's root. Pure."""
+"""URIs and absolute paths, and which of them are below a store's root. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that also reads what lies beside its root: what a table names by an absolute path, as shallow clones do."""
+"""A store that can also read outside its root, for files that a table names by absolute path, as shallow clones do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WideStore(Wrapper):
         self.outer = outer
 
     def locate(self, path: str) -> str | None:
-        """Return the key of an object inside or outside; None if it lies in another file system or bucket."""
+        """Return the key of an object inside or outside; None if it is in another file system or bucket."""
         key = self.inner.locate(path)
         if key is None and self.outer.locate(path) is not None:
             return canonical_path(path)

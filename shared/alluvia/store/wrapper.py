@@ -47,7 +47,7 @@ class Wrapper(Store):
         return self.request("list_folders", prefix, lambda: self.inner.list_folders(prefix))
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Request the deletion; none where there are no keys."""
+        """Request the deletion, if there are keys."""
         batch = [*keys]
         if batch:
             self.request("delete", batch[0], lambda: self.inner.delete(batch))

@@ -1,4 +1,4 @@
-"""What callers give, of whatever type: each check raises `Invalid`, naming the argument and what it should be. Pure."""
+"""Checks of callers' arguments. Each raises `Invalid`, naming the argument and what is expected. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alluvia.table.schema.serialization import parse_type
 
 
 def check_names(argument: str, given: object) -> None:
-    """Refuse what is no list of names; a text is one name, not its letters."""
+    """Refuse anything but a list of names; a string is one name, not its letters."""
     whole = isinstance(given, Sequence) and not isinstance(given, str | bytes)
     if not whole or not all(isinstance(name, str) for name in given):  # type: ignore[attr-defined]
         msg = f"{argument}: expected a list of names, such as ['id'], got {given!r:.100}"
@@ -21,7 +21,7 @@ def check_names(argument: str, given: object) -> None:
 
 
 def check_text(argument: str, given: object, example: str) -> None:
-    """Refuse what is no text."""
+    """Refuse anything but text."""
     if not isinstance(given, str):
         msg = f"{argument}: expected text, such as {example!r}, got {given!r:.100}"
         raise Invalid(msg)

@@ -1,7 +1,7 @@
-"""Conflicts: whether a transaction still holds after a commit that won before it. Pure.
+"""Conflicts: whether a transaction is still valid after another commit won the race. Pure.
 
-One named check per rule; each takes the attempt and one winning commit, and raises nothing: it returns the conflict or
-None. Source: Delta protocol, by way of the reference implementation's conflict checker.
+One named check per rule. Each takes the attempt and one winning commit, and returns the conflict or None; it does not
+raise. Source: Delta protocol, by way of the reference implementation's conflict checker.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def protocol_changed(attempt: Attempt, winner: CommitActions) -> Conflict | None
 
 
 def metadata_changed(attempt: Attempt, winner: CommitActions) -> Conflict | None:
-    """A metadata change invalidates whoever relied on the old, unless it only added nullable columns beside it."""
+    """A metadata change conflicts with whatever relied on the old metadata, unless it only added nullable columns."""
     if winner.metadata is None:
         return None
     if attempt.keeps_rows and harmless_change(attempt.metadata_read, winner.metadata):
@@ -118,7 +118,7 @@ def transaction_recorded(attempt: Attempt, winner: CommitActions) -> Conflict | 
 
 
 def domain_changed(attempt: Attempt, winner: CommitActions) -> Conflict | None:
-    """Two changes of one metadata domain cannot both hold, nor one beside what was concluded from the old."""
+    """Two changes of one metadata domain conflict, and so does a change with anything concluded from the old value."""
     ours = {domain.domain for domain in attempt.domains} | attempt.domains_read
     for domain in winner.domains:
         if domain.domain in ours:
@@ -137,7 +137,7 @@ def rows_added(attempt: Attempt, winner: CommitActions) -> Conflict | None:
 
 
 def read_file_removed(attempt: Attempt, winner: CommitActions) -> Conflict | None:
-    """Rows that the attempt has read are gone; a compaction's removals take no rows away (see `moved_reads`)."""
+    """Rows that the attempt has read were removed; a compaction removes no rows (see `moved_reads`)."""
     for remove in winner.removes:
         if remove.data_change and remove.key in attempt.files_read:
             return ConcurrentDeleteRead(f"version {winner.version} removed {remove.path}, which was read")

@@ -1,4 +1,4 @@
-"""A handle on one table: its log, and what a warm process remembers of it. Safe for use from several threads."""
+"""A handle on one table: its log, and what a warm process caches of it. Thread-safe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Transaction
 from alluvia.table.writer import FileWriter, RowCheck
 
 OVERDUE = 10
-"""A checkpoint is overdue after so many times the commits of `delta.checkpointInterval`."""
+"""A checkpoint is overdue after this many times the commits of `delta.checkpointInterval`."""
 
 
 class TableHandle:
@@ -71,7 +71,7 @@ class TableHandle:
             return self._snapshot(self.log.state)
 
     def fitting(self, columns: Iterable[str]) -> Snapshot:
-        """Return the version at hand, or the newest if that one lacks a column: another writer may have added it."""
+        """Return the current version, or the newest if it lacks a column: another writer may have added it."""
         snapshot = self.at_hand()
         return snapshot if set(columns) <= set(snapshot.schema.names) else self.newest()
 
@@ -166,7 +166,7 @@ def other_table_message(name: str, version: int) -> str:
 
 
 def dropped_message(name: str) -> str:
-    """Say that a table was dropped, and how it comes back."""
+    """Say that a table was dropped, and how to undrop it."""
     return f"there is no table {name!r}: it was dropped; undrop({name!r}) brings it back until vacuum deletes its files"
 
 

@@ -1,9 +1,9 @@
-"""Whose versions a log holds: a table's own, and those of tables of its name that were dropped before it. Pure.
+"""Which versions of a log belong to the current table, and which to dropped tables with the same name. Pure.
 
-A dropped table's log goes on, because it is what keeps writers apart: the drop is a commit that removes all files and
-marks the metadata, and a table that is created, or brought back, afterwards takes the next version. So versions never
-start again, and nothing that was concluded from one table can be taken for another. The marks are properties that only
-this library sets.
+A dropped table's log continues, because the log coordinates writers. The drop is a commit that removes all files and
+marks the metadata, and a table that is created or undropped afterwards takes the next version. So versions never start
+again, and nothing cached about one table can be applied to another. The marks are properties that only this library
+sets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DROPPED = "alluvia.dropped"
 DROPPED_TABLES = "alluvia.dropped_tables"
 VERSION_GAPS = "alluvia.version_gaps"
 UNDONE = "alluvia.undone_versions"
-"""The versions whose events a restore took back, so that they may come again: first and last of each range."""
+"""The versions whose events a restore removed, so that they may be sent again: first and last of each range."""
 LINEAGE = (DROPPED, DROPPED_TABLES, VERSION_GAPS)
 
 Gaps = tuple[tuple[int, int], ...]
@@ -64,7 +64,7 @@ def version_gaps(configuration: Mapping[str, str]) -> Gaps:
 
 
 def undone_versions(configuration: Mapping[str, str]) -> Gaps:
-    """Return the ranges of versions that restores have taken back. Raises `Corrupt`."""
+    """Return the ranges of versions that restores have undone. Raises `Corrupt`."""
     try:
         return tuple((int(first), int(last)) for first, last in _read(configuration, UNDONE))
     except (TypeError, ValueError) as error:
@@ -87,7 +87,7 @@ def is_own_commit(gaps: Gaps, version: int) -> bool:
 
 
 def below_gap(gaps: Gaps, version: int) -> int:
-    """Return the newest version of the table's own at or below one; -1 if there is none."""
+    """Return the table's own newest version at or below a version; -1 if there is none."""
     for first, last in reversed(gaps):
         if first <= version <= last:
             version = first - 1

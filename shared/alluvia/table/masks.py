@@ -27,14 +27,14 @@ def positions_of(mask: pa.BooleanArray) -> pa.Int64Array:
 
 
 def mask_of(positions: pa.Int64Array, rows: int) -> pa.BooleanArray:
-    """Return the mask of some positions in a file of so many rows."""
+    """Return the mask of some positions in a file with `rows` rows."""
     if not len(positions):
         return pa.repeat(pa.scalar(False), rows)
     return pc.is_in(numbers(rows), value_set=positions)
 
 
 def interleaved(rows: pa.Table, replaced: pa.BooleanArray, new: pa.Table) -> pa.Table:
-    """Return rows with those of a mask replaced, in place, by new ones, which come in their order."""
+    """Return rows with those of a mask replaced in place by new ones, in order."""
     rank = pc.cumulative_sum(replaced.cast(pa.int64()))
     taken = pc.if_else(replaced, pc.add(rank, len(rows) - 1), numbers(len(rows)))
     return pa.concat_tables([rows, new.select(rows.column_names).cast(rows.schema)]).take(taken)

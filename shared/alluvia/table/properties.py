@@ -1,4 +1,4 @@
-"""Table properties: the names that mean something here, and their values. Pure."""
+"""Table properties: the known names, and their values. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KNOWN = frozenset(
         *(CHECKPOINT_POLICY, STATISTICS_AS_JSON, STATISTICS_AS_STRUCT),
     }
 )
-"""The properties that mean something here, beside constraints."""
+"""The known properties, besides constraints."""
 
 _NOT_WRITTEN = {
     "delta.columnMapping.mode": "columnMapping",
@@ -101,7 +101,7 @@ class Properties:
 
 
 def read_properties(configuration: Mapping[str, str]) -> Properties:
-    """Read a table's properties; defaults stand in for absent ones. Raises `Corrupt`, naming a broken one."""
+    """Read a table's properties; absent ones get defaults. Raises `Corrupt`, naming a broken one."""
     return _read_once(frozenset(configuration.items()))
 
 

@@ -1,4 +1,4 @@
-"""Which tables this library can read and write, and the protocols that it gives its own. Pure.
+"""Which tables this library can read and write, and the protocol of the tables that it creates. Pure.
 
 Source: Delta protocol, "Table Features" and "Valid Feature Names in Table Features".
 """
@@ -70,7 +70,7 @@ def features_needed(schema_string: str, configuration: Mapping[str, str]) -> tup
 
 
 def with_features(protocol: Protocol, features: Sequence[str]) -> Protocol:
-    """Return a protocol that has some features beside its own; itself if it has them."""
+    """Return a protocol with some features added; itself if it has them."""
     version = protocol.min_writer_version
     if version < 7:
         legacy = _LEGACY_FEATURES if version > 1 else ()

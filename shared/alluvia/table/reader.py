@@ -1,4 +1,4 @@
-"""Reading data files: one GET each, their rows as Arrow batches under the table's schema, deleted rows left out."""
+"""Read data files: one GET each, rows as Arrow batches with the table's schema, without deleted rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema
 
 
 def open_parquet(source: object) -> pq.ParquetFile:
-    """Open a Parquet file; INT96 times come in microseconds, since nanoseconds end in the year 2262."""
+    """Open a Parquet file; INT96 times are read as microseconds, since nanoseconds end in the year 2262."""
     return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", memory_map=True, page_checksum_verification=True)
 
 

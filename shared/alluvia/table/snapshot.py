@@ -1,4 +1,4 @@
-"""A table at one version: what readers hold. It never changes, whatever is committed later."""
+"""A table at one version. It never changes, whatever is committed later."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Snapshot:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """Return the columns whose values stand in the log and not in the files."""
+        """Return the columns whose values are in the log and not in the files."""
         return self.state.metadata.partition_columns
 
     @property
@@ -97,7 +97,7 @@ class Snapshot:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Return the table's properties as they stand in the log."""
+        """Return the table's properties as they are in the log."""
         return self.state.metadata.configuration
 
     @property
@@ -153,7 +153,7 @@ class Snapshot:
     def locate(self, path: str) -> str:
         """Return the key of a path as the log has it (decoded): below the table's root, or absolute.
 
-        Raises `Unsupported` for a file that lies outside of the lake.
+        Raises `Unsupported` for a file outside the lake.
         """
         if not is_absolute(path):
             key = self.root + path

@@ -1,4 +1,4 @@
-"""A transaction on one table: commits by conditional write, rebasing over commits that won before it."""
+"""A transaction on one table: commits by conditional write, and rebases over commits that won the race."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Commit:
 class Changes:
     """What a transaction will commit. `can_match`, `files_read` and `domains_read` are those of `Attempt`.
 
-    `metrics` are numbers of the operation's own, beside those of its files; `event_ids` what commitInfo says of events.
+    `metrics` are numbers of the operation itself, besides those of its files; `event_ids` is what commitInfo says about
+    events.
     """
 
     operation: str
@@ -124,7 +125,7 @@ class Transaction:
             others += len(known)
 
     def _looked_again(self, version: int) -> list[CommitActions]:
-        """Open the log afresh, since clean-up may have deleted what comes after the version at hand.
+        """Open the log again, since clean-up may have deleted what comes after the current version.
 
         Only within the log's shortest retention of a look may the version after it be written. Raises
         `TransactionExpired` where it has.
@@ -216,7 +217,7 @@ class Transaction:
 
 
 def too_old(adds: Iterable[AddFile], now_ms: int) -> bool:
-    """Whether one of some files that wait to be committed is so old that vacuum may have taken it."""
+    """Whether one of some files that wait to be committed is so old that vacuum may have deleted it."""
     return any(add.modification_time < now_ms - FILE_AGE_MS_MAX for add in adds)
 
 

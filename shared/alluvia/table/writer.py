@@ -1,4 +1,4 @@
-"""Writing data files: rows in, Parquet objects and their add actions out."""
+"""Write data files: rows in, Parquet objects and their add actions out."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def sort_rows(rows: pa.Table, sort_by: tuple[str, ...]) -> pa.Table:
 def bounded_columns(schema: pa.Schema) -> list[str]:
     """Return the Parquet paths of the columns for which a file may hold bounds: all but floating-point ones and lists.
 
-    Arrow's bounds leave NaN out. DuckDB, to which a NaN is above every number, takes them for bounds of all values, and
+    Arrow's bounds leave NaN out. DuckDB, which sorts NaN above every number, treats them as bounds of all values, and
     would miss it.
     """
     found: list[str] = []

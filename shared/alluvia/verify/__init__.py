@@ -1,1 +1,1 @@
-"""Verifying a table: whether its log, its checkpoints and its files say the truth. Nothing is written or deleted."""
+"""Verifying a table: whether its log, checkpoints and files are correct. Nothing is written or deleted."""

@@ -1,7 +1,7 @@
-"""A checkpoint held against the state that the commits up to it make. Pure.
+"""Compare a checkpoint with the state that the commits up to it produce. Pure.
 
 Source: Delta protocol, "Checkpoints": all live files, the tombstones that have not expired, the newest of everything
-else. Statistics may be left out of it, or stand in it as a struct.
+else. Statistics may be missing, or be stored as a struct.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must hold of one commit, and of one after another. Pure. Source: Delta protocol, "Delta Log Entries"."""
+"""Checks of one commit, and of consecutive commits. Pure. Source: Delta protocol, "Delta Log Entries"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading every live data file, and holding what the log says of it against its rows. One file in hand at a time."""
+"""Read every live data file, one at a time, and compare its rows with what the log says."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BROKEN = (*UNREADABLE, KeyError, ValueError, TypeError)
 
 @dataclass(frozen=True, slots=True)
 class RowRules:
-    """What rows are held against: the stored leaf columns, and CHECK constraints by name."""
+    """What rows are compared with: the stored leaf columns, and CHECK constraints by name."""
 
     leaves: Sequence[Leaf]
     constraints: Mapping[str, RowCheck] = field(default_factory=dict)
@@ -182,7 +182,7 @@ class FileVerification:
         """Hold a file's own statistics, by which readers pass row groups over, against its rows."""
         try:
             text = footer_statistics(metadata, stored_columns(metadata), _ALL_COLUMNS)
-        except Invalid:  # a type that tables of ours never have: its rows were read nevertheless
+        except Invalid:  # a type that our tables never have: its rows were still read
             return
         for kind, column, what in untrue(read_statistics(text, self._rules.leaves) or {}, tally):
             if kind == "bounds-wrong" or (kind == "null-count-wrong" and not tally.deleted):

@@ -1,4 +1,4 @@
-"""Events that stand in a table twice. DuckDB gathers their ids, on disk where they are many."""
+"""Events stored twice in a table. DuckDB collects the ids, on disk if there are many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log says of a table's files held against itself and against the listing. No data file is opened.
+"""Compare what the log says about a table's files with itself and with the listing. No data file is opened.
 
 Source: Delta protocol, "Add File and Remove File", "Deletion Vectors", "Partition Value Serialization".
 """

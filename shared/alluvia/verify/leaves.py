@@ -1,7 +1,7 @@
 """A table's leaf columns, and their values and bounds in a form that compares exactly. Pure.
 
-Times are whole microseconds and dates whole days since the Unix epoch, so that those outside of Python's years compare
-as well.
+Times are whole microseconds and dates whole days since the Unix epoch, so that those outside Python's range of years
+compare as well.
 """
 
 from __future__ import annotations

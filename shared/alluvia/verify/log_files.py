@@ -1,4 +1,4 @@
-"""What the names of a log's files say: commits that are missing, and whether `_last_checkpoint` is true. Pure."""
+"""Checks by the names of a log's files: missing commits, and whether `_last_checkpoint` is correct. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from alluvia.verify.report import Findings
 def check_names(objects: Objects, findings: Findings) -> None:
     """Report missing commits, commits that no checkpoint supports any more, and checkpoints that lack a part.
 
-    Clean-up deletes commits from the oldest on, so what is missing below all of them is no damage, as long as a
-    checkpoint stands in for it.
+    Clean-up deletes commits from the oldest on, so what is missing below all of them is not damage, as long as a
+    checkpoint replaces it.
     """
     for first, last in missing_commits(objects):
         what = f"commit {first} is" if first == last else f"commits {first} to {last} are"

@@ -72,7 +72,7 @@ class Walk:
 class LogWalk:
     """One walk through the log that some objects make, of the table at `root`.
 
-    Statistics that stand in checkpoints as structs, which take long to compare, are looked at from a version on.
+    Struct statistics in checkpoints take long to compare, and are compared only from a version on.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class LogWalk:
         result.metadata[version] = state.metadata
 
     def _hold_against_own(self, state: State, name: str) -> None:
-        """Hold a checkpoint that nothing before it can be held against against its own version's commit."""
+        """Compare a checkpoint with the commit of its own version, if nothing before it is left to compare it with."""
         own = self._own
         reason = None if own is None or own.version != state.version else disagreement(state, own)
         if reason is not None:

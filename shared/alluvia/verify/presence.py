@@ -1,7 +1,7 @@
-"""Which of the files that a table names are where they should be, by one listing. Pure.
+"""Which of the files that a table names exist, according to one listing. Pure.
 
-What a listing does not have is not missing for sure: it may have been written while the listing went on, or lie outside
-of the table. The caller looks again.
+A file that is not in the listing may still exist: it may have been written during the listing, or be outside the table.
+The caller checks again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The full mode of verify: every row of every live file, and events that stand in the table twice."""
+"""The full mode of verify: every row of every live file, and events that are in the table twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Reading:
     def run(self, replay: Replay, events: WindowRecord | None, window_ms: int) -> int | None:
         """Read all rows and return how many there are; None where a file could not be read.
 
-        Without `events`, what the log says of them, nothing is said of those that stand there twice.
+        Without `events`, what the log says of them, events that are stored twice are not reported.
         """
         files = [file for file in replay.files.values() if file.path in self.there.paths]
         counts: list[int | None] = [None] if len(files) < len(replay.files) else []

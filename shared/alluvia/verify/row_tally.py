@@ -1,4 +1,4 @@
-"""What the rows of a data file are, batch by batch: how many, their nulls, least and greatest values. Pure."""
+"""Tally the rows of a data file batch by batch: their number, nulls, minimum and maximum. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sidecar of a v2 checkpoint held against what its action says of it. Pure.
+"""Compare a sidecar of a v2 checkpoint with what its action says about it. Pure.
 
 Source: Delta protocol, "Sidecar File Information"; the facts in its tags are this library's own.
 """

@@ -1,4 +1,4 @@
-"""Statistics held against themselves, against those of a checkpoint, and against the rows. Pure.
+"""Check statistics for contradictions, and compare them with those of a checkpoint and with the rows. Pure.
 
 Source: Delta protocol, "Per-file Statistics".
 """

@@ -1,4 +1,4 @@
-"""The leaf columns that stand in a table's data files. Pure."""
+"""The leaf columns in a table's data files. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from alluvia.verify.leaves import Leaf, leaves_of
 
 
 def stored_leaves(protocol: Protocol | None, metadata: Metadata) -> tuple[Leaf, ...]:
-    """Return the leaf columns that stand in a table's data files. Raises `Corrupt` or `Unsupported`."""
+    """Return the leaf columns in a table's data files. Raises `Corrupt` or `Unsupported`."""
     schema = arrow_schema(metadata.schema_string)
     lacking = [name for name in metadata.partition_columns if name not in schema.names]
     if lacking:

@@ -122,7 +122,7 @@ class _Verification:
         )
 
     def _look_again(self, objects: Objects) -> None:
-        """Look for commits that the listing lacks. It is no snapshot: others may commit while it goes on."""
+        """Look for commits that are not in the listing. It is not a snapshot: others may commit during it."""
         versions = (version for first, last in missing_commits(objects) for version in range(first, last + 1))
         for version in list(islice(versions, LOOKS_MAX)):
             name = commit_name(version)
@@ -217,7 +217,7 @@ class _Verification:
                 self._findings.add(kind, msg, file=found[0].key)
 
     def _check_window(self, objects: Objects, walk: Walk, snapshot: Snapshot) -> None:
-        """Hold the index of event ids beside the newest checkpoint, which alone is read, against the commits."""
+        """Compare the index of event ids of the newest checkpoint, the only one that is read, with the commits."""
         version = max(walk.metadata, default=None)
         if version is None or version != objects.newest_checkpoint:
             return

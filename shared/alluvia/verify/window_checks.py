@@ -1,6 +1,6 @@
-"""The index of event ids beside a checkpoint held against the commits that it was made of. Pure.
+"""Compare the index of event ids of a checkpoint with the commits that it was made from. Pure.
 
-An event that the index lacks would be taken a second time; one that it makes up would be dropped.
+An event missing from the index would be stored twice; an event that is wrongly in it would be dropped.
 """
 
 from __future__ import annotations

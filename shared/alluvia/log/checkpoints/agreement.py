@@ -1,7 +1,8 @@
-"""Whether a checkpoint agrees with the commits that it stands for. Pure.
+"""Check whether a checkpoint agrees with the commits that it replaces. Pure.
 
-A checkpoint is believed over the commits before it, so a damaged one would give wrong rows without a word. Two checks
-are cheap enough for every opening: its own version's commit must be in it, and `_last_checkpoint` counts its files.
+Readers trust a checkpoint instead of the commits before it, so a damaged one would silently give wrong rows. Two checks
+are cheap enough for every opening: it must contain the commit of its own version, and `_last_checkpoint` counts its
+files.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def difference(state: State, replayed: State) -> str | None:
 
 
 def first_lines(head: bytes) -> bytes:
-    """Return the whole lines in the first `HEAD_BYTES` of a commit; nothing if even its first line goes on."""
+    """Return the whole lines in the first `HEAD_BYTES` of a commit; nothing if even its first line is longer."""
     return head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
 
 

@@ -1,8 +1,8 @@
-"""Putting checkpoints into a log, each object only after those that it names. I/O.
+"""Write checkpoints to a log, each object only after those that it names. I/O.
 
-A v1 checkpoint is one file. Of a v2 checkpoint first the new sidecars are written, then the file that names all of
-them; `_last_checkpoint` comes last in any case. A writer that dies in between leaves sidecars that nothing names, which
-clean-up collects, and the earlier checkpoint in force.
+A v1 checkpoint is one file. For a v2 checkpoint, the new sidecars are written first, then the file that names all of
+them. `_last_checkpoint` always comes last. If a writer dies in between, the previous checkpoint stays valid, and
+clean-up deletes the sidecars that nothing names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Reading checkpoints of every kind: a state from their files' bytes. Pure; the caller fetches sidecars.
+"""Read checkpoints of every kind: from the bytes of their files to a state. Pure; the caller fetches sidecars.
 
-The few actions beside files are read at once; file actions are decoded, and sidecars fetched, when they are asked for.
+The few actions that are not about files are read at once. File actions are decoded, and sidecars fetched, on demand.
 Source: Delta protocol, "Checkpoints", "Sidecar Files" and "Checkpoint Schema".
 """
 

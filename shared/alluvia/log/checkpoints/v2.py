@@ -1,8 +1,8 @@
-"""Writing v2 checkpoints: which sidecars stay, which rows go into new ones, and the file that names them all. Pure.
+"""Build v2 checkpoints: which sidecars stay, which rows go into new ones, and the file that names them all. Pure.
 
-A sidecar holds up to `SIDECAR_ROWS` file actions of one kind, in the order in which they came, so that files of one
-time lie together. It is written once and named again by every later checkpoint until one of its files changes; so a
-checkpoint costs what changed since the last one. Source: Delta protocol, "V2 Spec" and "Sidecar Files".
+A sidecar contains up to `SIDECAR_ROWS` file actions of one kind, in commit order, so that files from one time are
+together. It is written once, and every later checkpoint names it again until one of its files changes. So the cost of a
+checkpoint depends on what changed since the last one. Source: Delta protocol, "V2 Spec" and "Sidecar Files".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from alluvia.log.files.sidecars import Sidecar, SidecarFacts, SidecarFile, Sidec
 from alluvia.log.replay import State
 
 SIDECAR_ROWS = 1024
-"""Rows of a sidecar: a change of one file rewrites about so many, and a table of n files has n / 1024 sidecars."""
+"""Rows of a sidecar: a change of one file rewrites about this many, and a table of n files has n / 1024 sidecars."""
 _TAGS = pa.map_(pa.string(), pa.string())
 _MANIFEST = SCHEMA.remove(SCHEMA.get_field_index("remove")).remove(SCHEMA.get_field_index("add")).append(
     pa.field(
@@ -61,7 +61,7 @@ def _expired(part: Rows[RemoveFile], after_ms: int) -> bool:
 
 
 def _plan(actions: ActionSet[T], structs_of: Callable[[Rows[T]], Iterable[pa.StructArray]]) -> SidecarPlan[T]:
-    """Keep what is big enough and unchanged; write anew what changed, and small remains together with what is new."""
+    """Keep what is big enough and unchanged; rewrite what changed, and combine small remainders with what is new."""
     open_rows(part for part in actions.parts if actions.touches(part))
     whole: list[SidecarRows[T]] = []
     small: list[SidecarRows[T]] = []

@@ -1,7 +1,7 @@
-"""Writing checkpoints: a state as Parquet rows. Pure, apart from encoding Parquet in memory.
+"""Encode checkpoints: a state as Parquet rows. Pure; encodes Parquet in memory.
 
-Rows that come from an earlier checkpoint go over as columns. Other actions than adds stand in a row group of their own,
-so that a reader of either decodes little of the other. Source: Delta protocol, "Checkpoints" and "Checkpoint Schema".
+Rows from an earlier checkpoint are copied as columns. Adds and all other actions have separate row groups, so that a
+reader of one decodes little of the other. Source: Delta protocol, "Checkpoints" and "Checkpoint Schema".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GROUP_ROWS = 16_384
 
 
 class StructForm(Protocol):
-    """How statistics and partition values stand in a checkpoint as structs: known to who knows the table's schema."""
+    """How a checkpoint stores statistics and partition values as structs, which takes the table's schema to know."""
 
     @property
     def fields(self) -> Mapping[str, pa.DataType]:
@@ -84,7 +84,7 @@ def write_checkpoint(state: State, tombstones_after_ms: int, form: Form | None =
 
 
 def few_actions(state: State) -> list[tuple[str, Json]]:
-    """Return the actions of a checkpoint that are no file actions."""
+    """Return the actions of a checkpoint other than file actions."""
     few: list[tuple[str, Json]] = [("protocol", state.protocol.to_json()), ("metaData", state.metadata.to_json())]
     few += [("txn", txn.to_json()) for txn in state.txns.values()]
     return few + [("domainMetadata", domain.to_json()) for domain in state.domains.values()]
@@ -111,7 +111,7 @@ def section_structs(files: ActionSet[AddFile], section: Rows[AddFile], form: For
 
 
 def _texts(texts: pa.Array, structs: pa.Array) -> pa.Array:
-    """Return statistics as JSON, those too that stood in an earlier checkpoint as structs alone."""
+    """Return statistics as JSON, including those that an earlier checkpoint held only as structs."""
     only = pc.and_(pc.is_null(texts), pc.is_valid(structs))
     if not pc.any(only).as_py():
         return texts

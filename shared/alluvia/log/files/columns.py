@@ -1,4 +1,4 @@
-"""Columns of file actions, as Parquet has them, turned into what the rest of the log works with. Pure."""
+"""Convert columns of file actions from Parquet to what the rest of the log works with. Pure."""
 
 from __future__ import annotations
 

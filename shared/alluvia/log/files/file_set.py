@@ -1,7 +1,7 @@
 """A set of file actions, cheap at 100,000 files: rows of a checkpoint, and layers of changes on top. Pure.
 
-A change makes a small new layer; layers of like size become one, so that a set has few of them and a commit costs what
-it changes, however many files the table has.
+A change adds a small layer, and layers of similar size are merged. So a set has few layers, and the cost of a commit
+depends on what it changes, not on the number of files in the table.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class ActionSet(Generic[T]):
 
     @property
     def added(self) -> list[T]:
-        """Return the actions that stand on top of the checkpoint's."""
+        """Return the actions on top of the checkpoint's."""
         return [action for layer in self.layers for action in self.pick(layer.rows)]
 
     @property
@@ -173,7 +173,7 @@ class ActionSet(Generic[T]):
         return bool(len(newer)) and section.may_hold(newer)
 
     def above(self, key: str) -> T | None:
-        """Return the action that the layers have for a key; None for none."""
+        """Return the action that the layers have for a key, or None."""
         return next((layer.changes[key] for layer in reversed(self.layers) if key in layer.changes), None)
 
     def _keys_above(self, section: Rows[T]) -> pa.Array:

@@ -1,4 +1,4 @@
-"""A Parquet file of actions, as checkpoints and sidecars are: columns are decoded when they are asked for. Pure.
+"""A Parquet file of actions (a checkpoint or a sidecar), whose columns are decoded on demand. Pure.
 
 Source: Delta protocol, "Checkpoint Schema": a row for each action, a struct column for each kind of action.
 """
@@ -26,7 +26,7 @@ KEYS = {
     "sidecar": "path",
     "checkpointMetadata": "version",
 }
-"""A field that every action of a kind has: where it is null, the row holds no such action."""
+"""A field that every action of a kind has: if it is null, the row has no action of that kind."""
 
 COUNTED = {"add": "modificationTime"}
 """A field to count actions by that is decoded sooner than the key."""
@@ -81,7 +81,7 @@ class ActionFile:
         return found
 
     def fields(self, kind: str) -> list[str]:
-        """Return the names of the fields of a kind of action. Raises `Corrupt` if it is no struct."""
+        """Return the names of the fields of a kind of action. Raises `Corrupt` if it is not a struct."""
         found = self.type_of(kind)
         if found is None:
             return []

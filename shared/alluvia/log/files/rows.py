@@ -1,7 +1,7 @@
-"""File actions in a fixed order, to be had as columns or one by one: rows of checkpoints, of commits. Pure.
+"""File actions in a fixed order, available as columns or one by one: rows of checkpoints or commits. Pure.
 
-What lies in a file is decoded when it is asked for, a sidecar fetched when it is asked for: a query that prunes a
-sidecar away never opens it. What pruning derives from the columns stays in `derived`, since rows never change.
+Files are decoded, and sidecars fetched, on demand: if a query prunes a sidecar, it is never opened. What pruning
+derives from the columns is kept in `derived`, because rows never change.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Rows(ABC, Generic[T]):
 
     @property
     def is_open(self) -> bool:
-        """Whether the rows are at hand."""
+        """Whether the rows are in memory."""
         return True
 
     def may_hold(self, keys: pa.Array) -> bool:  # noqa: ARG002
@@ -170,7 +170,7 @@ class FileRows(Rows[T]):
         return self.file.type_of(self.kind, path)
 
     def column(self, path: Path) -> pa.Array | None:
-        """Return a field of all rows. The big ones are decoded anew each time."""
+        """Return a field of all rows. The big ones are decoded each time."""
         found = self._columns.get(path)
         if found is None:
             kind = self.type_of(path)
@@ -320,7 +320,7 @@ def check_fields(file: ActionFile, kind: str, fields: Mapping[str, pa.DataType])
 
 
 def check_partitions(name: str, adds: Rows[Any]) -> None:
-    """Raise `Corrupt` where a partitioned table's checkpoint has no partition values: all would be taken for null."""
+    """Raise `Corrupt` where a partitioned table's checkpoint has no partition values: all would count as null."""
     if not isinstance(adds, FileRows) or not len(adds) or not adds.lacks(("partitionValues",)):
         return
     values = adds.column(("partitionValues",))

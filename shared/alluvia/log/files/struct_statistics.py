@@ -1,4 +1,4 @@
-"""Statistics that a checkpoint holds as a struct only, as the JSON text that they are elsewhere. Pure.
+"""Convert statistics that a checkpoint holds only as a struct to JSON text. Pure.
 
 Source: Delta protocol, "Checkpoints" (`stats_parsed`, written with `delta.checkpoint.writeStatsAsStruct`).
 """

@@ -27,7 +27,7 @@ _BUCKETS_MAX = 1 << 31
 class _Reader:
     data: memoryview
     left: int
-    """Positions that may still come: a few bytes of runs must not grow beyond what was promised."""
+    """How many positions may still follow: a few bytes of runs must not grow beyond the declared number."""
     at: int = 0
 
     def take(self, size: int) -> memoryview:
@@ -44,7 +44,7 @@ class _Reader:
 
 
 def decode_roaring(data: bytes, cardinality: int) -> pa.Int64Array:
-    """Return the positions of a bitmap, ascending. Raises `ValueError` for bytes that hold no such number of them."""
+    """Return the positions of a bitmap, ascending. Raises `ValueError` if the bytes do not hold that many."""
     reader = _Reader(memoryview(data), left=cardinality)
     parts: list[pa.Array] = []
     for _ in range(reader.number("<Q")):

@@ -1,4 +1,4 @@
-"""Z85, the base-85 text that deletion vectors stand in. Pure. Source: ZeroMQ RFC 32, "Z85".
+"""Z85, the base-85 encoding of deletion vectors. Pure. Source: ZeroMQ RFC 32, "Z85".
 
 The reference implementation pads bytes to a multiple of four with zeros. Others shorten the last word instead, as the
 Rust crate z85 does: each missing byte is a `#` in front of the digits of the rest, which no whole word starts with.

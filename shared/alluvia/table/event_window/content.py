@@ -1,4 +1,4 @@
-"""What an event says, as a short hash of its row: two deliveries of an event have the same, two events of one id not.
+"""A short hash of an event's row: the same for two deliveries of one event, different for two events with one id.
 
 Pure.
 """

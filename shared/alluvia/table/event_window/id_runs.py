@@ -1,4 +1,4 @@
-"""Event ids of many commits as sorted columns: 20 bytes an id, and no Python object for any of them. Pure.
+"""Event ids of many commits as sorted columns: 20 bytes per id, and no Python object per id. Pure.
 
 A fingerprint's first 8 bytes are its head, a number to sort and search by; the last 4 are its tail.
 """
@@ -77,11 +77,11 @@ class IdRun:
 
     @property
     def has_content(self) -> bool:
-        """Whether every id has a content; 0 stands for none."""
+        """Whether every id has a content; 0 means none."""
         return not len(self) or bool(pc.min(self.ids["content"]).as_py())
 
     def forget(self, before_ms: int) -> bool:
-        """Forget the commits that are older than the first one that is not. Returns whether none is left."""
+        """Forget the expired commits before the first one that has not expired. Returns whether none is left."""
         while self.first_live < len(self.times_ms) and self.times_ms[self.first_live] < before_ms:
             self.first_live += 1
         return self.first_live == len(self.times_ms)

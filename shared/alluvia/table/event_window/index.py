@@ -1,7 +1,7 @@
-"""The window of event ids as a file beside a checkpoint, `_alluvia/window/<version>.arrow`. Pure.
+"""The window of event ids as a file for a checkpoint, `_alluvia/window/<version>.arrow`. Pure.
 
 It is an Arrow file with a record batch for each run, of one row: the commits' versions and times in ms, and the run's
-columns as they are searched, each a list. So it opens without touching a single id. Earlier versions of this library
+columns as they are searched, each a list. So opening it touches no id. Earlier versions of this library
 wrote a row for each commit: version, time and joined fingerprints, without contents.
 """
 
@@ -38,7 +38,7 @@ def index_version(path: str) -> int | None:
 
 
 def write_index(window: DedupWindow) -> bytes:
-    """Return the window as an Arrow file, for whoever opens the table from the checkpoint beside it."""
+    """Return the window as an Arrow file, for opening the table from its checkpoint."""
     sink = BytesIO()
     with pa.ipc.new_file(sink, _SCHEMA) as writer:
         for run in window.runs():

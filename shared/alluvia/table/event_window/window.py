@@ -1,4 +1,4 @@
-"""The ids of events that were committed lately: what makes ingestion exactly-once. Pure.
+"""The ids of recently committed events, which make ingestion exactly-once. Pure.
 
 An ingest commit carries a 96-bit fingerprint of each of its events' ids, and a 32-bit hash of what the event says. With
 n ids in the window, a new event is taken for a known one by chance with probability n / 2**96: for ten million ids

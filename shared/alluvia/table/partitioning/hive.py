@@ -1,4 +1,4 @@
-"""Directories as Hive lays them out: `column=value` folders, their escapes, and names that are passed over. Pure.
+"""Hive directory layout: `column=value` folders, their escapes, and names that are skipped. Pure.
 
 Source: Hive's and Spark's partition discovery; Delta protocol, "Partition Value Serialization".
 """
@@ -24,7 +24,7 @@ _FORMS = (
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a part of a path has a name that readers of tables pass over: `.x`, or `_x` unless it is `_x=…`."""
+    """Whether a part of a path has a name that readers of tables skip: `.x`, or `_x` unless it is `_x=…`."""
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 

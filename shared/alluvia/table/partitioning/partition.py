@@ -2,8 +2,8 @@
 
 A field of the specification is a column (`country`), which becomes a Delta partition column, or a transform of a
 timestamp or date column (`day(ts)`), which only decides the layout: each file holds rows of one day, so that the
-statistics of `ts` prune as a partition column would, for every Delta reader, and the schema stays as declared. What a
-file holds stands in the tag `alluvia.partition` of its add.
+statistics of `ts` prune as a partition column would, for every Delta reader, and the schema stays as declared. The
+tag `alluvia.partition` of its add says what a file holds.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _partition(spec: PartitionSpec, keys: Sequence[Any]) -> Partition:
 
 
 def _short(name: str) -> str:
-    """Return a folder's name as long as file systems allow: readers take values from the log, not from paths."""
+    """Return a folder name cut to what file systems allow: readers take values from the log, not from paths."""
     if len(name) <= FOLDER_CHARS_MAX:
         return name
     digest = blake2b(name.encode(), digest_size=12).hexdigest()

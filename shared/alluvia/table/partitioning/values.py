@@ -1,4 +1,4 @@
-"""Partition values: what the text in the log stands for. Pure. Source: Delta protocol, "Partition Value Serialization".
+"""Partition values: parse their text in the log. Pure. Source: Delta protocol, "Partition Value Serialization".
 
 Null is JSON null; the empty string means null too. Timestamps come as `2021-01-01 00:00:00[.ffffff]`, in UTC, and as
 ISO 8601 with `Z`.
@@ -28,7 +28,7 @@ _FLAGS = {"true": True, "false": False}
 def partition_value(file: AddFile, name: str, kind: pa.DataType) -> Any:
     """Return the value of a file's rows in a partition column, by its name in the log; None for null.
 
-    Raises `Corrupt`, naming the file, for a text that is no value of the column's type.
+    Raises `Corrupt`, naming the file, for a text that is not a value of the column's type.
     """
     text = file.partition_values.get(name)
     try:
@@ -39,7 +39,7 @@ def partition_value(file: AddFile, name: str, kind: pa.DataType) -> Any:
 
 
 def parse_partition_text(text: str | None, kind: pa.DataType) -> Any:
-    """Return the value that a text stands for. Raises `ValueError` or `ArithmeticError` where it stands for none."""
+    """Return the value of a text. Raises `ValueError` or `ArithmeticError` if it is not valid."""
     if text is None or text == "":
         return None
     parse = next((parse for matches, parse in _PARSERS if matches(kind)), None)

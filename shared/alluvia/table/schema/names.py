@@ -1,7 +1,7 @@
 """Names as SQL compares them. Pure.
 
-DuckDB folds the letters A to Z and nothing else: to it `K` (the Kelvin sign) and `k` are two names. Python's `lower()`
-takes them for one, and a check that compares names with it looks at another query than the one that runs.
+DuckDB folds only the letters A to Z: it treats `K` (the Kelvin sign) and `k` as two names. Python's `lower()` treats
+them as one, so a check that used it would not see the query that runs.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ _FOLD = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 def fold(name: str) -> str:
-    """Return the text that two names share if DuckDB takes them for one."""
+    """Return the text that two names share if DuckDB treats them as equal."""
     return name.translate(_FOLD)

@@ -1,4 +1,4 @@
-"""Making rows fit a table: any rows that a caller hands over become a table of exactly its columns. Pure."""
+"""Fit a caller's rows to a table: the result has exactly the table's columns. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def conformed(rows: Any, schema: pa.Schema, chunk_rows: int) -> Iterator[pa.Tabl
 
 
 def columns_of_rows(rows: Any) -> set[str]:
-    """Return the names of the columns that some rows have; none for what is no rows."""
+    """Return the names of the columns that some rows have; none if these are not rows."""
     if isinstance(rows, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
         return set(rows.schema.names)
     if isinstance(rows, Sequence):

@@ -1,4 +1,4 @@
-"""Schemas: Delta's JSON and Arrow's types, one from the other. Pure. Source: Delta protocol, "Schema Serialization"."""
+"""Schemas: convert between Delta's JSON and Arrow's types. Pure. Source: Delta protocol, "Schema Serialization"."""
 
 from __future__ import annotations
 

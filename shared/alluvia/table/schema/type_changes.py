@@ -1,4 +1,4 @@
-"""Type widening: which changes of a column's type the files of a table may have seen. Pure.
+"""Type widening: which changes of a column's type the files of a table may contain. Pure.
 
 Source: Delta protocol, "Type Widening": a reader refuses a table whose history holds a change that it does not support.
 """

@@ -1,7 +1,7 @@
-"""The names of types, as users write and read them: Delta's, such as `long` or `array<string>`. Pure.
+"""The type names that users write and read: Delta's, such as `long` or `array<string>`. Pure.
 
-SQL's names are understood where a type is given, in any case: `BIGINT`, `varchar`, `timestamptz`. One word means two
-things, and here it means Delta's: `timestamp` is a moment in UTC, `timestamp_ntz` a time without a zone.
+SQL names are accepted as input, in any case: `BIGINT`, `varchar`, `timestamptz`. `timestamp` has two meanings; here it
+is Delta's: `timestamp` is a moment in UTC, `timestamp_ntz` a time without a zone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One schema for files that were written apart: what some lack is null there, and what contradicts is refused. Pure."""
+"""One schema for independently written files: missing columns are null, contradicting ones are refused. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Path = tuple[str, ...]
 
 
 class UnifiedSchema:
-    """Takes the schemas of files, one after another; columns stand in the order in which they were first seen."""
+    """Takes the schemas of files, one after another; columns are in the order in which they were first seen."""
 
     def __init__(self) -> None:
         self._whole: pa.DataType = pa.struct([])

@@ -1,4 +1,4 @@
-"""Checking values of dicts before Arrow takes them: Arrow would cut, drop or read differently some of them. Pure."""
+"""Check values of dicts before Arrow converts them, because Arrow would truncate, drop or misread some. Pure."""
 
 from __future__ import annotations
 

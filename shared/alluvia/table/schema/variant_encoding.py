@@ -175,7 +175,7 @@ def double_text(number: float) -> str:
 
 
 def float_text(number: float) -> str:
-    """Return a number of 32 bits as JSON, in as few digits as tell it from others."""
+    """Return a 32-bit float as JSON, in the fewest digits that identify it."""
     if not math.isfinite(number):
         return _not_finite(number)
     texts = (f"{number:.{digits}g}" for digits in _FLOAT_DIGITS)

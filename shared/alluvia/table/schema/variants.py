@@ -1,4 +1,4 @@
-"""Variants, values of any shape, as JSON text. Pure.
+"""Variants (values of any shape) as JSON text. Pure.
 
 Source: Parquet's "Variant Binary Encoding" and "Variant Shredding". A file holds a variant as bytes (`value`, with the
 names of its fields in `metadata`), as typed columns (`typed_value`, "shredded"), or partly as each.

@@ -1,4 +1,4 @@
-"""Which of many files can hold rows that match, by columns of partition values and statistics. Pure.
+"""Which of many files can contain matching rows, by columns of partition values and statistics. Pure.
 
 For every file the verdict is the one of `verdicts.can_match`; here it costs a few operations on whole columns. What
 Arrow would compare otherwise than Python (a float with a big integer, say) is compared value by value.

@@ -1,4 +1,4 @@
-"""What pruning understands of a condition: a necessary one, over columns and constants. Pure.
+"""Predicates for pruning: necessary conditions over columns and constants. Pure.
 
 A predicate here holds for every row that the caller's real condition holds for; it may hold for more. `Unknown` holds
 for every row. Constants are Python values in the column's own terms: int, float, Decimal, str, bool, bytes, date, an

@@ -1,7 +1,7 @@
-"""Data skipping: which files can hold rows that match, by partition values and statistics. Pure.
+"""Data skipping: which files can contain matching rows, by partition values and statistics. Pure.
 
 A file is kept unless its statistics prove that no row of it matches; where they are absent or unreadable it is kept.
-What stands in a checkpoint is judged by whole columns, and a sidecar whose own statistics rule it out is not opened.
+Files of a checkpoint are judged by whole columns, and a sidecar that its own statistics rule out is not opened.
 """
 
 from __future__ import annotations

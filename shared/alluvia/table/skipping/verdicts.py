@@ -1,4 +1,4 @@
-"""Whether one file can hold rows that match, by its partition values and statistics. Pure.
+"""Whether one file can contain matching rows, by its partition values and statistics. Pure.
 
 A file can match unless its statistics prove that no row of it does; where they are absent or unreadable it can.
 """
@@ -137,7 +137,7 @@ def nan_may_match(op: str, value: Any, *, floating: bool) -> bool:
 
 
 def is_nan(value: Any) -> bool:
-    """Whether a constant is no number though its type is one of numbers."""
+    """Whether a constant is not a number, although its type is numeric."""
     return value.is_nan() if isinstance(value, Decimal) else isinstance(value, float) and isnan(value)
 
 

@@ -1,4 +1,4 @@
-"""How a table's statistics and partition values stand in its checkpoints as structs, in the columns' own types. Pure.
+"""Statistics and partition values as structs in a table's checkpoints, in the columns' own types. Pure.
 
 Source: Delta protocol, "Checkpoints" (`stats_parsed`, `partitionValues_parsed`).
 """
@@ -120,7 +120,7 @@ def _covers(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _partition_column(values: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
-    """Return a partition column's values; null for a text that stands for none."""
+    """Return a partition column's values; null for a text that is not valid."""
     codes = pc.map_lookup(values, query_key=pa.scalar(name), occurrence="last").dictionary_encode()
 
     def value(text: str | None) -> Any:

@@ -1,6 +1,6 @@
-"""What is known of a column in many files at once: from struct statistics where a checkpoint has them, else from JSON.
+"""What is known about a column in many files at once: from struct statistics if a checkpoint has them, else from JSON.
 
-Pure, apart from opening rows that are opened when needed. What is derived is kept with the rows, which never change.
+Pure, except that rows are opened on demand. What is derived is kept with the rows, which never change.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Bounds:
 
 
 def bounds_of(rows: Rows[AddFile], columns: Iterable[tuple[ColumnPath, pa.DataType]]) -> dict[ColumnPath, Bounds]:
-    """Return what is known of some columns that are no partition columns, by their types."""
+    """Return what is known about some columns other than partition columns, by their types."""
     wanted = list(columns)
     missing = [(column, kind) for column, kind in wanted if ("bounds", column, kind) not in rows.derived]
     structs = has_structs(rows)
@@ -76,7 +76,7 @@ def partition_bounds(rows: Rows[AddFile], name: str, kind: pa.DataType) -> Bound
 
 
 def partition_array(rows: Rows[AddFile], name: str, kind: pa.DataType) -> pa.Array:
-    """Return each file's value of a partition column. Raises `Corrupt`, naming a file whose text is no value."""
+    """Return each file's value of a partition column. Raises `Corrupt`, naming a file whose text is not a value."""
     texts = rows.partition_texts(name)
     codes = texts.dictionary_encode()
     values: list[Any] = []

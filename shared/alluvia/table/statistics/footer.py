@@ -1,4 +1,4 @@
-"""What a Parquet file's footer says of it: the schema that a table of it has, and its statistics. Pure."""
+"""What a Parquet footer says about its file: the schema of a table with that file, and its statistics. Pure."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def footer_statistics(
     """Return Delta's statistics of a file as JSON text, for its first `indexed_columns` leaf columns.
 
     Columns named in `without` are left out. Lists and maps have none here, since a footer counts their elements;
-    floating-point numbers have no bounds, since a footer's pass over NaN, which comes after all numbers.
+    floating-point numbers have no bounds, because a footer's bounds ignore NaN, which sorts after all numbers.
     """
     minima: dict[str, Any] = {}
     maxima: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Statistics of a file from those of its parts, so that a file can be written piece by piece. Pure."""
+"""Merge the statistics of a file's parts, so that a file can be written piece by piece. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _paths(tree: Json, start: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
 
 
 def loose_statistics(text: str | None, rows: int) -> str:
-    """Return the statistics of a file of so many rows once some of them are deleted by a vector.
+    """Return the statistics of a file with `rows` rows after a vector deletes some of them.
 
     Bounds stay where they are, though no row may reach them any more. Source: Delta protocol, "Per-file Statistics".
     """

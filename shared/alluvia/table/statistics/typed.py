@@ -1,6 +1,6 @@
 """Statistics in the columns' own types, of one file and of many at once. Pure.
 
-What stands in JSON for a column counts only if it is a value of the column's type; anything else is as if absent.
+A JSON value counts only if it is a value of the column's type; anything else is treated as absent.
 Source: Delta protocol, "Per-file Statistics".
 """
 
@@ -26,7 +26,7 @@ CHUNK_ROWS = 8192
 _INTEGERS = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
 _NULL_AFTER = re.compile(rb"\}[ \t\r]*null")
 FLOAT_DIGITS = 15
-"""Decimals of so many digits survive being written as floating-point numbers."""
+"""Decimals with this many digits survive being written as floating-point numbers."""
 _FLOAT_ERROR = Decimal(2) ** -50
 _DECIMAL_DIGITS_MAX = 38
 _MILLISECOND = timedelta(milliseconds=1)
@@ -73,12 +73,12 @@ def parse_statistics(text: str | None, *, exact: bool) -> dict[str, Any]:
 
 
 def whole_number(value: Any) -> int | None:
-    """Return a number of rows; None if a value is none."""
+    """Return a number of rows; None if the value is not one."""
     return _whole(value, 63)
 
 
 def typed_value(value: Any, kind: pa.DataType) -> Any:
-    """Return a JSON value in a column's type; None if it is none of it."""
+    """Return a JSON value in a column's type; None if it is not of that type."""
     try:
         if kind in _INTEGERS:
             return _whole(value, _INTEGERS[kind])

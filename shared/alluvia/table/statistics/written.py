@@ -1,4 +1,4 @@
-"""Statistics of a data file, as Delta has them. Pure. Source: Delta protocol, "Per-file Statistics"."""
+"""Compute the statistics of a data file in Delta's form. Pure. Source: Delta protocol, "Per-file Statistics"."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_boolean(kind):
         return None
-    # JSON has neither NaN nor infinity, and a bound beside a NaN would let other readers prune the NaN away.
+    # JSON has neither NaN nor infinity, and a bound in a column with a NaN would let other readers prune the NaN away.
     if pa.types.is_floating(kind) and not pc.all(pc.is_finite(column)).as_py():
         return None
     if column.null_count == len(column):
@@ -91,7 +91,7 @@ def _python(value: pa.Scalar) -> Any:
 
 
 def json_bounds(low: Any, high: Any) -> tuple[Any, Any] | None:
-    """Return a minimum and a maximum as they stand in JSON: at or below the one, at or above the other."""
+    """Return a minimum and a maximum as they are in JSON: at or below the one, at or above the other."""
     if low is None or high is None:
         return None
     if isinstance(low, str):
