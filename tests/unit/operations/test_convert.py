@@ -109,7 +109,7 @@ def test_types_of_partition_columns_may_be_given(disk: Lake, write: Write) -> No
     ("types", "named"),
     [
         ({"none": "long"}, "partition_types: 'none' is not a partition column; the folders name p"),
-        ({"p": "long"}, r"p=a/f.parquet: partition column p: 'a' is no long"),
+        ({"p": "long"}, r"p=a/f.parquet: partition column p: 'a' is not a valid long"),
         ({"p": "nothing"}, "unknown type 'nothing'"),
         ({"p": "double"}, "partition_by: 'p' is double"),
     ],
