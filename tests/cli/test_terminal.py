@@ -150,7 +150,7 @@ def test_a_closed_pipe_is_silent(more: list[str]) -> None:
     assert (process.returncode, errors) == (141, b"")
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["merge", "--help"]])
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["optimize", "--help"]])
 def test_help_for_nobody_is_silent(words: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)

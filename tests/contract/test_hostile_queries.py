@@ -179,18 +179,25 @@ def test_limits_hold_while_rows_come(lake: alluvia.Lake) -> None:
 
 def test_ctrl_c_ends_a_query_and_its_process(lake: alluvia.Lake) -> None:
     text = "SELECT levenshtein(repeat('ab', 10000000), repeat('ba', 10000000))"
-    process = subprocess.Popen([sys.executable, "-m", "alluvia.cli", "query", text], stderr=subprocess.PIPE)
-    folders = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    while not folders.read_text():  # until its query's process is there
-        assert process.poll() is None
-        time.sleep(0.01)
-    child = int(folders.read_text().split()[0])
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 130
-    assert process.stderr is not None
-    assert process.stderr.read() == b""
-    assert not Path(f"/proc/{child}").exists()
+    with subprocess.Popen(
+        [sys.executable, "-m", "alluvia.cli", "query", text],
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - a job in the background ignores it
+    ) as process:
+        folders = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while not folders.read_text():  # until its query's process is there
+            assert process.poll() is None
+            time.sleep(0.01)
+        child = int(folders.read_text().split()[0])
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        try:
+            assert process.wait(timeout=60) == 130
+        finally:
+            process.kill()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert not Path(f"/proc/{child}").exists()
 
 
 def test_a_process_ends_with_its_parent(lake: alluvia.Lake) -> None:
