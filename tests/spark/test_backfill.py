@@ -357,7 +357,7 @@ def test_damaged_input_is_named_and_commits_nothing(
     folder = tmp_path / "in"
     _write(folder / "good.ndjson", [_event(1), b"{broken"])
     (folder / "bad.ndjson.gz").write_bytes(gzip.compress(b"{}\n" * 1000)[:-9])
-    with pytest.raises(Invalid, match=r"bad\.ndjson\.gz is cut short"):
+    with pytest.raises(Invalid, match=r"bad\.ndjson\.gz is truncated"):
         fill(folder)
     assert events.snapshot().version == 0
     assert not _rejects(lake)
