@@ -98,6 +98,6 @@ def _sizes(folder: Path) -> list[Figure]:
             ratio = many / few
             found.append(Figure(title, milliseconds(many), peer, ratio, "at most 1.2 times", ratio <= 1.2))
     few, many = (median(their_seconds[each]) for each in ("few", "many"))
-    title = f"deltalake's append to {MANY:,} files and to {FEW}, beside ours to {MANY:,}"
+    title = f"deltalake's append to {MANY:,} files and to {FEW}, compared with ours to {MANY:,}"
     ours = milliseconds(median(seconds["many"]))
     return [*found, Figure(title, ours, f"{milliseconds(many)}, {milliseconds(few)}", median(seconds["many"]) / many)]

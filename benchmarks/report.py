@@ -1,4 +1,4 @@
-"""A table of results: ours, theirs, the ratio; printed, and kept as a file beside the code."""
+"""A table of results: ours, theirs, the ratio; printed, and kept as a file in the repository."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from infra.nag import accept, accept_wildcard
 LAKE_PREFIX = "lake/"
 # Rejected events are in a table below their table's folder.
 REJECTS = f"{LAKE_PREFIX}*/_rejects/"
-# Where files are put that a backfill shall read.
+# Where people put files for a backfill to read.
 INCOMING_PREFIX = "incoming/"
 UNDO_DAYS = 7
 

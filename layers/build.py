@@ -132,8 +132,8 @@ def _install(recipe: Recipe, machine: Machine, lock: Path, target: Path) -> None
 
 
 def _uv() -> Path:
-    beside = Path(sys.executable).with_name("uv")
-    found = beside if beside.is_file() else shutil.which("uv")
+    neighbour = Path(sys.executable).with_name("uv")
+    found = neighbour if neighbour.is_file() else shutil.which("uv")
     if found is None:
         raise FileNotFoundError(
             f"uv was found neither next to {sys.executable} nor on PATH: install it with `pip install uv`"

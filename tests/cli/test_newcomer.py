@@ -116,7 +116,7 @@ def test_what_is_loaded_to_start(tmp_path: Path) -> None:
 def test_merge_says_what_to_call(tmp_path: Path) -> None:
     result = run("merge", "t", lake=tmp_path)
     assert result.exit_code == 2
-    assert "there is no command 'merge': optimize makes few files of many, upsert is SQL's MERGE INTO" in result.output
+    assert "no command 'merge': use optimize to compact files, or upsert for SQL's MERGE INTO" in result.output
 
 
 class TestVacuumAsks:

@@ -39,7 +39,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Load one."""
         if cmd_name == "merge":
-            msg = "there is no command 'merge': optimize makes few files of many, upsert is SQL's MERGE INTO"
+            msg = "no command 'merge': use optimize to compact files, or upsert for SQL's MERGE INTO"
             raise click.UsageError(msg)
         if cmd_name not in _MODULE_OF:
             return None

@@ -53,7 +53,7 @@ class Assignments:
 def assignments(given: Mapping[str, str], schema: pa.Schema) -> Assignments:
     """Read new values for columns of `schema`: SQL expressions over its columns, by column.
 
-    Raises `Invalid`, naming the column, for an unknown one, for what is no single expression, or for one whose type
+    Raises `Invalid`, naming the column, for an unknown one, for what is not a single expression, or for one whose type
     does not fit. All expressions see the rows as they were.
     """
     if not isinstance(given, Mapping) or not given:

@@ -16,7 +16,7 @@ from alluvia.log.paths import CheckpointFile, CommitFile, commit_name, parse_nam
 class Segment:
     """The files to read: the parts of one checkpoint (none at the log's start) and the commits after it, in order.
 
-    `witness` is the checkpoint's own version if its commit is still there, to hold against it.
+    `witness` is the checkpoint's own version if its commit is still there, to compare it with.
     """
 
     version: int

@@ -46,7 +46,7 @@ class Piece:
 def changes(handle: TableHandle, from_version: int, to_version: int | None = None) -> pa.RecordBatchReader:
     """Return the rows that the commits of some versions, both ends included, inserted and deleted.
 
-    Beside the columns of `to_version` (the newest by default) each row has `_change_type`, `_commit_version` and
+    Each row has the columns of `to_version` (the newest by default), and `_change_type`, `_commit_version` and
     `_commit_timestamp`. The type is `insert` or `delete`; an updated row is deleted and inserted, unless its commit has
     change files, where it is an `update_preimage` and an `update_postimage`. Rows that were only written again are not
     there. Raises `VersionNotFound`, and `VersionExpired` where clean-up has taken what a version's changes need.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -92,6 +92,14 @@ class RowChanges:
     tries: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Inserts:
+    """Rows of an edit's source to insert: their numbers there, and what returns them with the table's columns."""
+
+    numbers: pa.Int64Array = field(default_factory=lambda: NO_POSITIONS)
+    rows: Callable[[], pa.Table] = lambda: pa.table({})
+
+
 class Edit(ABC):
     """One operation on the rows of a table, planned for one schema.
 
@@ -124,13 +132,9 @@ class Edit(ABC):
     def renew(self, rows: pa.Table, sources: pa.Int64Array | None) -> pa.Table:
         """Return what updated rows become: the same columns, in the table's types."""
 
-    def inserts(self, matched: pa.Int64Array) -> pa.Int64Array:  # noqa: ARG002
-        """Return the numbers of the source's rows to insert, given those that match rows of files."""
-        return NO_POSITIONS
-
-    def inserted(self, numbers: pa.Int64Array) -> pa.Table:
-        """Return rows of the source, with the table's columns."""
-        raise NotImplementedError
+    def inserts(self, matched: pa.Int64Array) -> Inserts:  # noqa: ARG002
+        """Return the source's rows to insert, given the numbers of those that match rows of files."""
+        return Inserts()
 
     @abstractmethod
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:

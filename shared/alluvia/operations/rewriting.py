@@ -149,17 +149,17 @@ class Rewriter:
     def _insert(self) -> None:
         """Add the new rows to the open part; those of an earlier plan do where they are the same."""
         matched = [outcome.sources for outcome in self._outcomes() if outcome.sources is not None]
-        numbers = self.edit.inserts(pa.concat_arrays([NO_POSITIONS, *matched]))
+        new = self.edit.inserts(pa.concat_arrays([NO_POSITIONS, *matched]))
         earlier = next((part for part in self.parts if part.inserted is not None), None)
         feed = self._feeds()
         if earlier is not None:
-            if numbers.equals(earlier.inserted) and bool(earlier.cdc) == feed:
+            if new.numbers.equals(earlier.inserted) and bool(earlier.cdc) == feed:
                 return
             self.parts.remove(earlier)
             self._read([outcome.file for outcome in earlier.outcomes.values()])
-        if len(numbers):
-            rows = self.edit.inserted(numbers)
-            self._open.inserted = numbers
+        if len(new.numbers):
+            rows = new.rows()
+            self._open.inserted = new.numbers
             self._waiting.append(rows)
             if self._changes is not None and feed:
                 self._changes.inserted(rows)

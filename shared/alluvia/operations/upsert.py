@@ -13,12 +13,11 @@ from alluvia.errors import Invalid
 from alluvia.expressions.pairs import PairCondition, pair_condition
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
-from alluvia.operations.edits import Edit, Hits, RowChanges, vectors_added
+from alluvia.operations.edits import Edit, Hits, Inserts, RowChanges, vectors_added
 from alluvia.operations.row_changes import change_rows
 from alluvia.operations.update import moves_rows, with_columns
 from alluvia.operations.upsert_source import Source, read_rows
 from alluvia.table.arguments import check_names, check_text
-from alluvia.table.deletion_vectors.storage import NO_POSITIONS
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import definite, mask_of, positions_of
 from alluvia.table.schema.rows import conform
@@ -188,19 +187,15 @@ class UpsertEdit(Edit):
         """Return rows with the updated columns replaced from the source."""
         return with_columns(rows, self.known.select(self._set).take(sources))
 
-    def inserts(self, matched: pa.Int64Array) -> pa.Int64Array:
-        """Return the numbers of the source's rows that match no row of a file, where they are wanted."""
+    def inserts(self, matched: pa.Int64Array) -> Inserts:
+        """Return the source's rows that match no row of a file, where they are wanted."""
         if not self._rules.inserts:
-            return NO_POSITIONS
+            return Inserts()
         left = positions_of(pc.invert(mask_of(matched, len(self.known))))
-        if self._insert_when is None:
-            return left
-        nothing = pa.table({"none": pa.nulls(len(left))}).select([])
-        return left.filter(_holds(self._insert_when, nothing, self.source.rows, left))
-
-    def inserted(self, numbers: pa.Int64Array) -> pa.Table:
-        """Return rows of the source as the table has them."""
-        return conform(self.known.take(numbers), self._schema)
+        if self._insert_when is not None:
+            nothing = pa.table({"none": pa.nulls(len(left))}).select([])
+            left = left.filter(_holds(self._insert_when, nothing, self.source.rows, left))
+        return Inserts(left, lambda: conform(self.known.take(left), self._schema))
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
         """Return what the history says."""

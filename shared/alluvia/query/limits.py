@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QueryLimits:
-    """What a query may take; None is no limit of ours (DuckDB's own is 80% of the memory, and every core)."""
+    """What a query may take; None sets no limit (DuckDB's own is 80% of the memory, and every core)."""
 
     timeout_seconds: float | None = None
     memory_bytes: int | None = None

@@ -16,7 +16,7 @@ _KIND = re.compile(r"kind: (\w+),")
 _WRONG_REGION = "Received redirect without LOCATION"
 _NOT_PARTIAL = "Received non-partial response"
 _NAMES = {400: "BadRequest", 403: "AccessDenied", 404: "NoSuchKey", 412: "PreconditionFailed", 416: "InvalidRange"}
-_TO_MEND = (
+_UNTIL_FIXED = (
     *("AccessDenied", "NoSuchBucket", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"),
     *("NoKeys", "InvalidPathError"),
 )
@@ -48,7 +48,7 @@ class Failure:
     def is_final(self) -> bool:
         """Whether S3 would answer the same again. (A slow upload is a 400 as well, `RequestTimeout`, but passes.)"""
         passing = self.status in _PASSING or self.status >= 500 or self.code == "RequestTimeout"
-        return self.code in _TO_MEND or not passing
+        return self.code in _UNTIL_FIXED or not passing
 
 
 NOT_PARTIAL = Failure(200, "NotPartial")

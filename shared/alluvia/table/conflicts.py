@@ -56,7 +56,7 @@ class Attempt:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether any of the attempt's files changes rows, so that it is no compaction."""
+        """Whether any of the attempt's files changes rows, so that it is not a compaction."""
         return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
 
 

@@ -91,7 +91,7 @@ def shown(value: Any, kind: pa.DataType) -> str:
 def excludes(low: Any, high: Any, least: Any, greatest: Any, kind: pa.DataType) -> bool:
     """Whether bounds leave out a value between the least and the greatest that there are.
 
-    A maximum that was cut counts: text to its start, times to the millisecond. None is no bound.
+    A maximum that was cut counts: text to its start, times to the millisecond. None means unbounded.
     """
     if low is not None and least < low:
         return True

@@ -23,7 +23,7 @@ ADDS_MAX = 100
 
 
 def disagreement(state: State, commit: CommitActions, *, whole: bool = True) -> str | None:
-    """Return what a checkpoint's state lacks of its own version's commit, or holds against it; None if they agree.
+    """Return what a checkpoint's state lacks of its own version's commit, or contradicts in it; None if they agree.
 
     Of a commit that is not there whole, removes prove nothing: it may add what it removed before.
     """

@@ -1,4 +1,4 @@
-"""Sidecars, the files beside a v2 checkpoint that hold its file actions: the action, and its rows, opened late. Pure.
+"""Sidecars, the files that hold the file actions of a v2 checkpoint: the action, and its rows, opened late. Pure.
 
 What fetches them is given by the caller. Source: Delta protocol, "Sidecar Files" and "Sidecar File Information".
 """
