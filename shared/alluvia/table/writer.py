@@ -12,7 +12,8 @@ from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
 from alluvia.log.paths import folder_of
 from alluvia.store import Store
-from alluvia.table.partitioning.partition import PARTITION_TAG, Partition, PartitionSpec, split
+from alluvia.table.partitioning.partition import Partition, PartitionSpec, split
+from alluvia.table.partitioning.spans import PARTITION_TAG
 from alluvia.table.properties import Properties
 from alluvia.table.statistics.written import file_statistics
 

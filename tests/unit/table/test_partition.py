@@ -10,7 +10,6 @@ import pytest
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
 from alluvia.table.partitioning.partition import (
-    PARTITION_TAG,
     PartitionField,
     PartitionSpec,
     layout_of,
@@ -19,6 +18,7 @@ from alluvia.table.partitioning.partition import (
     partition_text,
     split,
 )
+from alluvia.table.partitioning.spans import PARTITION_TAG
 
 ZONED, LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 SCHEMA = pa.schema([("ts", ZONED), ("local", LOCAL), ("day", pa.date32()), ("c", pa.string()), ("n", pa.int64()),
@@ -119,6 +119,13 @@ def test_identity_columns_leave_the_rows_and_stand_in_the_values() -> None:
     assert [rows["n"].to_pylist() for _, rows in found] == [[1, 4], [2], [3]]
     assert found[0][0].folder == "c=b/ts_day=2024-01-01/"
     assert found[2][0].folder == "c=__HIVE_DEFAULT_PARTITION__/ts_day=2024-01-01/"
+
+
+def test_years_below_1000_have_four_digits() -> None:
+    table = pa.table({"ts": pa.array([moment("0999-01-02")], ZONED), "n": [1]})
+    for transform, value in [("year", "0999"), ("month", "0999-01"), ("day", "0999-01-02"), ("hour", "0999-01-02T00")]:
+        [(partition, _)] = split(table, parse_spec([f"{transform}(ts)"], table.schema))
+        assert partition.transforms == {f"{transform}(ts)": value}
 
 
 @pytest.mark.parametrize("odd", ["a/b", "a b", "100%", "a%20b", "..", "é🌊", "a=b", "#?&+", "'\"", "\n", "*[]", "\\"])

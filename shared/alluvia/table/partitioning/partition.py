@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
 from datetime import date, datetime
 from decimal import Decimal
 from hashlib import blake2b
@@ -24,12 +25,12 @@ import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
+from alluvia.table.partitioning.spans import PARTITION_TAG, KeyPart, part
 from alluvia.table.partitioning.values import parse_partition_text as parse_partition_text  # noqa: PLC0414
 from alluvia.table.schema.type_names import type_name
 
-PARTITION_TAG = "alluvia.partition"
-TRANSFORMS = {"year": "%Y", "month": "%Y-%m", "day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
-"""Transforms of a time by name, with the format of their values."""
+TRANSFORMS = {"year": 4, "month": 7, "day": 10, "hour": 13}
+"""Transforms of a time by name, with how many characters of its ISO form their values have."""
 PARTITIONS_MAX = 100
 FOLDER_CHARS_MAX = 200
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
@@ -38,10 +39,11 @@ _CALL = re.compile(r"^\s*(\w+)\s*\(\s*(.+?)\s*\)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """A column, and the transform of it or None for its values themselves."""
+    """A column, the transform of it or None for its values themselves, and the column's type."""
 
     column: str
     transform: str | None = None
+    kind: pa.DataType = dataclass_field(default=pa.null(), compare=False)
 
     def __str__(self) -> str:
         return f"{self.transform}({self.column})" if self.transform else self.column
@@ -50,6 +52,11 @@ class PartitionField:
     def folder(self) -> str:
         """Return the name that the field has in paths."""
         return f"{self.column}_{self.transform}" if self.transform else self.column
+
+    @property
+    def values(self) -> type:
+        """Return what the transform's values are: `str` or `int`."""
+        return str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,11 @@ class PartitionSpec:
     def identity_columns(self) -> tuple[str, ...]:
         """Return the Delta partition columns."""
         return tuple(field.column for field in self.fields if field.transform is None)
+
+    @property
+    def transforms(self) -> tuple[PartitionField, ...]:
+        """Return the fields that only decide the layout."""
+        return tuple(field for field in self.fields if field.transform is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +111,7 @@ def parse_spec(fields: Sequence[str], schema: pa.Schema) -> PartitionSpec:
         elif pa.types.is_nested(kind) or pa.types.is_floating(kind) or pa.types.is_binary(kind):
             msg = f"partition_by: {text!r} is {type_name(kind)}; partition by text, numbers, dates, times or booleans"
             raise Invalid(msg)
-        parsed.append(field)
+        parsed.append(replace(field, kind=kind))
     spec = PartitionSpec(tuple(parsed))
     if len(set(spec.fields)) < len(parsed) or (parsed and len(spec.identity_columns) == len(schema)):
         msg = "partition_by: a field is repeated, or no column is left for the files"
@@ -193,11 +205,16 @@ def _partition(spec: PartitionSpec, keys: Sequence[Any]) -> Partition:
             text = partition_text(key, field.column)
             values[field.column] = text
         else:
-            text = None if key is None else key.strftime(TRANSFORMS[field.transform])
+            text = None if key is None else key_part(field, key)[1]
             transforms[str(field)] = text
         name = f"{quote(field.folder, safe='')}={NULL_FOLDER if text is None else quote(text, safe='')}"
         folders.append(f"{_short(name)}/")
     return Partition(values, transforms, "".join(folders))
+
+
+def key_part(field: PartitionField, value: date) -> KeyPart:
+    """Return a transform's value for a value of the column, not null, as part of a key."""
+    return part(value.isoformat()[: TRANSFORMS[field.transform or ""]])
 
 
 def _short(name: str) -> str:
