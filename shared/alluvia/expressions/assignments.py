@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from alluvia.duck.connection import confine, connect
+from alluvia.duck.connection import evaluator
 from alluvia.duck.failures import Context, details_of, translate
 from alluvia.duck.relation import duckdb_type
 from alluvia.errors import Invalid
@@ -59,9 +59,8 @@ def assignments(given: Mapping[str, str], schema: pa.Schema) -> Assignments:
     if not isinstance(given, Mapping) or not given:
         msg = "update: give the columns to set, with an SQL expression for each, such as {'status': '0'}"
         raise Invalid(msg)
-    connection = connect({"threads": "1", "temp_directory": ""})
+    connection = evaluator()
     connection.execute("BEGIN")
-    confine(connection)
     texts: dict[str, str] = {}
     used: set[str] = set()
     for asked, text in given.items():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from alluvia.duck.connection import confine, connect
+from alluvia.duck.connection import evaluator
 from alluvia.duck.failures import Context, details_of, translate
 from alluvia.duck.relation import free_name
 from alluvia.errors import Invalid
@@ -82,9 +82,8 @@ def condition(text: str, schema: pa.Schema) -> Condition:
     """
     expression = _expression(text)
     columns = columns_used(expression, schema)
-    connection = connect({"threads": "1", "temp_directory": ""})
+    connection = evaluator()
     row = connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
-    confine(connection)
     # Two rows show whether the condition gives one value a row.
     _mask(connection, text, pa.table([pa.nulls(2, field.type) for field in schema], schema.names))
     taken = names_in_use(expression) | {fold(name) for name in schema.names}
