@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.no_pandas import NoPandas
 from tests.s3proxy import running_s3proxy
 from tests.s3server import S3Endpoint, S3Server, running_server
 
@@ -14,6 +16,7 @@ settings.register_profile(
     "alluvia", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile("alluvia")
+sys.meta_path.insert(0, NoPandas())
 
 
 @pytest.fixture(scope="session")

@@ -173,7 +173,7 @@ def _break(environ: dict[str, Any]) -> None:
 def main() -> None:
     import logging
 
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Handler(WSGIRequestHandler):
@@ -181,7 +181,7 @@ def main() -> None:
 
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
     os.environ.setdefault("MOTO_S3_CUSTOM_ENDPOINTS", "")
-    application = _Exact(DomainDispatcherApplication(create_backend_app))
+    application = _Exact(create_backend_app("s3"))
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Handler)
     sys.stdout.write(f"port {server.server_port}\n")
     sys.stdout.flush()

@@ -123,14 +123,23 @@ def content(lake: Lake) -> Rows:
 
 
 def attempts(mode: str, make: Callable[[ManualClock], MemoryStore]) -> Iterator[tuple[FailingStore, ManualClock]]:
-    """Yield a fresh store whose call 1, 2, … fails, until one run has completed untouched."""
+    """Yield a fresh copy of one store, whose call 1, 2, … fails, until one run has completed untouched."""
+    template_clock = ManualClock()
+    template = make(template_clock)
     for at in range(1, CALLS_MAX):
-        clock = ManualClock(seed=at)
-        store = FailingStore(make(clock), mode, at)
+        clock = ManualClock(template_clock.now_us(), seed=at)
+        store = FailingStore(copied(template, clock), mode, at)
         yield store, clock
         if not store.fired:
             return
     raise AssertionError("the operation never completes")
+
+
+def copied(store: MemoryStore, clock: ManualClock) -> MemoryStore:
+    """Return a store with the same objects, of the same times."""
+    found = MemoryStore("faults", clock)
+    found._objects, found._keys = dict(store._objects), list(store._keys)
+    return found
 
 
 def tried(act: Callable[..., object], *arguments: object) -> bool:

@@ -20,7 +20,7 @@ from tests.infra.conftest import ROOT, read_template
 from tests.infra.elf import AARCH64, machine, needed
 from tests.infra.policies import resources_of, text
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("layers")]
 
 Template = dict[str, Any]
 TRAPPED = ("docker", "podman", "finch", "node", "npm", "aws", "cdk")

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from tests.no_pandas import NoPandas
 from tests.simulation.scheduler import Scheduler, SerialExecutor, SimulatedLock
 
 _connect = duckdb.connect
@@ -53,7 +54,7 @@ def simulated() -> Iterator[None]:
     """Replace what a simulation replaces, and put it back."""
     modules = list(_modules())
     with pytest.MonkeyPatch.context() as patch, _one_thread():
-        patch.setattr(sys, "meta_path", [_Absent(), *sys.meta_path])
+        patch.setattr(sys, "meta_path", [NoPandas(), *sys.meta_path])
         for module in modules:
             if hasattr(module, "ThreadPoolExecutor"):
                 patch.setattr(module, "ThreadPoolExecutor", SerialExecutor)
@@ -67,15 +68,6 @@ def simulated() -> Iterator[None]:
                 if getattr(module, name, None) is read:
                     patch.setattr(module, name, kept)
         yield
-
-
-class _Absent:
-    """Says at once that pandas is not there: else Arrow and DuckDB look for it on disk with every statement."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
 
 
 @contextmanager
