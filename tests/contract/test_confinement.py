@@ -26,7 +26,7 @@ from alluvia.expressions.references import find_references
 from alluvia.query import rewrite
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import Engine, EngineError
+from alluvia.query.processes import Engine, EngineError, Watch
 from alluvia.query.scans import plan_scans
 from alluvia.query.session import Session
 from functions.query.handler import handler
@@ -279,9 +279,9 @@ def test_the_text_is_refused(place: Place, form: str) -> None:
 @contextmanager
 def shut_database(place: Place) -> Iterator[Engine]:
     """Yield the database of a query on `events`, at the point where the user's text would run."""
-    session = Session(place.lake.store, QueryLimits())
+    session = Session(place.lake.store, QueryLimits(), Watch())
     try:
-        constants = Constants(session.now_us)
+        constants = Constants(session.begin())
         references = find_references(parse("FROM events").root)
         scans = plan_scans(place.lake, references, constants)
         session.open(scans, dict.fromkeys(scans, "scan_0"))
@@ -371,9 +371,9 @@ def test_a_pruned_file_is_closed_too(place: Place) -> None:
     table = place.lake.create_table("pruned", {"n": "long"}, exist_ok=True)
     table.append([{"n": 1}])
     table.append([{"n": 2}])
-    session = Session(place.lake.store, QueryLimits())
+    session = Session(place.lake.store, QueryLimits(), Watch())
     try:
-        constants = Constants(session.now_us)
+        constants = Constants(session.begin())
         scans = plan_scans(place.lake, find_references(parse("FROM pruned WHERE n = 1").root), constants)
         session.open(scans, dict.fromkeys(scans, "scan_0"))
         (scan,) = scans.values()

@@ -1,13 +1,15 @@
 """Parse a query's text to the tree of its one SELECT, with DuckDB's own parser.
 
-Only `json_serialize_sql` ever sees the raw text: it parses and does nothing else. (`extract_statements` of the Python
-client would already open files for IMPORT DATABASE.)
+Only DuckDB's lexer and `json_serialize_sql` ever see the raw text: they read it and do nothing else.
+(`extract_statements` of the Python client would already open files for IMPORT DATABASE.) Even so, some texts of a few
+kilobytes keep them busy for hours: a text that a stranger sent is analysed in a process that can be killed.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,8 @@ from alluvia.expressions.tree import Node
 from alluvia.table.arguments import check_text
 
 QUERY_LIMIT_BYTES = 256 * 1024
+TREE_LIMIT_BYTES = 16_000_000
+"""Python takes about ten times as much memory for a tree as its JSON has bytes."""
 _EXPLAIN = b"explain"
 # DuckDB takes these for spaces, outside of quotes and comments, but counts positions in the text without them.
 _APART = re.compile(
@@ -30,30 +34,60 @@ _APART = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class Analysis:
+    """What DuckDB makes of a text: the byte offsets at which its tokens start, and its syntax tree as JSON.
+
+    The word EXPLAIN in front is left out of the tree.
+    """
+
+    starts: Sequence[int]
+    tree: bytes
+
+
+Analyse = Callable[[str], Analysis]
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
-    """One SELECT, or an EXPLAIN of one. Positions in `root` are byte offsets into `text`."""
+    """One SELECT, or an EXPLAIN of one. Positions in `root` and `starts`, of tokens, are byte offsets into `text`."""
 
     text: str
     root: Node
     explain: bool
+    starts: Sequence[int]
 
 
-def parse(text: str) -> Statement:
-    """Parse what a user sent. Raises `Invalid` unless it is one SELECT, or EXPLAIN of one, with DuckDB's message."""
+def analyse(text: str) -> Analysis:
+    """Have DuckDB read a text, in this process. Raises `duckdb.Error`."""
+    starts = [start for start, _ in duckdb.tokenize(text)]
+    row = planner().execute("SELECT json_serialize_sql($1)", [_explained(text.encode(), starts).decode()]).fetchone()
+    return Analysis(starts, str(row[0]).encode() if row else b"{}")
+
+
+def parse(text: str, analyse: Analyse = analyse) -> Statement:
+    """Parse what a user sent. Raises `Invalid` unless it is one SELECT, or EXPLAIN of one, with DuckDB's message.
+
+    `analyse` has DuckDB read the text; what it raises is passed on.
+    """
     check_text("query", text, "SELECT 1")
     _check(text)
-    return read(text)
+
+    def limited(text: str) -> Analysis:
+        found = analyse(text)
+        if len(found.tree) > TREE_LIMIT_BYTES:
+            msg = "the query names or computes too many things: shorten it, or put the values into a table"
+            raise Invalid(msg)
+        return found
+
+    return read(text, limited)
 
 
-def read(text: str) -> Statement:
+def read(text: str, analyse: Analyse = analyse) -> Statement:
     """Parse a text of any length, as `parse` does."""
-    data = text.encode()
-    word_at, word = _first_word(text, data)
-    explain = word == _EXPLAIN.decode()
-    if explain:
-        # Blanked, so that every position stays as it is in the user's text.
-        data = data[:word_at] + b" " * len(_EXPLAIN) + data[word_at + len(_EXPLAIN) :]
-    answer = _serialize(data.decode())
+    found = analyse(text)
+    data = _explained(text.encode(), found.starts)
+    word = _first_word(text.encode(), found.starts)
+    answer = _tree(found.tree)
     if answer["error"]:
         _refuse(answer, text, data, word)
     statements = answer["statements"]
@@ -61,14 +95,13 @@ def read(text: str) -> Statement:
         held = "no statement" if not statements else f"{len(statements)} statements"
         msg = f"the query contains {held}: send exactly one SELECT"
         raise Invalid(msg)
-    return Statement(text, statements[0]["node"], explain)
+    return Statement(text, statements[0]["node"], word == _EXPLAIN.decode(), found.starts)
 
 
-def _serialize(text: str) -> Any:
-    """Return what DuckDB's parser makes of a text. Raises `Invalid` if that is nested too deeply to handle."""
+def _tree(text: bytes) -> Any:
+    """Return the tree of a JSON text. Raises `Invalid` if it is nested too deeply to handle."""
     try:
-        row = planner().execute("SELECT json_serialize_sql($1)", [text]).fetchone()
-        return json.loads(row[0]) if row else {}
+        return json.loads(text)
     except RecursionError as error:
         msg = "the query is nested too deeply: split it into common table expressions"
         raise Invalid(msg) from error
@@ -95,15 +128,18 @@ def _check(text: str) -> None:
         raise Invalid(msg)
 
 
-def _first_word(text: str, data: bytes) -> tuple[int, str]:
-    tokens = duckdb.tokenize(text)
-    if not tokens:
-        return 0, ""
-    start = tokens[0][0]
-    end = start
+def _first_word(data: bytes, starts: Sequence[int]) -> str:
+    start = end = starts[0] if starts else len(data)
     while data[end : end + 1].isalpha():  # of bytes: ASCII letters
         end += 1
-    return start, data[start:end].decode().lower()
+    return data[start:end].decode().lower()
+
+
+def _explained(data: bytes, starts: Sequence[int]) -> bytes:
+    """Blank the word EXPLAIN in front of a text, so that every position stays as it is."""
+    if _first_word(data, starts).encode() != _EXPLAIN:
+        return data
+    return data[: starts[0]] + b" " * len(_EXPLAIN) + data[starts[0] + len(_EXPLAIN) :]
 
 
 def _refuse(answer: Any, text: str, data: bytes, word: str) -> None:

@@ -25,14 +25,32 @@ def walk(value: Any) -> Iterator[Node]:
             pending.extend(reversed(value))
 
 
-def without_locations(value: Any, replacements: Mapping[int, Node] | None = None) -> Any:
-    """Copy a tree without positions in the text, and with other nodes in place of some, given by `id`."""
+def without_locations(value: Any) -> Any:
+    """Copy a tree without positions in the text."""
     if isinstance(value, dict):
-        value = (replacements or {}).get(id(value), value)
-        return {key: without_locations(child, replacements) for key, child in value.items() if key != LOCATION}
+        return {key: without_locations(child) for key, child in value.items() if key != LOCATION}
     if isinstance(value, list):
-        return [without_locations(child, replacements) for child in value]
+        return [without_locations(child) for child in value]
     return value
+
+
+def same(one: Any, other: Any, replacements: Mapping[int, Node]) -> bool:
+    """Whether two trees are equal but for positions, with other nodes in place of some of `other`, given by `id`."""
+    pending = [(one, other)]
+    while pending:
+        one, other = pending.pop()
+        other = replacements.get(id(other), other)
+        if isinstance(one, dict) and isinstance(other, dict):
+            if one.keys() - {LOCATION} != other.keys() - {LOCATION}:
+                return False
+            pending.extend((one[key], other[key]) for key in one if key != LOCATION)
+        elif isinstance(one, list) and isinstance(other, list):
+            if len(one) != len(other):
+                return False
+            pending.extend(zip(one, other, strict=True))
+        elif one != other or type(one) is not type(other):
+            return False
+    return True
 
 
 def is_constant(node: Node) -> bool:

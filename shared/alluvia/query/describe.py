@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 from alluvia.duck.connection import planner
@@ -66,8 +67,14 @@ def _set(batch: pa.RecordBatch, name: str, values: list[str]) -> pa.RecordBatch:
 
 
 def delta_name(text: str) -> str:
-    """Return Delta's name for DuckDB's text of a type; DuckDB's for one, or for a part of one, that Delta lacks."""
-    return _name(planner().type(text))
+    """Return Delta's name for DuckDB's text of a type; DuckDB's for one, or for a part of one, that Delta lacks.
+
+    A type that is nested too deeply to be parsed keeps DuckDB's name, too.
+    """
+    try:
+        return _name(planner().type(text))
+    except (duckdb.Error, RecursionError):
+        return text
 
 
 def _name(kind: Any) -> str:

@@ -7,7 +7,7 @@ database is confined (see `duck.confine`), and only then does the user's text ru
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,16 +20,16 @@ import pyarrow as pa
 from alluvia.duck.failures import UnreadableFile
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import Statement, parse
-from alluvia.expressions.references import Reference, References, find_references, names_in_use, shows_tables
+from alluvia.expressions.references import Reference, find_references, names_in_use, shows_tables
 from alluvia.operations.catalog import Catalog
 from alluvia.query.describe import describes, in_our_terms
 from alluvia.query.formats import Format, render
 from alluvia.query.limits import QueryLimits
+from alluvia.query.processes import Watch
 from alluvia.query.rewrite import Rewritten, rewrite
 from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report, scan_table
 from alluvia.query.session import Session
 from alluvia.table.scan import Scan
-from alluvia.table.snapshot import Snapshot
 
 
 class Result:
@@ -120,17 +120,16 @@ def _attempt(
     of_result: Callable[[Result], _Answer],
 ) -> _Answer:
     """Plan a query and have it answered; once more for each kind of file that DuckDB turns out not to read."""
-    statement = parse(query)
-    if shows_tables(statement.root) and not statement.explain:
-        return of_result(_of_table(pa.table({"name": pa.array(catalog.tables(), pa.string())})))
-    references = find_references(statement.root)
+    watch = Watch(limits.deadline(), limits.memory_bytes)
     unreadable: set[str | None] = set()
     while True:
-        with ThreadPoolExecutor(1) as pool:  # the newest versions are looked up while DuckDB starts
-            looking = pool.submit(newest_snapshots, catalog, references)
-            session = Session(catalog.store, limits, lambda path: None in unreadable or path in unreadable)
+        session = Session(catalog.store, limits, watch, lambda path: None in unreadable or path in unreadable)
         try:
-            scans, rewritten = _open(catalog, statement, references, session, looking.result())
+            statement = parse(query, session.analyse)
+            if shows_tables(statement.root) and not statement.explain:
+                session.close()
+                return of_result(_of_table(pa.table({"name": pa.array(catalog.tables(), pa.string())})))
+            scans, rewritten = _open(catalog, statement, session)
             reports = tuple(starmap(report, scans.items()))
             if not statement.explain and not describes(statement.root):
                 return answer(session, rewritten, reports)
@@ -152,13 +151,15 @@ def _attempt(
             raise
 
 
-def _open(
-    catalog: Catalog, statement: Statement, references: References, session: Session, newest: Mapping[str, Snapshot]
-) -> tuple[dict[Reference, Scan], Rewritten]:
-    constants = Constants(session.now_us, names_in_use(statement.root))
-    scans = plan_scans(catalog, references, constants, newest)
+def _open(catalog: Catalog, statement: Statement, session: Session) -> tuple[dict[Reference, Scan], Rewritten]:
+    references = find_references(statement.root)
+    with ThreadPoolExecutor(1) as pool:  # the newest versions are looked up while DuckDB starts
+        looking = pool.submit(newest_snapshots, catalog, references)
+        now_us = session.begin()
+    constants = Constants(now_us, names_in_use(statement.root))
+    scans = plan_scans(catalog, references, constants, looking.result())
     views = {reference: f"scan_{number}" for number, reference in enumerate(scans)}
-    rewritten = rewrite(statement, views)
+    rewritten = rewrite(statement, views, session.analyse)
     session.open(scans, views)
     return scans, rewritten
 

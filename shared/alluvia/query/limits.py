@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 
@@ -13,3 +14,7 @@ class QueryLimits:
     memory_bytes: int | None = None
     threads: int | None = None
     spill_bytes: int | None = None
+
+    def deadline(self) -> float | None:
+        """Return when a query that starts now must be done, by `time.monotonic()`; None: whenever it is."""
+        return None if self.timeout_seconds is None else time.monotonic() + self.timeout_seconds

@@ -27,6 +27,7 @@ import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
 from alluvia.duck.connection import planner
+from alluvia.expressions.parse import Analysis
 
 IDLE_MAX = 4
 """Processes kept ready for queries to come."""
@@ -220,11 +221,20 @@ class ResultRows:
 class Engine:
     """A query's database in a process of its own: what makes views needs of a DuckDB connection, and the query."""
 
-    def __init__(self, watch: Watch, options: Mapping[str, str], secret: Mapping[str, str | bool] | None) -> None:
+    def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._worker = POOL.take()
-        self._answered = self._closed = False
-        self.now_us: int = self._ask("open", options=options, secret=secret)["now_us"]
+        self._answered, self._closed = True, False
+
+    def analyse(self, text: str) -> Analysis:
+        """Have DuckDB read a text. This needs no database."""
+        with self._asking("analyse", text=text):
+            return Analysis(self._worker.reply(self._watch)["starts"], self._worker.data(self._watch))
+
+    def open(self, options: Mapping[str, str], secret: Mapping[str, str | bool] | None) -> int:
+        """Open the database, and return its `now()` in µs since the Unix epoch."""
+        found: int = self._ask("open", options=options, secret=secret)["now_us"]
+        return found
 
     def execute(self, query: str, parameters: Sequence[Any] = ()) -> ResultRows:
         """Run a statement of our own."""

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import duckdb
 
 from alluvia.duck.relation import quote_name
 from alluvia.errors import Invalid
-from alluvia.expressions.parse import Statement, read
+from alluvia.expressions.parse import Analyse, Statement, analyse, read
 from alluvia.expressions.references import Reference
-from alluvia.expressions.tree import LOCATION, Node, without_locations
+from alluvia.expressions.tree import LOCATION, Node, same
 from alluvia.query.second_wall import check_tables
 
 VIEW_SCHEMA = "alluvia"
@@ -43,10 +41,13 @@ class Rewritten:
         return min(source, self._sources[at + 1]) if at + 1 < len(self._sources) else source
 
 
-def rewrite(statement: Statement, views: Mapping[Reference, str]) -> Rewritten:
-    """Put views, by their name within `VIEW_SCHEMA`, in the place of tables. Raises `Invalid` where that fails."""
+def rewrite(statement: Statement, views: Mapping[Reference, str], analyse: Analyse = analyse) -> Rewritten:
+    """Put views, by their name within `VIEW_SCHEMA`, in the place of tables. Raises `Invalid` where that fails.
+
+    `analyse` has DuckDB read the new text.
+    """
     data = statement.text.encode()
-    tokens = _Tokens(statement.text, data)
+    tokens = _Tokens(statement.starts, data)
     edits: list[tuple[int, int, str]] = []
     replacements: dict[int, Node] = {}
     for reference, view in views.items():
@@ -55,10 +56,10 @@ def rewrite(statement: Statement, views: Mapping[Reference, str]) -> Rewritten:
         replacements[id(reference.node)] = _view_node(reference.node, view, alias)
     rewritten = _splice(data, sorted(edits))
     try:
-        root = read(rewritten.text).root
+        root = read(rewritten.text, analyse).root
     except Invalid as error:
         raise Invalid(_UNUSUAL) from error
-    if without_locations(root) != without_locations(statement.root, replacements):
+    if not same(root, statement.root, replacements):
         raise Invalid(_UNUSUAL)
     check_tables(root, VIEW_SCHEMA, set(views.values()))
     return rewritten
@@ -67,9 +68,9 @@ def rewrite(statement: Statement, views: Mapping[Reference, str]) -> Rewritten:
 class _Tokens:
     """The tokens of a text, with their byte offsets; comments and space are none."""
 
-    def __init__(self, text: str, data: bytes) -> None:
+    def __init__(self, starts: Sequence[int], data: bytes) -> None:
         self._data = data
-        self._starts = [start for start, _ in duckdb.tokenize(text)]
+        self._starts = starts
 
     def at(self, offset: int) -> int:
         """Return the number of the token that starts at an offset. Raises `Invalid` if none does."""

@@ -15,6 +15,7 @@ from alluvia.duck.failures import ENGINE_FAILED, Context, QueryTooCostly, out_of
 from alluvia.duck.relation import escape_glob
 from alluvia.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
+from alluvia.expressions.parse import Analysis
 from alluvia.expressions.references import Reference
 from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import Engine, EngineDied, EngineError, OutOfMemory, OutOfTime, Watch
@@ -28,36 +29,39 @@ HEADS_MAX = 64
 
 
 class Session:
-    """Runs one query, and must be closed after it. The time limit runs from the start.
+    """Runs one query, and must be closed after it.
 
+    `watch` has the limits as a process is held to them, with the time at which the query must be done.
     `copied` says of which data files, by name, DuckDB is given a copy that this library made.
     """
 
-    def __init__(self, store: Store, limits: QueryLimits, copied: Callable[[str], bool] = lambda _: False) -> None:
+    def __init__(
+        self, store: Store, limits: QueryLimits, watch: Watch, copied: Callable[[str], bool] = lambda _: False
+    ) -> None:
         self._store = store
         self._limits = limits
+        self._watch = watch
         self._copied = copied
         self._files: dict[str, str] = {}
         self._keys: dict[str, str] = {}
-        deadline = None if limits.timeout_seconds is None else time.monotonic() + limits.timeout_seconds
-        self._watch = Watch(deadline, limits.memory_bytes)
+        self._engine = Engine(watch)
         self._folder = Path(tempfile.mkdtemp(dir=scratch_root()))
         self._hidden: set[str] = {str(self._folder)}
-        try:
-            with self._translated(Context("")):
-                self._engine = Engine(self._watch, self._options(), store.duckdb_secret())
-        except BaseException:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            raise
         self._views = Views(self._engine, VIEW_SCHEMA, store, self._folder, self._check_time)
 
-    @property
-    def now_us(self) -> int:
-        """Return the query's `now()`, in µs since the Unix epoch."""
-        return self._engine.now_us
+    def analyse(self, text: str) -> Analysis:
+        """Have DuckDB read a text, which may take it as long as the query has."""
+        with self._translated(Context(text)):
+            return self._engine.analyse(text)
+
+    def begin(self) -> int:
+        """Open the database, and return the query's `now()`, in µs since the Unix epoch."""
+        with self._translated(Context("")):
+            return self._engine.open(self._options(), self._store.duckdb_secret())
 
     def open(self, scans: Mapping[Reference, Scan], names: Mapping[Reference, str]) -> None:
         """Make a view for each scan, by these names, and shut the database."""
+        self._check_time()
         with self._translated(Context("")):
             self._engine.execute(f"CREATE SCHEMA {VIEW_SCHEMA}")
         for reference, scan in scans.items():

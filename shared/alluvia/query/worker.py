@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from alluvia.duck.connection import S3_OPTIONS, confine, connect, use_s3
 from alluvia.duck.failures import QueryTooCostly, details_of
+from alluvia.expressions.parse import analyse
 from alluvia.query.formats import FORMATS, render
 
 BATCH_ROWS = 16_384
@@ -37,6 +38,11 @@ class QueryDatabase:
     def __init__(self, send: Callable[[Reply, pa.Buffer], None]) -> None:
         self._send = send
         self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def analyse(self, text: str) -> Reply:
+        """Have DuckDB read a text that a user wrote. No database needs to be open."""
+        found = analyse(text)
+        return {"starts": found.starts, "body": found.tree}
 
     def open(self, options: dict[str, str], secret: dict[str, str | bool] | None) -> Reply:
         """Open the database, begin its transaction, and tell its `now()` in µs since the Unix epoch."""
