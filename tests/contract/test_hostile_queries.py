@@ -16,10 +16,13 @@ import pytest
 import alluvia
 from alluvia import scratch
 from alluvia.duck.failures import QueryTooCostly
+from alluvia.query import engine
 from alluvia.query.engine import run
 from alluvia.query.formats import _distinct
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import IDLE_MAX, POOL, EngineDied, Worker
+from alluvia.query.processes import IDLE_MAX, POOL, EngineDied, Watch, Worker
+from alluvia.query.session import Session
+from alluvia.store import Store
 from functions.query.handler import handler
 
 _BRACKETS = "repeat('[', 200000) || repeat(']', 200000)"
@@ -38,6 +41,8 @@ STALLS = {
     "levenshtein": "SELECT levenshtein(repeat('ab', 200000), repeat('ba', 200000))",
     "common table expressions": f"{_DOUBLING} SELECT count(*) FROM a39",
     "recursion": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n FROM r) SELECT count(*) FROM r",
+    "a run of operators, to the lexer": f"SELECT 1 {'+' * 20_000} n FROM t",
+    "comments in comments, to the lexer": "/*" * 130_000,
     "rows that never end": "SELECT i FROM range(1000000000000) t(i) WHERE i % 50000 = 0 AND i < 0",
 }
 SWELLS = {
@@ -113,10 +118,45 @@ def test_damage_is_proved_and_not_read_out_of_a_message(lake: alluvia.Lake, monk
     status, body = ask("SELECT error('Could not read enough bytes') FROM t")
     assert (status, json.loads(body)) == (400, {"error": "Invalid Input Error: Could not read enough bytes"})
     assert asked.count("render") == 1
+    for kind in ("IO", "HTTP", "Invalid"):
+        fields = json.dumps({"exception_type": kind, "exception_message": "Could not read enough bytes"})
+        asked.clear()
+        for text in (f"SELECT error('{fields}') FROM t", f"SELECT error('{fields}' || n) FROM t"):
+            status, body = ask(text)
+            assert (status, json.loads(body)["error"].startswith("Invalid Input Error: {")) == (400, True)
+        assert asked.count("render") == 2
     (file,) = lake.table("t").snapshot().files
     status, body = ask(f"SELECT error('{lake.store.url('t/' + file.path)} is odd') FROM t")
     assert status == 400
     assert lake.uri not in body
+
+
+def test_every_attempt_counts_towards_the_time_limit(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path,) = Path(lake.uri.removeprefix("file://")).glob("t/*.parquet")
+    path.write_bytes(b"garbage" * 100)
+    deadlines: list[float | None] = []
+
+    class Watched(Session):
+        def __init__(self, store: Store, limits: QueryLimits, watch: Watch, *rest: Any) -> None:
+            deadlines.append(watch.deadline)
+            super().__init__(store, limits, watch, *rest)
+
+    monkeypatch.setattr(engine, "Session", Watched)
+    assert ask("SELECT sum(n) FROM t")[0] == 500
+    assert len(deadlines) == 2
+    assert deadlines[0] == deadlines[1]
+
+
+def test_a_type_of_many_levels_is_described(lake: alluvia.Lake) -> None:
+    levels = "".join(f", a{n} AS (SELECT {'[' * 100}x{']' * 100} x FROM a{n - 1})" for n in range(1, 5))
+    status, body = ask(f"DESCRIBE WITH a0 AS (SELECT 1 x){levels} SELECT x FROM a4")
+    assert (status, json.loads(body)["column_type"]) == (200, "INTEGER" + "[]" * 400)
+
+
+def test_a_query_of_too_many_parts_is_refused(lake: alluvia.Lake) -> None:
+    status, body = ask(f"SELECT {','.join('1' * 120_000)}")
+    assert (status, "too many things" in body) == (400, True)
+    assert_nothing_happened()
 
 
 def test_columns_of_one_name_are_told_apart_in_one_pass() -> None:

@@ -11,6 +11,8 @@ from alluvia.errors import MESSAGE_CHARS_MAX, AlluviaError, Corrupt, Invalid, Un
 
 LINE_LENGTH_MAX = 100
 _CUT_OFF = "Could not read enough bytes"
+_KIND = re.compile(r"([A-Za-z][A-Za-z ]*?) Error: ")
+_STREAM = "Invalid Input Error: Attempting to execute an unsuccessful or closed pending query result\nError: "
 _NO_ARROW_TYPE = re.compile(r"Unsupported Arrow type (\w+)")
 _BROKEN_METADATA = "Invalid"
 """The kind of error under which DuckDB passes on those of Thrift, in which Parquet's metadata stands."""
@@ -104,10 +106,19 @@ def out_of_memory(limit_bytes: int | None) -> str:
 
 
 def details_of(error: Exception) -> dict[str, str]:
-    """Return the fields of an error raised with `errors_as_json`, which a stream wraps once more."""
-    text = str(error)
+    """Return the fields of an error raised with `errors_as_json`.
+
+    DuckDB passes a message that starts with a brace on as it is, so fields that contradict the kind of error in front
+    of them were written by whoever wrote the query.
+    """
+    text = str(error).removeprefix(_STREAM)
+    named = _KIND.match(text)
+    kind, message = (named[1], text[named.end() :]) if named else ("DuckDB", text.partition("\n")[0])
+    found = {"exception_type": kind, "exception_message": message or type(error).__name__}
     try:
-        found = {str(key): str(value) for key, value in json.loads(text[text.index("{") :]).items()}
-    except ValueError:
-        found = {"exception_message": text.splitlines()[0] if text else type(error).__name__}
+        fields = json.loads(message)
+        if fields["exception_type"] == kind:
+            found = {str(key): str(value) for key, value in fields.items()}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass  # a message, and no fields
     return {key: value[: 2 * MESSAGE_CHARS_MAX] for key, value in found.items()}
