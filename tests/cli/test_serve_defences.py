@@ -129,6 +129,8 @@ def test_each_request_is_a_line_of_the_log(tmp_path: Path) -> None:
         port = int(process.stdout.readline().rpartition(":")[2])
         assert Client(port).post("/v1/events/app?key=secret", {"event": "a"}).status == 200
         assert exchange(port, b"GET /a%0Ab%1B[31m HTTP/1.0\r\n\r\n")[0] == 403
+        assert exchange(port, b"POST /v1/events/app HTTP/1.0\r\nContent-Length: 99999999\r\n\r\n")[0] == 413
+        assert exchange(port, b"an email\r\n\r\n")[0] == 400
         process.terminate()
         lines = process.communicate(timeout=30)[1].splitlines()
         assert process.returncode == 0
@@ -138,7 +140,9 @@ def test_each_request_is_a_line_of_the_log(tmp_path: Path) -> None:
         stamp = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00 127\.0\.0\.1"
         assert re.fullmatch(rf"{stamp} POST /v1/events/app 200 \d+ bytes \d+ ms", lines[0])
         assert re.fullmatch(rf"{stamp} GET /a\\nb\\u001b\[31m 403 \d+ bytes \d+ ms", lines[1])
-        assert len(lines) == 2
+        assert re.fullmatch(rf"{stamp} POST /v1/events/app 413 \d+ bytes 0 ms", lines[2])
+        assert re.fullmatch(rf"{stamp} - - 400 \d+ bytes 0 ms", lines[3])
+        assert len(lines) == 4
 
 
 def test_it_warns_where_others_can_reach_it(tmp_path: Path) -> None:

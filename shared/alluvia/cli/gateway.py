@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import traceback
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from urllib.parse import parse_qsl
 from alluvia.cli.bundled import Handler, load_handler
 from alluvia.cli.context import LocalContext
 from alluvia.cli.guards import refusal
+from alluvia.cli.listening import request_line
 from alluvia.clock import Clock
 from alluvia.serverless.http import Response, failure
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
-PATH_CHARS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +54,7 @@ class Gateway:
         headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
         http = event["requestContext"]["http"]
         took_ms = self._clock.now_ms() - began_ms
-        path = json.dumps(http["path"][:PATH_CHARS_MAX])[1:-1]
-        self._log(f"{http['sourceIp']} {http['method']} {path} {status.value} {len(data)} bytes {took_ms} ms")
+        self._log(request_line(http["sourceIp"], http["method"], http["path"], status.value, len(data), took_ms))
         start_response(f"{status.value} {status.phrase}", [*headers, ("Content-Length", str(len(data)))])
         return [data]
 

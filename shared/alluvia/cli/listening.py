@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import re
 import socket
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from alluvia.errors import Invalid
 
 BODY_LIMIT_BYTES = 10 << 20
 """API Gateway's limit of an HTTP API: beyond it the server refuses the request without reading it."""
+PATH_CHARS_MAX = 200
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
 _ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
 _REASONS = {413: f"the body is larger than {BODY_LIMIT_BYTES} bytes: send it in several requests"}
@@ -42,6 +44,8 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)
+        method, path = getattr(self.request, "command", "-"), getattr(self.request, "path", "-")
+        self.channel.log(request_line(self.channel.addr[0], method, path, error.code, len(body), 0))
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]
@@ -49,8 +53,24 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     error_task_class = _Refusal
 
 
-def listen(application: Callable[..., Any], host: str, port: int, threads: int) -> BaseWSGIServer:
-    """Return a server of a WSGI application. Raises `Invalid` where it cannot listen."""
+def request_line(address: str, method: str, path: str, status: int, answer_bytes: int, took_ms: int) -> str:
+    """Return the line that the log has of a request."""
+    shown = json.dumps(path[:PATH_CHARS_MAX])[1:-1]
+    return f"{address} {method} {shown} {status} {answer_bytes} bytes {took_ms} ms"
+
+
+def listen(
+    application: Callable[..., Any], host: str, port: int, threads: int, log: Callable[[str], object]
+) -> BaseWSGIServer:
+    """Return a server of a WSGI application, which tells `log` of requests that never get to the application.
+
+    Raises `Invalid` where it cannot listen.
+    """
+
+    class Channel(_Channel):
+        pass
+
+    Channel.log = staticmethod(log)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         server = create_server(
@@ -69,5 +89,5 @@ def listen(application: Callable[..., Any], host: str, port: int, threads: int) 
         else:
             msg = f"--host {host}: cannot listen there: choose an address of this machine, such as 127.0.0.1"
         raise Invalid(msg) from error
-    server.channel_class = _Channel
+    server.channel_class = Channel
     return server

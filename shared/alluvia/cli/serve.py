@@ -106,7 +106,7 @@ def running(lake: Lake, options: Options) -> Iterator[waitress.server.BaseWSGISe
     with using(lake), environment(memory):
         schedule = Schedule(lake, options.merge_seconds, options.vacuum_seconds)
         threads = THREADS + rules.queries + rules.queries_waiting
-        server = listen(Gateway(lake.clock, rules, log), options.host, options.port, threads)
+        server = listen(Gateway(lake.clock, rules, log), options.host, options.port, threads, log)
         POOL.prepare(1)
         schedule.start()
         try:
