@@ -1,18 +1,13 @@
-"""Processes that tests race against each other, and kill: `python -m tests.contract.workers JOB ARGUMENTS`.
-
-A job prints one JSON line when it is ready, waits for a line on standard input, and prints its results as JSON lines.
-"""
+"""Processes that tests race against each other, and kill."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import Any
 from zlib import crc32
 
@@ -22,45 +17,41 @@ from alluvia.clock import SystemClock
 from alluvia.errors import ConcurrentDomain, TableExists, TableNotFound, Unavailable
 from alluvia.lake import Lake
 from alluvia.store import PutResult, open_store
+from tests.warm import started
 
 Result = Iterator[Any]
-ROOT = Path(__file__).parents[2]
 
 
 class Worker:
-    """A running job."""
+    """A running job. It says "ready", waits for `go`, and then sends its results, one after another."""
 
     def __init__(self, job: str, arguments: dict[str, Any]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.contract.workers", job, json.dumps(arguments)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "shared")))},
-        )
+        self._pipe, theirs = Pipe()
+        with theirs:
+            self.process = started(_serve, theirs, job, arguments)
 
     def go(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"go\n")
-        self.process.stdin.flush()
+        self._pipe.send("go")
 
     def line(self) -> Any:
-        """Return the next line, or None at the end."""
-        assert self.process.stdout is not None
-        text = self.process.stdout.readline()
-        return json.loads(text) if text.endswith(b"\n") else None
+        """Return the next result, or None at the end."""
+        try:
+            return self._pipe.recv()
+        except (EOFError, ConnectionResetError):
+            return None
 
     def results(self) -> list[Any]:
-        """Return what is left of the output; the job must have ended well."""
+        """Return the results that are left; the job must have ended well."""
         found = list(iter(self.line, None))
-        assert self.process.wait(timeout=120) == 0
+        self.process.join(timeout=120)
+        assert self.process.exitcode == 0
         return found
 
     def kill(self) -> list[Any]:
-        """Kill the process at once, and return the lines that it wrote whole before."""
-        self.process.send_signal(signal.SIGKILL)
+        """Kill the process at once, and return the results that it sent before."""
+        self.process.kill()
         found = list(iter(self.line, None))
-        self.process.wait(timeout=60)
+        self.process.join(timeout=60)
         return found
 
 
@@ -77,7 +68,7 @@ def workers(jobs: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[list[Worker]
     finally:
         for worker in running:
             worker.process.kill()
-            worker.process.wait(timeout=60)
+            worker.process.join(timeout=60)
 
 
 def race(jobs: Sequence[tuple[str, dict[str, Any]]]) -> list[list[Any]]:
@@ -211,18 +202,8 @@ JOBS: dict[str, Callable[..., Result]] = {
 }
 
 
-def _say(value: Any) -> None:
-    sys.stdout.write(json.dumps(value) + "\n")
-    sys.stdout.flush()
-
-
-def main() -> None:
-    job, arguments = sys.argv[1], json.loads(sys.argv[2])
-    _say("ready")
-    sys.stdin.readline()
+def _serve(pipe: Connection[Any, Any], job: str, arguments: dict[str, Any]) -> None:
+    pipe.send("ready")
+    pipe.recv()
     for result in JOBS[job](**arguments):
-        _say(result)
-
-
-if __name__ == "__main__":
-    main()
+        pipe.send(result)

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import Any
 
 from tests.processes.events import SLOTS
 from tests.processes.journal import entries
+from tests.processes.worker import main
+from tests.warm import started
 
-ROOT = Path(__file__).parents[2]
-STEP_SECONDS = (0.5, 2.0)
+STEP_SECONDS = (0.3, 1.2)
 PAUSE_CHANCE = 0.3
-PAUSE_SECONDS = (0.2, 3.0)
+PAUSE_SECONDS = (0.2, 2.0)
 READY_SECONDS_MAX = 120
 
 
@@ -37,8 +39,9 @@ class Fleet:
     counts: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     _lives: Counter[str] = field(default_factory=Counter)
-    _running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    _resume: list[tuple[float, subprocess.Popen[bytes]]] = field(default_factory=list)
+    _running: dict[str, ForkServerProcess] = field(default_factory=dict)
+    _alive: dict[str, Connection[Any, Any]] = field(default_factory=dict)
+    _resume: list[tuple[float, ForkServerProcess]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -64,7 +67,7 @@ class Fleet:
         for process in self._running.values():
             process.kill()
         for process in self._running.values():
-            process.wait(timeout=60)
+            process.join(timeout=60)
         self._bury()
         self._running.clear()
 
@@ -75,30 +78,21 @@ class Fleet:
             "uri": self.uri,
             "options": self.options,
             "slot": slot,
-            "role": role,
-            "stream": stream,
             "life": life,
             "folder": str(self.folder),
             "seed": self.seed,
         }
-        with (self.folder / f"{slot}.{life}.err").open("wb") as errors:
-            self._running[slot] = subprocess.Popen(
-                [sys.executable, "-m", "tests.processes.worker", json.dumps(arguments)],
-                cwd=ROOT,
-                stdin=subprocess.PIPE,
-                stdout=errors,
-                stderr=errors,
-                env=self._environment(),
-            )
+        scratch = self.folder / "scratch"  # what a killed one leaves among its temporary files goes with the run
+        scratch.mkdir(exist_ok=True)
+        theirs, self._alive[slot] = Pipe(duplex=False)
+        with theirs:
+            errors = str(self._errors(slot, life))
+            self._running[slot] = started(main, theirs, errors, str(scratch), role, stream, arguments)
         self._lives[slot] += 1
         self.counts["processes"] += 1
 
-    def _environment(self) -> dict[str, str]:
-        """Return the workers' environment: what a killed one leaves among its temporary files goes with the run."""
-        scratch = self.folder / "scratch"
-        scratch.mkdir(exist_ok=True)
-        paths = os.pathsep.join((str(ROOT), str(ROOT / "shared")))
-        return {**os.environ, "PYTHONPATH": paths, "TMPDIR": str(scratch)}
+    def _errors(self, slot: str, life: int) -> Path:
+        return self.folder / f"{slot}.{life}.err"
 
     def _wait_ready(self) -> None:
         end = time.monotonic() + READY_SECONDS_MAX
@@ -114,13 +108,13 @@ class Fleet:
     def _kill(self, slot: str) -> None:
         process = self._running[slot]
         process.kill()
-        process.wait(timeout=60)
+        process.join(timeout=60)
         self.counts["kills"] += 1
         self._start(slot)
 
     def _pause(self) -> None:
         process = self._running[self._random.choice(sorted(self._running))]
-        process.send_signal(signal.SIGSTOP)
+        _signal(process, signal.SIGSTOP)
         self._resume.append((time.monotonic() + self._random.uniform(*PAUSE_SECONDS), process))
         self.counts["pauses"] += 1
 
@@ -128,15 +122,21 @@ class Fleet:
         due = [process for at, process in self._resume if at <= time.monotonic()]
         self._resume = [(at, process) for at, process in self._resume if process not in due]
         for process in due:
-            process.send_signal(signal.SIGCONT)
+            _signal(process, signal.SIGCONT)
 
     def _bury(self) -> None:
         """Note the processes that ended by themselves: none should."""
         for slot, process in list(self._running.items()):
-            if process.poll() not in (None, -signal.SIGKILL):
+            if process.exitcode not in (None, -signal.SIGKILL):
                 del self._running[slot]
-                path = self.folder / f"{slot}.{self._lives[slot] - 1}.err"
-                self.failures.append(f"{slot} ended by itself:\n{path.read_text(errors='replace')[-3000:]}")
+                said = self._errors(slot, self._lives[slot] - 1).read_text(errors="replace")
+                self.failures.append(f"{slot} ended by itself:\n{said[-3000:]}")
+
+
+def _signal(process: ForkServerProcess, number: signal.Signals) -> None:
+    if process.exitcode is None and process.pid is not None:
+        with contextlib.suppress(ProcessLookupError):  # it ended just now: `_bury` will tell
+            os.kill(process.pid, number)
 
 
 @contextmanager
@@ -146,5 +146,4 @@ def fleet(uri: str, options: dict[str, str], folder: Path, seed: int) -> Iterato
     try:
         yield ships
     finally:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            ships.stop()
+        ships.stop()

@@ -1,18 +1,19 @@
-"""One process of the fleet: `python -m tests.processes.worker ARGUMENTS`. It works until it is killed.
+"""One process of the fleet. It works until it is killed.
 
 An error that means to try again is noted, and tried again; any other ends the process, and with it the run.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import random
-import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -200,26 +201,27 @@ ROLES: dict[str, Callable[[Worker, str], None]] = {
 }
 
 
-def _end_with_parent() -> None:
-    """End when the fleet does, however it ends: then standard input does."""
+def _end_with_parent(alive: Connection[Any, Any]) -> None:
+    """End when the fleet does, however it ends: then nothing holds the other end."""
 
     def wait() -> None:
-        while os.read(0, 1):
-            pass
+        with contextlib.suppress(EOFError, ConnectionResetError):
+            alive.recv()
         os._exit(0)
 
     threading.Thread(target=wait, daemon=True).start()
 
 
-def main() -> None:
-    arguments: dict[str, Any] = json.loads(sys.argv[1])
-    role, stream = arguments.pop("role"), arguments.pop("stream")
-    _end_with_parent()
+def main(
+    alive: Connection[Any, Any], errors: str, scratch: str, role: str, stream: str, arguments: dict[str, Any]
+) -> None:
+    """Work until killed. What goes wrong is in the file `errors`; temporary files go to `scratch`."""
+    file = os.open(errors, os.O_WRONLY | os.O_CREAT, 0o600)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    tempfile.tempdir = scratch
+    _end_with_parent(alive)
     worker = Worker(**arguments)
     worker.insist(lambda table: table.snapshot())
     worker.journal.write(Entry("ready"))
     ROLES[role](worker, stream)
-
-
-if __name__ == "__main__":
-    main()
