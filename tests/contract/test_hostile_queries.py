@@ -16,11 +16,12 @@ import pytest
 import alluvia
 from alluvia import scratch
 from alluvia.duck.failures import QueryTooCostly
+from alluvia.errors import Unavailable
 from alluvia.query import engine
 from alluvia.query.engine import run
 from alluvia.query.formats import _distinct
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import IDLE_MAX, POOL, EngineDied, Watch, Worker
+from alluvia.query.processes import IDLE_MAX, POOL, Engine, EngineDied, Watch, Worker
 from alluvia.query.session import Session
 from alluvia.store import Store
 from functions.query.handler import handler
@@ -151,6 +152,35 @@ def test_a_type_of_many_levels_is_described(lake: alluvia.Lake) -> None:
     levels = "".join(f", a{n} AS (SELECT {'[' * 100}x{']' * 100} x FROM a{n - 1})" for n in range(1, 5))
     status, body = ask(f"DESCRIBE WITH a0 AS (SELECT 1 x){levels} SELECT x FROM a4")
     assert (status, json.loads(body)["column_type"]) == (200, "INTEGER" + "[]" * 400)
+
+
+def test_a_query_that_the_system_kills_says_that_memory_ran_out(lake: alluvia.Lake) -> None:
+    POOL.close()
+    POOL.prepare(1)
+    (worker,) = POOL._idle
+    with run(lake, "FROM range(10000000)") as rows:
+        assert Path(f"/proc/{worker._process.pid}/oom_score_adj").read_text() == "1000\n"
+        worker._process.kill()
+        with pytest.raises(QueryTooCostly, match="more memory than is allowed"):
+            list(rows)
+    assert_nothing_happened()
+
+
+def test_an_orphan_ends_even_while_it_parses() -> None:
+    code = (
+        "from alluvia.query import worker;"
+        "worker.PARSE_CPU_SECONDS = 0; database = worker.QueryDatabase(print); database.analyse('SELECT 1');"
+        f"database.analyse('SELECT 1 {'+' * 20_000}')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGXCPU
+
+
+def test_a_refusal_of_the_process_is_passed_on() -> None:
+    database = Engine(Watch())
+    with pytest.raises(Unavailable, match="DuckDB rejects the lake's S3 credentials"):
+        database.open({}, {"no_such_parameter": "x"})
+    database.close()
 
 
 def test_a_query_of_too_many_parts_is_refused(lake: alluvia.Lake) -> None:

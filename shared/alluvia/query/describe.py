@@ -25,6 +25,7 @@ _NAMES = {
     "timestamp with time zone": "timestamp", "timestamp": "timestamp_ntz",
 }  # fmt: skip
 _TYPE, _NULL = "column_type", "null"
+TYPE_CHARS_MAX = 20_000
 
 
 def describes(root: Node) -> bool:
@@ -33,10 +34,14 @@ def describes(root: Node) -> bool:
 
 
 def in_our_terms(
-    root: Node, scans: Mapping[Reference, Scan], batches: Iterable[pa.RecordBatch]
+    root: Node, scans: Mapping[Reference, Scan], batches: Iterable[pa.RecordBatch], check_time: Callable[[], None]
 ) -> Iterator[pa.RecordBatch]:
-    """Return the rows that DuckDB answers to DESCRIBE or SUMMARIZE in the terms of the lake."""
-    return map(partial(_changed, schema=_whole_table(root["from_table"]["query"], scans)), batches)
+    """Return the rows that DuckDB answers to DESCRIBE or SUMMARIZE in the terms of the lake.
+
+    `check_time` is called for each type, and raises when the time is up.
+    """
+    schema = _whole_table(root["from_table"]["query"], scans)
+    return map(partial(_changed, schema=schema, check_time=check_time), batches)
 
 
 def _whole_table(query: Node, scans: Mapping[Reference, Scan]) -> pa.Schema | None:
@@ -52,14 +57,18 @@ def _whole_table(query: Node, scans: Mapping[Reference, Scan]) -> pa.Schema | No
     return scan.snapshot.schema if plain and not query["group_expressions"] else None
 
 
-def _changed(batch: pa.RecordBatch, schema: pa.Schema | None) -> pa.RecordBatch:
+def _changed(batch: pa.RecordBatch, schema: pa.Schema | None, check_time: Callable[[], None]) -> pa.RecordBatch:
     names = batch.column("column_name").to_pylist()
     if schema is not None and names == schema.names:
         batch = _set(batch, _TYPE, [type_name(field.type) for field in schema])
         if _NULL in batch.schema.names:
             batch = _set(batch, _NULL, ["YES" if field.nullable else "NO" for field in schema])
         return batch
-    return _set(batch, _TYPE, [delta_name(text) for text in batch.column(_TYPE).to_pylist()])
+    types = []
+    for text in batch.column(_TYPE).to_pylist():
+        check_time()
+        types.append(delta_name(text))
+    return _set(batch, _TYPE, types)
 
 
 def _set(batch: pa.RecordBatch, name: str, values: list[str]) -> pa.RecordBatch:
@@ -69,8 +78,10 @@ def _set(batch: pa.RecordBatch, name: str, values: list[str]) -> pa.RecordBatch:
 def delta_name(text: str) -> str:
     """Return Delta's name for DuckDB's text of a type; DuckDB's for one, or for a part of one, that Delta lacks.
 
-    A type that is nested too deeply to be parsed keeps DuckDB's name, too.
+    A type that is too long, or nested too deeply, to be parsed keeps DuckDB's name, too.
     """
+    if len(text) > TYPE_CHARS_MAX:
+        return text
     try:
         return _name(planner().type(text))
     except (duckdb.Error, RecursionError):

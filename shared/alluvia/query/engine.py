@@ -137,7 +137,9 @@ def _attempt(
                 schema, batches = session.run(rewritten.text, statement.text, rewritten.position)
                 found = list(batches)
             if not statement.explain:
-                return of_result(Result(schema, in_our_terms(statement.root, scans, found), reports))
+                return of_result(
+                    Result(schema, in_our_terms(statement.root, scans, found, session.check_time), reports)
+                )
             plan = "\n".join(str(text) for batch in found for text in batch.column(1).to_pylist())
             return of_result(_of_table(scan_table(reports, plan), reports))
         except UnreadableFile as error:

@@ -26,6 +26,7 @@ import orjson
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
+from alluvia import errors
 from alluvia.duck.connection import planner
 from alluvia.expressions.parse import Analysis
 
@@ -109,8 +110,10 @@ class Worker:
             raise EngineDied(self._end()) from None
 
     def reply(self, watch: Watch) -> dict[str, Any]:
-        """Return the next reply. Raises `EngineError`, `EngineDied`, `OutOfTime`, `OutOfMemory`."""
+        """Return the next reply. Raises `EngineError`, `EngineDied`, `OutOfTime`, `OutOfMemory`, `AlluviaError`."""
         found: dict[str, Any] = orjson.loads(self.data(watch))
+        if "refused" in found:
+            raise getattr(errors, found["refused"])(found["message"])
         if "error" in found:
             kind = EngineBinderError if found["error"].get("exception_type") == "Binder" else EngineError
             raise kind(found["error"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -47,7 +48,7 @@ class Session:
         self._engine = Engine(watch)
         self._folder = Path(tempfile.mkdtemp(dir=scratch_root()))
         self._hidden: set[str] = {str(self._folder)}
-        self._views = Views(self._engine, VIEW_SCHEMA, store, self._folder, self._check_time)
+        self._views = Views(self._engine, VIEW_SCHEMA, store, self._folder, self.check_time)
 
     def analyse(self, text: str) -> Analysis:
         """Have DuckDB read a text, which may take it as long as the query has."""
@@ -61,11 +62,11 @@ class Session:
 
     def open(self, scans: Mapping[Reference, Scan], names: Mapping[Reference, str]) -> None:
         """Make a view for each scan, by these names, and shut the database."""
-        self._check_time()
+        self.check_time()
         with self._translated(Context("")):
             self._engine.execute(f"CREATE SCHEMA {VIEW_SCHEMA}")
         for reference, scan in scans.items():
-            self._check_time()
+            self.check_time()
             try:
                 with self._translated(Context("")):
                     self._views.create(names[reference], scan.snapshot, scan.files, self._urls(scan), self._copied)
@@ -138,7 +139,7 @@ class Session:
 
     def _copy(self, key: str, scan: Scan) -> str:
         path = self._folder / f"{len(self._files)}.parquet"
-        self._check_time()
+        self.check_time()
         try:
             self._store.get_file(key, path)
         except ObjectNotFound as error:
@@ -146,7 +147,8 @@ class Session:
             raise Corrupt(msg) from error
         return str(path)
 
-    def _check_time(self) -> None:
+    def check_time(self) -> None:
+        """Raise `QueryTooCostly` if the time is up."""
         if self._watch.deadline is not None and time.monotonic() > self._watch.deadline:
             raise QueryTooCostly(self._too_slow())
 
@@ -168,6 +170,11 @@ class Session:
         except EngineDied as error:
             if error.status >= 0:
                 raise
+            if error.status == -signal.SIGKILL:  # by none of us: the system had no more memory
+                raise QueryTooCostly(out_of_memory(self._limits.memory_bytes)) from error
+            if error.status == -signal.SIGXCPU:
+                msg = "the query takes too long to parse: shorten it"
+                raise QueryTooCostly(msg) from error
             raise Invalid(ENGINE_FAILED) from error
         except EngineError as error:
             raise self._failure(error, context) from None

@@ -8,11 +8,14 @@ through the connection it is given, and it ends when its parent does.
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -22,12 +25,14 @@ import pyarrow as pa
 
 from alluvia.duck.connection import S3_OPTIONS, confine, connect, use_s3
 from alluvia.duck.failures import QueryTooCostly, details_of
+from alluvia.errors import AlluviaError
 from alluvia.expressions.parse import analyse
 from alluvia.query.formats import FORMATS, render
 
 BATCH_ROWS = 16_384
 NICENESS = 5
 """Whoever shares the machine, as those who send events do, goes first."""
+PARSE_CPU_SECONDS = 20
 
 Reply = dict[str, Any]
 
@@ -41,7 +46,8 @@ class QueryDatabase:
 
     def analyse(self, text: str) -> Reply:
         """Have DuckDB read a text that a user wrote. No database needs to be open."""
-        found = analyse(text)
+        with _cpu_limit(PARSE_CPU_SECONDS):
+            found = analyse(text)
         return {"starts": found.starts, "body": found.tree}
 
     def open(self, options: dict[str, str], secret: dict[str, str | bool] | None) -> Reply:
@@ -111,10 +117,28 @@ def _arrow(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Buffer:
     return sink.getvalue()
 
 
+@contextmanager
+def _cpu_limit(seconds: int) -> Iterator[None]:
+    """Have the system end this process if the block takes more CPU time.
+
+    DuckDB's lexer keeps Python's lock, so that no thread could end a process whose parent is gone.
+    """
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    limit = int(used.ru_utime + used.ru_stime) + 1 + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+
+
 def main(descriptor: int) -> None:
     """Serve the parent at the other end of a socket until it hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
+    with suppress(OSError):  # where memory runs out, Linux ends this process and no other
+        Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
     Thread(target=_end_with_parent, args=(descriptor,), daemon=True).start()
     pipe = Connection(descriptor)
 
@@ -143,6 +167,8 @@ def _answer(database: QueryDatabase, name: str, request: dict[str, Any]) -> Repl
         reply: Reply = getattr(database, name)(**request)
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         return {"error": details_of(error)}
+    except AlluviaError as error:
+        return {"refused": type(error).__name__, "message": str(error)}
     return reply
 
 

@@ -4,6 +4,9 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.duck.failures import QueryTooCostly
+from alluvia.expressions.parse import parse
+from alluvia.query.describe import TYPE_CHARS_MAX, delta_name, in_our_terms
 from alluvia.query.engine import run
 from tests.unit.query.conftest import query
 
@@ -76,3 +79,21 @@ def test_sqls_names_of_types_are_understood(own_lake: alluvia.Lake) -> None:
 def test_a_value_that_arrow_has_no_type_for_is_refused(lake: alluvia.Lake, text: str) -> None:
     with pytest.raises(alluvia.errors.Invalid, match=r"of the type (VARIANT|TYPE), which cannot be sent: cast it"):
         run(lake, text)
+
+
+def test_types_are_named_within_the_time_limit() -> None:
+    def time_is_up() -> None:
+        msg = "time is up"
+        raise QueryTooCostly(msg)
+
+    rows = pa.record_batch({"column_name": ["a"], "column_type": ["BIGINT"]})
+    named = in_our_terms(parse("DESCRIBE SELECT 1 AS a").root, {}, [rows], time_is_up)
+    with pytest.raises(QueryTooCostly, match="time is up"):
+        next(named)
+
+
+def test_a_type_too_long_to_parse_keeps_its_name() -> None:
+    fields = [f"f{number} BIGINT" for number in range(2000)]
+    assert delta_name(f"STRUCT({', '.join(fields[:2])})") == "struct<f0:long,f1:long>"
+    assert len(f"STRUCT({', '.join(fields)})") > TYPE_CHARS_MAX
+    assert delta_name(f"STRUCT({', '.join(fields)})") == f"STRUCT({', '.join(fields)})"
