@@ -36,6 +36,8 @@ DELETION_VECTORS = "delta.enableDeletionVectors"
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 CONSTRAINT = "delta.constraints."
 """The start of a CHECK constraint's name."""
+CONFIGURATIONS_KEPT = 1024
+"""How many tables' properties a process keeps parsed: each request needs those of its table, whichever it is."""
 
 KNOWN = frozenset(
     {
@@ -105,7 +107,7 @@ def read_properties(configuration: Mapping[str, str]) -> Properties:
     return _read_once(frozenset(configuration.items()))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=CONFIGURATIONS_KEPT)
 def _read_once(configuration: frozenset[tuple[str, str]]) -> Properties:
     try:
         return _read(dict(configuration))

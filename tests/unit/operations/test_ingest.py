@@ -20,6 +20,8 @@ from alluvia.log.commit import CommitActions
 from alluvia.log.paths import LOG_FOLDER, commit_name
 from alluvia.store import CountingStore, MemoryStore, PutResult
 from alluvia.table.event_window.index import index_name
+from alluvia.table.properties import read_properties
+from alluvia.table.schema.serialization import arrow_schema, schema_string
 from tests.contract.workers import events
 from tests.unit.operations.ingesting import ingest, stored
 
@@ -404,6 +406,22 @@ def test_a_commit_carries_the_fingerprints_of_its_new_events_only(table: Table) 
     assert sizes == [2 * 4, 4]
     names = [info.key for info in table.lake.store.list(f"t/{LOG_FOLDER}")]
     assert len(names) == 3
+
+
+def test_schemas_and_properties_of_many_tables_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of all the tables that events may create, whose requests come in turns."""
+    schemas = [schema_string(pa.schema([(f"c{number}", pa.int64())])) for number in range(1000)]
+    given = [{"alluvia.id_field": f"data.{number}"} for number in range(1000)]
+    for schema, properties in zip(schemas, given, strict=True):
+        assert (len(arrow_schema(schema)), len(read_properties(properties).id_field)) == (1, 2)
+
+    def again(*_: object) -> None:
+        pytest.fail("parsed again")
+
+    monkeypatch.setattr("alluvia.table.schema.serialization.schema_fields", again)
+    monkeypatch.setattr("alluvia.table.properties._read", again)
+    for schema, properties in zip(schemas, given, strict=True):
+        assert (len(arrow_schema(schema)), len(read_properties(properties).id_field)) == (1, 2)
 
 
 def test_a_warm_process_parses_schema_and_properties_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from alluvia.table.schema.variants import STORED, VARIANT
 Json = dict[str, Any]
 Identify = Callable[[Json], tuple[str, dict[bytes, bytes] | None]]
 
-SCHEMAS_KEPT = 64
-"""How many schemas a process keeps parsed, by their text: each request needs that of its table."""
+SCHEMAS_KEPT = 1024
+"""How many schemas a process keeps parsed, by their text: each request needs that of its table, whichever it is."""
 _VOID = ("void", "null")
 _PRIMITIVES: dict[str, pa.DataType] = {
     "string": pa.string(),
