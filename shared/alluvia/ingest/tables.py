@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import islice
+from threading import Lock
 
 import pyarrow as pa
 
@@ -23,6 +25,7 @@ _START = (
 _END = (pa.field("properties", pa.string()), pa.field("received_at", _TIME, nullable=False))
 EVENTS_PARTITIONED = ("day(ts)",)
 EVENTS_SORTED = ("event", "ts")
+_COUNTING = Lock()  # held from counting the tables to creating one, so that no two threads create the last one allowed
 
 
 def event_schema(columns: pa.Schema | None = None) -> pa.Schema:
@@ -49,16 +52,20 @@ def create_events(catalog: Catalog, name: str, *, create: bool, tables_max: int 
     """Create an event table. TableNotFound if `create` forbids that, or if the lake holds `tables_max` tables already.
 
     All folders of the lake count, dropped tables that vacuum has not taken yet among them: one LIST for a thousand.
+    Within a process the limit is exact; each further process may create one table beyond it.
     """
-    what = f"there is no table {name!r}"
     if not create:
-        raise TableNotFound(f"{what}: create it first, with `alluvia create {name}`")
-    if tables_max is not None and sum(1 for _ in islice(catalog.store.list_folders(""), tables_max)) == tables_max:
-        raise TableNotFound(
-            f"{what}, and events cannot create it: the lake has {tables_max} tables or more, the limit of "
-            f"ALLUVIA_CREATE_TABLES_MAX; create it with `alluvia create {name}`"
-        )
-    return catalog.create(name, event_schema(), EVENTS_PARTITIONED, EVENTS_SORTED, None, exist_ok=True)
+        raise TableNotFound(f"there is no table {name!r}: create it first, with `alluvia create {name}`")
+    with _COUNTING if tables_max is not None else nullcontext():
+        if tables_max is not None and sum(1 for _ in islice(catalog.store.list_folders(""), tables_max)) == tables_max:
+            there = find_events(catalog, name)  # another thread may just have created it
+            if there is not None:
+                return there
+            raise TableNotFound(
+                f"there is no table {name!r}, and events cannot create it: the lake has {tables_max} tables or more, "
+                f"the limit of ALLUVIA_CREATE_TABLES_MAX; create it with `alluvia create {name}`"
+            )
+        return catalog.create(name, event_schema(), EVENTS_PARTITIONED, EVENTS_SORTED, None, exist_ok=True)
 
 
 def rejects_of(catalog: Catalog, name: str) -> TableHandle:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import count
 from typing import Any
 
@@ -139,6 +140,32 @@ def test_tables_are_created_up_to_a_limit(lake: alluvia.Lake) -> None:
     assert lake.tables() == ["one", "two"]
     assert post("one", 2).duplicates == 1
     assert post("three", 3).stored == 1
+
+
+def test_requests_at_once_create_no_more_tables_than_the_limit(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the first table is being created, others ask for tables: they wait, and then the lake has its one."""
+    create, others = lake.create, ThreadPoolExecutor(2)
+    pending: list[Future[Answer]] = []
+
+    def post(table: str) -> Answer:
+        events = [RawEvent(0, {"event_id": table})]
+        return ingest_batch(lake, table, events, arrival_us=ARRIVAL_US, create=True, tables_max=1)
+
+    def create_slowly(name: str, *given: Any, **options: Any) -> Any:
+        if not pending:
+            pending.extend(others.submit(post, table) for table in ("second", "first"))
+            wait(pending, timeout=0.2)
+        return create(name, *given, **options)
+
+    monkeypatch.setattr(lake, "create", create_slowly)
+    assert post("first").stored == 1
+    with pytest.raises(TableNotFound, match="the lake has 1 tables or more"):
+        pending[0].result()
+    assert pending[1].result().duplicates == 1
+    assert lake.tables() == ["first"]
+    others.shutdown()
 
 
 def test_a_missing_table(lake: alluvia.Lake) -> None:
