@@ -33,6 +33,8 @@ ALIASES = ("x", "y", "z", "s", "g", "h")
 FILES = 8
 FILE_ROWS = 3
 VALUES_MAX = 2 * FILES
+REFUSALS = (duckdb.BinderException, duckdb.ParserException, duckdb.NotImplementedException, duckdb.ConversionException)
+"""Errors of a query. After any other, DuckDB might refuse all that follow, and nothing would be compared any more."""
 
 
 def file_rows(chance: random.Random, schema: pa.Schema, file: int) -> pa.Table:
@@ -300,10 +302,16 @@ def rows_of(table: pa.Table) -> tuple[list[str], list[str]]:
 
 @dataclass
 class Seen:
-    """What became of some queries; `disagreeing` are those that DuckDB itself answers otherwise over Parquet."""
+    """What became of some queries.
+
+    refused: by plain DuckDB. disagreeing: those that DuckDB itself answers otherwise over Parquet. failing: those of
+    which another plan reaches a number that is compared with a struct.
+    """
 
     valid: int = 0
+    refused: int = 0
     disagreeing: int = 0
+    failing: int = 0
     pruning: int = 0
     files_pruned: int = 0
 
@@ -312,7 +320,8 @@ def compare(lake: alluvia.Lake, plain: duckdb.DuckDBPyConnection, text: str, see
     """Check a query's columns and rows against plain DuckDB's."""
     try:
         expected = plain.execute(text).to_arrow_table()
-    except duckdb.Error:
+    except REFUSALS:
+        seen.refused += 1
         return
     try:
         with run(lake, text) as result:
@@ -323,7 +332,8 @@ def compare(lake: alluvia.Lake, plain: duckdb.DuckDBPyConnection, text: str, see
     except Invalid as error:
         if "Conversion Error" not in str(error):
             raise
-        return  # a number compared with a struct fails where DuckDB's plan reaches it
+        seen.failing += 1
+        return
     assert rows_of(found) == rows_of(expected), text
     pruned = sum(scan.files_pruned for scan in result.tables)
     seen.valid += 1

@@ -258,7 +258,8 @@ def test_nested_queries_answer_as_plain_duckdb_does(both: tuple[alluvia.Lake, du
     for seed in range(800):
         compare(*both, Generator(seed).query(), seen)
     assert seen.valid > 400
-    assert seen.disagreeing <= 2
+    assert seen.valid + seen.refused + seen.disagreeing + seen.failing == 800
+    assert seen.disagreeing + seen.failing <= 4
     assert seen.pruning > seen.valid / 2
     assert seen.files_pruned > 5 * seen.valid
 
