@@ -125,6 +125,7 @@ def _commit(job_id: str, rows_table: Table, rejects_table: Table, outcome: JobOu
         rows=outcome.rows,
         duplicates=outcome.duplicates,
         rejects=outcome.rejects,
+        conflicting=outcome.conflicting,
         files=len(outcome.row_files),
         bytes=sum(file.size for file in outcome.row_files),
     )

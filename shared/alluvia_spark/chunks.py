@@ -20,6 +20,7 @@ EVENT_ID = "event_id"
 SOURCE = "source"
 # Names that no column of a table can have: Delta allows no `=` in them.
 ROW = "row="
+CONTENT = "content="
 _KEY = "key="
 _WRITE = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -60,12 +61,11 @@ def by_partition(rows: pa.Table, spec: PartitionSpec) -> Iterator[tuple[str, pa.
 
 
 def identities(rows: pa.Table) -> pa.ChunkedArray:
-    """Return what each event is known by, as text: its id within its source."""
+    """Return what each event is known by, as text: its id within its source. No source differs from an empty one."""
     if SOURCE not in rows.column_names or not pa.types.is_string(rows[SOURCE].type):
         return rows[EVENT_ID]
-    source = pc.fill_null(rows[SOURCE], "")
-    prefix = pc.utf8_length(source).cast(pa.string())  # without it, one pair of texts could look like another
-    return pc.binary_join_element_wise(prefix, source, rows[EVENT_ID], ":")
+    prefix = pc.utf8_length(rows[SOURCE]).cast(pa.string())  # without it, one pair of texts could look like another
+    return pc.binary_join_element_wise(pc.fill_null(prefix, ""), pc.fill_null(rows[SOURCE], ""), rows[EVENT_ID], ":")
 
 
 def by_event(rows: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:

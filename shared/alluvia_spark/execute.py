@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import Broadcast, SparkContext, StorageLevel
@@ -12,7 +13,7 @@ from pyspark.core.rdd import RDD
 from pyspark.errors import PySparkException
 
 from alluvia.errors import Invalid, Unavailable
-from alluvia_spark import tasks
+from alluvia_spark import repeats, tasks
 from alluvia_spark.chunks import Chunk
 from alluvia_spark.job import REJECTS, ROWS, Job, JobOutcome, Written
 from alluvia_spark.plan import WAVES, Group, bucket_bytes, plan_shares, spread_tables
@@ -23,6 +24,8 @@ SPLIT_BYTES_MAX = 64 << 20
 SPLIT_BYTES_MIN = 1 << 20
 IDS_A_TASK = 1 << 20
 Size = tuple[int, int]  # rows, and bytes as Arrow
+Splits = Broadcast[list[tuple[FileSplit, ...]]]
+Places: TypeAlias = "dict[int, array[int]]"  # of rows that clash, by task
 
 
 def execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> JobOutcome:
@@ -45,18 +48,34 @@ def _execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> Jo
     shared = context.broadcast(splits)
     numbers = context.parallelize(range(len(splits)), len(splits))
     chunks = numbers.flatMap(partial(_read, job, shared)).persist(StorageLevel.MEMORY_AND_DISK)
+    clashes = context.emptyRDD()
     try:
-        sizes = dict(chunks.map(_size).reduceByKey(_sum, parallelism).collect())
+        sizes = _sizes(chunks, parallelism)
         _check(sizes)
-        winners = context.broadcast(_winners(chunks, job, sizes))
-        written = _write(context, chunks, job, sizes, winners)
+        winners, places = _repeats(chunks, job, sizes)
+        if places:
+            again = context.parallelize(sorted(places), len(places))
+            clashes = again.flatMap(partial(_read_clashes, job, shared, context.broadcast(places)))
+            clashes = clashes.persist(StorageLevel.MEMORY_AND_DISK)
+        more = _sizes(clashes, parallelism) if places else {}
+        every = {group: _sum(sizes.get(group, (0, 0)), more.get(group, (0, 0))) for group in sizes | more}
+        written = _write(context, chunks.union(clashes), job, every, context.broadcast(winners))
     finally:
+        clashes.unpersist()
         chunks.unpersist()
-    return _outcome(sizes, written)
+    return _outcome(every, written, sum(map(len, places.values())))
 
 
-def _read(job: Job, splits: Broadcast[list[tuple[FileSplit, ...]]], task: int) -> Iterator[Chunk]:
+def _read(job: Job, splits: Splits, task: int) -> Iterator[Chunk]:
     return tasks.read_task(job, task, splits.value[task])
+
+
+def _read_clashes(job: Job, splits: Splits, places: Broadcast[Places], task: int) -> Iterator[Chunk]:
+    return tasks.read_clashes(job, len(splits.value) + task, splits.value[task], places.value[task])
+
+
+def _sizes(chunks: RDD[Chunk], parallelism: int) -> dict[Group, Size]:
+    return dict(chunks.map(_size).reduceByKey(_sum, parallelism).collect())
 
 
 def _size(chunk: Chunk) -> tuple[Group, Size]:
@@ -74,15 +93,20 @@ def _check(sizes: dict[Group, Size]) -> None:
         raise Invalid(problems[0] + more)
 
 
-def _winners(chunks: RDD[Chunk], job: Job, sizes: dict[Group, Size]) -> dict[int, dict[str, str]]:
-    tables = spread_tables(sizes)
-    found: dict[int, dict[str, str]] = {}
+def _repeats(chunks: RDD[Chunk], job: Job, sizes: dict[Group, Size]) -> tuple[dict[int, dict[str, str]], Places]:
+    """Return, by table, the folder that keeps an event of several, and by task the rows that clash with others."""
+    tables = spread_tables(sizes) | {group.table for group in sizes if group.table == ROWS}
+    winners: dict[int, dict[str, str]] = {}
+    places: Places = {}
     if tables:
         count = -(-sum(rows for rows, _ in sizes.values()) // IDS_A_TASK)
-        ids = chunks.flatMap(partial(tasks.event_ids, job, tables, count))
-        for group, event_id in _to_tasks(ids, count).mapPartitions(tasks.find_winners).collect():
-            found.setdefault(group.table, {})[event_id] = group.folder
-    return found
+        ids = chunks.flatMap(partial(repeats.event_ids, job, tables, count))
+        for found in _to_tasks(ids, count).mapPartitions(repeats.find_repeats).collect():
+            for group, event_id in found.winners:
+                winners.setdefault(group.table, {})[event_id] = group.folder
+            for task, ours in found.clashes.items():
+                places.setdefault(task, array("q")).extend(ours)
+    return winners, places
 
 
 def _write(
@@ -113,13 +137,14 @@ def _to_tasks(pairs: RDD[tuple[int, Any]], count: int) -> RDD[Any]:
     return pairs.partitionBy(count, int).values()
 
 
-def _outcome(sizes: dict[Group, Size], written: Sequence[Written]) -> JobOutcome:
+def _outcome(sizes: dict[Group, Size], written: Sequence[Written], conflicting: int) -> JobOutcome:
     lines = [sum(rows for group, (rows, _) in sizes.items() if group.table == table) for table in (ROWS, REJECTS)]
     rows = sum(part.rows for part in written if part.table == ROWS)
     files = tuple(
         tuple(file for part in written if part.table == table for file in part.files) for table in (ROWS, REJECTS)
     )
-    return JobOutcome(rows, lines[ROWS] - rows, lines[REJECTS], files[ROWS], files[REJECTS])
+    duplicates = lines[ROWS] - rows - conflicting
+    return JobOutcome(rows, duplicates, lines[REJECTS], conflicting, files[ROWS], files[REJECTS])
 
 
 def _reason(error: Exception) -> str:

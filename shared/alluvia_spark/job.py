@@ -55,11 +55,15 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What a job's tasks have written, before it is committed. `rejects` counts lines of the input."""
+    """What a job's tasks have written, before it is committed.
+
+    `rejects` counts lines of the input; `conflicting` those of them whose id stands earlier with other content.
+    """
 
     rows: int
     duplicates: int
     rejects: int
+    conflicting: int
     row_files: tuple[AddFile, ...]
     reject_files: tuple[AddFile, ...]
 
@@ -70,7 +74,8 @@ class Report:
 
     `version` is one of the table that holds the job's rows, the very one that added them unless `already_applied`: then
     an earlier or a simultaneous run of the job has committed. Counts are None where that run left nothing to do here.
-    `duplicates` are events whose id stands earlier in the input; `rejects` are lines that could not become rows.
+    `duplicates` are events that stand earlier in the input; `rejects` are lines that could not become rows, and
+    `conflicting` those of them whose id stands earlier with other content.
     """
 
     job_id: str
@@ -80,5 +85,6 @@ class Report:
     rows: int | None = None
     duplicates: int | None = None
     rejects: int | None = None
+    conflicting: int | None = None
     files: int | None = None
     bytes: int | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from itertools import accumulate
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -24,6 +25,14 @@ _BOM = b"\xef\xbb\xbf"
 _SPACE = b" \t\r\n"
 
 
+class Normalised(NamedTuple):
+    """The events of a block: as rows, as they were read for each row, and the lines that could not become rows."""
+
+    rows: pa.Table
+    events: list[RawEvent]
+    rejects: list[Reject]
+
+
 def file_id(name: str) -> str:
     """Return what identifies a file in the ids of its events: of fixed length, and the same for the same URI."""
     return f"file-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
@@ -31,12 +40,13 @@ def file_id(name: str) -> str:
 
 def normalise(
     block: Block, schema: pa.Schema, *, arrival_us: int, key: str, limits: Limits, fields: Fields = NO_FIELDS
-) -> tuple[pa.Table, list[Reject]]:
+) -> Normalised:
     """Return the events of a block as rows, and its other lines as rejects with their identities."""
     events, broken = read_events(block, limits)
     rows = to_rows(events, schema, arrival_us=arrival_us, idempotency_key=key, new_id=_no_id, fields=fields)
     rejects = [*(_identified(reject, key) for reject in broken), *rows.rejects]
-    return rows.table, sorted(rejects, key=lambda reject: reject.position)
+    taken = [events[index] for index in rows.taken]
+    return Normalised(rows.table, taken, sorted(rejects, key=lambda reject: reject.position))
 
 
 def read_events(block: Block, limits: Limits) -> tuple[list[RawEvent], list[Reject]]:

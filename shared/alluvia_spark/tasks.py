@@ -7,20 +7,25 @@ attempt that failed are named by no commit, so vacuum collects them.
 from __future__ import annotations
 
 import gc
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.clock import SystemClock
 from alluvia.errors import Corrupt, Invalid, Unsupported
-from alluvia.ingest.values import Fields
+from alluvia.ingest.identity import content_of
+from alluvia.ingest.rejects import clash_reason, reject_of
+from alluvia.ingest.values import Fields, Origin
 from alluvia.store import Store
 from alluvia.table.writer import FileWriter
 from alluvia_spark.chunks import (
+    CONTENT,
     EVENT_ID,
     ROW,
     SOURCE,
@@ -34,7 +39,7 @@ from alluvia_spark.chunks import (
 )
 from alluvia_spark.job import REJECTS, ROWS, Job, Target, Written
 from alluvia_spark.lines import read_blocks
-from alluvia_spark.normalise import file_id, normalise
+from alluvia_spark.normalise import Normalised, file_id, normalise
 from alluvia_spark.plan import Group, Share
 from alluvia_spark.rejects import reject_rows
 from alluvia_spark.source import FileSplit
@@ -42,14 +47,6 @@ from alluvia_spark.source import FileSplit
 FLUSH_BYTES = 64 << 20
 PROBLEM = -1  # the table number of a chunk that holds no rows but, as its folder, what is wrong with the input
 Winners = Mapping[int, Mapping[str, str]]  # by table and identity: the one folder of several that keeps the event
-
-
-class IdChunk(NamedTuple):
-    """The identities of a chunk's events, as their event ids, with their places in its task."""
-
-    group: Group
-    task: int
-    payload: bytes
 
 
 def read_task(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chunk]:
@@ -67,18 +64,47 @@ def read_task(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chun
 
 def _read_splits(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chunk]:
     buffers = [_Buffer(number, target, task) for number, target in enumerate(job.targets)]
+    for _, found in _blocks(job, splits):
+        contents = b"".join([content_of(event.value) for event in found.events])
+        hashes = pa.Array.from_buffers(pa.uint32(), len(found.rows), [None, pa.py_buffer(contents)])
+        yield from buffers[ROWS].add(found.rows, {CONTENT: hashes})
+        if found.rejects:
+            yield from buffers[REJECTS].add(reject_rows(found.rejects, job.targets[REJECTS].schema, job.arrival_us))
+    for buffer in buffers:
+        yield from buffer.flush()
+
+
+def read_clashes(job: Job, task: int, splits: Sequence[FileSplit], places: Sequence[int]) -> Iterator[Chunk]:
+    """Read splits again, for the rejects of the rows at some places; their chunks count as those of `task`."""
+    wanted, first = sorted(places), 0
+    buffer, fields = _Buffer(REJECTS, job.targets[REJECTS], task), Fields.of(job.targets[ROWS].settings)
+    with _no_garbage_collection():
+        for key, found in _blocks(job, splits):
+            end = first + len(found.rows)
+            here = [place - first for place in wanted[bisect_left(wanted, first) : bisect_left(wanted, end)]]
+            first = end
+            if not here:
+                continue
+            names = [name for name in (EVENT_ID, SOURCE) if name in found.rows.column_names]
+            rows = found.rows.select(names).take(pa.array(here, pa.int64())).to_pylist()
+            rejects = [
+                reject_of(found.events[at], clash_reason(row), Origin(job.arrival_us, key), fields)
+                for at, row in zip(here, rows, strict=True)
+            ]
+            yield from buffer.add(reject_rows(rejects, job.targets[REJECTS].schema, job.arrival_us))
+        yield from buffer.flush()
+
+
+def _blocks(job: Job, splits: Sequence[FileSplit]) -> Iterator[tuple[str, Normalised]]:
+    """Yield the events of splits, block by block, with what identifies their file."""
     schema, fields = job.targets[ROWS].schema, Fields.of(job.targets[ROWS].settings)
     for split in splits:
         store, key = _store(job, split.file.root), file_id(split.file.name)
         for block in read_blocks(store, split, line_limit_bytes=job.limits.body_bytes):
-            rows, rejects = normalise(
-                block, schema, arrival_us=job.arrival_us, key=key, limits=job.limits, fields=fields
+            yield (
+                key,
+                normalise(block, schema, arrival_us=job.arrival_us, key=key, limits=job.limits, fields=fields),
             )
-            yield from buffers[ROWS].add(rows)
-            if rejects:
-                yield from buffers[REJECTS].add(reject_rows(rejects, job.targets[REJECTS].schema, job.arrival_us))
-    for buffer in buffers:
-        yield from buffer.flush()
 
 
 class _Buffer:
@@ -93,10 +119,12 @@ class _Buffer:
         self._rows = 0
         self._parts = 0
 
-    def add(self, table: pa.Table) -> Iterator[Chunk]:
+    def add(self, table: pa.Table, more: Mapping[str, pa.Array] = MappingProxyType({})) -> Iterator[Chunk]:
         places = pa.array(range(self._rows, self._rows + len(table)), pa.int64())
         self._rows += len(table)
-        self._tables.append(table.append_column(ROW, places))
+        for name, column in {ROW: places, **more}.items():
+            table = table.append_column(name, column)
+        self._tables.append(table)
         self._bytes += table.nbytes
         if self._bytes >= FLUSH_BYTES:
             yield from self.flush()
@@ -108,45 +136,6 @@ class _Buffer:
                 yield Chunk(group, self._task, self._parts, len(rows), rows.nbytes, encode(rows))
             self._parts += 1
         self._tables, self._bytes = [], 0
-
-
-def event_ids(job: Job, tables: frozenset[int], parts: int, chunk: Chunk) -> Iterator[tuple[int, IdChunk]]:
-    """Yield the identities of a chunk's events, divided so that equal ones meet in one of `parts` tasks."""
-    if chunk.group.table in tables:
-        schema = job.targets[chunk.group.table].schema
-        names = [name for name in (EVENT_ID, SOURCE) if name in schema.names]
-        found = decode(chunk.payload, (*map(schema.get_field_index, names), len(schema)))
-        ids = pa.table({EVENT_ID: identities(found), ROW: found[ROW]})
-        for number, part in by_event(ids, parts):
-            yield number, IdChunk(chunk.group, chunk.task, encode(part))
-
-
-def find_winners(chunks: Iterable[IdChunk]) -> list[tuple[Group, str]]:
-    """Return each identity that occurs in several partitions of a table, with the group of its first occurrence."""
-    groups: dict[Group, int] = {}
-    tables: dict[int, list[pa.Table]] = {}
-    for chunk in chunks:
-        number = groups.setdefault(chunk.group, len(groups))
-        ids = decode(chunk.payload)
-        whence = {"group": pa.repeat(number, len(ids)), "task": pa.repeat(chunk.task, len(ids))}
-        ids = pa.table({EVENT_ID: ids[EVENT_ID], ROW: ids[ROW], **whence})
-        tables.setdefault(chunk.group.table, []).append(ids)
-    names = list(groups)
-    return [
-        (names[row["group"]], row[EVENT_ID]) for parts in tables.values() for row in _winners(pa.concat_tables(parts))
-    ]
-
-
-def _winners(ids: pa.Table) -> list[dict[str, Any]]:
-    numbers = ids[EVENT_ID].combine_chunks().dictionary_encode()
-    if len(numbers.dictionary) == len(ids):
-        return []
-    whence = pa.table({"id": numbers.indices, "group": ids["group"]})
-    spans = whence.group_by("id", use_threads=False).aggregate([("group", "min"), ("group", "max")])
-    several = spans.filter(pc.not_equal(spans["group_min"], spans["group_max"]))["id"]
-    places = ids.filter(pc.is_in(numbers.indices, several.combine_chunks()))
-    found: list[dict[str, Any]] = first_of_each(places.sort_by([("task", "ascending"), (ROW, "ascending")])).to_pylist()
-    return found
 
 
 def route(shares: Mapping[Group, Share], chunk: Chunk) -> Iterator[tuple[int, Chunk]]:
@@ -168,7 +157,7 @@ def write_task(job: Job, winners: Winners, chunks: Iterable[Chunk]) -> Iterator[
         target = job.targets[number]
         ours.sort(key=lambda chunk: (chunk.task, chunk.part))
         rows = pa.concat_tables(_kept(chunk, winners.get(number, {})) for chunk in ours)
-        rows = first_of_each(rows.drop_columns([ROW])).combine_chunks()
+        rows = first_of_each(rows.select(target.schema.names)).combine_chunks()
         writer = FileWriter(_store(job, job.lake_uri), target.root, target.spec, target.settings, SystemClock())
         yield Written(number, len(rows), tuple(writer.write(rows)))
 

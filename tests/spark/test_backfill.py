@@ -287,8 +287,42 @@ def test_one_id_in_two_partitions_is_one_row_the_first(
     monkeypatch.setattr(execute, "SPLIT_BYTES_MIN", 3000)
     monkeypatch.setattr(execute, "IDS_A_TASK", 100)
     report = fill(_write(tmp_path / "in.ndjson", lines))
-    assert (report.rows, report.duplicates) == (401, 2)
+    assert (report.rows, report.duplicates, report.rejects, report.conflicting) == (401, 0, 2, 2)
     assert _numbers(events) == list(range(401))
+
+
+def test_an_id_with_other_content_is_the_reject_that_ingestion_makes_of_it(
+    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        *(_event(number, day=1 + number % 4) for number in range(200)),
+        b"",
+        _event(7, day=4),  # once more
+        b'{"n": 7, "event": "e", "ts": "2026-01-04T00:00:00Z", "event_id": "e7"}',  # once more, written otherwise
+        _event(1000, day=4, event_id="e7"),  # other content in the same partition
+        _event(1001, day=2, event_id="e7"),
+        _event(1001, day=2, event_id="e7"),
+        b'{"event_id":"e8","ts":"2026-01-01T00:00:00Z","status":"broken"}',
+        b'{"event_id":"e9","source":"","n":9}',
+        b'{"event_id":"e9","source":"other","n":9}',
+    ]
+    other = alluvia.connect(str(tmp_path / "other"))
+    posted = other.create_events("requests", COLUMNS)
+    body = split(b"\n".join(lines), content_type=NDJSON, content_encoding=None, limits=Limits())
+    answer = ingest_batch(other, "requests", body.events, body.rejects, arrival_us=1)
+    monkeypatch.setattr(execute, "SPLIT_BYTES_MIN", 3000)
+    monkeypatch.setattr(execute, "IDS_A_TASK", 50)
+
+    report = fill(_write(tmp_path / "in.ndjson", lines))
+
+    assert (report.rows, report.duplicates, report.rejects, report.conflicting) == (202, 2, 4, 3)
+    assert (answer.stored, answer.duplicates, answer.rejected, answer.conflicting) == (202, 2, 4, 3)
+    received = ("received_at", "ts")
+    assert _rows(events, *received) == _rows(posted, *received)
+    assert _rejects(lake) == _rejects(other)
+    assert len(_rejects(lake)) == 3
+    names = [table.scan(["event_id"]).read_all() for table in (lake["requests/_rejects"], other["requests/_rejects"])]
+    assert sorted(names[0]["event_id"].to_pylist()) == sorted(names[1]["event_id"].to_pylist())
 
 
 def test_equal_lines_without_an_id_are_two_events_with_ids_that_never_change(

@@ -71,19 +71,20 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
 def test_the_fields_that_a_table_names() -> None:
     block = Block(0, b'{"id":"bare","data":{"id":"a","at":1577880000}}\n{"id":"bare","time":1577880000}\n')
     fields = Fields(("data", "id"), ("data", "at"))
-    rows, _ = normalise(block, SCHEMA, arrival_us=5, key="file-1", limits=LIMITS, fields=fields)
+    rows = normalise(block, SCHEMA, arrival_us=5, key="file-1", limits=LIMITS, fields=fields).rows
     assert rows["event_id"].to_pylist() == ["a", "file-1/48"]
     assert rows["ts"].cast(pa.int64()).to_pylist() == [1_577_880_000_000_000] * 2
 
 
 def test_ids_come_from_the_file_and_the_place() -> None:
     block = Block(100, b'{"event":"x"}\n{"event":"x"}\n{"event_id":"own"}\n{bad\n')
-    rows, rejects = normalise(block, SCHEMA, arrival_us=5, key="file-1", limits=LIMITS)
+    found = normalise(block, SCHEMA, arrival_us=5, key="file-1", limits=LIMITS)
     again = normalise(block, SCHEMA, arrival_us=5, key="file-1", limits=LIMITS)
-    assert rows["event_id"].to_pylist() == ["file-1/100", "file-1/114", "own"]
-    assert (rows, rejects) == again
-    assert [reject.position for reject in rejects] == [147]
-    assert rejects[0].event_id is not None
+    assert found.rows["event_id"].to_pylist() == ["file-1/100", "file-1/114", "own"]
+    assert [event.position for event in found.events] == [100, 114, 128]
+    assert found == again
+    assert [reject.position for reject in found.rejects] == [147]
+    assert found.rejects[0].event_id is not None
 
 
 def test_files_are_told_apart() -> None:

@@ -11,9 +11,9 @@ from functools import partial
 
 import pyarrow as pa
 
-from alluvia.errors import Invalid, MetadataChanged, TableDropped, cut
+from alluvia.errors import Invalid, MetadataChanged, TableDropped
 from alluvia.ingest.identity import content_of
-from alluvia.ingest.rejects import reject_of, reject_rows
+from alluvia.ingest.rejects import clash_reason, reject_of, reject_rows
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.tables import create_events, event_schema, find_events, rejects_of
 from alluvia.ingest.values import NO_FIELDS, Fields, Origin, RawEvent, Reject, Rows
@@ -24,7 +24,6 @@ from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 
 _TRIES = 5
-_ID_SHOWN_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +219,6 @@ def _clashes(committed: _Committed, request: Origin) -> list[Reject]:
     found = []
     for at in committed.done.clashes:
         [row] = committed.rows.slice(at, 1).to_pylist()
-        names = [name for name in ("event_id", "source") if isinstance(row.get(name), str)]
-        which = " and ".join(f"{name} {cut(row[name], _ID_SHOWN_CHARS)!r}" for name in names)
-        reason = f"the content differs: another event with {which} came first"
         event = committed.events[at]
-        found.append(reject_of(event, reason, event.origin or request, committed.fields))
+        found.append(reject_of(event, clash_reason(row), event.origin or request, committed.fields))
     return found

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from alluvia.errors import cut
 from alluvia.ingest.identity import own_reject_id, reject_id
 from alluvia.ingest.jsontext import canonical, encode
 from alluvia.ingest.values import Fields, Origin, RawEvent, Reject
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+_ID_SHOWN_CHARS = 60
 
 REJECTS_SCHEMA = pa.schema(
     [
@@ -30,6 +33,13 @@ def reject_of(event: RawEvent, reason: str, origin: Origin, fields: Fields) -> R
     if known is None:
         known = reject_id(origin.idempotency_key, event.position, canonical(event.value))
     return Reject(event.position, reason, encode(event.value) if event.raw is None else event.raw, known)
+
+
+def clash_reason(row: Mapping[str, object]) -> str:
+    """Return why an event is rejected whose id belongs to another: `row` holds its id, and its source if it has one."""
+    names = [name for name in ("event_id", "source") if isinstance(row.get(name), str)]
+    which = " and ".join(f"{name} {cut(str(row[name]), _ID_SHOWN_CHARS)!r}" for name in names)
+    return f"the content differs: another event with {which} came first"
 
 
 def reject_rows(rejects: Sequence[Reject], origin: Origin) -> pa.Table:
