@@ -93,6 +93,34 @@ def test_counting_reads_no_data_file(lake: Lake, store: CountingStore) -> None:
     assert dict(store.requests) == {"get": 1}  # which looks for a new commit
 
 
+@pytest.mark.parametrize("as_struct", ["true", "false"])
+def test_a_checkpoint_and_commits_after_it_are_counted_alike(lake: Lake, store: CountingStore, as_struct: str) -> None:
+    kept = {"delta.checkpoint.writeStatsAsStruct": as_struct}
+    table = lake.create_table("t", {"n": "long"}, properties={**VECTORS, **kept})
+    for start in range(0, 20, 5):
+        table.append([{"n": n} for n in range(start, start + 5)])
+    table.delete("n IN (2, 7)")
+    table.checkpoint()
+    table.delete("n IN (8, 10) OR n >= 15")
+    table.append(ROWS)
+    other = alluvia.lake.Lake(store, table._handle.clock)["t"]
+    assert other.version == 7
+    store.reset()
+    assert other.count() == other.to_arrow().num_rows == 16
+    assert other.count(version=5) == 18
+    assert "put" not in store.requests
+
+
+def test_a_file_listed_with_and_without_a_deletion_vector_is_not_counted_twice(lake: Lake) -> None:
+    table = lake.create_table("t", {"n": "long"}, properties=VECTORS)
+    table.append(ROWS)
+    (whole,) = table.files
+    table.delete("n = 2")
+    table._handle.transaction(table.snapshot()).commit(Changes("WRITE", adds=[whole]))
+    with pytest.raises(Corrupt, match="is in the table twice, with different deletion vectors"):
+        table.count()
+
+
 def test_files_without_statistics_are_looked_into(lake: Lake, store: CountingStore) -> None:
     table = lake.create_table("t", {"n": "long"}, properties=VECTORS)
     table.append(ROWS)

@@ -1,29 +1,44 @@
-"""Counting rows, by the statistics of files; only of a file without them is the footer read."""
+"""Count rows by the statistics of files. The footer is read only of a file without them."""
 
 from __future__ import annotations
 
 import io
 
+import pyarrow.compute as pc
+
 from alluvia.errors import Corrupt, ObjectNotFound
-from alluvia.log.actions import AddFile
+from alluvia.log.actions import AddFile, file_key
 from alluvia.log.files.parquet import UNREADABLE
+from alluvia.log.files.sidecars import open_rows
 from alluvia.store import Store
 from alluvia.table.deletion_vectors.storage import read_deletions
 from alluvia.table.reader import check_positions, open_parquet, unreadable
-from alluvia.table.scan import Scan
+from alluvia.table.scan import check_once
 from alluvia.table.snapshot import Snapshot
+from alluvia.table.statistics.column_bounds import row_counts
 
 
 def count(snapshot: Snapshot, store: Store) -> int:
     """Return how many rows a snapshot has, without those that deletion vectors delete.
 
-    Makes no request where the statistics of all files say how many rows they hold; else one GET for each other file,
-    and one more for its deletion vector. Raises `Corrupt` where such a file is missing or unreadable.
+    Makes no request if the statistics of all files say how many rows they hold; otherwise one GET for each other file,
+    and one more for its deletion vector. Raises `Corrupt` if such a file is missing or unreadable.
     """
-    total = 0
-    for file in Scan(snapshot).files:
-        known = file.live_records
-        total += _read_count(snapshot, store, file) if known is None else known
+    files, total = snapshot.files, 0
+    others: list[AddFile] = []
+    open_rows(files.parts)
+    for section in files.sections:
+        numbers = row_counts(section)
+        known = pc.and_not(pc.is_valid(numbers), section.with_vector())
+        shown = files.shown(section)
+        total += pc.sum(numbers.filter(known if shown is None else pc.and_(known, shown))).as_py() or 0
+        others += files.pick(section, pc.invert(known))
+    vectored = [file for file in others if file.deletion_vector]
+    again = files.held([file_key(file.path, None) for file in vectored])
+    check_once([*vectored, *filter(None, map(files.get, again))])
+    for file in others:
+        live = file.live_records
+        total += _read_count(snapshot, store, file) if live is None else live
     return total
 
 

@@ -42,7 +42,7 @@ class Scan:
     def files(self) -> list[AddFile]:
         """Return the snapshot's files that can hold such rows. Raises `Corrupt` where one of them is listed twice."""
         found = prune(self.snapshot.files, *self._rule)
-        _check_once(found)
+        check_once(found)
         return found
 
     def can_match(self, file: AddFile) -> bool:
@@ -63,7 +63,7 @@ class Scan:
         return predicate, one.physical_schema, [one.physical_name(name) for name in one.partition_columns]
 
 
-def _check_once(files: Sequence[AddFile]) -> None:
+def check_once(files: Sequence[AddFile]) -> None:
     """Raise `Corrupt` where a data file is listed with two deletion vectors, so that its rows would count twice."""
     if not any(file.deletion_vector for file in files):
         return

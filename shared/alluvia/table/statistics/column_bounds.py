@@ -55,7 +55,7 @@ def bounds_of(rows: Rows[AddFile], columns: Iterable[tuple[ColumnPath, pa.DataTy
             texts.append((column, kind))
         else:
             tight = rows.column((STRUCT, "tightBounds"))
-            rows.derived["bounds", column, kind] = _bounds(rows, _rows_of(rows), tight, found, kind)
+            rows.derived["bounds", column, kind] = _bounds(rows, row_counts(rows), tight, found, kind)
     if texts:
         parsed = parse_texts(_texts(rows), dict(texts))
         for column, kind in texts:
@@ -69,7 +69,7 @@ def partition_bounds(rows: Rows[AddFile], name: str, kind: pa.DataType) -> Bound
     key = ("partition", name, kind)
     if key not in rows.derived:
         values = partition_array(rows, name, kind)
-        numbers = _rows_of(rows)
+        numbers = row_counts(rows)
         rows.derived[key] = Bounds(numbers, values, values, pc.if_else(pc.is_valid(values), 0, numbers))
     found: Bounds = rows.derived[key]
     return found
@@ -160,7 +160,8 @@ def _texts(rows: Rows[AddFile]) -> pa.Array:
     return pa.nulls(len(rows), pa.string()) if texts is None else texts.cast(pa.string())
 
 
-def _rows_of(rows: Rows[AddFile]) -> pa.Int64Array:
+def row_counts(rows: Rows[AddFile]) -> pa.Int64Array:
+    """Return each file's number of rows, deleted ones included; null where its statistics do not say it."""
     if "rows" not in rows.derived:
         if has_structs(rows):
             rows.derived["rows"] = rows.column((STRUCT, "numRecords")).cast(pa.int64())  # type: ignore[union-attr]
