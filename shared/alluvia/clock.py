@@ -36,19 +36,15 @@ class SystemClock(Clock):
     """The machine's own clock and randomness."""
 
     def now_us(self) -> int:
-        """Microseconds since the Unix epoch."""
         return time.time_ns() // 1000
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
         time.sleep(seconds)
 
     def new_id(self) -> str:
-        """Return a fresh random UUID as text."""
         return str(uuid.uuid4())
 
     def uniform(self) -> float:
-        """Return a random number in [0, 1)."""
         return random.random()
 
 
@@ -60,7 +56,6 @@ class ManualClock(Clock):
         self._random = random.Random(seed)
 
     def now_us(self) -> int:
-        """Microseconds since the Unix epoch."""
         return self._now_us
 
     def sleep(self, seconds: float) -> None:
@@ -72,9 +67,7 @@ class ManualClock(Clock):
         self._now_us += int(seconds * 1_000_000)
 
     def new_id(self) -> str:
-        """Return the next UUID of this clock's seed."""
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
     def uniform(self) -> float:
-        """Return the next random number in [0, 1) of this clock's seed."""
         return self._random.random()

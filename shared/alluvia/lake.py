@@ -425,7 +425,6 @@ Table.optimize.__dict__.update(compact=other_names.compact, z_order=other_names.
 
 
 def _optional(package: str) -> Any:
-    """Import a package that Alluvia does not depend on."""
     try:
         return import_module(package)
     except ModuleNotFoundError as error:

@@ -30,8 +30,6 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 class _Commands(click.Group):
-    """Commands that are loaded one by one."""
-
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return their names, in order."""
         return sorted(_MODULE_OF)

@@ -176,7 +176,6 @@ def _reads(plan: list[dict[str, Any]]) -> str:
 
 
 def _check(lake: Lake, tally: PostTally) -> None:
-    """Hold the lake against what was sent."""
     sent = {**tally.good, "requests/_rejects and webhooks/_rejects": tally.broken}
     say("\nSent, and there")
     rows = []

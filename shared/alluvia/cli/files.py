@@ -69,7 +69,6 @@ def _size(stream: IO[bytes]) -> int:
 
 
 def _inflated(stream: IO[bytes], name: str) -> Iterator[bytes]:
-    """Yield lines."""
     start = stream.read(2)
     if start != _GZIP:
         first = stream.readline() if not start.endswith(b"\n") else b""

@@ -73,7 +73,6 @@ def _table(grid: Grid, widths: Sequence[int], rows: Sequence[Sequence[str]]) -> 
 
 
 def _blocks(grid: Grid, columns: int) -> tuple[str, bool]:
-    """Return a block for each row: a name and a value on each line."""
     name_width = min(max(map(width_of, grid.names)), max(1, columns // 2 - len(GAP)))
     value_width = max(1, columns - name_width - len(GAP))
     names = [_pad(cut_to(name, name_width), name_width, False) for name in grid.names]

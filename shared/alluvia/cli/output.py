@@ -106,7 +106,6 @@ def _numeric(values: Sequence[Any]) -> bool:
 
 
 def _moment(value: datetime, separator: str) -> str:
-    """Return a moment in UTC, with a fraction if there is one."""
     utc = value if value.tzinfo is None else value.astimezone(UTC)
     text = utc.replace(tzinfo=None).isoformat(separator)
     return text.rstrip("0") if utc.microsecond else text

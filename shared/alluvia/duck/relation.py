@@ -170,7 +170,6 @@ def _part(
 
 
 def _escaped(text: str) -> str:
-    """Return a text as part of a format string."""
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -89,7 +89,6 @@ def _column(asked: object, schema: pa.Schema) -> str:
 
 
 def _expression(name: str, text: object) -> Node:
-    """Return the expression's tree; whatever else the text brings along is refused."""
     if not isinstance(text, str):
         msg = f"column {name}: expected an SQL expression as text, got {type(text).__name__}"
         raise Invalid(msg)

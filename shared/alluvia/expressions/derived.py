@@ -193,7 +193,6 @@ def _of_table(schema: pa.Schema) -> Shown:
 
 
 def _renamed(shown: Shown | None, names: Sequence[str]) -> Shown | None:
-    """Give the first columns new names."""
     if shown is None or not names:
         return shown
     if not shown.in_place or len(names) > len(shown.columns):

@@ -90,8 +90,6 @@ _Ctes = Mapping[str, Node]
 
 
 class _Visitor:
-    """Walks a tree with the names of the common table expressions in sight."""
-
     def __init__(self, found: References) -> None:
         self.found = found
 

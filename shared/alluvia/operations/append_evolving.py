@@ -93,7 +93,6 @@ def _fields(rows: Any) -> Sequence[pa.Field]:
 
 
 def _fits(written: Metadata, planned: Metadata) -> bool:
-    """Whether files that were written for one metadata fit another."""
     fields = {field.name: field for field in arrow_schema(planned.schema_string)}
     columns = list(arrow_schema(written.schema_string))
     known = {field.name for field in columns}

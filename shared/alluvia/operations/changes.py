@@ -119,7 +119,6 @@ class _Feed:
         return self._compatible(Snapshot(self._handle.log.at(first.version - 1), self._last.root, self._last.name))
 
     def _readable(self, commit: CommitActions, before: Snapshot) -> Snapshot:
-        """Return what a commit's added files are read as."""
         if commit.metadata is None:
             return before
         state = replace(self._last.state, metadata=commit.metadata)

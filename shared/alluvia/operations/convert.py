@@ -41,8 +41,6 @@ Texts = dict[str, str | None]
 
 @dataclass(slots=True)
 class _Found:
-    """What the files turned out to be, so far."""
-
     unified: UnifiedSchema = field(default_factory=UnifiedSchema)
     known: list[tuple[pq.FileMetaData, StoredColumns]] = field(default_factory=list)
     adds: list[tuple[AddFile, Texts]] = field(default_factory=list)

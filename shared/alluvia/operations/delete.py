@@ -38,11 +38,9 @@ class DeleteEdit(WhereEdit):
         return not self._staying.can_match(file)
 
     def renew(self, rows: pa.Table, sources: pa.Int64Array | None) -> pa.Table:  # noqa: ARG002
-        """Return no rows, because none is updated."""
         return rows.slice(0, 0)
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
-        """Return what the history says."""
         metrics = {
             "numAddedFiles": len(changes.adds),
             "numCopiedRows": done.rows_copied,

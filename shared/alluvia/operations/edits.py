@@ -153,7 +153,6 @@ class WhereEdit(Edit):
         self._columns = list(self.condition.columns) or snapshot.schema.names[:1]
 
     def find(self, data: DataFile) -> Hits | None:
-        """Return the rows that match."""
         masks: list[pa.BooleanArray] = []
         start = 0
         for batch in data.batches(self._columns):

@@ -269,7 +269,6 @@ class Rewriter:
         return new
 
     def _close(self) -> None:
-        """Write what waits, and begin the next part."""
         part = self._open
         if not part.outcomes and not self._waiting:
             return
@@ -296,7 +295,6 @@ def _whole(file: AddFile) -> Outcome:
 
 
 def _spread(hits: Hits) -> pa.BooleanArray:
-    """Return the mask of the rows that are updated."""
     if hits.updated is None:
         return pc.and_not(hits.mask, hits.mask)
     return mask_of(positions_of(hits.mask).filter(hits.updated), len(hits.mask))

@@ -37,11 +37,9 @@ class UpdateEdit(WhereEdit):
         self.in_place = not moves_rows(snapshot, self._assignments.names)
 
     def renew(self, rows: pa.Table, sources: pa.Int64Array | None) -> pa.Table:  # noqa: ARG002
-        """Return rows with their new values."""
         return with_columns(rows, self._assignments.apply(rows))
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
-        """Return what the history says."""
         return {
             "numAddedFiles": len(changes.adds),
             "numUpdatedRows": done.rows_updated,

@@ -138,11 +138,9 @@ class UpsertEdit(Edit):
         return [name for name in wanted if name not in self.source.on]
 
     def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:
-        """Return the files that can hold one of the keys."""
         return list(filter(self.matcher(snapshot), super().candidates(snapshot)))
 
     def matcher(self, snapshot: Snapshot) -> Callable[[AddFile], bool]:
-        """Return whether a file can hold one of the keys."""
         return self.source.matcher(snapshot)
 
     def find(self, data: DataFile) -> Hits | None:
@@ -184,11 +182,9 @@ class UpsertEdit(Edit):
         return pc.if_else(deleted, pa.scalar(value=False), verdicts)
 
     def renew(self, rows: pa.Table, sources: pa.Int64Array | None) -> pa.Table:
-        """Return rows with the updated columns replaced from the source."""
         return with_columns(rows, self.known.select(self._set).take(sources))
 
     def inserts(self, matched: pa.Int64Array) -> Inserts:
-        """Return the source's rows that match no row of a file, where they are wanted."""
         if not self._rules.inserts:
             return Inserts()
         left = positions_of(pc.invert(mask_of(matched, len(self.known))))
@@ -198,7 +194,6 @@ class UpsertEdit(Edit):
         return Inserts(left, lambda: conform(self.known.take(left), self._schema))
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
-        """Return what the history says."""
         return {
             "numSourceRows": len(self.source.rows),
             "numTargetRowsInserted": done.rows_inserted,

@@ -163,7 +163,6 @@ def _in_effect(handle: TableHandle, snapshot: Snapshot, log_files: Sequence[Obje
 
 
 def _put_since(log_files: Sequence[ObjectInfo], since_ms: int) -> list[int]:
-    """Return the versions whose commits were put at a moment or later, in order."""
     times = {info.key.removeprefix(LOG_FOLDER): info.modified_ms for info in log_files}
     return [version for version, file in sorted(read_listing(times).commits.items()) if times[file.name] >= since_ms]
 

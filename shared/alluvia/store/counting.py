@@ -49,18 +49,15 @@ class CountingStore(Wrapper):
             self.bytes_written += written
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        """Count the bytes as well."""
         data = super().get(key, start, end)
         self._count_bytes(read=len(data))
         return data
 
     def put(self, key: str, data: bytes) -> None:
-        """Count the bytes as well."""
         self._count_bytes(written=len(data))
         super().put(key, data)
 
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
-        """Count the bytes as well."""
         self._count_bytes(written=len(data))
         return super().put_if_absent(key, data)
 
@@ -86,11 +83,9 @@ class CountingStore(Wrapper):
         return path
 
     def get_file(self, key: str, path: Path) -> None:
-        """Count the bytes as well."""
         super().get_file(key, path)
         self._count_bytes(read=path.stat().st_size)
 
     def put_file(self, key: str, path: Path) -> None:
-        """Count the bytes as well."""
         self._count_bytes(written=path.stat().st_size)
         super().put_file(key, path)

@@ -45,7 +45,6 @@ class DirectoryStore(Store):
         return key
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes [start, end) of an object."""
         check_range(start, end)
         try:
             # A log without a checkpoint is thousands of small files: for each, a Path takes longer than the reading.
@@ -89,14 +88,12 @@ class DirectoryStore(Store):
         return next((key for root in roots if (key := key_below(plain, root.as_uri())) is not None), None)
 
     def local_path(self, key: str) -> Path | None:
-        """Return the object's own file."""
         path = self._path(key)
         if not path.is_file():
             raise ObjectNotFound(key)
         return path
 
     def get_file(self, key: str, path: Path) -> None:
-        """Copy an object into a local file."""
         try:
             source = self._path(key).open("rb")
         except OSError as error:
@@ -116,7 +113,6 @@ class DirectoryStore(Store):
             _sync_folder(path.parent)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        """Objects below a prefix, in key order."""
         folder, _, _ = check_prefix(prefix).rpartition("/")
         for key, entry in self._walk(self.root / folder, f"{folder}/" if folder else ""):
             if key.startswith(prefix) and (start_after is None or key > start_after):
@@ -166,12 +162,10 @@ class DirectoryStore(Store):
                         path.unlink()
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Size and time of an object."""
         found = _stat(self._path(key))
         return None if found is None else ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000)
 
     def url(self, key: str) -> str | None:
-        """Return the file's absolute path."""
         return str(self._path(key))
 
 
@@ -215,7 +209,6 @@ def _unwritten(path: Path, error: OSError) -> AlluviaError:
 
 
 def _stat(path: Path) -> os.stat_result | None:
-    """Return a file's stat result; None if there is no file."""
     try:
         found = path.stat()
     except OSError as error:

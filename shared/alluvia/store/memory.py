@@ -22,7 +22,6 @@ class MemoryStore(Store):
         self._keys: list[str] = []
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes [start, end) of an object."""
         check_range(start, end)
         with self._lock:
             found = self._objects.get(check_key(key))
@@ -31,13 +30,11 @@ class MemoryStore(Store):
         return found[0][start:end]
 
     def put(self, key: str, data: bytes) -> None:
-        """Write an object."""
         check_key(key)
         with self._lock:
             self._write(key, data)
 
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
-        """Write an object unless the key is taken."""
         check_key(key)
         with self._lock:
             if key in self._objects:
@@ -65,7 +62,6 @@ class MemoryStore(Store):
         return iter(found)
 
     def list_folders(self, prefix: str) -> Iterator[str]:
-        """Names of the folders directly below a prefix."""
         check_prefix(prefix)
         with self._lock:
             rests = [key[len(prefix) :] for key in self._keys if key.startswith(prefix)]
@@ -73,14 +69,12 @@ class MemoryStore(Store):
         return iter([folder[:-1] for folder in sorted(folders)])
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects."""
         with self._lock:
             for key in map(check_key, keys):
                 if self._objects.pop(key, None) is not None:
                     del self._keys[bisect_left(self._keys, key)]
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Size and time of an object."""
         with self._lock:
             found = self._objects.get(check_key(key))
         return ObjectInfo(key, len(found[0]), found[1]) if found else None

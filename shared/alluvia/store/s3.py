@@ -120,7 +120,6 @@ class S3Store(Store):
         )
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes [start, end) of an object."""
         check_range(start, end)
         name = self._key(key)
         options: GetOptions = {}
@@ -226,7 +225,6 @@ class S3Store(Store):
             yield empty
 
     def list_folders(self, prefix: str) -> Iterator[str]:
-        """Names of the folders directly below a prefix."""
         whole = self._prefix + check_prefix(prefix)
         found = self._tried(prefix, lambda: self._client.list_with_delimiter(whole or None))
         yield from sorted((each[len(whole) :] for each in found["common_prefixes"]), key=lambda name: f"{name}/")
@@ -239,7 +237,6 @@ class S3Store(Store):
             self._tried(batch[0], partial(self._client.delete, batch))
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Size and time of an object."""
         name = self._key(key)
         found = self._attempted(key, lambda: self._client.head(name))
         if isinstance(found, Failure):
@@ -273,7 +270,6 @@ class S3Store(Store):
         return None if "?" in self._key(key) else f"s3://{self.bucket}/{self._key(key)}"
 
     def duckdb_secret(self) -> dict[str, str | bool] | None:
-        """Parameters of DuckDB's `CREATE SECRET (TYPE s3, …)` for this store. Never log them."""
         secret: dict[str, str | bool] = {"region": self._access.region, "scope": f"s3://{self.bucket}/{self._prefix}"}
         keys = self._access.keys()
         if keys is not None:
@@ -351,7 +347,6 @@ def _milliseconds(moment: datetime) -> int:
 
 
 def _fail(failure: Failure, key: str) -> NoReturn:
-    """Raise ours for S3's."""
     what, code = key or "the bucket", failure.code
     if failure.is_missing:
         raise ObjectNotFound(key)

@@ -32,17 +32,14 @@ class WideStore(Wrapper):
         return (self.inner, key) if outside is None else (self.outer, outside)
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        """Return bytes of an object, wherever it lies."""
         store, key = self._at(key)
         return store.get(key, start, end)
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Size and time of an object, wherever it lies."""
         store, key = self._at(key)
         return store.head(key)
 
     def url(self, key: str) -> str | None:
-        """Where DuckDB can open an object, wherever it lies."""
         store, key = self._at(key)
         return store.url(key)
 
@@ -51,11 +48,9 @@ class WideStore(Wrapper):
         return self.outer.duckdb_secret()
 
     def local_path(self, key: str) -> Path | None:
-        """Where an object lies as a file."""
         store, key = self._at(key)
         return store.local_path(key)
 
     def get_file(self, key: str, path: Path) -> None:
-        """Copy an object into a local file."""
         store, key = self._at(key)
         store.get_file(key, path)

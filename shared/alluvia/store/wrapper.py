@@ -27,59 +27,45 @@ class Wrapper(Store):
         return send()
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
-        """Request the bytes."""
         return self.request("get", key, lambda: self.inner.get(key, start, end))
 
     def put(self, key: str, data: bytes) -> None:
-        """Request the write."""
         self.request("put", key, lambda: self.inner.put(key, data))
 
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
-        """Request the write."""
         return self.request("put_if_absent", key, lambda: self.inner.put_if_absent(key, data))
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        """Request the listing."""
         return self.request("list", prefix, lambda: self.inner.list(prefix, start_after))
 
     def list_folders(self, prefix: str) -> Iterator[str]:
-        """Request the listing."""
         return self.request("list_folders", prefix, lambda: self.inner.list_folders(prefix))
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Request the deletion, if there are keys."""
         batch = [*keys]
         if batch:
             self.request("delete", batch[0], lambda: self.inner.delete(batch))
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Request the size and time."""
         return self.request("head", key, lambda: self.inner.head(key))
 
     def get_file(self, key: str, path: Path) -> None:
-        """Request the copy."""
         self.request("get_file", key, lambda: self.inner.get_file(key, path))
 
     def put_file(self, key: str, path: Path) -> None:
-        """Request the write."""
         self.request("put_file", key, lambda: self.inner.put_file(key, path))
 
     def url(self, key: str) -> str | None:
-        """As the inner store has it, without a request, as all below."""
         return self.inner.url(key)
 
     def locate(self, path: str) -> str | None:
-        """As the inner store has it."""
         return self.inner.locate(path)
 
     def duckdb_secret(self) -> dict[str, str | bool] | None:
-        """As the inner store has it."""
         return self.inner.duckdb_secret()
 
     def local_path(self, key: str) -> Path | None:
-        """As the inner store has it."""
         return self.inner.local_path(key)
 
     def sweep(self, prefix: str, before_ms: int) -> None:
-        """As the inner store does it."""
         self.inner.sweep(prefix, before_ms)

@@ -148,7 +148,6 @@ def _fit_map(array: pa.Array, kind: pa.DataType, physical: pa.DataType, mapping:
 
 
 def _with_children(array: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
-    """Return a list or map with other values in the same places."""
     validity, offsets = array.buffers()[:2]
     return pa.Array.from_buffers(
         kind, len(array), [validity, offsets], array.null_count, array.offset, children=[values]

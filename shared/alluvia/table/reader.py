@@ -80,7 +80,6 @@ def unreadable(file: AddFile, error: Exception, metadata: pq.FileMetaData | None
 
 
 def _has_codec(metadata: pq.FileMetaData | None, codec: str) -> bool:
-    """Whether a file has a column that is compressed so."""
     if metadata is None:
         return False
     groups = map(metadata.row_group, range(metadata.num_row_groups))

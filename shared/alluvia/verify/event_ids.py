@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
@@ -40,9 +39,7 @@ class EventIds:
         self._connection.execute("CREATE TABLE ids (id VARCHAR, source VARCHAR, committed BIGINT, received BIGINT)")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
         self._folder.cleanup()
 

@@ -91,8 +91,6 @@ def read_checkpoint(version: int, parts: Sequence[tuple[str, bytes]], fetch: Fet
 
 
 class _Part(ABC):
-    """One file of a checkpoint."""
-
     name: str
 
     @abstractmethod

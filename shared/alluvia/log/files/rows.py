@@ -113,7 +113,6 @@ class ActionRows(Rows[T]):
         return len(self._actions)
 
     def type_of(self, path: Path) -> pa.DataType | None:
-        """Return the type of a field."""
         column = self.column(path)
         return None if column is None else column.type
 
@@ -126,11 +125,9 @@ class ActionRows(Rows[T]):
         return None
 
     def actions(self, at: Sequence[int] | None = None) -> Iterator[T]:
-        """Yield actions."""
         return iter(self._actions) if at is None else (self._actions[each] for each in at)
 
     def structs(self, fields: Mapping[str, pa.DataType]) -> Iterator[pa.StructArray]:
-        """Yield all rows as structs."""
         kind = pa.struct(list(fields.items()))
         for start in range(0, len(self._actions), BATCH_ROWS):
             batch = self._actions[start : start + BATCH_ROWS]
@@ -138,16 +135,13 @@ class ActionRows(Rows[T]):
 
     @cached_property
     def keys(self) -> pa.Array:
-        """Return the keys of all rows."""
         return pa.array([action.key for action in self._actions], pa.string())
 
     def partition_texts(self, name: str) -> pa.Array:
-        """Return each row's text for a partition column."""
         values = (getattr(action, "partition_values", None) or {} for action in self._actions)
         return pa.array([each.get(name) for each in values], pa.string())
 
     def with_vector(self) -> pa.BooleanArray:
-        """Return which rows have a deletion vector."""
         return pa.array([getattr(action, "deletion_vector", None) is not None for action in self._actions], pa.bool_())
 
 
@@ -166,7 +160,6 @@ class FileRows(Rows[T]):
         return sum(self._counts.values())
 
     def type_of(self, path: Path) -> pa.DataType | None:
-        """Return the type of a field."""
         return self.file.type_of(self.kind, path)
 
     def column(self, path: Path) -> pa.Array | None:
@@ -193,7 +186,6 @@ class FileRows(Rows[T]):
             start = end
 
     def structs(self, fields: Mapping[str, pa.DataType]) -> Iterator[pa.StructArray]:
-        """Yield all rows as structs."""
         present = [name for name in fields if self.type_of((name,)) is not None]
         for found in self._batches([(name,) for name in present]):
             columns = [
@@ -219,7 +211,6 @@ class FileRows(Rows[T]):
         return found
 
     def partition_texts(self, name: str) -> pa.Array:
-        """Return each row's text for a partition column."""
         values = self.column(("partitionValues",))
         if values is None:
             return pa.nulls(len(self), pa.string())
@@ -233,7 +224,6 @@ class FileRows(Rows[T]):
         return all(self.file.is_null(self.kind, leaf, group) for group in self._used_groups())
 
     def with_vector(self) -> pa.BooleanArray:
-        """Return which rows have a deletion vector."""
         kind = ("deletionVector", "storageType")
         if all(self.file.is_null(self.kind, kind, group) for group in self._used_groups()):
             return pa.repeat(pa.scalar(value=False), len(self))
@@ -241,7 +231,6 @@ class FileRows(Rows[T]):
         return pa.repeat(pa.scalar(value=False), len(self)) if kinds is None else pc.is_valid(kinds)
 
     def _batches(self, paths: Sequence[Path]) -> Iterator[pa.StructArray]:
-        """Yield all rows with some fields, in batches."""
         for group in self._used_groups():
             yield from self.file.batches(self.kind, group, paths)
 

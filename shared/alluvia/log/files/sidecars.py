@@ -161,45 +161,35 @@ class SidecarRows(Rows[T]):
 
     @property
     def is_open(self) -> bool:
-        """Whether the sidecar has been fetched."""
         return self.file.is_open
 
     def size(self, name: str) -> int:
-        """Return the sum of a field over all rows."""
         known = self.file.facts.size if self.file.facts is not None and name == "size" else None
         return super().size(name) if known is None else known
 
     def type_of(self, path: Path) -> pa.DataType | None:
-        """Return the type of a field."""
         return self._rows.type_of(path)
 
     def column(self, path: Path) -> pa.Array | None:
-        """Return a field of all rows."""
         return self._rows.column(path)
 
     def actions(self, at: Sequence[int] | None = None) -> Iterator[T]:
-        """Yield actions."""
         return self._rows.actions(at)
 
     def structs(self, fields: Mapping[str, pa.DataType]) -> Iterator[pa.StructArray]:
-        """Yield all rows as structs."""
         return self._rows.structs(fields)
 
     @property
     def keys(self) -> pa.Array:
-        """Return the keys of all rows."""
         return self._rows.keys
 
     def held(self, keys: pa.Array) -> set[str]:
-        """Return those of some keys that a row has."""
         return self._rows.held(keys)
 
     def partition_texts(self, name: str) -> pa.Array:
-        """Return each row's text for a partition column."""
         return self._rows.partition_texts(name)
 
     def with_vector(self) -> pa.BooleanArray:
-        """Return which rows have a deletion vector."""
         return self._rows.with_vector()
 
     def may_hold(self, keys: pa.Array) -> bool:

@@ -43,7 +43,6 @@ def _hash(row: list[tuple[str, Any]]) -> bytes:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return a column's values as Python has them; moments as numbers, which is quicker."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     values: list[Any] = column.to_pylist()

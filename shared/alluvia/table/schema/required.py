@@ -37,7 +37,6 @@ def _check(array: pa.Array, kind: pa.DataType, path: str) -> None:
 
 
 def _inner(kind: pa.DataType) -> list[pa.Field]:
-    """Return the fields that may be null; keys of maps never are."""
     if pa.types.is_struct(kind):
         return [kind.field(at) for at in range(kind.num_fields)]
     return [kind.item_field.with_name("value") if pa.types.is_map(kind) else kind.value_field.with_name("element")]

@@ -89,7 +89,6 @@ def _typed(array: pa.Array) -> list[Any]:
 
 
 def _text(row: Row, names: Names) -> str | None:
-    """Return a variant as JSON; None where it is missing."""
     value, typed = row
     if typed is None:
         return None if value is None else value_text(value, names)
@@ -104,7 +103,6 @@ def _text(row: Row, names: Names) -> str | None:
 
 
 def _literals(array: pa.Array) -> list[str | None]:
-    """Return typed values as JSON."""
     types, kind = pa.types, array.type
     if types.is_timestamp(kind):
         zone = "" if kind.tz is None else UTC
