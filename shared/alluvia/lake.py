@@ -309,9 +309,7 @@ class Table:
 
     def count(self, version: int | None = None, timestamp: datetime | str | None = None) -> int:
         """Return the number of rows. Reads a data file only if its statistics do not say it."""
-        from alluvia.operations import count
-
-        return count.count(self.snapshot(version, timestamp), self.lake.store)
+        return scan.count(self.snapshot(version, timestamp), self.lake.store)
 
     def delete(self, where: str) -> RowChanges:
         """Delete the rows that match an SQL condition; `"true"` deletes all."""

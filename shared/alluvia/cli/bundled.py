@@ -1,4 +1,4 @@
-"""What the command line runs that is not of the library: the functions' handlers, and the demo's events.
+"""What the command line runs besides the library: the functions' handlers, in a Lambda context, and the demo's events.
 
 A checkout has them at its top, an installed wheel inside the package (`pyproject.toml` maps them there).
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from alluvia.clock import Clock
 from alluvia.extras import needing
 
 Handler = Callable[[dict[str, Any], Any], Any]
@@ -18,6 +19,7 @@ _PACKAGE = Path(__file__).parents[1]
 _INSTALLED = (_PACKAGE / "functions").is_dir()
 DATA = (_PACKAGE if _INSTALLED else _PACKAGE.parents[1]) / "events" / "data"
 COMMAND = "alluvia" if _INSTALLED else ".venv/bin/alluvia"
+TIME_LIMIT_MS = 15 * 60 * 1000
 
 
 def load_handler(function: str) -> Handler:
@@ -26,3 +28,23 @@ def load_handler(function: str) -> Handler:
     with needing("aws", f"the {function} function"):
         handler: Handler = importlib.import_module(f"{package}.{function}.handler").handler
     return handler
+
+
+class LocalContext:
+    """The attributes of a Lambda context that handlers and loggers use."""
+
+    memory_limit_in_mb = "0"
+    function_version = "$LATEST"
+    log_group_name = ""
+    log_stream_name = ""
+
+    def __init__(self, function_name: str, clock: Clock) -> None:
+        self.function_name = function_name
+        self.invoked_function_arn = f"arn:aws:lambda:local:0:function:{function_name}"
+        self.aws_request_id = clock.new_id()
+        self._clock = clock
+        self._started_ms = clock.now_ms()
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Milliseconds until a Lambda would be stopped."""
+        return max(0, self._started_ms + TIME_LIMIT_MS - self._clock.now_ms())

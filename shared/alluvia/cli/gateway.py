@@ -11,8 +11,7 @@ from threading import BoundedSemaphore
 from typing import Any
 from urllib.parse import parse_qsl
 
-from alluvia.cli.bundled import Handler, load_handler
-from alluvia.cli.context import LocalContext
+from alluvia.cli.bundled import Handler, LocalContext, load_handler
 from alluvia.cli.guards import refusal
 from alluvia.cli.listening import request_line
 from alluvia.clock import Clock

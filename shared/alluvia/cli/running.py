@@ -58,8 +58,7 @@ def invoke(common: Common, function: str, event: Path) -> None:
     """Call a function's handler with an event from a file, such as events/ingest_api_gateway.json."""
     import orjson
 
-    from alluvia.cli.bundled import FUNCTIONS, load_handler
-    from alluvia.cli.context import LocalContext
+    from alluvia.cli.bundled import FUNCTIONS, LocalContext, load_handler
     from alluvia.serverless.environment import environment
     from alluvia.serverless.warm_lake import ENDPOINT_URL, LAKE, using
 

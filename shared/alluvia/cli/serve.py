@@ -14,8 +14,7 @@ from typing import Any
 
 import waitress
 
-from alluvia.cli.bundled import load_handler
-from alluvia.cli.context import LocalContext
+from alluvia.cli.bundled import LocalContext, load_handler
 from alluvia.cli.gateway import Gateway, ServerRules
 from alluvia.cli.guards import is_loopback
 from alluvia.cli.listening import listen

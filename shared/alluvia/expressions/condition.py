@@ -1,4 +1,4 @@
-"""A condition on one table's rows, as text: what `Table.scan(where=…)` takes.
+"""A condition on one table's rows, as text: what `Table.scan(where=…)` takes; or on pairs, as in `Table.upsert`.
 
 DuckDB computes which rows match, on a confined database without other data. Arrow does the filtering, so that types do
 not change. The condition is parsed once, and `now()` is the same for pruning and for every batch.
@@ -154,3 +154,37 @@ def _mask(connection: duckdb.DuckDBPyConnection, text: str, rows: pa.Table) -> p
         msg = "where: a condition cannot use aggregates or unnest: use Lake.sql for those"
         raise Invalid(msg)
     return mask
+
+
+NEW = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class PairCondition:
+    """A condition on a table's row and a new row: the columns of each that `mask` needs."""
+
+    columns: tuple[str, ...]
+    new_columns: tuple[str, ...]
+    _condition: Condition
+
+    def mask(self, rows: pa.Table, new: pa.Table) -> pa.BooleanArray:
+        """Return for each pair of rows whether the condition holds; null where it is null. Raises `Invalid`."""
+        arrays = [_array(rows[name]) for name in self.columns]
+        shown = list(self.new_columns) or new.column_names[:1]
+        struct = pa.StructArray.from_arrays([_array(new[name]) for name in shown], names=shown)
+        batch = pa.RecordBatch.from_arrays([*arrays, struct], names=[*self.columns, NEW])
+        return self._condition.mask(batch)
+
+
+def pair_condition(text: str, schema: pa.Schema, new: pa.Schema) -> PairCondition:
+    """Read a condition on the columns of `schema`, and on those of `new` as `new.<column>`. Raises `Invalid`."""
+    if NEW in (fold(name) for name in schema.names):
+        msg = f"the table has a column {NEW!r}, so a condition cannot refer to the new row's columns: leave it out"
+        raise Invalid(msg)
+    struct = pa.struct(list(new))
+    parsed = condition(text, pa.schema([*schema, pa.field(NEW, struct)]))
+    return PairCondition(tuple(name for name in parsed.columns if name != NEW), parsed.fields_of(NEW, new), parsed)
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

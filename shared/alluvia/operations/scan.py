@@ -1,15 +1,24 @@
-"""Read rows: the files that can match, one after another, as Arrow batches."""
+"""Read rows, as Arrow batches from the files that can match; or count them, by the statistics of files."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from alluvia.errors import Corrupt, ObjectNotFound
+from alluvia.log.actions import AddFile, file_key
+from alluvia.log.files.parquet import UNREADABLE
+from alluvia.log.files.sidecars import open_rows
 from alluvia.store import Store
 from alluvia.table.arguments import check_names
-from alluvia.table.scan import Scan
+from alluvia.table.deletion_vectors.storage import read_deletions
+from alluvia.table.reader import check_positions, open_parquet, unreadable
+from alluvia.table.scan import Scan, check_once
 from alluvia.table.snapshot import Snapshot
+from alluvia.table.statistics.column_bounds import row_counts
 
 
 def scan(
@@ -40,3 +49,40 @@ def scan(
 
     rows = read.read(store)
     return pa.RecordBatchReader.from_batches(wanted.schema, batches())
+
+
+def count(snapshot: Snapshot, store: Store) -> int:
+    """Return how many rows a snapshot has, without those that deletion vectors delete.
+
+    Makes no request if the statistics of all files say how many rows they hold; otherwise one GET for each other file,
+    and one more for its deletion vector. Raises `Corrupt` if such a file is missing or unreadable.
+    """
+    files, total = snapshot.files, 0
+    others: list[AddFile] = []
+    open_rows(files.parts)
+    for section in files.sections:
+        numbers = row_counts(section)
+        known = pc.and_not(pc.is_valid(numbers), section.with_vector())
+        shown = files.shown(section)
+        total += pc.sum(numbers.filter(known if shown is None else pc.and_(known, shown))).as_py() or 0
+        others += files.pick(section, pc.invert(known))
+    vectored = [file for file in others if file.deletion_vector]
+    again = files.held([file_key(file.path, None) for file in vectored])
+    check_once([*vectored, *filter(None, map(files.get, again))])
+    for file in others:
+        live = file.live_records
+        total += _read_count(snapshot, store, file) if live is None else live
+    return total
+
+
+def _read_count(snapshot: Snapshot, store: Store, file: AddFile) -> int:
+    deleted = read_deletions(store, file, snapshot.locate)
+    try:
+        rows = int(open_parquet(io.BytesIO(store.get(snapshot.key(file)))).metadata.num_rows)
+    except ObjectNotFound as error:
+        msg = f"data file {file.path} of version {snapshot.version} is missing"
+        raise Corrupt(msg) from error
+    except UNREADABLE as error:
+        raise unreadable(file, error) from error
+    check_positions(file, deleted, rows)
+    return rows - len(deleted)

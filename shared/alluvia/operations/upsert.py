@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
-from alluvia.expressions.pairs import PairCondition, pair_condition
+from alluvia.expressions.condition import PairCondition, pair_condition
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
 from alluvia.operations.edits import Edit, Hits, Inserts, RowChanges, vectors_added

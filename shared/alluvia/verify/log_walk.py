@@ -19,14 +19,12 @@ from alluvia.log.replay import State
 from alluvia.store import ByteRange, Store
 from alluvia.table.properties import read_properties
 from alluvia.table.schema.column_mapping import MODE
-from alluvia.verify.checkpoint_checks import Subject, compare
+from alluvia.verify.checkpoint_checks import Subject, compare, wrong_facts
 from alluvia.verify.commit_checks import CommitChecks
-from alluvia.verify.leaves import Leaf
+from alluvia.verify.leaves import Leaf, stored_leaves
 from alluvia.verify.objects import Checkpoint, Objects
 from alluvia.verify.replaying import Replay, from_checkpoint
 from alluvia.verify.report import Findings
-from alluvia.verify.sidecar_checks import wrong_facts
-from alluvia.verify.table_leaves import stored_leaves
 from alluvia.verify.window_checks import WindowRecord
 
 COMMITS_AHEAD = 64

@@ -37,13 +37,13 @@ from alluvia.verify.file_checks import (
     check_tombstones,
     find_orphans,
 )
+from alluvia.verify.leaves import stored_leaves
 from alluvia.verify.log_files import check_hint, check_names, hint_elsewhere, missing_commits
 from alluvia.verify.log_walk import LogWalk, Walk
 from alluvia.verify.objects import Objects, sort_objects
 from alluvia.verify.reading import Reading, total_of
 from alluvia.verify.replaying import Replay
 from alluvia.verify.report import Findings, VerifyReport
-from alluvia.verify.table_leaves import stored_leaves
 from alluvia.verify.window_checks import window_rules, wrong_index
 
 Progress = Callable[[str, int, int], None]
