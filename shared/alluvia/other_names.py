@@ -1,4 +1,4 @@
-"""What other libraries call things that Alluvia has, so that whoever tries their names is told ours. Pure.
+"""What other libraries call things that Alluvia has, so that people who try their names are told ours. Pure.
 
 The names are those of deltalake, pyiceberg and duckdb.
 """

@@ -1,4 +1,4 @@
-"""Reading the lines of a split, in blocks of whole lines, each block with its place in the file's text."""
+"""Reading the lines of a split, in blocks of complete lines, each block with its place in the file's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far Spark has come, told to whoever listens to this process's progress."""
+"""How far Spark has come, reported to what listens to this process's progress."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class _Prefixed:
 
 
 def _bodies(lines: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Yield batches of whole lines, or everything at once where the file is one JSON value over several lines."""
+    """Yield batches of complete lines, or everything at once if the file is one JSON value over several lines."""
     first = next((line for line in lines if line.strip()), None)
     if first is None:
         msg = f"{name} contains no events"

@@ -18,7 +18,7 @@ _BROKEN_PIPE = 128 + getattr(signal, "SIGPIPE", 13)
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # C0 with ESC, CR and BEL; DEL; C1
     "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # direction, and what hides
-    "\ud800-\udfff\U000e0000-\U000e007f]"  # bytes of file names that are no text; tags
+    "\ud800-\udfff\U000e0000-\U000e007f]"  # bytes of file names that are not text; tags
 )
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 

@@ -50,7 +50,7 @@ def _tell(what: str, done: int, total: int) -> None:
 
 
 def _json_rows(report: VerifyReport) -> Iterator[dict[str, Any]]:
-    """Yield an object for each finding, and one for the whole, which alone has `ok`."""
+    """Yield an object for each finding, then one for the result, which has `ok`."""
     from alluvia.verify.report import Severity
 
     for finding in report.findings:

@@ -110,7 +110,7 @@ class Views:
     def _view_of(self, part: RelationPart, view: str, snapshot: Snapshot) -> RelationPart | None:
         """Make a view of a part's files. Return the part that reads it; None if DuckDB may not convert its columns.
 
-        None as well if a file has a column that the table has not, of a name that the view needs for itself.
+        None as well if a file has a column with a name that the view needs and that the table does not have.
         """
         import duckdb
 

@@ -111,7 +111,7 @@ class _Batch:
         return event.fallback_id or (fallback_id(key, event.position) if key else new_id())
 
     def _take(self, name: str, indexes: Sequence[int]) -> None:
-        """Take a field that a column holds whole, unless there is a column of its own name to fill as well."""
+        """Take a field that one column holds completely, unless a column of its own name must be filled as well."""
         if name in ("event_id", "ts") or name not in self.schema.names:
             for index in indexes:
                 del self.rest[index][name]

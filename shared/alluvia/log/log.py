@@ -49,7 +49,7 @@ class Log:
 
     It keeps the newest state it has seen, and the newest commits, for whoever must look at them again: all that it was
     opened with, until others follow, and then so many that they take little memory.
-    Safe for use from several threads; whoever must not have the newest state change between two calls holds `lock`.
+    Safe for use from several threads; hold `lock` to keep the newest state between two calls.
     """
 
     def __init__(self, store: Store, root: str, clock: Clock) -> None:
@@ -305,7 +305,7 @@ class Log:
         return state
 
     def _verify(self, state: State, name: str) -> None:
-        """Hold a checkpoint against the commits before it, if they are all there. Raises `Corrupt`."""
+        """Compare a checkpoint with the commits before it, if they are all there. Raises `Corrupt`."""
         listing = self._list(LOG_FOLDER)
         older = {version: files for version, files in listing.checkpoints.items() if version < state.version}
         try:

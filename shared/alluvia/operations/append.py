@@ -43,7 +43,7 @@ def commit_files(
     """Commit data files that were written for this table, once for each `txn`.
 
     Without files nothing is committed unless there is a `txn` to record. Raises `Unsupported` for a table with CHECK
-    constraints: nobody has seen whether the files' rows keep them.
+    constraints: nothing has checked the files' rows against them.
     """
     snapshot = _base(handle, txn) or handle.at_hand()
     constraints = snapshot.settings.constraints

@@ -48,8 +48,9 @@ def changes(handle: TableHandle, from_version: int, to_version: int | None = Non
 
     Each row has the columns of `to_version` (the newest by default), and `_change_type`, `_commit_version` and
     `_commit_timestamp`. The type is `insert` or `delete`; an updated row is deleted and inserted, unless its commit has
-    change files, where it is an `update_preimage` and an `update_postimage`. Rows that were only written again are not
-    there. Raises `VersionNotFound`, and `VersionExpired` where clean-up has taken what a version's changes need.
+    change files, in which case it is an `update_preimage` and an `update_postimage`. Rows that were only
+    rewritten are left out. Raises `VersionNotFound`, and `VersionExpired` if clean-up has deleted what a version's
+    changes need.
     """
     if not isinstance(from_version, int) or isinstance(from_version, bool) or from_version < 0:
         msg = f"from_version: expected a version number, got {from_version!r}"

@@ -89,7 +89,7 @@ def convert(
 
 
 def check_place(store: Store, path: str, handle: TableHandle) -> None:
-    """Raise `Invalid` unless a path, from the store's root or a whole one or a URI, is that of a table's root."""
+    """Raise `Invalid` unless a path (relative to the store's root, absolute, or a URI) is that of a table's root."""
     check_text("path", path, handle.name)
     root = handle.root.rstrip("/")
     whole = is_absolute(path)

@@ -16,10 +16,10 @@ from alluvia.table.transaction import Changes
 def delete(handle: TableHandle, where: str) -> RowChanges:
     """Delete the rows that match an SQL condition, in one commit; no commit if no row matches.
 
-    Only files that can match are read, and only those with matching rows change: written again without them, or given a
-    deletion vector where the table has `delta.enableDeletionVectors`. A file all of whose rows match by its partition
-    values or statistics goes without being read. Raises `Invalid` for an append-only table, or for a condition that is
-    none.
+    Only files that can match are read, and only those with matching rows change: they are rewritten without them, or
+    get a deletion vector if the table has `delta.enableDeletionVectors`. A file whose partition values or statistics
+    say that all rows match is removed without being read. Raises `Invalid` for an append-only table, or if `where` is
+    not a condition.
     """
     return change_rows(handle, "delete", lambda snapshot: DeleteEdit(snapshot, where))
 

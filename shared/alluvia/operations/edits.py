@@ -75,7 +75,7 @@ class Hits:
 class RowChanges:
     """What delete, update or upsert did. `version` is the commit's, or the newest one where there was nothing to do.
 
-    `rows_deleted` is None where files went whole whose statistics do not say how many rows they held. `rows_copied`
+    `rows_deleted` is None if a file was removed whose statistics do not say how many rows it held. `rows_copied`
     were written again besides changed ones, in `files_added`. `tries` is 1, and one more for each lost race that made
     it plan again.
     """
@@ -142,7 +142,7 @@ class Edit(ABC):
 
 
 class WhereEdit(Edit):
-    """An edit of all rows for which one SQL condition holds. Raises `Invalid` for a text that is none."""
+    """An edit of all rows for which one SQL condition holds. Raises `Invalid` if the text is not a condition."""
 
     updates = False
 

@@ -51,11 +51,11 @@ class RowDifference:
         self._folder.cleanup()
 
     def only_old(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that the first collection has and the second has not, or not so often."""
+        """Yield the rows that the first collection has and the second does not, or has less often."""
         return self._rows("-times")
 
     def only_new(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that the second collection has and the first has not, or not so often."""
+        """Yield the rows that the second collection has and the first does not, or has less often."""
         return self._rows("times")
 
     def _rows(self, times: str) -> Iterator[pa.RecordBatch]:

@@ -26,8 +26,8 @@ def scan(
 ) -> pa.RecordBatchReader:
     """Return the rows of a snapshot for which an SQL condition holds, the columns asked for in that order.
 
-    One GET a file, when its turn comes. Raises `Invalid` for an unknown column or for a condition that is none,
-    `Corrupt` where a file is missing or unreadable.
+    One GET a file, when its turn comes. Raises `Invalid` for an unknown column or if `where` is not a condition,
+    `Corrupt` if a file is missing or unreadable.
     """
     if columns is not None:
         check_names("columns", columns)

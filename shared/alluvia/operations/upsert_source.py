@@ -82,7 +82,7 @@ class Source:
                 values = values.take(pa.array([0, len(values) - 1]))
             try:
                 found[name] = _Values(values.to_pylist(), every)
-            except (ValueError, OverflowError):  # a time that Python has not
+            except (ValueError, OverflowError):  # a time that Python cannot represent
                 continue
         return found
 

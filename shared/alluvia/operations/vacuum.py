@@ -74,11 +74,11 @@ class _Work:
 def vacuum(handle: TableHandle, retention: timedelta | None = None, *, dry_run: bool = False) -> VacuumReport:
     """Delete data files that were removed longer ago than `retention` (the table's own by default), orphans, old log.
 
-    Orphans, files that no commit names, are kept for a day at least, whatever the retention: a transaction may be about
-    to name them. Before anything goes, a commit records the oldest version that stays readable; before orphans go there
-    is one in any case, so that whoever still means to name one loses a race, and learns that it is too old. One LIST
-    request per 1,000 objects, one DELETE per 1,000 that go. Raises `Invalid` for a negative retention, and
-    `Unavailable` where planning alone takes half a day.
+    Orphans, files that no commit names, are kept for at least a day, because a transaction may be about to name them.
+    Before anything is deleted, a commit records the oldest version that stays readable. Before orphans are deleted,
+    there is always such a commit, so that a transaction that means to name one loses a race and learns that it is too
+    old. One LIST request per 1,000 objects, one DELETE per 1,000 deleted ones. Raises `Invalid` for a negative
+    retention, and `Unavailable` if planning alone takes half a day.
     """
     for _ in range(PLANS_MAX):
         work = _planned(handle, retention)
@@ -143,7 +143,7 @@ def _forgotten_removes(
 ) -> list[RemoveFile]:
     """Return the removes since a moment that checkpoints have dropped: those older than the table's own retention.
 
-    None, and no request, where what is asked for is not more than the table's own.
+    None, and no request, unless more is asked for than the table's own retention keeps.
     """
     if tombstones_after_ms(snapshot, handle.clock.now_ms()) <= since_ms:
         return []

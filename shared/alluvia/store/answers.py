@@ -24,19 +24,19 @@ _PASSING = (0, 408, 409, 429)
 
 
 class NoKeys(Exception):
-    """There are no credentials: raised to obstore where it asks for some, and read out of its error."""
+    """There are no credentials. Raised to obstore when it asks for some, and read from its error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request that failed: the status of S3's answer, 0 where no whole one came, and S3's code or what went wrong."""
+    """A request that failed: the status of S3's answer (0 if no complete one came), and S3's code or what failed."""
 
     status: int
     code: str
 
     @property
     def is_missing(self) -> bool:
-        """Whether there is no such object."""
+        """Whether the object does not exist."""
         return self.status == 404 and self.code != "NoSuchBucket"
 
     @property

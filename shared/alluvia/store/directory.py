@@ -102,7 +102,7 @@ class DirectoryStore(Store):
             shutil.copyfileobj(source, file, 1 << 20)
 
     def put_file(self, key: str, path: Path) -> None:
-        """Write a local file as an object, without reading it whole."""
+        """Write a local file as an object, without reading it into memory."""
         with path.open("rb") as source:
             self._replace(key, lambda file: shutil.copyfileobj(source, file, 1 << 20))
 

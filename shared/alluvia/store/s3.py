@@ -174,7 +174,7 @@ class S3Store(Store):
         folder, _, rest = whole.rpartition("/")
         after = None if start_after is None else self._prefix + start_after
         if rest[:-1] and (after is None or after < whole):
-            after = whole[:-1]  # obstore lists whole folders: begin near the first key, and end after the last
+            after = whole[:-1]  # obstore lists whole folders: start near the first key, and stop after the last
         return self._without_marks(self._below(whole, folder, after, start_after or ""))
 
     def _below(self, whole: str, folder: str, after: str | None, start_after: str) -> Iterator[ObjectInfo]:
@@ -186,7 +186,7 @@ class S3Store(Store):
                 return
 
     def _entries(self, folder: str, after: str | None) -> Iterator[ObjectMeta]:
-        """Yield what obstore lists; where a page fails for a while, go on after the last key that is no mark."""
+        """Yield what obstore lists; if a page fails for a while, go on after the last key that is not a mark."""
         stream: Iterator[Sequence[ObjectMeta]] | None = None
         empty: set[str] = set()
 
@@ -301,7 +301,7 @@ class S3Store(Store):
 
 
 def _sent(name: str, request: Callable[[], T]) -> T | Failure:
-    """Send a request. What obstore raises ends here: it holds S3's whole answer."""
+    """Send a request. What obstore raises ends here, because it contains all of S3's answer."""
     _check_process()
     try:
         return request()

@@ -18,7 +18,7 @@ from alluvia.table.masks import mask_of
 from alluvia.table.snapshot import Snapshot
 
 _CODEC_LACKING = "LZO"
-"""The one compression of Parquet's that Arrow has not."""
+"""The only compression of Parquet that Arrow does not support."""
 
 
 def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

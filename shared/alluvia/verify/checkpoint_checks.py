@@ -238,7 +238,7 @@ def _counted(found: Sequence[object]) -> str:
 def wrong_facts(sidecar: Sidecar, data: bytes, leaves: Sequence[Leaf]) -> str | None:
     """Return what its maker recorded of a sidecar that is not so; None if all is. Raises `Corrupt`.
 
-    Readers pass sidecars over by these facts, so a wrong one hides files. `leaves` are the table's stored columns.
+    Readers skip sidecars by these facts, so a wrong one hides files. `leaves` are the table's stored columns.
     """
     facts = SidecarFacts.from_tags(sidecar.tags)
     file = ActionFile(sidecar.name, data)

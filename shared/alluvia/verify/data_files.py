@@ -179,7 +179,7 @@ class FileVerification:
             self._report(kind, f"column {column}: {what}", column)
 
     def _check_footer(self, metadata: pq.FileMetaData, tally: Tally) -> None:
-        """Hold a file's own statistics, by which readers pass row groups over, against its rows."""
+        """Compare a file's own statistics, by which readers skip row groups, with its rows."""
         try:
             text = footer_statistics(metadata, stored_columns(metadata), _ALL_COLUMNS)
         except Invalid:  # a type that our tables never have: its rows were still read

@@ -1,4 +1,4 @@
-"""Reading a whole log in order, checking commits and checkpoints on the way. The I/O of verifying a log."""
+"""Reading a log in order, checking commits and checkpoints on the way. The I/O of verifying a log."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ class LogWalk:
             count = len(state.files)
             replay = result.replay
             if replay is None or self._broken or replay.version != version:
-                self._hold_against_own(state, name)
+                self._compare_with_own(state, name)
                 result.replay = from_checkpoint(state, state.files, state.tombstones)
                 self._broken = False
             else:
@@ -218,7 +218,7 @@ class LogWalk:
         result.adds.setdefault(version, set()).add(count)
         result.metadata[version] = state.metadata
 
-    def _hold_against_own(self, state: State, name: str) -> None:
+    def _compare_with_own(self, state: State, name: str) -> None:
         """Compare a checkpoint with the commit of its own version, if nothing before it is left to compare it with."""
         own = self._own
         reason = None if own is None or own.version != state.version else disagreement(state, own)

@@ -92,7 +92,7 @@ def _same(one: Any, other: Any, kind: pa.DataType) -> bool:
 def untrue(statistics: Statistics, tally: Tally) -> Iterator[tuple[str, str, str]]:
     """Yield kind of finding, column and what is not true of the rows.
 
-    Where rows are deleted by a vector, bounds and counts may be those of the whole file.
+    If a vector deletes rows, bounds and counts may be those of the complete file.
     """
     tight = statistics.get("tightBounds") is not False and not tally.deleted
     for leaf in tally.leaves:

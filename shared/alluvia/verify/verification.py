@@ -52,7 +52,7 @@ _INVARIANTS = '"delta.invariants"'
 
 
 def verify(handle: TableHandle, *, full: bool = False, progress: Progress | None = None) -> VerifyReport:
-    """Verify a table, whoever wrote it, and report all that is wrong with it; damage never raises.
+    """Verify a table, no matter who wrote it, and report all that is wrong with it; damage never raises.
 
     Quick mode looks at the log and at a listing; full mode reads every row of the newest version as well. Raises
     `TableNotFound`, `Unsupported` for a table that needs a feature which this library cannot read, `Unavailable`.

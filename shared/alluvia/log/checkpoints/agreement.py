@@ -25,7 +25,7 @@ ADDS_MAX = 100
 def disagreement(state: State, commit: CommitActions, *, whole: bool = True) -> str | None:
     """Return what a checkpoint's state lacks of its own version's commit, or contradicts in it; None if they agree.
 
-    Of a commit that is not there whole, removes prove nothing: it may add what it removed before.
+    The removes of a truncated commit prove nothing: further on, it may add the same file.
     """
     if commit.protocol is not None and not _same_protocol(commit.protocol, state.protocol):
         return "it holds another protocol"
@@ -68,7 +68,7 @@ def difference(state: State, replayed: State) -> str | None:
 
 
 def first_lines(head: bytes) -> bytes:
-    """Return the whole lines in the first `HEAD_BYTES` of a commit; nothing if even its first line is longer."""
+    """Return the complete lines in the first `HEAD_BYTES` of a commit; nothing if even its first line is longer."""
     return head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
 
 

@@ -33,7 +33,7 @@ def with_vectors(paths: pa.Array, vectors: pa.StructArray) -> pa.Array:
 
 
 def plain_adds(rows: pa.StructArray, texts: Sequence[str | None] | None) -> list[AddFile] | None:
-    """Return adds, made of whole columns, which is twice as fast; None where some need a closer look.
+    """Return adds, made column by column, which is twice as fast; None if some need a closer look.
 
     `texts` are their statistics, by default those in `rows`.
     """

@@ -43,7 +43,7 @@ class Sidecar:
 
     @classmethod
     def from_json(cls, body: Json) -> Sidecar:
-        """Read the action's body. Of a whole URI the name counts: sidecars lie in one folder. Raises `ValueError`."""
+        """Read the action's body. Of an absolute URI only the name counts. Raises `ValueError`."""
         name = decode_path(text(body, "path")).rpartition("/")[2]
         if not name or name in {".", ".."}:
             msg = f"path is {body['path']!r}, which does not name a file"

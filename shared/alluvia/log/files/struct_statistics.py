@@ -15,7 +15,7 @@ import pyarrow as pa
 
 
 def statistics_texts(structs: pa.Array) -> list[str | None]:
-    """Return the JSON text of each struct; None for one with a time that Python has not (years above 9999)."""
+    """Return the JSON text of each struct; None for one with a time that Python cannot represent (years above 9999)."""
     try:
         return [statistics_text(each) for each in structs.to_pylist()]
     except (ValueError, OverflowError):

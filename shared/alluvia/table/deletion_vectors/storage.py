@@ -41,7 +41,7 @@ def write_deletions(store: Store, root: str, clock: Clock, vectors: Sequence[pa.
     """Write vectors into one new file of the table at `root`; return the descriptor of each, in their order.
 
     Each vector's positions ascend (`roaring.sorted_positions`). An add that carries one must have the `numRecords` of
-    its whole file in its statistics, deleted rows included. Without vectors nothing is written.
+    its complete file in its statistics, deleted rows included. Without vectors nothing is written.
     """
     if not vectors:
         return []

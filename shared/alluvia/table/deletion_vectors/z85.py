@@ -1,7 +1,7 @@
 """Z85, the base-85 encoding of deletion vectors. Pure. Source: ZeroMQ RFC 32, "Z85".
 
 The reference implementation pads bytes to a multiple of four with zeros. Others shorten the last word instead, as the
-Rust crate z85 does: each missing byte is a `#` in front of the digits of the rest, which no whole word starts with.
+Rust crate z85 does: each missing byte is a `#` in front of the digits of the rest, which no complete word starts with.
 """
 
 from __future__ import annotations

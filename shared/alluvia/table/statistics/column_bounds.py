@@ -34,7 +34,7 @@ _MILLISECOND = pa.scalar(1000, pa.duration("us"))
 class Bounds:
     """Of one column in many files: each file's number of rows, bounds and nulls. Null is unknown.
 
-    `low` and `high` are known together; they hold whoever wrote them.
+    `low` and `high` are known together; they hold no matter who wrote them.
     """
 
     rows: pa.Int64Array

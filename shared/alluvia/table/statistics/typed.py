@@ -98,7 +98,7 @@ def typed_value(value: Any, kind: pa.DataType) -> Any:
 
 
 def widened(low: Any, high: Any, kind: pa.DataType) -> tuple[Any, Any] | None:
-    """Return bounds that hold whoever wrote them; None if there are none.
+    """Return bounds that hold no matter who wrote them; None if there are none.
 
     Others cut maxima, those of times to the millisecond and those of text to 32 characters, and some write decimals as
     floating-point numbers, which keep 15 digits of them.
@@ -208,7 +208,7 @@ def _parse_at_once(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -
 
 
 def _check_lines(data: bytes, count: int) -> None:
-    """Raise `ValueError` unless texts are one object a line. Arrow's parser crashes where a whole document is null."""
+    """Raise `ValueError` unless texts are one object a line. Arrow's parser crashes if a document is null."""
     objects = data.startswith(b"{") and data.count(b"\n") == data.count(b"\n{") == count - 1
     if not objects or _NULL_AFTER.search(data):
         msg = "a text is no line with one object"
@@ -258,7 +258,7 @@ def _bound(table: pa.Table, path: ColumnPath, kind: pa.DataType) -> pa.Array:
 
 
 def within_years(times: pa.Array) -> pa.Array:
-    """Return timestamps with null for those outside the years 1 to 9999, which Python has not."""
+    """Return timestamps with null for those outside the years 1 to 9999, which Python cannot represent."""
     first, last = (pa.scalar(value, pa.int64()).cast(pa.timestamp("us")).cast(times.type) for value in _YEARS_US)
     return pc.if_else(pc.and_(pc.greater_equal(times, first), pc.less_equal(times, last)), times, None)
 
