@@ -11,11 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import alluvia
 from alluvia.clock import ManualClock, SystemClock
 from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore, MemoryStore, open_store
 from tests.contract.workers import events
 from tests.s3server import S3Server
+from tests.unit.query.conftest import fill, query
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -236,3 +238,15 @@ def _opened(lake: Lake) -> Table:
     table = lake.table("t")
     table.snapshot()
     return table
+
+
+def test_on_s3_nothing_is_asked_of_files_that_are_left_out(s3_server: S3Server) -> None:
+    lake = alluvia.connect(f"s3://{s3_server.new_bucket()}/lake", clock=None, **s3_server.options)
+    fill(lake)
+    lake.table("events").snapshot()
+    s3_server.requests()
+    assert query(lake, "SELECT count(*), sum(value) FROM events WHERE n = 21") == [(1, 2.0)]
+    found = s3_server.requests()
+    assert found["HEAD"] == 1
+    assert found["GET"] <= 3  # the look for a newer commit, the file's footer and its columns
+    assert found["PUT"] + found["POST"] + found["DELETE"] == 0

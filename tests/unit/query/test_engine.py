@@ -18,7 +18,6 @@ from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
 from alluvia.query.scans import TableScan
 from alluvia.table.handle import TableHandle
-from tests.s3server import S3Server
 from tests.unit.query.conftest import SCHEMA, fill, query, rows_of_day, scans
 
 
@@ -267,18 +266,6 @@ def test_a_damaged_or_missing_file_is_the_lakes_fault(own_lake: alluvia.Lake, tm
     with pytest.raises(Corrupt, match=r"data file .*parquet is missing") as missing:
         run(own_lake, "SELECT sum(n) FROM events").read_all()
     assert str(tmp_path) not in str(missing.value)
-
-
-def test_on_s3_nothing_is_asked_of_files_that_are_left_out(s3_server: S3Server) -> None:
-    lake = alluvia.connect(f"s3://{s3_server.new_bucket()}/lake", clock=None, **s3_server.options)
-    fill(lake)
-    lake.table("events").snapshot()
-    s3_server.requests()
-    assert query(lake, "SELECT count(*), sum(value) FROM events WHERE n = 21") == [(1, 2.0)]
-    found = s3_server.requests()
-    assert found["HEAD"] == 1
-    assert found["GET"] <= 3  # the look for a newer commit, the file's footer and its columns
-    assert found["PUT"] + found["POST"] + found["DELETE"] == 0
 
 
 def test_tables_of_rejects_are_named_with_a_dot(own_lake: alluvia.Lake) -> None:

@@ -6,9 +6,8 @@ import pytest
 
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid, ObjectNotFound
-from alluvia.store import CountingStore, DirectoryStore, MemoryStore, WideStore, open_wide_store
+from alluvia.store import CountingStore, DirectoryStore, MemoryStore, open_wide_store
 from alluvia.store.uris import canonical_path, key_below
-from tests.s3server import S3Server
 
 
 @pytest.mark.parametrize(
@@ -75,16 +74,3 @@ def test_a_wide_store_reads_beside_its_root_and_writes_below_it(tmp_path: Path) 
 
 def test_a_memory_store_has_nothing_beside_it() -> None:
     assert isinstance(open_wide_store("memory://wide", ManualClock()), MemoryStore)
-
-
-def test_a_wide_store_reads_its_whole_bucket(s3_server: S3Server) -> None:
-    bucket = s3_server.new_bucket()
-    options = s3_server.options
-    wide = open_wide_store(f"s3://{bucket}/lake", ManualClock(), **options)
-    assert isinstance(wide, WideStore)
-    wide.outer.put("other/x", b"abc")
-    key = wide.locate(f"s3a://{bucket}/other/x")
-    assert key == f"s3://{bucket}/other/x"
-    assert wide.get(key) == b"abc"
-    assert wide.url(key) == key
-    assert wide.locate("s3://elsewhere/x") is None
