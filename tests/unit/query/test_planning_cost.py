@@ -27,6 +27,9 @@ MOMENTS = [f"2024-02-01 00:00:00.{at:04d}" for at in range(4000)]
         (f"ts IN ({', '.join(map(repr, MOMENTS))})", 1, 0),
         (" OR ".join(f"ts > TIMESTAMPTZ '{moment}'" for moment in MOMENTS), 1, 0),
         (" OR ".join(f"n = {at} + 100" for at in range(1000)), 8, 0),
+        (f"n = 100{' + 1' * 15}", 2, 0),
+        # an expression of many parts is not computed
+        (f"n = 100{' + 1' * 200}", 0, 5),
         # beyond so many expressions, and where DuckDB refuses them, nothing is left out
         (" OR ".join(f"n = {at} + 100" for at in range(4000)), 8, 5),
         (" OR ".join(f"n = CAST('x{at}' AS BIGINT)" for at in range(4000)), 1, 5),
