@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -24,6 +22,7 @@ from alluvia.operations import checkpoint as checkpoints
 from alluvia.operations import ingest as ingestion
 from alluvia.operations.catalog import Catalog
 from alluvia.store import Store, open_store, open_wide_store
+from alluvia.store.uris import table_place
 from alluvia.table.arguments import check_place, schema_of
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
@@ -55,21 +54,9 @@ def open_table(uri: str | os.PathLike[str], *, clock: Clock | None = None, **opt
     """
     check_place("uri", uri)
     clock = clock or SystemClock()
-    parent, name = _split_uri(str(uri))
+    parent, name = table_place(str(uri))
     lake = Lake(open_wide_store(parent, clock, **options), clock)
     return Table(lake, TableHandle(lake.store, f"{name}/" if name else "", name or parent, clock))
-
-
-def _split_uri(uri: str) -> tuple[str, str]:
-    """Return the store of a table, and its folder in it (empty if that is the bucket's root)."""
-    if "://" not in uri:
-        path = Path(os.path.abspath(Path(uri).expanduser()))  # noqa: PTH100 - resolve() would follow links
-        return str(path.parent), path.name
-    scheme, _, rest = uri.partition("://")
-    parent, _, name = rest.rstrip("/").rpartition("/")
-    if scheme == "file":
-        return f"{scheme}://{parent or '/'}", unquote(name)
-    return (f"{scheme}://{parent}", name) if parent else (f"{scheme}://{name}", "")
 
 
 class Lake(Catalog):

@@ -1,8 +1,10 @@
-"""URIs and absolute paths, and which of them are below a store's root. Pure."""
+"""URIs and absolute paths, and which of them are below a store's root."""
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from urllib.parse import unquote
 
 _LOCAL = re.compile(r"^file:/+", re.IGNORECASE)
@@ -24,3 +26,15 @@ def key_below(path: str, root_uri: str) -> str | None:
     root = canonical_path(unquote(root_uri) if root_uri.startswith("file:") else root_uri).rstrip("/") + "/"
     whole = canonical_path(path)
     return whole[len(root) :] if whole.startswith(root) and len(whole) > len(root) else None
+
+
+def table_place(uri: str) -> tuple[str, str]:
+    """Return the URI of the store that a table is in, and the table's folder there (empty for the root of a bucket)."""
+    if "://" not in uri:
+        path = Path(os.path.abspath(Path(uri).expanduser()))  # noqa: PTH100 - resolve() would follow links
+        return str(path.parent), path.name
+    scheme, _, rest = uri.partition("://")
+    parent, _, name = rest.rstrip("/").rpartition("/")
+    if scheme == "file":
+        return f"{scheme}://{parent or '/'}", unquote(name)
+    return (f"{scheme}://{parent}", name) if parent else (f"{scheme}://{name}", "")
