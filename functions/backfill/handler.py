@@ -52,11 +52,9 @@ class Settings:
         names = ("ALLUVIA_LAKE", "ALLUVIA_EMR_APPLICATION_ID", "ALLUVIA_EMR_ROLE_ARN", "ALLUVIA_CODE_URI")
         settings = cls(*(text(environment, name, why) for name in names))
         if not settings.lake.startswith("s3://"):
-            msg = "ALLUVIA_LAKE must be s3://bucket/prefix: EMR Serverless reaches no other lake"
-            raise Invalid(msg)
+            raise Invalid("ALLUVIA_LAKE must be s3://bucket/prefix: EMR Serverless reaches no other lake")
         if not _CODE_URI.fullmatch(settings.code_uri):
-            msg = "ALLUVIA_CODE_URI must be s3://bucket/prefix, with only letters, digits and . _ - /"
-            raise Invalid(msg)
+            raise Invalid("ALLUVIA_CODE_URI must be s3://bucket/prefix, with only letters, digits and . _ - /")
         return settings
 
 
@@ -82,8 +80,7 @@ class JobRequest:
             )
         attempt = event.get("attempt", 1)
         if not isinstance(attempt, int) or isinstance(attempt, bool) or attempt < 1:
-            msg = f"attempt must be a whole number, 1 or more, not {attempt!r}"
-            raise Invalid(msg)
+            raise Invalid(f"attempt must be a whole number, 1 or more, not {attempt!r}")
         return cls(table, source, job_id, attempt)
 
     @property
@@ -106,8 +103,7 @@ def handler(event: object, context: object) -> dict[str, Any]:  # noqa: ARG001
     settings = Settings.read(os.environ)
     action = event.get("action", "start") if isinstance(event, dict) else "start"
     if action not in ("start", "status"):
-        msg = f"action must be 'start' or 'status', not {action!r}"
-        raise Invalid(msg)
+        raise Invalid(f"action must be 'start' or 'status', not {action!r}")
     given = fields_of(event, '{"table": …, "source": …}', _FIELDS[action])
     try:
         return _start(settings, JobRequest.read(given)) if action == "start" else _status(settings, given)
@@ -167,8 +163,7 @@ def _emr() -> EMRServerlessClient:
 def _text(event: Mapping[str, Any], name: str, form: re.Pattern[str], wanted: str) -> str:
     value = event.get(name)
     if not isinstance(value, str) or not form.fullmatch(value):
-        msg = f"{name} must be {wanted}; got {'nothing' if value is None else repr(value)}"
-        raise Invalid(msg)
+        raise Invalid(f"{name} must be {wanted}; got {'nothing' if value is None else repr(value)}")
     return value
 
 

@@ -68,16 +68,14 @@ def json_of(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        msg = f'the body is not JSON ({error}): send {{"query": "SELECT …"}}'
-        raise Invalid(msg) from None
+        raise Invalid(f'the body is not JSON ({error}): send {{"query": "SELECT …"}}') from None
 
 
 def query_of(body: object) -> str:
     """Return the query of a body."""
     query = body.get("query") if isinstance(body, dict) else None
     if not isinstance(query, str):
-        msg = 'query: send {"query": "SELECT …"}, with the text of one SELECT'
-        raise Invalid(msg)
+        raise Invalid('query: send {"query": "SELECT …"}, with the text of one SELECT')
     return query
 
 

@@ -17,5 +17,4 @@ def needing(extra: str, what: str) -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package in ("", "alluvia", "alluvia_spark", "functions"):
             raise
-        msg = f"{what} needs the package {package}: pip install 'alluvia[{extra}]'"
-        raise NotInstalled(msg) from error
+        raise NotInstalled(f"{what} needs the package {package}: pip install 'alluvia[{extra}]'") from error

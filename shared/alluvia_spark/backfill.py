@@ -55,8 +55,7 @@ def run(
     store fails: running the same job id again is then safe.
     """
     if lake_uri.startswith("memory:"):
-        msg = f"lake {lake_uri!r} exists only in this process: a Spark job needs a directory or s3://"
-        raise Invalid(msg)
+        raise Invalid(f"lake {lake_uri!r} exists only in this process: a Spark job needs a directory or s3://")
     given, clock = dict(options or {}), clock or SystemClock()
     job_id = default_job_id(table, source) if job_id is None else check_job_id(job_id)
     lake = alluvia.connect(lake_uri, clock=clock, **given)
@@ -105,10 +104,9 @@ def _applied(snapshot: Snapshot, job_id: str) -> bool:
 
 def _check_age(age_ms: int) -> None:
     if age_ms > ORPHAN_AGE_MS_MIN // 2:
-        msg = (
+        raise Unavailable(
             "the job wrote files for over 12 hours, so vacuum may take the first of them: divide the source among jobs"
         )
-        raise Unavailable(msg)
 
 
 def _commit(job_id: str, rows_table: Table, rejects_table: Table, outcome: JobOutcome) -> Report:

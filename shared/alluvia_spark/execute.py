@@ -37,8 +37,7 @@ def execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> Job
         with stages_reported(context):
             return _execute(context, job, files)
     except (Py4JError, PySparkException) as error:
-        msg = f"the Spark job failed: {_reason(error)}"
-        raise Unavailable(msg) from error
+        raise Unavailable(f"the Spark job failed: {_reason(error)}") from error
 
 
 def _execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> JobOutcome:

@@ -44,8 +44,7 @@ def _plain_blocks(store: Store, split: FileSplit, line_limit_bytes: int) -> Iter
     if split.start:
         offset = _next_line(store, split.file, split.start)
     elif store.get(split.file.key, 0, len(_GZIP_MAGIC)) == _GZIP_MAGIC:
-        msg = f"source file {split.file.name} is gzip: name it .gz"
-        raise Invalid(msg)
+        raise Invalid(f"source file {split.file.name} is gzip: name it .gz")
     end = split.end if split.end >= split.file.size else _next_line(store, split.file, split.end)
     if offset < end:
         yield from whole_lines(offset, _cut(_fetch(store, split.file, offset, end)), line_limit_bytes)
@@ -94,11 +93,9 @@ def _inflate(file: SourceFile, pieces: Iterable[bytes]) -> Iterator[bytes]:
                     yield text
                 rest = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
     except zlib.error as error:
-        msg = f"source file {file.name} is not valid gzip: {error}"
-        raise Invalid(msg) from error
+        raise Invalid(f"source file {file.name} is not valid gzip: {error}") from error
     if not inflater.eof:
-        msg = f"source file {file.name} is truncated: its gzip stream has no end"
-        raise Invalid(msg)
+        raise Invalid(f"source file {file.name} is truncated: its gzip stream has no end")
 
 
 def whole_lines(offset: int, pieces: Iterable[bytes], line_limit_bytes: int) -> Iterator[Block]:

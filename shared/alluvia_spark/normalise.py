@@ -93,5 +93,4 @@ def _identified(reject: Reject, key: str) -> Reject:
 
 
 def _no_id() -> str:
-    msg = "an event without an id has its file and place for one"
-    raise AssertionError(msg)
+    raise AssertionError("an event without an id has its file and place for one")

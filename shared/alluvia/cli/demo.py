@@ -155,8 +155,7 @@ def _ask(client: Client, store: CountingStore, version: int) -> None:
             reply = client.post("/q", {"query": query}, {"accept": "application/json"})
             plan = client.post("/q", {"query": f"EXPLAIN {query}"}, {"accept": "application/json"})
         if reply.status != 200 or plan.status != 200:
-            msg = f"{title}: {reply.status} {reply.body.decode()}"
-            raise Invalid(msg)
+            raise Invalid(f"{title}: {reply.status} {reply.body.decode()}")
         rows = reply.json()
         say(f"\n{title.format(version=version)}\n")
         say("\n".join(f"    {line}" for line in query.splitlines()) + "\n")
@@ -186,8 +185,7 @@ def _check(lake: Lake, tally: PostTally) -> None:
     show_table(["table", "sent", "there", "distinct"], rows)
     wrong = [row[0] for row in rows if not row[1] == row[2] == row[3]]
     if wrong:
-        msg = f"{', '.join(map(str, wrong))}: the lake does not hold what was sent"
-        raise Invalid(msg)
+        raise Invalid(f"{', '.join(map(str, wrong))}: the lake does not hold what was sent")
 
 
 def _vacuum(lake: Lake, store: CountingStore) -> None:

@@ -78,8 +78,7 @@ def _inflated(stream: IO[bytes], name: str) -> Iterator[bytes]:
         with gzip.GzipFile(fileobj=_Prefixed(start, stream)) as inflated:  # type: ignore[call-overload]
             yield from inflated
     except (EOFError, gzip.BadGzipFile) as error:
-        msg = f"{name}: the gzip data is damaged ({error}); what came before is ingested"
-        raise Invalid(msg) from error
+        raise Invalid(f"{name}: the gzip data is damaged ({error}); what came before is ingested") from error
 
 
 class _Prefixed:
@@ -101,8 +100,7 @@ def _bodies(lines: Iterator[bytes], name: str) -> Iterator[bytes]:
     """Yield batches of complete lines, or everything at once if the file is one JSON value over several lines."""
     first = next((line for line in lines if line.strip()), None)
     if first is None:
-        msg = f"{name} contains no events"
-        raise Invalid(msg)
+        raise Invalid(f"{name} contains no events")
     everything = itertools.chain([first], lines)
     if first.lstrip(b"\xef\xbb\xbf").lstrip().startswith((b"[", b"{")) and not _whole(first):
         yield b"".join(everything)

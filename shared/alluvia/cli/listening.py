@@ -30,8 +30,7 @@ class _Parser(HTTPRequestParser):  # type: ignore[misc]
         """Refuse a request with two lengths, which a proxy in front may read in another way (RFC 9112, 6.1)."""
         super().parse_header(header_plus)
         if _LENGTH.search(header_plus) and _ENCODING.search(header_plus):
-            msg = "Content-Length and Transfer-Encoding: send one of them"
-            raise ParsingError(msg)
+            raise ParsingError("Content-Length and Transfer-Encoding: send one of them")
 
 
 class _Refusal(ErrorTask):  # type: ignore[misc]

@@ -104,8 +104,7 @@ def pair(text: str, option: str, separator: str) -> tuple[str, str]:
     """Return the two parts of an option's value. Raises `Invalid`, naming the option."""
     name, found, value = text.partition(separator)
     if not found or not name or not value:
-        msg = f"{option} {text!r}: write it as NAME{separator}{'TYPE' if separator == ':' else 'VALUE'}"
-        raise Invalid(msg)
+        raise Invalid(f"{option} {text!r}: write it as NAME{separator}{'TYPE' if separator == ':' else 'VALUE'}")
     return name, value
 
 

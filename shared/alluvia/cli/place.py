@@ -24,15 +24,12 @@ def check_folder(folder: Path, uri: str, *, new: bool) -> None:
             raise Invalid(msg)
         return
     if folder.exists():
-        msg = f"{uri} is a file, not a folder: --lake must be a folder, which is created if it does not exist"
-        raise Invalid(msg)
+        raise Invalid(f"{uri} is a file, not a folder: --lake must be a folder, which is created if it does not exist")
     file = next((each for each in folder.parents if each.exists() and not each.is_dir()), None)
     if file is not None:
-        msg = f"{uri} cannot be a lake: {file} is a file, not a folder"
-        raise Invalid(msg)
+        raise Invalid(f"{uri} cannot be a lake: {file} is a file, not a folder")
     if not new:
-        msg = f"there is no lake at {uri} yet: {how_to_begin(uri)}"
-        raise Invalid(msg)
+        raise Invalid(f"there is no lake at {uri} yet: {how_to_begin(uri)}")
 
 
 def is_empty(folder: Path) -> bool:

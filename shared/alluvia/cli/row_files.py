@@ -18,20 +18,17 @@ def read_rows(table: Table, name: str) -> pa.Table:
     """Read a file's rows, with the table's types for the columns that it has. Raises `Invalid`, naming the file."""
     kind = "json" if name == "-" else FORMATS.get(Path(name).suffix.lower())
     if kind is None:
-        msg = f"{name}: expected a file that ends in {', '.join(FORMATS)}"
-        raise Invalid(msg)
+        raise Invalid(f"{name}: expected a file that ends in {', '.join(FORMATS)}")
     data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     schema = table.snapshot().schema
     try:
         rows = _read(data, kind, pa.schema([field.with_nullable(True) for field in schema]))
     except (pa.ArrowException, orjson.JSONDecodeError) as error:
-        msg = f"{name} cannot be read as {kind}: {error}"
-        raise Invalid(msg) from error
+        raise Invalid(f"{name} cannot be read as {kind}: {error}") from error
     names = rows.column_names
     repeated = next((each for at, each in enumerate(names) if each in names[:at]), None)
     if repeated is not None:
-        msg = f"{name} has the column {repeated} more than once: leave one of them"
-        raise Invalid(msg)
+        raise Invalid(f"{name} has the column {repeated} more than once: leave one of them")
     return rows
 
 

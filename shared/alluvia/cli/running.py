@@ -63,13 +63,11 @@ def invoke(common: Common, function: str, event: Path) -> None:
     from alluvia.serverless.warm_lake import ENDPOINT_URL, LAKE, using
 
     if function not in FUNCTIONS:
-        msg = f"there is no function {function!r}; choose one of {', '.join(FUNCTIONS)}"
-        raise Invalid(msg)
+        raise Invalid(f"there is no function {function!r}; choose one of {', '.join(FUNCTIONS)}")
     try:
         payload = orjson.loads(event.read_bytes())
     except orjson.JSONDecodeError as error:
-        msg = f"{event} is not JSON: {error}"
-        raise Invalid(msg) from error
+        raise Invalid(f"{event} is not JSON: {error}") from error
     lake = common.lake(new=True)
     with environment({LAKE: common.uri, ENDPOINT_URL: common.endpoint_url or ""}), using(lake):
         answer = load_handler(function)(payload, LocalContext(function, lake.clock))

@@ -44,8 +44,7 @@ def create(
     schema = pa.schema([_field(text, required) for text in columns])
     for name in required:
         if name not in schema.names:
-            msg = f"--required {name}: no --column has that name"
-            raise Invalid(msg)
+            raise Invalid(f"--required {name}: no --column has that name")
     given = dict(pair(text, "--property", "=") for text in properties)
     lake = common.lake(new=True)
     if plain:

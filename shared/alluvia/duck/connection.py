@@ -99,8 +99,7 @@ def use_s3(connection: duckdb.DuckDBPyConnection, secret: Mapping[str, str | boo
         connection.execute(f"CREATE SECRET alluvia (TYPE s3, PROVIDER config, {parameters})")
     except duckdb.Error:
         # DuckDB's message can quote the statement, and so the credentials.
-        msg = "DuckDB rejects the lake's S3 credentials, region or endpoint: check them"
-        raise Unavailable(msg) from None
+        raise Unavailable("DuckDB rejects the lake's S3 credentials, region or endpoint: check them") from None
 
 
 @cache
@@ -110,6 +109,5 @@ def _httpfs() -> Path:
     path = Path(folder or "", "extensions", f"v{duckdb.__version__}", "httpfs.duckdb_extension")
     if not path.is_file():
         package = f"duckdb-extension-httpfs=={duckdb.__version__}"
-        msg = f"a query on S3 needs the package {package}: pip install 'alluvia[aws]'"
-        raise NotInstalled(msg)
+        raise NotInstalled(f"a query on S3 needs the package {package}: pip install 'alluvia[aws]'")
     return path

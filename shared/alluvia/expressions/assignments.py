@@ -57,8 +57,7 @@ def assignments(given: Mapping[str, str], schema: pa.Schema) -> Assignments:
     does not fit. All expressions see the rows as they were.
     """
     if not isinstance(given, Mapping) or not given:
-        msg = "update: give the columns to set, with an SQL expression for each, such as {'status': '0'}"
-        raise Invalid(msg)
+        raise Invalid("update: give the columns to set, with an SQL expression for each, such as {'status': '0'}")
     connection = evaluator()
     connection.execute("BEGIN")
     texts: dict[str, str] = {}
@@ -66,14 +65,12 @@ def assignments(given: Mapping[str, str], schema: pa.Schema) -> Assignments:
     for asked, text in given.items():
         name = _column(asked, schema)
         if name in texts:
-            msg = f"column {name} is set twice"
-            raise Invalid(msg)
+            raise Invalid(f"column {name} is set twice")
         expression = _expression(name, text)
         used.update(columns_used(expression, schema))
         texts[name] = _checked(connection, schema, name, _typed(text, expression, schema.field(name).type))
         if _is_null(expression) and not schema.field(name).nullable:
-            msg = f"column {name} must not be null, so it cannot be set to NULL"
-            raise Invalid(msg)
+            raise Invalid(f"column {name} must not be null, so it cannot be set to NULL")
     columns = tuple(name for name in schema.names if name in used)
     return Assignments(tuple(texts), columns, schema, texts, connection)
 
@@ -83,31 +80,26 @@ def _column(asked: object, schema: pa.Schema) -> str:
         return str(asked)
     found = [name for name in schema.names if fold(name) == fold(str(asked))]
     if not found:
-        msg = f"column {asked} is not in the table: add it with evolve(add=…) first"
-        raise Invalid(msg)
+        raise Invalid(f"column {asked} is not in the table: add it with evolve(add=…) first")
     return str(found[0])
 
 
 def _expression(name: str, text: object) -> Node:
     if not isinstance(text, str):
-        msg = f"column {name}: expected an SQL expression as text, got {type(text).__name__}"
-        raise Invalid(msg)
+        raise Invalid(f"column {name}: expected an SQL expression as text, got {type(text).__name__}")
     plain = parse(_START + "1" + _END).root
     try:
         root = parse(_START + text + _END).root
         find_references(root)
     except Invalid as error:
-        msg = f"column {name}: {error}"
-        raise Invalid(msg) from error
+        raise Invalid(f"column {name}: {error}") from error
     rest = without_locations({**root, "select_list": None}) == without_locations({**plain, "select_list": None})
     items = root.get("select_list") or []
     if not rest or len(items) != 1 or items[0].get("alias"):
-        msg = f"column {name}: give one SQL expression, without an alias, FROM or other clauses"
-        raise Invalid(msg)
+        raise Invalid(f"column {name}: give one SQL expression, without an alias, FROM or other clauses")
     expression: Node = items[0]
     if looks_beyond_its_row(expression):
-        msg = f"column {name}: an expression cannot use subqueries, window functions, unnest or *"
-        raise Invalid(msg)
+        raise Invalid(f"column {name}: an expression cannot use subqueries, window functions, unnest or *")
     return expression
 
 
@@ -151,6 +143,5 @@ def _values(connection: duckdb.DuckDBPyConnection, name: str, text: str, rows: p
     finally:
         connection.unregister("rows")
     if len(values) != len(rows):
-        msg = f"column {name}: an expression cannot use aggregates or unnest"
-        raise Invalid(msg)
+        raise Invalid(f"column {name}: an expression cannot use aggregates or unnest")
     return values

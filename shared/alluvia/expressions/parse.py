@@ -75,8 +75,7 @@ def parse(text: str, analyse: Analyse = analyse) -> Statement:
     def limited(text: str) -> Analysis:
         found = analyse(text)
         if len(found.tree) > TREE_LIMIT_BYTES:
-            msg = "the query names or computes too many things: shorten it, or put the values into a table"
-            raise Invalid(msg)
+            raise Invalid("the query names or computes too many things: shorten it, or put the values into a table")
         return found
 
     return read(text, limited)
@@ -93,8 +92,7 @@ def read(text: str, analyse: Analyse = analyse) -> Statement:
     statements = answer["statements"]
     if len(statements) != 1:
         held = "no statement" if not statements else f"{len(statements)} statements"
-        msg = f"the query contains {held}: send exactly one SELECT"
-        raise Invalid(msg)
+        raise Invalid(f"the query contains {held}: send exactly one SELECT")
     return Statement(text, statements[0]["node"], word == _EXPLAIN.decode(), found.starts)
 
 
@@ -103,29 +101,24 @@ def _tree(text: bytes) -> Any:
     try:
         return json.loads(text)
     except RecursionError as error:
-        msg = "the query is nested too deeply: split it into common table expressions"
-        raise Invalid(msg) from error
+        raise Invalid("the query is nested too deeply: split it into common table expressions") from error
 
 
 def _check(text: str) -> None:
     if "\0" in text:
-        msg = "the query contains a NUL character: remove it"
-        raise Invalid(msg)
+        raise Invalid("the query contains a NUL character: remove it")
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        msg = "the query is not valid Unicode: it contains an unpaired surrogate"
-        raise Invalid(msg) from error
+        raise Invalid("the query is not valid Unicode: it contains an unpaired surrogate") from error
     if len(data) > QUERY_LIMIT_BYTES:
-        msg = f"the query has {len(data)} bytes, more than the limit of {QUERY_LIMIT_BYTES}: shorten it"
-        raise Invalid(msg)
+        raise Invalid(f"the query has {len(data)} bytes, more than the limit of {QUERY_LIMIT_BYTES}: shorten it")
     for found in _APART.finditer(text):
         if (space := found["space"]) is not None:
             msg = f"the query contains a U+{ord(space):04X} outside quotes: replace it with a plain space, or remove it"
             raise Invalid(msg)
     if not data.strip():
-        msg = "the query is empty: send one SELECT"
-        raise Invalid(msg)
+        raise Invalid("the query is empty: send one SELECT")
 
 
 def _first_word(data: bytes, starts: Sequence[int]) -> str:
@@ -146,18 +139,13 @@ def _refuse(answer: Any, text: str, data: bytes, word: str) -> None:
     message = str(answer.get("error_message", ""))
     if answer.get("error_type") != "parser" or message.startswith("Only SELECT"):
         if word == "pivot":
-            msg = "a PIVOT must name its values: PIVOT … ON column IN (…)"
-            raise Invalid(msg)
+            raise Invalid("a PIVOT must name its values: PIVOT … ON column IN (…)")
         if word == _EXPLAIN.decode():
-            msg = "only EXPLAIN of one SELECT is supported"
-            raise Invalid(msg)
-        msg = f"only a SELECT can be run here, not {word.upper() or 'this'}"
-        raise Invalid(msg)
+            raise Invalid("only EXPLAIN of one SELECT is supported")
+        raise Invalid(f"only a SELECT can be run here, not {word.upper() or 'this'}")
     if message.startswith("Max expression depth"):
-        msg = "the query is nested too deeply: split it into common table expressions"
-        raise Invalid(msg)
+        raise Invalid("the query is nested too deeply: split it into common table expressions")
     if word == _EXPLAIN.decode() and data.split()[:1] and data.split()[0].lower() in (b"analyze", b"(analyze,"):
-        msg = "EXPLAIN ANALYZE is not supported: run the query, or EXPLAIN it"
-        raise Invalid(msg)
+        raise Invalid("EXPLAIN ANALYZE is not supported: run the query, or EXPLAIN it")
     position = str(answer.get("position", ""))
     raise query_error("Parser", message, text, int(position) if position.isdigit() else None)

@@ -74,8 +74,7 @@ def find_references(root: Node) -> References:
     try:
         visitor.query(root, {})
     except RecursionError as error:
-        msg = "the query is nested too deeply: split it into common table expressions"
-        raise Invalid(msg) from error
+        raise Invalid("the query is nested too deeply: split it into common table expressions") from error
     visitor.found.tables.sort(key=lambda one: int(one.node[LOCATION]))
     return visitor.found
 
@@ -99,8 +98,7 @@ class _Visitor:
         for entry in node.get("cte_map", {}).get("map", ()):
             name = fold(entry["key"])
             if name.startswith(_SYSTEM_PREFIXES):
-                msg = f"a common table expression cannot be called {entry['key']!r}: give it another name"
-                raise Invalid(msg)
+                raise Invalid(f"a common table expression cannot be called {entry['key']!r}: give it another name")
             body = entry["value"]
             recursive = body["query"]["node"]["type"] == "RECURSIVE_CTE_NODE"
             self.visit(body, {**ctes, name: body} if recursive else ctes)
@@ -130,13 +128,11 @@ class _Visitor:
         elif kind == "TABLE_FUNCTION":
             self._table_function(node, ctes)
         elif kind == "SHOW_REF" and node["query"] is None:
-            msg = "only SHOW TABLES, DESCRIBE and SUMMARIZE of a table or query are supported"
-            raise Invalid(msg)
+            raise Invalid("only SHOW TABLES, DESCRIBE and SUMMARIZE of a table or query are supported")
         elif _is_transparent(kind):
             self._children(node, ctes)
         else:
-            msg = f"the query uses {kind}, which is not supported"
-            raise Invalid(msg)
+            raise Invalid(f"the query uses {kind}, which is not supported")
 
     def _children(self, node: Node, ctes: _Ctes) -> None:
         for child in node.values():
@@ -174,14 +170,11 @@ def _check_expression(node: Node) -> bool:
     """Raise `Invalid` for an expression that is not allowed; return whether there is more to see below it."""
     kind = node["class"]
     if kind == "PARAMETER":
-        msg = "the query contains a parameter (? or $name): write the value into the query"
-        raise Invalid(msg)
+        raise Invalid("the query contains a parameter (? or $name): write the value into the query")
     if kind not in _EXPRESSIONS:
-        msg = f"the query uses a {kind.lower()} expression, which is not supported"
-        raise Invalid(msg)
+        raise Invalid(f"the query uses a {kind.lower()} expression, which is not supported")
     if kind in ("FUNCTION", "WINDOW") and is_refused(node["function_name"]):
-        msg = f"the function {node['function_name']}() is not allowed here"
-        raise Invalid(msg)
+        raise Invalid(f"the function {node['function_name']}() is not allowed here")
     return bool(kind != "CONSTANT")
 
 
@@ -212,18 +205,16 @@ def _arguments(name: str, children: list[Node]) -> At:
         return At(version=_version(argument))
     if len(children) == 1 and label in ("", "timestamp") and integer_literal(argument) is None:
         return At(moment=argument)
-    msg = (
+    raise Invalid(
         f"the function {name}() is not allowed here; if it is a table, "
         f"name its version as {name}('<timestamp>') or {name}(version => <number>)"
     )
-    raise Invalid(msg)
 
 
 def _version(node: Node) -> int:
     number = integer_literal(node)
     if number is None or number < 0:
-        msg = "the version of a table must be a whole number, 0 or more, as in t(version => 3)"
-        raise Invalid(msg)
+        raise Invalid("the version of a table must be a whole number, 0 or more, as in t(version => 3)")
     return number
 
 

@@ -78,22 +78,18 @@ def parse_commit(version: int, data: bytes) -> CommitActions:
                 if body is None or (tag != "commitInfo" and tag not in _PARSERS):
                     continue
                 if type(body) is not dict:
-                    msg = f"{tag} is {repr(body)[:100]}, which is not an object"
-                    raise ValueError(msg)
+                    raise ValueError(f"{tag} is {repr(body)[:100]}, which is not an object")
                 if tag == "commitInfo":
                     info = body
                 else:
                     found.setdefault(tag, []).append(_PARSERS[tag](body))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            msg = f"{commit_name(version)}, line {number}: {type(error).__name__}: {error}"
-            raise Corrupt(msg) from error
+            raise Corrupt(f"{commit_name(version)}, line {number}: {type(error).__name__}: {error}") from error
     if empty:
-        msg = f"{commit_name(version)} is empty"
-        raise Corrupt(msg)
+        raise Corrupt(f"{commit_name(version)} is empty")
     for tag in ("protocol", "metaData"):
         if len(found.get(tag, ())) > 1:
-            msg = f"{commit_name(version)} holds {len(found[tag])} {tag} actions; a commit may hold one"
-            raise Corrupt(msg)
+            raise Corrupt(f"{commit_name(version)} holds {len(found[tag])} {tag} actions; a commit may hold one")
     return CommitActions(
         version,
         info,

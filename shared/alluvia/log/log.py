@@ -187,8 +187,7 @@ class Log:
         """Return the oldest version that the log can still make."""
         oldest = oldest_version(self.listing())
         if oldest is None:
-            msg = f"the log of {self.root or 'the table'} has no readable version"
-            raise Corrupt(msg)
+            raise Corrupt(f"the log of {self.root or 'the table'} has no readable version")
         return oldest
 
     def write(self, version: int, data: bytes, txn_id: str) -> CommitActions | None:
@@ -294,8 +293,7 @@ class Log:
                 continue
             reason = disagreement(state, commit, whole=len(head) < HEAD_BYTES)
             if reason is not None:
-                msg = f"checkpoint {name} disagrees with {commit_name(state.version)}: {reason}"
-                raise Corrupt(msg)
+                raise Corrupt(f"checkpoint {name} disagrees with {commit_name(state.version)}: {reason}")
             if has_in_commit_timestamps(state.protocol, state.metadata):
                 state = replace(state, timestamp_ms=commit.timestamp_ms)
         if hint is not None and hint.version == state.version and hint.files is not None:
@@ -314,8 +312,7 @@ class Log:
             return
         reason = difference(state, replayed)
         if reason is not None:
-            msg = f"checkpoint {name} disagrees with the commits up to its version: {reason}"
-            raise Corrupt(msg)
+            raise Corrupt(f"checkpoint {name} disagrees with the commits up to its version: {reason}")
 
     def _sidecars_of(self, manifest: Sequence[str]) -> Fetch:
         """Return a function that fetches a checkpoint's sidecars. If clean-up has deleted them, open the log again."""
@@ -325,8 +322,7 @@ class Log:
                 return self._get_all(names)
             except Unavailable as error:
                 if isinstance(error.__cause__, ObjectNotFound) and self.store.head(self.root + manifest[0]) is not None:
-                    msg = f"{error.__cause__} is missing, though checkpoint {manifest[0]} names it"
-                    raise Corrupt(msg) from error
+                    raise Corrupt(f"{error.__cause__} is missing, though checkpoint {manifest[0]} names it") from error
                 self.state = None
                 raise
 

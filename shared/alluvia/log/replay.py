@@ -42,8 +42,7 @@ def replay(start: State | None, commits: Sequence[CommitActions]) -> State:
     expected = 0 if start is None else start.version + 1
     for at, commit in enumerate(commits, expected):
         if commit.version != at:
-            msg = f"{commit_name(at)} is missing from the log"
-            raise Corrupt(msg)
+            raise Corrupt(f"{commit_name(at)} is missing from the log")
     state = start if start is not None else _first(commits)
     last = commits[-1]
     return replace(
@@ -80,8 +79,7 @@ def _first(commits: Sequence[CommitActions]) -> State:
     metadata = _latest([commit.metadata for commit in commits])
     if protocol is None or metadata is None:
         missing = "protocol" if protocol is None else "metaData"
-        msg = f"the log holds no {missing} action up to version {len(commits) - 1}"
-        raise Corrupt(msg)
+        raise Corrupt(f"the log holds no {missing} action up to version {len(commits) - 1}")
     return State(-1, protocol, metadata)
 
 

@@ -67,23 +67,19 @@ def find_segment(listing: Listing, version: int | None = None) -> Segment:
     where a commit is missing in between.
     """
     if not listing.versions:
-        msg = "the log holds no commit and no checkpoint"
-        raise Corrupt(msg)
+        raise Corrupt("the log holds no commit and no checkpoint")
     newest = listing.versions[-1]
     wanted = newest if version is None else version
     if wanted > newest or wanted < 0:
-        msg = f"version {wanted} does not exist; the newest is {newest}"
-        raise VersionNotFound(msg)
+        raise VersionNotFound(f"version {wanted} does not exist; the newest is {newest}")
     start = max((at for at in listing.checkpoints if at <= wanted), default=None)
     first = 0 if start is None else start + 1
     missing = next((at for at in range(first, wanted + 1) if at not in listing.commits), None)
     if missing is not None:
         oldest = oldest_version(listing)
         if start is None and oldest is not None and wanted < oldest:
-            msg = f"version {wanted} has expired; the oldest version that can be read is {oldest}"
-            raise VersionExpired(msg)
-        msg = f"{commit_name(missing)} is missing from the log"
-        raise Corrupt(msg)
+            raise VersionExpired(f"version {wanted} has expired; the oldest version that can be read is {oldest}")
+        raise Corrupt(f"{commit_name(missing)} is missing from the log")
     checkpoint = () if start is None else listing.checkpoints[start]
     witness = start if start in listing.commits else None
     return Segment(wanted, checkpoint, tuple(range(first, wanted + 1)), witness)

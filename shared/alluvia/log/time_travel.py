@@ -36,10 +36,8 @@ def version_at(log: Log, timestamp_ms: int, oldest_readable: int = 0) -> int:
     if found is not None:
         return found
     if oldest > 0:
-        msg = f"the version at that time has expired; the oldest version that can be read is {oldest}"
-        raise VersionExpired(msg)
-    msg = "the table did not exist yet at that time"
-    raise VersionNotFound(msg)
+        raise VersionExpired(f"the version at that time has expired; the oldest version that can be read is {oldest}")
+    raise VersionNotFound("the table did not exist yet at that time")
 
 
 def _by_commit_time(log: Log, versions: Sequence[int], timestamp_ms: int) -> int | None:

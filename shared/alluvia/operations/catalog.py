@@ -38,11 +38,10 @@ class Catalog:
     def handle(self, name: str) -> TableHandle:
         """Return the handle of a table, without a request. Raises `Invalid` for what cannot be a table's name."""
         if not isinstance(name, str) or not TABLE_OR_REJECTS.fullmatch(name):
-            msg = (
+            raise Invalid(
                 f"table name {name!r:.100}: use up to 128 lower-case letters, digits and underscores, "
                 "with a letter first"
             )
-            raise Invalid(msg)
         with self._lock:
             if name not in self._handles:
                 if len(self._handles) >= HANDLES_MAX:

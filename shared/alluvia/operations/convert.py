@@ -62,8 +62,7 @@ def convert(
     _check_free(handle)
     given = check_properties(properties or {})
     if any(name.startswith(CONSTRAINT) for name in given):
-        msg = f"property {CONSTRAINT}…: a conversion does not read rows, so it cannot check the constraint"
-        raise Invalid(msg)
+        raise Invalid(f"property {CONSTRAINT}…: a conversion does not read rows, so it cannot check the constraint")
     files = list(_files(handle))
     folders = {name for file in files for name in partition_texts(file.key)}
     found = _read(handle.store, handle.root, files, folders, read_properties(given).indexed_columns)
@@ -71,11 +70,10 @@ def convert(
     kinds = {name: _kind(name, [texts[name] for _, texts in found.adds], partition_types or {}) for name in columns}
     unknown = sorted(set(partition_types or {}) - set(columns))
     if unknown:
-        msg = (
+        raise Invalid(
             f"partition_types: {unknown[0]!r} is not a partition column; "
             f"the folders name {', '.join(columns) or 'none'}"
         )
-        raise Invalid(msg)
     metadata = plan_create(
         _whole_schema(found.unified.schema, kinds),
         partition_by=columns,
@@ -128,8 +126,7 @@ def _files(handle: TableHandle) -> Iterator[ObjectInfo]:
         none = False
         yield ObjectInfo(path, info.size, info.modified_ms)
     if none:
-        msg = f"{handle.root.rstrip('/')!r} in the lake holds no Parquet files: there is nothing to convert"
-        raise Invalid(msg)
+        raise Invalid(f"{handle.root.rstrip('/')!r} in the lake holds no Parquet files: there is nothing to convert")
 
 
 def _partition_columns(files: Sequence[ObjectInfo], name: str) -> list[str]:
@@ -138,11 +135,10 @@ def _partition_columns(files: Sequence[ObjectInfo], name: str) -> list[str]:
     for file in files:
         others = list(partition_texts(file.key))
         if others != columns:
-            msg = (
+            raise Invalid(
                 f"{file.key}: its folders name the partition columns {', '.join(others) or 'none'}, "
                 f"but those of {files[0].key} {', '.join(columns) or 'none'}: {name} needs the same for all"
             )
-            raise Invalid(msg)
     return columns
 
 
@@ -166,8 +162,7 @@ def _footer(store: Store, root: str, info: ObjectInfo) -> pq.FileMetaData:
         tail = store.get(key, start, info.size) if info.size else b""
         size = footer_size(tail)
         if size > info.size:
-            msg = "it is truncated or damaged: its footer would be longer than the file"
-            raise Invalid(msg)
+            raise Invalid("it is truncated or damaged: its footer would be longer than the file")
         if size > len(tail):
             tail = store.get(key, info.size - size, info.size)
         return parse_footer(tail[-size:])
@@ -175,10 +170,9 @@ def _footer(store: Store, root: str, info: ObjectInfo) -> pq.FileMetaData:
         msg = f"{info.key} was listed, but is gone: convert again when nothing else is changing the directory"
         raise Unavailable(msg) from error
     except Invalid as error:
-        msg = (
+        raise Invalid(
             f"{info.key} cannot be part of a table: {error}; to exclude it, give it a name that starts with '_' or '.'"
-        )
-        raise Invalid(msg) from error
+        ) from error
 
 
 def _columns(found: _Found, file: str, metadata: pq.FileMetaData, partitions: Collection[str]) -> StoredColumns:
@@ -189,12 +183,10 @@ def _columns(found: _Found, file: str, metadata: pq.FileMetaData, partitions: Co
     try:
         columns = stored_columns(metadata)
     except Invalid as error:
-        msg = f"{file} cannot be part of a table: {error}"
-        raise Invalid(msg) from error
+        raise Invalid(f"{file} cannot be part of a table: {error}") from error
     stored = [each for each in columns.schema if each.name not in partitions]
     if not stored:
-        msg = f"{file}: all its columns are partition columns, so none is left for the data files"
-        raise Invalid(msg)
+        raise Invalid(f"{file}: all its columns are partition columns, so none is left for the data files")
     found.unified.add(file, pa.schema(stored))
     found.known.append((metadata, columns))
     return columns
@@ -225,9 +217,8 @@ def _with_values(add: AddFile, texts: Texts, kinds: Mapping[str, pa.DataType]) -
         try:
             values[name] = partition_text(parse_partition_text(texts[name], kind), name)
         except (ValueError, ArithmeticError) as error:
-            msg = (
+            raise Invalid(
                 f"{add.path}: partition column {name}: {texts[name]!r} is not a valid {type_name(kind)}; "
                 "set its type in partition_types"
-            )
-            raise Invalid(msg) from error
+            ) from error
     return AddFile(add.path, values, add.size, add.modification_time, True, add.stats)

@@ -129,8 +129,7 @@ def undrop_table(handle: TableHandle, rejects: TableHandle | None = None, versio
     """
     state = handle.log.refresh()
     if not is_dropped(state.metadata.configuration):
-        msg = f"there is a table {handle.name!r}: drop it first, then undrop the other one by its version"
-        raise TableExists(msg)
+        raise TableExists(f"there is a table {handle.name!r}: drop it first, then undrop the other one by its version")
     wanted = _wanted(handle, state, version)
     back = None if rejects is None else _undrop_rejects(rejects, wanted.table_id)
     commit = _undrop(handle, wanted)
@@ -145,8 +144,7 @@ def _wanted(handle: TableHandle, state: State, version: int | None) -> DroppedTa
         if version is not None and 0 < version <= oldest:
             raise VersionExpired(expired_message(handle.name, version - 1, oldest))
         known = ", ".join(str(table.version) for table in tables)
-        msg = f"version: {handle.name!r} was not dropped in version {version}; it was in {known}"
-        raise Invalid(msg)
+        raise Invalid(f"version: {handle.name!r} was not dropped in version {version}; it was in {known}")
     return wanted
 
 
@@ -191,8 +189,7 @@ def _commit(handle: TableHandle, plan: Callable[[State], Changes]) -> Commit:
                 continue
             if commit is not None:
                 return commit
-    msg = f"{handle.name}: lost {TRIES_MAX} races: try again when fewer writers are active"
-    raise Conflict(msg)
+    raise Conflict(f"{handle.name}: lost {TRIES_MAX} races: try again when fewer writers are active")
 
 
 def dropped_now(handle: TableHandle) -> bool:

@@ -35,8 +35,7 @@ def history(handle: TableHandle, limit: int | None = None) -> list[HistoryEntry]
     Those of other tables, which had its name while it was dropped or before it was created, are left out.
     """
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-        msg = f"limit: expected a number of commits, 0 or more, got {limit!r}"
-        raise Invalid(msg)
+        raise Invalid(f"limit: expected a number of commits, 0 or more, got {limit!r}")
     gaps = version_gaps(handle.newest().properties)
     commits = sorted(handle.log.listing().commits, reverse=True)
     versions = [version for version in commits if is_own_commit(gaps, version)][:limit]

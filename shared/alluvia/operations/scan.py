@@ -80,8 +80,7 @@ def _read_count(snapshot: Snapshot, store: Store, file: AddFile) -> int:
     try:
         rows = int(open_parquet(io.BytesIO(store.get(snapshot.key(file)))).metadata.num_rows)
     except ObjectNotFound as error:
-        msg = f"data file {file.path} of version {snapshot.version} is missing"
-        raise Corrupt(msg) from error
+        raise Corrupt(f"data file {file.path} of version {snapshot.version} is missing") from error
     except UNREADABLE as error:
         raise unreadable(file, error) from error
     check_positions(file, deleted, rows)

@@ -204,11 +204,9 @@ def _version_at(handle: TableHandle, moment_ms: int) -> int:
 
 def _milliseconds(retention: object) -> int:
     if not isinstance(retention, timedelta):
-        msg = f"retention: expected a timedelta, such as timedelta(days=7), got {retention!r:.100}"
-        raise Invalid(msg)
+        raise Invalid(f"retention: expected a timedelta, such as timedelta(days=7), got {retention!r:.100}")
     if retention < timedelta(0):
-        msg = f"retention: {retention} is negative; set how long to keep removed files"
-        raise Invalid(msg)
+        raise Invalid(f"retention: {retention} is negative; set how long to keep removed files")
     return int(retention / timedelta(milliseconds=1))
 
 

@@ -59,8 +59,7 @@ def choose_format(accept: str | None) -> Format:
             best = (quality, one)
     if best[0] <= 0:
         offered = ", ".join(one.media_types[0] for one in FORMATS)
-        msg = f"Accept: results are available as {offered}"
-        raise NotAcceptable(msg)
+        raise NotAcceptable(f"Accept: results are available as {offered}")
     return best[1]
 
 
@@ -120,11 +119,10 @@ class _Writer(ABC):
 
     def _check(self) -> None:
         if self._out.tell() > self._limit_bytes:
-            msg = (
+            raise QueryTooCostly(
                 f"the result is larger than the limit of {self._limit_bytes} bytes: "
                 "add a LIMIT, select fewer columns, or aggregate"
             )
-            raise QueryTooCostly(msg)
 
 
 class _NdjsonWriter(_Writer):

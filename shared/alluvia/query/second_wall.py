@@ -33,8 +33,7 @@ def _check(value: Any, schema: str, views: frozenset[str], ctes: frozenset[str])
         ctes |= own
     if "class" not in value and not _is_known(value, schema, views, ctes):
         shown = value.get("table_name") or (value.get("function") or {}).get("function_name")
-        msg = f"{shown!r} is neither a table of the lake nor a common table expression in scope"
-        raise Invalid(msg)
+        raise Invalid(f"{shown!r} is neither a table of the lake nor a common table expression in scope")
     for key, child in value.items():
         if key != "cte_map":
             _check(child, schema, views, ctes)

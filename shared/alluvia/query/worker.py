@@ -104,8 +104,7 @@ class QueryDatabase:
     @property
     def _open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
-            msg = "no database is open"
-            raise RuntimeError(msg)
+            raise RuntimeError("no database is open")
         return self._connection
 
 

@@ -24,8 +24,7 @@ def checked(event: object, *fields: str) -> dict[str, Any]:
     schedule = SCHEDULE_FIELDS if isinstance(event, dict) and "detail-type" in event else ()
     found = fields_of(event, '{"tables": ["clicks"]}, or {} for all tables', fields, schedule)
     if found.get("detail"):
-        msg = f"detail is not supported: have the rule send {', '.join(fields)} as its input"
-        raise Invalid(msg)
+        raise Invalid(f"detail is not supported: have the rule send {', '.join(fields)} as its input")
     return found
 
 
@@ -68,8 +67,7 @@ def every_table(
     reports = [report for _, report in found if report]
     if failed:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
-        msg = f"{len(failed)} of {len(reports)} tables failed: {reasons}"
-        raise AlluviaError(msg)
+        raise AlluviaError(f"{len(failed)} of {len(reports)} tables failed: {reasons}")
     return {"tables": reports, "left": [name for name, report in found if report is None or report.get("left")]}
 
 
@@ -81,8 +79,7 @@ def wanted_tables(lake: Lake, event: Mapping[str, Any], *, dropped: bool = False
         start = int(lake.clock.uniform() * len(tables))
         return tables[start:] + tables[:start]
     if not isinstance(wanted, list) or not all(isinstance(name, str) for name in wanted):
-        msg = 'tables: expected a list of table names, such as {"tables": ["clicks"]}'
-        raise Invalid(msg)
+        raise Invalid('tables: expected a list of table names, such as {"tables": ["clicks"]}')
     return list(wanted)
 
 

@@ -43,26 +43,22 @@ def open_store(uri: str, clock: Clock, **options: str) -> Store:
     if scheme == "s3":
         parts = urlsplit(uri)
         if not parts.netloc or parts.query or parts.fragment:
-            msg = f"the lake URI {uri!r} must have the form s3://bucket/prefix"
-            raise Invalid(msg)
+            raise Invalid(f"the lake URI {uri!r} must have the form s3://bucket/prefix")
         try:
             with needing("aws", "a lake on S3"):
                 from alluvia.store.s3 import S3Store
 
                 return S3Store(parts.netloc, parts.path.strip("/"), clock, **options)
         except TypeError as error:
-            msg = f"unknown option for an S3 lake among {sorted(options)}"
-            raise Invalid(msg) from error
+            raise Invalid(f"unknown option for an S3 lake among {sorted(options)}") from error
     if options:
-        msg = f"{uri!r} takes no options: {sorted(options)} are valid only for s3:// lakes"
-        raise Invalid(msg)
+        raise Invalid(f"{uri!r} takes no options: {sorted(options)} are valid only for s3:// lakes")
     if scheme == "memory":
         return _memory.setdefault(uri, MemoryStore(uri.removeprefix("memory://"), clock))
     if scheme == "file":
         return DirectoryStore(Path(unquote(urlsplit(uri).path)))
     if scheme or not uri:
-        msg = f"the lake URI {uri!r} must be s3://bucket/prefix, file:///path, memory://name, or a path"
-        raise Invalid(msg)
+        raise Invalid(f"the lake URI {uri!r} must be s3://bucket/prefix, file:///path, memory://name, or a path")
     return DirectoryStore(Path(uri).expanduser())
 
 

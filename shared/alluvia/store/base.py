@@ -179,8 +179,7 @@ _DOTS = re.compile(r"(^|/)\.{1,2}(/|$)")
 def check_key(key: str) -> str:
     """Return the key if it is safe below a root; raise `Invalid` if it could escape it."""
     if not key or key.startswith("/") or key.endswith("/") or "\0" in key or "//" in key or _DOTS.search(key):
-        msg = f"the object key {key!r} is not a relative path without '..'"
-        raise Invalid(msg)
+        raise Invalid(f"the object key {key!r} is not a relative path without '..'")
     return key
 
 
@@ -193,5 +192,4 @@ def check_prefix(prefix: str) -> str:
 def check_range(start: int, end: int | None) -> None:
     """Raise `Invalid` for a range that not every store can serve."""
     if start < 0 and end is not None:
-        msg = f"a range that counts from the end ({start}) takes no end ({end})"
-        raise Invalid(msg)
+        raise Invalid(f"a range that counts from the end ({start}) takes no end ({end})")

@@ -40,8 +40,7 @@ class DirectoryStore(Store):
 
     def _checked(self, key: str) -> str:
         if _TEMPORARY.search(check_key(key)):
-            msg = f"the object key {key!r} is reserved for temporary files"
-            raise Invalid(msg)
+            raise Invalid(f"the object key {key!r} is reserved for temporary files")
         return key
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
@@ -149,8 +148,7 @@ class DirectoryStore(Store):
                 self._path(key).unlink()
             except OSError as error:
                 if error.errno not in _ABSENT:
-                    msg = f"cannot delete {key}: {error.strerror or error}"
-                    raise Unavailable(msg) from error
+                    raise Unavailable(f"cannot delete {key}: {error.strerror or error}") from error
 
     def sweep(self, prefix: str, before_ms: int) -> None:
         """Delete the temporary files of writers that died before a moment."""

@@ -70,8 +70,7 @@ class S3Store(Store):
         session_token: str | None = None,
     ) -> None:
         if bool(access_key_id) != bool(secret_access_key):
-            msg = "access_key_id and secret_access_key go together: one of them is missing"
-            raise Invalid(msg)
+            raise Invalid("access_key_id and secret_access_key go together: one of them is missing")
         given = Keys(access_key_id, secret_access_key, session_token) if access_key_id and secret_access_key else None
         if prefix.strip("/"):
             check_key(prefix.strip("/"))
@@ -163,10 +162,8 @@ class S3Store(Store):
                 continue
             if found.is_final:
                 _fail(found, key)
-            msg = f"the conditional write of {key} got no clear answer ({found.code})"
-            raise AnswerLost(msg)
-        msg = f"S3 kept answering 409 to the conditional write of {key}: try again"
-        raise Unavailable(msg)
+            raise AnswerLost(f"the conditional write of {key} got no clear answer ({found.code})")
+        raise Unavailable(f"S3 kept answering 409 to the conditional write of {key}: try again")
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Objects below a prefix, 1,000 keys a request."""
@@ -338,8 +335,7 @@ def _credential(access: Access) -> S3Credential:
 def _check_endpoint(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        msg = f"the endpoint URL {url!r} must read http://host:port or https://host"
-        raise Invalid(msg)
+        raise Invalid(f"the endpoint URL {url!r} must read http://host:port or https://host")
 
 
 def _milliseconds(moment: datetime) -> int:
@@ -354,13 +350,9 @@ def _fail(failure: Failure, key: str) -> NoReturn:
         msg = "no AWS credentials found: set them in the environment, or pass access_key_id and secret_access_key"
         raise Invalid(msg)
     if code == "InvalidPathError":
-        msg = f"{what} holds an object whose key has an empty part, '.' or '..': it cannot be listed"
-        raise Invalid(msg)
+        raise Invalid(f"{what} holds an object whose key has an empty part, '.' or '..': it cannot be listed")
     if failure.is_final:
-        msg = f"S3 refuses {what} ({code}): check the lake's URI, endpoint, region, credentials and policy"
-        raise Invalid(msg)
+        raise Invalid(f"S3 refuses {what} ({code}): check the lake's URI, endpoint, region, credentials and policy")
     if failure.status:
-        msg = f"S3 did not serve {what} ({code}): try again"
-        raise Unavailable(msg)
-    msg = f"S3 cannot be reached for {what} ({code}): try again"
-    raise Unavailable(msg)
+        raise Unavailable(f"S3 did not serve {what} ({code}): try again")
+    raise Unavailable(f"S3 cannot be reached for {what} ({code}): try again")

@@ -81,11 +81,9 @@ class TableHandle:
         Raises `VersionNotFound`, and `VersionExpired`, naming the oldest version left, where retention has removed it.
         """
         if version is not None and timestamp is not None:
-            msg = "version, timestamp: give one of them, not both"
-            raise Invalid(msg)
+            raise Invalid("version, timestamp: give one of them, not both")
         if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
-            msg = f"version: expected a whole number, got {version!r}"
-            raise Invalid(msg)
+            raise Invalid(f"version: expected a whole number, got {version!r}")
         newest = self.newest()
         if version is None and timestamp is None:
             return newest
@@ -126,8 +124,7 @@ class TableHandle:
                 raise
             found = 0
         if in_gap(gaps, found):
-            msg = f"there was no table {self.name} at that time"
-            raise VersionNotFound(msg)
+            raise VersionNotFound(f"there was no table {self.name} at that time")
         return found
 
     @contextmanager
@@ -136,8 +133,7 @@ class TableHandle:
         try:
             yield
         except Corrupt as error:
-            msg = f"table {self.name}: {error}"
-            raise Corrupt(msg) from error
+            raise Corrupt(f"table {self.name}: {error}") from error
 
     def _snapshot(self, state: State) -> Snapshot:
         if is_dropped(state.metadata.configuration):
@@ -150,8 +146,7 @@ def oldest_readable(state: State) -> int:
     domain = state.domains.get(OLDEST_READABLE)
     text = domain.configuration if domain is not None else state.metadata.configuration.get(OLDEST_READABLE, "0")
     if not text.isdecimal():
-        msg = f"{OLDEST_READABLE} is {text[:100]!r}, which is not a version: only this library may set it"
-        raise Corrupt(msg)
+        raise Corrupt(f"{OLDEST_READABLE} is {text[:100]!r}, which is not a version: only this library may set it")
     return int(text)
 
 
@@ -175,11 +170,9 @@ def _milliseconds(moment: datetime | str | None) -> int:
         try:
             moment = datetime.fromisoformat(moment.strip())
         except ValueError as error:
-            msg = f"timestamp: {moment!r} is not an ISO 8601 time"
-            raise Invalid(msg) from error
+            raise Invalid(f"timestamp: {moment!r} is not an ISO 8601 time") from error
     if not isinstance(moment, datetime):
-        msg = f"timestamp: expected a datetime or ISO 8601 text, got {type(moment).__name__}"
-        raise Invalid(msg)
+        raise Invalid(f"timestamp: expected a datetime or ISO 8601 text, got {type(moment).__name__}")
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)

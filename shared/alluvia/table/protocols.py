@@ -78,8 +78,7 @@ def with_features(protocol: Protocol, features: Sequence[str]) -> Protocol:
         if not features:
             return protocol
         if version > 2:
-            msg = f"the feature {features[0]} cannot be added to a table of writer version {version}"
-            raise Unsupported(msg)
+            raise Unsupported(f"the feature {features[0]} cannot be added to a table of writer version {version}")
         protocol = Protocol(1, 7, None, legacy)
     present, readers = protocol.writer_features or (), protocol.reader_features or ()
     writer = (*present, *(feature for feature in features if feature not in present))
@@ -93,25 +92,21 @@ def check_readable(protocol: Protocol, metadata: Metadata) -> None:
     """Raise `Unsupported`, naming the feature, for a table that this library would read wrongly."""
     version = protocol.min_reader_version
     if version > 3:
-        msg = f"the table needs reader version {version}; this library reads up to 3"
-        raise Unsupported(msg)
+        raise Unsupported(f"the table needs reader version {version}; this library reads up to 3")
     if version == 3 and protocol.reader_features is None:
-        msg = "the table's protocol needs reader version 3, but does not list readerFeatures"
-        raise Corrupt(msg)
+        raise Corrupt("the table's protocol needs reader version 3, but does not list readerFeatures")
     unknown = sorted(set(protocol.reader_features or ()) - READER_FEATURES)
     by_catalog = [feature for feature in unknown if feature in _CATALOG_FEATURES]
     if version == 3 and by_catalog:
         msg = f"the table has the reader feature {by_catalog[0]}: only its catalog may know its newest commits"
         raise Unsupported(msg)
     if version == 3 and unknown:
-        msg = f"the table needs the reader feature {', '.join(unknown)}, which this version does not have"
-        raise Unsupported(msg)
+        raise Unsupported(f"the table needs the reader feature {', '.join(unknown)}, which this version does not have")
     mapping_of(protocol, metadata)
     if set(protocol.reader_features or ()) & set(type_changes.FEATURES):
         type_changes.check_type_changes(metadata.schema_string)
     if metadata.format_provider != "parquet":
-        msg = f"the table's files are {metadata.format_provider}; this library reads Parquet"
-        raise Unsupported(msg)
+        raise Unsupported(f"the table's files are {metadata.format_provider}; this library reads Parquet")
 
 
 def check_writable(protocol: Protocol, metadata: Metadata) -> None:
@@ -119,18 +114,14 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
     check_readable(protocol, metadata)
     version = protocol.min_writer_version
     if version > 7:
-        msg = f"the table needs writer version {version}; this library writes up to 7"
-        raise Unsupported(msg)
+        raise Unsupported(f"the table needs writer version {version}; this library writes up to 7")
     if 2 < version < 7:
-        msg = f"the table needs writer version {version}; this library writes 1, 2, and 7 with features"
-        raise Unsupported(msg)
+        raise Unsupported(f"the table needs writer version {version}; this library writes 1, 2, and 7 with features")
     unknown = sorted(set(protocol.writer_features or ()) - WRITER_FEATURES)
     if version == 7 and unknown:
-        msg = f"the table needs the writer feature {', '.join(unknown)}, which this version does not have"
-        raise Unsupported(msg)
+        raise Unsupported(f"the table needs the writer feature {', '.join(unknown)}, which this version does not have")
     for name in _fields_with_invariants(metadata.schema_string):
-        msg = f"column {name} has an invariant, which this version cannot check before it writes"
-        raise Unsupported(msg)
+        raise Unsupported(f"column {name} has an invariant, which this version cannot check before it writes")
 
 
 def has_domains(protocol: Protocol) -> bool:
@@ -175,6 +166,5 @@ def _fields_with_invariants(schema_string: str) -> tuple[str, ...]:
     try:
         visit({"fields": schema_fields(schema_string)}, "")
     except (KeyError, TypeError, AttributeError) as error:
-        msg = f"the table's schemaString cannot be read: {type(error).__name__}: {error}"
-        raise Corrupt(msg) from error
+        raise Corrupt(f"the table's schemaString cannot be read: {type(error).__name__}: {error}") from error
     return tuple(found)

@@ -34,8 +34,7 @@ class Scan:
             return schema
         unknown = sorted(set(self.columns) - set(schema.names))
         if unknown or len(set(self.columns)) < len(self.columns):
-            msg = f"columns: {unknown[0]!r} is not in the table" if unknown else "columns: a name is repeated"
-            raise Invalid(msg)
+            raise Invalid(f"columns: {unknown[0]!r} is not in the table" if unknown else "columns: a name is repeated")
         return pa.schema([schema.field(name) for name in self.columns])
 
     @cached_property
@@ -70,6 +69,5 @@ def check_once(files: Sequence[AddFile]) -> None:
     seen: set[str] = set()
     for file in files:
         if file.path in seen:
-            msg = f"data file {file.path} is in the table twice, with different deletion vectors"
-            raise Corrupt(msg)
+            raise Corrupt(f"data file {file.path} is in the table twice, with different deletion vectors")
         seen.add(file.path)

@@ -136,8 +136,7 @@ class Transaction:
         except Unavailable as error:
             if self._log.read_commit(version + 1) is not None:
                 raise
-            msg = f"the commits after version {version} were cleaned up: start again"
-            raise TransactionExpired(msg) from error
+            raise TransactionExpired(f"the commits after version {version} were cleaned up: start again") from error
 
     def _committed_since(self, version: int) -> list[CommitActions]:
         """Return what this process already knows to have won, so that no race is lost in vain."""
@@ -168,8 +167,7 @@ class Transaction:
             attempt = replace(attempt, files_read=self._moved)
         newest = self._log.state
         if newest is None or newest.version != winners[-1].version:
-            msg = "the table's log moved on while this transaction read it: try again"
-            raise Unavailable(msg)
+            raise Unavailable("the table's log moved on while this transaction read it: try again")
         return newest
 
     def _catch_up(self, winner: CommitActions, began_ms: int) -> list[CommitActions]:

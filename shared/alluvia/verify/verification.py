@@ -87,8 +87,7 @@ class _Verification:
     def run(self) -> VerifyReport:
         objects = sort_objects(self._store.list(self._handle.root), self._handle.root)
         if not objects.log:
-            msg = f"there is no table {self._handle.name!r}"
-            raise TableNotFound(msg)
+            raise TableNotFound(f"there is no table {self._handle.name!r}")
         if objects.newest < 0:
             self._findings.add("log-empty", "the log holds no commit and no checkpoint")
             return self._report(objects, Walk(), _Contents())

@@ -55,8 +55,7 @@ class Checkpoint:
             for part in self._parts:
                 check_partitions(part.name, part.rows("add"))
         if self.sidecars and fetch is None:
-            msg = f"checkpoint {self._names} has sidecars, and nothing to fetch them with"
-            raise Corrupt(msg)
+            raise Corrupt(f"checkpoint {self._names} has sidecars, and nothing to fetch them with")
         txns = self._actions("txn", Txn.from_json)
         domains = self._actions("domainMetadata", DomainMetadata.from_json)
         files = [SidecarFile(each, fetch) for each in self.sidecars] if fetch is not None else []
@@ -76,8 +75,7 @@ class Checkpoint:
             try:
                 found += [parse(row) for row in part.bodies(kind)]
             except _UNREADABLE as error:
-                msg = f"checkpoint {part.name}: {kind}: {error}"
-                raise Corrupt(msg) from error
+                raise Corrupt(f"checkpoint {part.name}: {kind}: {error}") from error
         return found
 
     def _rows(self, kind: str, sidecars: Sequence[SidecarFile]) -> list[Rows[Any]]:
@@ -129,8 +127,7 @@ class _Manifest(_Part):
                             self._bodies[kind].append(body)
             self._files = {kind: [parse(body) for body in self._bodies[kind]] for kind, parse in _PARSERS.items()}
         except _UNREADABLE as error:
-            msg = f"checkpoint {name} is not readable JSON: {error}"
-            raise Corrupt(msg) from error
+            raise Corrupt(f"checkpoint {name} is not readable JSON: {error}") from error
 
     def bodies(self, kind: str) -> Sequence[Json]:
         return self._bodies[kind]

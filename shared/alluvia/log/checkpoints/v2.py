@@ -128,8 +128,7 @@ def new_sidecar(rows: pa.StructArray, kind: str, parse: Parse[T], name: str, now
 
 
 def _nothing(names: Sequence[str]) -> Sequence[bytes]:
-    msg = f"{', '.join(names)} is open already"
-    raise AssertionError(msg)
+    raise AssertionError(f"{', '.join(names)} is open already")
 
 
 def manifest(state: State, sidecars: Iterable[Sidecar]) -> tuple[bytes, int]:

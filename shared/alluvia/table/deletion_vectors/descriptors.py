@@ -51,8 +51,7 @@ def stored_vector(descriptor: Json) -> StoredVector | None:
         return StoredVector(decode_path(text), start, end)
     if kind == "u":
         return StoredVector(_relative_path(descriptor, text), start, end)
-    msg = f"a deletion vector has the storage type {kind!r}, which this library does not know"
-    raise Unsupported(msg)
+    raise Unsupported(f"a deletion vector has the storage type {kind!r}, which this library does not know")
 
 
 def cardinality_of(descriptor: Json) -> int:

@@ -30,11 +30,9 @@ def read_deletions(store: Store, file: AddFile, locate: Callable[[str], str]) ->
             return decode_inline(descriptor)
         return decode_stored(descriptor, store.get(locate(stored.path), stored.start, stored.end))
     except ObjectNotFound as error:
-        msg = f"data file {file.path}: its deletion vector file {error} is missing"
-        raise Corrupt(msg) from error
+        raise Corrupt(f"data file {file.path}: its deletion vector file {error} is missing") from error
     except Corrupt as error:
-        msg = f"data file {file.path}: {error}"
-        raise Corrupt(msg) from error
+        raise Corrupt(f"data file {file.path}: {error}") from error
 
 
 def write_deletions(store: Store, root: str, clock: Clock, vectors: Sequence[pa.Int64Array]) -> list[Json]:

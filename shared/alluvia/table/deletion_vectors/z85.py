@@ -22,8 +22,7 @@ def encode_z85(data: bytes) -> str:
 def decode_z85(text: str) -> bytes:
     """Return the bytes of a text, zeros that pad them included. Raises `ValueError` for a text that is not Z85."""
     if len(text) % 5:
-        msg = f"{len(text)} characters of Z85: expected a multiple of five"
-        raise ValueError(msg)
+        raise ValueError(f"{len(text)} characters of Z85: expected a multiple of five")
     words = [text[at : at + 5] for at in range(0, len(text), 5)]
     if words:
         words[-1] = words[-1].lstrip(_PADDING)
@@ -34,10 +33,8 @@ def _decode_word(digits: str) -> bytes:
     word, size = 0, len(digits) - 1
     for digit in digits:
         if digit not in _VALUES:
-            msg = f"{digit!r} is not a digit of Z85"
-            raise ValueError(msg)
+            raise ValueError(f"{digit!r} is not a digit of Z85")
         word = word * 85 + _VALUES[digit]
     if size < 1 or word >> 8 * size:
-        msg = f"{digits!r} is not a word of Z85"
-        raise ValueError(msg)
+        raise ValueError(f"{digits!r} is not a word of Z85")
     return word.to_bytes(size, "big")

@@ -67,8 +67,7 @@ def _decoded(commit: CommitActions, key: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except (ValueError, TypeError) as error:
-        msg = f"version {commit.version}: its event ids cannot be read: {error}"
-        raise Corrupt(msg) from error
+        raise Corrupt(f"version {commit.version}: its event ids cannot be read: {error}") from error
 
 
 def parts(joined: bytes, size: int) -> list[bytes]:

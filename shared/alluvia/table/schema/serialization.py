@@ -62,8 +62,7 @@ def _primitive(text: str) -> pa.DataType:
         return _PRIMITIVES[text]
     if (match := _DECIMAL.match(text)) and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
         return pa.decimal128(int(match[1]), int(match[2]))
-    msg = f"unknown type {text!r}: use one of {', '.join(_PRIMITIVES)}, or decimal(p,s)"
-    raise Invalid(msg)
+    raise Invalid(f"unknown type {text!r}: use one of {', '.join(_PRIMITIVES)}, or decimal(p,s)")
 
 
 @lru_cache(maxsize=SCHEMAS_KEPT)
@@ -78,23 +77,19 @@ def arrow_schema(schema_string: str, identify: Identify | None = None) -> pa.Sch
     try:
         return pa.schema(_arrow_fields(fields, identify or _displayed))
     except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
-        msg = f"the table's schemaString cannot be read: {type(error).__name__}: {error}"
-        raise Corrupt(msg) from error
+        raise Corrupt(f"the table's schemaString cannot be read: {type(error).__name__}: {error}") from error
 
 
 def schema_fields(schema_string: str) -> list[Json]:
     """Return the fields of a `schemaString`, parsed. Raises `Corrupt`."""
     if not schema_string:
-        msg = "the table's metaData has no schemaString, so its columns are not known"
-        raise Corrupt(msg)
+        raise Corrupt("the table's metaData has no schemaString, so its columns are not known")
     try:
         fields = orjson.loads(schema_string)["fields"]
     except (ValueError, KeyError, TypeError) as error:
-        msg = f"the table's schemaString cannot be read: {type(error).__name__}: {error}"
-        raise Corrupt(msg) from error
+        raise Corrupt(f"the table's schemaString cannot be read: {type(error).__name__}: {error}") from error
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
-        msg = "the table's schemaString cannot be read: its fields are not a list of objects"
-        raise Corrupt(msg)
+        raise Corrupt("the table's schemaString cannot be read: its fields are not a list of objects")
     return fields
 
 
@@ -124,8 +119,7 @@ def _arrow_type(kind: str | Json, name: str, identify: Identify) -> pa.DataType:
         try:
             return _primitive("decimal(10,0)" if kind == "decimal" else kind)
         except Invalid as error:
-            msg = f"column {name} has the type {kind!r}, which this version cannot read"
-            raise Unsupported(msg) from error
+            raise Unsupported(f"column {name} has the type {kind!r}, which this version cannot read") from error
     if kind["type"] == "struct":
         return pa.struct(_arrow_fields(kind["fields"], identify))
     if kind["type"] == "array":
@@ -134,22 +128,19 @@ def _arrow_type(kind: str | Json, name: str, identify: Identify) -> pa.DataType:
     if kind["type"] == "map":
         key, value = (_arrow_type(kind[part], name, identify) for part in ("keyType", "valueType"))
         return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value, _flag(kind, "valueContainsNull")))
-    msg = f"column {name} has the type {kind['type']!r}, which this version cannot read"
-    raise Unsupported(msg)
+    raise Unsupported(f"column {name} has the type {kind['type']!r}, which this version cannot read")
 
 
 def _flag(body: Json, name: str) -> bool:
     if type(body[name]) is not bool:
-        msg = f"{name} is {str(body[name])[:100]!r}, neither true nor false"
-        raise ValueError(msg)
+        raise ValueError(f"{name} is {str(body[name])[:100]!r}, neither true nor false")
     return bool(body[name])
 
 
 def schema_string(schema: pa.Schema) -> str:
     """Return a `schemaString` for an Arrow schema. Raises `Invalid`, naming the column, for a type that Delta lacks."""
     if not schema.names:
-        msg = "schema: a table needs at least one column"
-        raise Invalid(msg)
+        raise Invalid("schema: a table needs at least one column")
     check_names(schema.names)
     return orjson.dumps({"type": "struct", "fields": [delta_field(field) for field in schema]}).decode()
 
@@ -159,23 +150,20 @@ def check_names(names: list[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if not name or name.lower() in seen:
-            msg = (
+            raise Invalid(
                 f"column name {name!r} is {'repeated' if name else 'empty'}: column names must differ, apart from case"
             )
-            raise Invalid(msg)
         if set(name) & set(" ,;{}()\n\t="):
-            msg = (
+            raise Invalid(
                 f"column name {name!r} contains one of ' ,;{{}}()=', a tab or a line break, which Delta does not allow"
             )
-            raise Invalid(msg)
         seen.add(name.lower())
 
 
 def delta_field(field: pa.Field, path: str = "") -> Json:
     """Return one field as Delta has it. Raises `Invalid` for a name or a type that no table may have."""
     if "\0" in field.name:
-        msg = f"column {path}{field.name!r} contains a NUL character, which SQL does not allow"
-        raise Invalid(msg)
+        raise Invalid(f"column {path}{field.name!r} contains a NUL character, which SQL does not allow")
     kind = _delta_type(field.type, f"{path}{field.name}")
     return {"name": field.name, "type": kind, "nullable": field.nullable, "metadata": {}}
 
@@ -193,8 +181,7 @@ def _delta_type(kind: pa.DataType, path: str) -> str | Json:
     if pa.types.is_struct(kind):
         fields = [kind.field(at) for at in range(kind.num_fields)]
         if not fields:
-            msg = f"column {path}: a struct needs at least one field"
-            raise Invalid(msg)
+            raise Invalid(f"column {path}: a struct needs at least one field")
         check_names([field.name for field in fields])
         return {"type": "struct", "fields": [delta_field(field, f"{path}.") for field in fields]}
     if pa.types.is_map(kind):
@@ -208,8 +195,7 @@ def _delta_type(kind: pa.DataType, path: str) -> str | Json:
         element = _delta_type(kind.value_type, f"{path}.element")
         return {"type": "array", "elementType": element, "containsNull": kind.value_field.nullable}
     reason = "all its values are null: give it a type" if pa.types.is_null(kind) else f"Delta has no type for {kind}"
-    msg = f"column {path}: {reason}"
-    raise Invalid(msg)
+    raise Invalid(f"column {path}: {reason}")
 
 
 def normal_schema(schema: pa.Schema) -> pa.Schema:
@@ -225,8 +211,7 @@ def add_fields(text: str, new: pa.Schema) -> str:
     whole = orjson.loads(text)
     for field in new:
         if not field.nullable:
-            msg = f"new column {field.name} must be nullable: existing rows have no value for it"
-            raise Invalid(msg)
+            raise Invalid(f"new column {field.name} must be nullable: existing rows have no value for it")
         whole["fields"].append(delta_field(field))
     check_names([field["name"] for field in whole["fields"]])
     return orjson.dumps(whole).decode()
@@ -244,8 +229,7 @@ def uses_type(text: str, name: str) -> bool:
     try:
         return holds({"fields": schema_fields(text)})
     except (KeyError, TypeError, AttributeError) as error:
-        msg = f"the table's schemaString cannot be read: {type(error).__name__}: {error}"
-        raise Corrupt(msg) from error
+        raise Corrupt(f"the table's schemaString cannot be read: {type(error).__name__}: {error}") from error
 
 
 def only_adds_nullable(before: str, after: str) -> bool:

@@ -37,11 +37,10 @@ class UnifiedSchema:
             value = self._unify(ours.item_type, theirs.item_type, (*path, "value"), file)
             return pa.map_(key, value)
         if not ours.equals(theirs):
-            msg = (
+            raise Invalid(
                 f"{file}: column {'.'.join(path)} is {theirs}, but {ours} in {self._first_of(path)}: "
                 "a column has one type in all files of a table"
             )
-            raise Invalid(msg)
         return ours
 
     def _unify_fields(self, ours: pa.DataType, theirs: pa.DataType, path: Path, file: str) -> pa.DataType:
@@ -52,11 +51,10 @@ class UnifiedSchema:
             here = (*path, field.name)
             other = spelled.setdefault(field.name.lower(), field.name)
             if other != field.name:
-                msg = (
+                raise Invalid(
                     f"{file}: column {'.'.join(here)} differs from {'.'.join((*path, other))} in "
                     f"{self._first_of((*path, other))} only in case, which Delta does not allow"
                 )
-                raise Invalid(msg)
             if field.name in known:
                 known[field.name] = self._unify(known[field.name], field.type, here, file)
             else:

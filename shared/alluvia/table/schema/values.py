@@ -29,8 +29,7 @@ _FITS: list[tuple[Callable[[pa.DataType], bool], Callable[[Any], bool]]] = [
 def check_value(value: Any, kind: pa.DataType, path: str) -> None:
     """Raise `Invalid`, naming the column, unless a value is null or of a column's type, parts of nested ones too."""
     if value is not None and not _fits(value, kind, path):
-        msg = f"column {path}: {repr(value)[:100]} is not a valid {type_name(kind)}"
-        raise Invalid(msg)
+        raise Invalid(f"column {path}: {repr(value)[:100]} is not a valid {type_name(kind)}")
 
 
 def _fits(value: Any, kind: pa.DataType, path: str) -> bool:
@@ -63,7 +62,6 @@ def _fits_struct(value: Any, kind: pa.DataType, path: str) -> bool:
     fields = {kind.field(at).name: kind.field(at).type for at in range(kind.num_fields)}
     for name, part in value.items():
         if name not in fields:
-            msg = f"column {path}: field {name} is not in the table"
-            raise Invalid(msg)
+            raise Invalid(f"column {path}: field {name} is not in the table")
         check_value(part, fields[name], f"{path}.{name}")
     return True

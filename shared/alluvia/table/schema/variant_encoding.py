@@ -30,8 +30,7 @@ _FLOAT_DIGITS = range(6, 10)
 def object_fields(value: bytes, names: Names) -> dict[str, str]:
     """Return the JSON of an object's fields by name. Raises as `value_text` does."""
     if not value or value[0] & 3 != _OBJECT:
-        msg = "a variant has columns of an object, but its value is not one"
-        raise ValueError(msg)
+        raise ValueError("a variant has columns of an object, but its value is not one")
     starts, keys, size = _container(value, 0, names)
     left, texts = len(value) - size, {}
     for key, start in zip(keys, starts, strict=True):
@@ -69,8 +68,7 @@ def _decoded(value: bytes, names: Names, start: int, left: int) -> tuple[str, in
             pending += reversed(_pieces(starts, keys if kind == _OBJECT else None))
         left -= size
         if left < 0:
-            msg = "values of a variant overlap"
-            raise ValueError(msg)
+            raise ValueError("values of a variant overlap")
     return "".join(pieces), left
 
 
@@ -102,8 +100,7 @@ def _container(value: bytes, at: int, names: Names) -> tuple[list[int], list[str
 
 def _key(names: Names, number: int) -> str:
     if number >= len(names):
-        msg = f"a variant names its field {number}, of {len(names)}"
-        raise ValueError(msg)
+        raise ValueError(f"a variant names its field {number}, of {len(names)}")
     return names[number]
 
 
@@ -111,8 +108,7 @@ def field_names(metadata: bytes) -> Names:
     """Return the names that a variant's metadata holds. Raises `ValueError`, and `Unsupported` for another version."""
     header = _number(metadata, 0, 1)
     if header & 15 != _VERSION:
-        msg = f"a variant is of version {header & 15}; this library reads {_VERSION}"
-        raise Unsupported(msg)
+        raise Unsupported(f"a variant is of version {header & 15}; this library reads {_VERSION}")
     size = (header >> 6) + 1
     count = _number(metadata, 1, size)
     texts_at = 1 + (count + 2) * size
@@ -134,8 +130,7 @@ def _scalar(value: bytes, at: int) -> tuple[str, int]:
         data = _taken(value, at + 5, size)
         return (quoted(data.decode()) if header == _TEXT else base64_text(data)), 5 + size
     if header not in _SCALARS:
-        msg = f"a variant holds a value of the type {header}, which this library does not know"
-        raise Unsupported(msg)
+        raise Unsupported(f"a variant holds a value of the type {header}, which this library does not know")
     size, text = _SCALARS[header]
     return text(_taken(value, at + 1, size)), 1 + size
 
@@ -151,8 +146,7 @@ def _taken(data: bytes, at: int, size: int) -> bytes:
 
 def _check_end(data: bytes, end: int) -> None:
     if end > len(data):
-        msg = f"a variant ends after {len(data)} bytes, in the middle of a value"
-        raise ValueError(msg)
+        raise ValueError(f"a variant ends after {len(data)} bytes, in the middle of a value")
 
 
 def _signed(data: bytes) -> int:
