@@ -56,7 +56,7 @@ def _kind(kind: pa.DataType) -> str:
         return f"struct<{', '.join(f'{kind.field(at).name}: {_kind(kind.field(at).type)}' for at in range(len(kind)))}>"
     if pa.types.is_map(kind):
         return f"map<{_kind(kind.key_type)}, {_kind(kind.item_type)}>"
-    if pa.types.is_nested(kind):
+    if isinstance(kind, (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)):
         return f"list<{_kind(kind.value_type)}>"
     return str(kind).removeprefix("large_").removesuffix("_view")
 

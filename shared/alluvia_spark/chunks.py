@@ -41,8 +41,7 @@ def encode(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=_WRITE) as writer:
         writer.write_table(table.combine_chunks())
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+    return sink.getvalue().to_pybytes()
 
 
 def decode(payload: bytes, columns: Iterable[int] | None = None) -> pa.Table:

@@ -21,7 +21,7 @@ def open_rejects(lake: Lake, name: str) -> Table:
 
 def reject_rows(rejects: Sequence[Reject], schema: pa.Schema, arrival_us: int) -> pa.Table:
     """Return rejects as rows of the rejects table's schema."""
-    columns = {
+    columns: dict[str, Sequence[object]] = {
         "event_id": [reject.event_id for reject in rejects],
         "received_at": [arrival_us] * len(rejects),
         "reason": [reject.reason for reject in rejects],

@@ -184,7 +184,7 @@ def create(uri: str, options: dict[str, str], table: str, column: str) -> Result
 def events(schema: pa.Schema, ids: Sequence[str], source: str = "") -> pa.Table:
     """Return rows of the default event table. An event is the same row whichever batch it is in."""
     moment = 1_700_000_000_000_000
-    columns = {
+    columns: dict[str, Sequence[object]] = {
         "event_id": list(ids),
         "ts": [moment + 1 + crc32(each.encode()) % 1000 for each in ids],
         "event": ["click"] * len(ids),

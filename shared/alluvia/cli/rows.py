@@ -48,7 +48,7 @@ def show_rows(common: Common, schema: pa.Schema, batches: Iterable[pa.RecordBatc
 def shown_values(array: pa.Array) -> list[Any]:
     """Return an array's values as a table shows them: days and moments as DuckDB writes them, others plain."""
     if any(matches(array.type) for matches in _AS_THEY_ARE):
-        return list(array.to_pylist())
+        return array.to_pylist()
     values = plain_values(array)
     if pa.types.is_timestamp(array.type) or pa.types.is_date32(array.type):
         return [None if value is None else _as_duckdb(value) for value in values]

@@ -228,7 +228,7 @@ def _holds_struct(kind: pa.DataType) -> bool:
         return _holds_struct(kind.key_type) or _holds_struct(kind.item_type)
     if pa.types.is_list(kind):
         return _holds_struct(kind.value_type)
-    return bool(pa.types.is_struct(kind))
+    return pa.types.is_struct(kind)
 
 
 def _stored_column(kind: pa.DataType, physical: pa.Field) -> str:
@@ -240,7 +240,7 @@ def _renamed(value: str, kind: pa.DataType, physical: pa.DataType, depth: int) -
     """Return an expression with the fields of its structs named as the table has them."""
     if duckdb_type(kind) == duckdb_type(physical):
         return value
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(kind) and pa.types.is_struct(physical):
         fields = ", ".join(
             f"{quote_name(ours.name)} := "
             + _renamed(f"struct_extract({value}, {quote_text(theirs.name)})", ours.type, theirs.type, depth)
@@ -248,13 +248,15 @@ def _renamed(value: str, kind: pa.DataType, physical: pa.DataType, depth: int) -
         )
         return f"CASE WHEN {value} IS NULL THEN NULL ELSE struct_pack({fields}) END"
     item = f"e{depth}"
-    if pa.types.is_map(kind):
+    if pa.types.is_map(kind) and pa.types.is_map(physical):
         key = _renamed(f"{item}.key", kind.key_type, physical.key_type, depth + 1)
         entry = _renamed(f"{item}.value", kind.item_type, physical.item_type, depth + 1)
         pair = f"lambda {item}: struct_pack(key := {key}, value := {entry})"
         return f"map_from_entries(list_transform(map_entries({value}), {pair}))"
-    element = _renamed(item, kind.value_type, physical.value_type, depth + 1)
-    return f"list_transform({value}, lambda {item}: {element})"
+    if pa.types.is_list(kind) and pa.types.is_list(physical):
+        element = _renamed(item, kind.value_type, physical.value_type, depth + 1)
+        return f"list_transform({value}, lambda {item}: {element})"
+    return value
 
 
 def _partition_row(

@@ -48,7 +48,7 @@ def fits(found: DuckType, kind: pa.DataType) -> bool:
     return found.id == _PLAIN[str(kind)]
 
 
-def _struct_fits(children: dict[str, DuckType], kind: pa.DataType) -> bool:
+def _struct_fits(children: dict[str, DuckType], kind: pa.StructType) -> bool:
     """Whether a struct has one of the fields at least (DuckDB asks for that), and none of another type."""
     known = {fold(name): child for name, child in children.items()}
     present = [field for field in kind.fields if fold(field.name) in known]

@@ -25,6 +25,7 @@ import pyarrow as pa
 from alluvia.expressions.constants import Constant, Constants, moment_us
 from alluvia.expressions.moments import is_midnight, to_date, to_datetime, truncate, year_us
 from alluvia.expressions.operands import Operand
+from alluvia.table.schema.moments import is_zoned
 from alluvia.table.skipping.predicate import And, Comparison, Operator, Predicate, Unknown
 
 FLIPPED: dict[str, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -138,7 +139,7 @@ def _compare_moment(operand: Operand, op: Operator, at_us: int | None) -> Predic
 def _moment(kind: pa.DataType, at_us: int) -> date | datetime:
     if pa.types.is_date32(kind):
         return to_date(at_us)
-    return to_datetime(at_us) if kind.tz is not None else to_datetime(at_us).replace(tzinfo=None)
+    return to_datetime(at_us) if is_zoned(kind) else to_datetime(at_us).replace(tzinfo=None)
 
 
 def _compare_unit(operand: Operand, op: Operator, at_us: int | None) -> Predicate:

@@ -72,7 +72,7 @@ class Condition:
 
     def _mask(self, text: str, batch: pa.RecordBatch) -> pa.BooleanArray:
         shown = batch.select(list(self.columns) or batch.schema.names[:1])
-        return _mask(self._connection, text, pa.Table.from_batches([shown])).combine_chunks()
+        return _mask(self._connection, text, pa.Table.from_batches([shown])).combine_chunks().cast(pa.bool_())
 
 
 def condition(text: str, schema: pa.Schema) -> Condition:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from alluvia.duck.connection import planner
 from alluvia.expressions.functions import FOLDABLE, NOW_FUNCTIONS, TODAY_FUNCTIONS
@@ -78,7 +79,7 @@ class _Answers:
         for duckdb_type, texts in self.asked_casts.items():
             # As one text: DuckDB binds a list of parameters slowly.
             rows = _run(f"""SELECT TRY_CAST(from_json($1, '["VARCHAR"]') AS {duckdb_type}[])""", [json.dumps(texts)])
-            found = [None] * len(texts) if rows is None else rows.column(0)[0].values
+            found = [None] * len(texts) if rows is None else list(pc.list_flatten(rows.column(0).chunk(0)))
             for text, value in zip(texts, found, strict=True):
                 self.casts[duckdb_type, text] = value if value is not None and value.is_valid else None
         keys = list(self.asked_values)
@@ -137,7 +138,8 @@ class Constants:
         if not self._settled():
             return None
         found = [self._answers.casts[duckdb_type, text] for text in texts]
-        return found if found and all(value is not None for value in found) else None
+        known = [value for value in found if value is not None]
+        return known if known and len(known) == len(found) else None
 
     def moment_us(self, node: Node) -> int | None:
         """Return the moment that an expression means, in µs since the Unix epoch; None if it is not one."""
@@ -216,10 +218,10 @@ class Constants:
 
 def moment_us(value: pa.Scalar) -> int | None:
     """Return a date's midnight or a timestamp, UTC, in µs since the Unix epoch; None for another type."""
-    if pa.types.is_date32(value.type):
-        return int(value.value) * 86_400_000_000
-    if pa.types.is_timestamp(value.type) and value.type.unit in _PER_UNIT:
-        return int(value.value) * _PER_UNIT[value.type.unit]
+    if isinstance(value, pa.Date32Scalar):
+        return value.value * 86_400_000_000
+    if isinstance(value, pa.TimestampScalar) and value.type.unit in _PER_UNIT:
+        return value.value * _PER_UNIT[value.type.unit]
     return None
 
 

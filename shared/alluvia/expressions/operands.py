@@ -13,6 +13,7 @@ from alluvia.expressions.references import Reference
 from alluvia.expressions.scopes import Item, Scope
 from alluvia.expressions.tree import Node, text_literal
 from alluvia.table.schema.column_path import ColumnPath
+from alluvia.table.schema.moments import is_zoned
 from alluvia.table.schema.names import fold
 
 _NAMED_BY_DUCKDB = ("unnamed_", "__unnamed_")
@@ -154,8 +155,7 @@ def _truncated(operand: Operand | None, unit: str) -> Operand | None:
         return (
             None  # DuckDB's optimizer gets a date cut to the hour wrong; with its rows left out, the error would vary
         )
-    zoned = pa.types.is_timestamp(operand.kind) and operand.kind.tz is not None
-    return replace(operand, literal_type="TIMESTAMPTZ" if zoned else "TIMESTAMP", unit=unit)
+    return replace(operand, literal_type="TIMESTAMPTZ" if is_zoned(operand.kind) else "TIMESTAMP", unit=unit)
 
 
 def _year(operand: Operand | None) -> Operand | None:

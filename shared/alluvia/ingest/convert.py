@@ -85,7 +85,7 @@ def _converter(kind: pa.DataType, path: str) -> Converter:
         return simple
     if kind in _BITS:
         return _integer(_NAMES[kind], 2 ** (_BITS[kind] - 1))
-    if pa.types.is_decimal(kind):
+    if pa.types.is_decimal128(kind):
         return _decimal(kind)
     if pa.types.is_struct(kind):
         return _struct(kind, path)
@@ -150,7 +150,7 @@ def _float(value: object, path: str) -> float:
     return number
 
 
-def _decimal(kind: pa.DataType) -> Converter:
+def _decimal(kind: pa.Decimal128Type) -> Converter:
     name = f"decimal({kind.precision},{kind.scale})"
 
     def convert(value: object, path: str) -> Decimal:
@@ -211,7 +211,7 @@ def _binary(value: object, path: str) -> bytes:
         raise Invalid(f"{path}: the string is not valid base64 with padding") from None
 
 
-def _struct(kind: pa.DataType, path: str) -> Converter:
+def _struct(kind: pa.StructType, path: str) -> Converter:
     fields = [kind.field(at) for at in range(kind.num_fields)]
     converters = {field.name: (_converter(field.type, f"{path}.{field.name}"), field.nullable) for field in fields}
 
@@ -229,7 +229,7 @@ def _struct(kind: pa.DataType, path: str) -> Converter:
     return convert
 
 
-def _map(kind: pa.DataType, path: str) -> Converter:
+def _map(kind: pa.MapType, path: str) -> Converter:
     if not pa.types.is_string(kind.key_type):
         raise Unsupported(f"column {path}: ingestion supports maps only with string keys")
     inner, nullable = _converter(kind.item_type, path), kind.item_field.nullable
@@ -242,7 +242,7 @@ def _map(kind: pa.DataType, path: str) -> Converter:
     return convert
 
 
-def _list(kind: pa.DataType, path: str) -> Converter:
+def _list(kind: pa.ListType, path: str) -> Converter:
     inner, nullable = _converter(kind.value_type, path), kind.value_field.nullable
 
     def convert(value: object, path: str) -> list[object]:

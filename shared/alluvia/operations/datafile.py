@@ -67,21 +67,23 @@ class DataFile:
         if self._folder is not None:
             self._folder.cleanup()
 
-    def fetch(self) -> None:
-        """Bring the file onto this machine. Raises `ObjectNotFound`."""
+    def fetch(self) -> Path:
+        """Bring the file onto this machine, unless it is there. Raises `ObjectNotFound`."""
         key = self._snapshot.key(self.file)
-        self._path = self._store.local_path(key)
-        if self._path is None:
+        path = self._path or self._store.local_path(key)
+        if path is None:
             self._folder = tempfile.TemporaryDirectory(dir=scratch_root())
-            self._path = Path(self._folder.name, "data.parquet")
-            self._store.get_file(key, self._path)
+            path = Path(self._folder.name, "data.parquet")
+            self._store.get_file(key, path)
+        self._path = path
+        return path
 
     @property
     def rows(self) -> int:
         """Return the number of rows that the file holds, deleted ones included; known without reading if given."""
         if self._rows is not None:
             return self._rows
-        rows = int(self._opened().metadata.num_rows)
+        rows = self._opened().metadata.num_rows
         promised = self.file.num_records
         if promised is not None and promised != rows:
             msg = f"data file {self.file.path} holds {rows} rows, but its statistics say {promised}"
@@ -131,10 +133,9 @@ class DataFile:
 
     def _opened(self) -> pq.ParquetFile:
         if self._parquet is None:
-            if self._path is None:
-                self.fetch()
+            path = self.fetch()
             try:
-                self._parquet = open_parquet(self._path)
+                self._parquet = open_parquet(path)
             except UNREADABLE as error:
                 raise unreadable(self.file, error) from error
         return self._parquet

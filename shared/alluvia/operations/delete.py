@@ -37,7 +37,7 @@ class DeleteEdit(WhereEdit):
         """Whether no row of a file can be one that the condition does not hold for."""
         return not self._staying.can_match(file)
 
-    def renew(self, rows: pa.Table, sources: pa.Int64Array | None) -> pa.Table:  # noqa: ARG002
+    def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:  # noqa: ARG002
         return rows.slice(0, 0)
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:

@@ -129,8 +129,8 @@ class Edit(ABC):
         """Return the rows that change, of those that are not deleted yet; None if there are none."""
 
     @abstractmethod
-    def renew(self, rows: pa.Table, sources: pa.Int64Array | None) -> pa.Table:
-        """Return what updated rows become: the same columns, in the table's types."""
+    def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:
+        """Return what updated rows become: the same columns, in the table's types. An upsert's come from `sources`."""
 
     def inserts(self, matched: pa.Int64Array) -> Inserts:  # noqa: ARG002
         """Return the source's rows to insert, given the numbers of those that match rows of files."""

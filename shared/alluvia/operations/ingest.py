@@ -169,15 +169,13 @@ def _ids(rows: pa.Table, name: str) -> list[str]:
     if not pa.types.is_string(column.type) or column.null_count:
         msg = f"{name}.{EVENT_ID}: every event needs an id, a string"
         raise Invalid(msg)
-    ids: list[str] = column.to_pylist()
-    return ids
+    return column.to_pylist()
 
 
 def _sources(rows: pa.Table) -> list[str | None] | None:
     if SOURCE not in rows.column_names or not pa.types.is_string(rows[SOURCE].type):
         return None
-    sources: list[str | None] = rows[SOURCE].to_pylist()
-    return sources
+    return rows[SOURCE].to_pylist()
 
 
 def _contents(rows: pa.Table, contents: Sequence[bytes] | None, name: str) -> Sequence[bytes]:

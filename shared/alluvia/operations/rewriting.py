@@ -153,7 +153,7 @@ class Rewriter:
         earlier = next((part for part in self.parts if part.inserted is not None), None)
         feed = self._feeds()
         if earlier is not None:
-            if new.numbers.equals(earlier.inserted) and bool(earlier.cdc) == feed:
+            if earlier.inserted == new.numbers and bool(earlier.cdc) == feed:
                 return
             self.parts.remove(earlier)
             self._read([outcome.file for outcome in earlier.outcomes.values()])
@@ -170,9 +170,9 @@ class Rewriter:
 
     def _waiting_bytes(self) -> int:
         """Return how much of the open part waits to share a file with what comes next; 0 if it is complete."""
-        vectors = [outcome.vector for outcome in self._open.outcomes.values() if outcome.vector is not None]
+        vectors = sum(each.vector.nbytes for each in self._open.outcomes.values() if each.vector is not None)
         changes = 0 if self._changes is None else self._changes.waiting_bytes
-        return changes + sum(int(each.nbytes) for each in (*self._waiting, *vectors))
+        return changes + vectors + sum(rows.nbytes for rows in self._waiting)
 
     def _read_whole(self) -> None:
         """A commit with change files must hold all its changes in them, including those of completely removed files."""
@@ -260,7 +260,7 @@ class Rewriter:
         old = rows.filter(hits.mask)
         new = None
         if hits.updated is not None and hits.rows_updated:
-            sources = None if hits.sources is None else hits.sources.filter(hits.updated)
+            sources = NO_POSITIONS if hits.sources is None else hits.sources.filter(hits.updated)
             new = self.edit.renew(old.filter(hits.updated), sources)
             if not self.edit.in_place or self._vectors:
                 self._waiting.append(new)

@@ -36,7 +36,7 @@ class UpdateEdit(WhereEdit):
         super().__init__(snapshot, where)
         self.in_place = not moves_rows(snapshot, self._assignments.names)
 
-    def renew(self, rows: pa.Table, sources: pa.Int64Array | None) -> pa.Table:  # noqa: ARG002
+    def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:  # noqa: ARG002
         return with_columns(rows, self._assignments.apply(rows))
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:

@@ -156,8 +156,8 @@ class UpsertEdit(Edit):
             found.append(self._match(data, waiting, sum(len(each.mask) for each in found)))
         hits = Hits(
             pa.concat_arrays([each.mask for each in found]),
-            pa.concat_arrays([each.updated for each in found]),
-            pa.concat_arrays([each.sources for each in found]),
+            pa.concat_arrays([each.updated for each in found if each.updated is not None]),
+            pa.concat_arrays([each.sources for each in found if each.sources is not None]),
         )
         return hits if hits.changed else None
 
@@ -181,7 +181,7 @@ class UpsertEdit(Edit):
         deleted = _holds(self._delete_when, rows, new, sources)
         return pc.if_else(deleted, pa.scalar(value=False), verdicts)
 
-    def renew(self, rows: pa.Table, sources: pa.Int64Array | None) -> pa.Table:
+    def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:
         return with_columns(rows, self.known.select(self._set).take(sources))
 
     def inserts(self, matched: pa.Int64Array) -> Inserts:

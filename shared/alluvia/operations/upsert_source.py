@@ -65,7 +65,8 @@ class Source:
             found = self._connection.execute(_PAIRS.format(on=on)).to_arrow_table()
         finally:
             self._connection.unregister("file")
-        return found["position"].combine_chunks(), found["number"].combine_chunks()
+        positions, sources = found["position"].combine_chunks(), found["number"].combine_chunks()
+        return positions.cast(pa.int64()), sources.cast(pa.int64())
 
     @cached_property
     def _sorted(self) -> Mapping[str, _Values]:

@@ -33,15 +33,12 @@ _INFINITE_MOMENTS = (2**63 - 1, -(2**63) + 1)
 
 def plain_values(array: pa.Array) -> list[Any]:
     """Return an array's values; what orjson cannot write as it is comes as an `orjson.Fragment` of its text."""
-    kind = array.type
-    if isinstance(kind, pa.BaseExtensionType):
+    if isinstance(array, pa.ExtensionArray):
         return plain_values(array.storage)
-    if pa.types.is_dictionary(kind):
+    if isinstance(array, pa.DictionaryArray):
         return plain_values(array.dictionary_decode())
-    for matches, convert in _CONVERTERS:
-        if matches(kind):
-            return convert(array)
-    return list(array.to_pylist())
+    convert = _CONVERTERS.get(type(array))
+    return array.to_pylist() if convert is None else convert(array)
 
 
 def _each(array: pa.Array, convert: Callable[[Any], Any]) -> list[Any]:
@@ -61,7 +58,7 @@ def _binary(array: pa.Array) -> list[Any]:
     return _each(array, lambda value: b64encode(value).decode())
 
 
-def _timestamps(array: pa.Array) -> list[Any]:
+def _timestamps(array: pa.TimestampArray) -> list[Any]:
     unit = array.type.unit
     zone = "Z" if array.type.tz is not None else ""
     return _each(array.cast(pa.int64()), lambda value: _moment(value, unit, zone))
@@ -97,10 +94,10 @@ def _day(days: int) -> str:
     return f"{shown}-{day.month:02d}-{day.day:02d}"
 
 
-def _times(array: pa.Array) -> list[Any]:
+def _times(array: pa.Time32Array | pa.Time64Array) -> list[Any]:
     unit = array.type.unit
     scale, digits = _PER_SECOND[unit], _DIGITS[unit]
-    integers = array.cast(pa.int32() if pa.types.is_time32(array.type) else pa.int64())
+    integers = array.cast(pa.int32() if isinstance(array, pa.Time32Array) else pa.int64())
     return _each(integers, lambda value: _clock(value // scale, value % scale, digits))
 
 
@@ -121,23 +118,23 @@ def _duration(months: int, days: int, nanoseconds: int) -> str:
     return "P" + "".join(parts) if any(parts) else "PT0S"
 
 
-def _durations(array: pa.Array) -> list[Any]:
+def _durations(array: pa.DurationArray) -> list[Any]:
     scale = 1_000_000_000 // _PER_SECOND[array.type.unit]
     return _each(array.cast(pa.int64()), lambda value: _duration(0, 0, value * scale))
 
 
-def _structs(array: pa.Array) -> list[Any]:
+def _structs(array: pa.StructArray) -> list[Any]:
     names = [field.name for field in array.type]
     rows = zip(*(plain_values(array.field(at)) for at in range(len(names))), strict=True)
     valid = array.is_valid().to_pylist()
     return [dict(zip(names, row, strict=True)) if is_valid else None for row, is_valid in zip(rows, valid, strict=True)]
 
 
-def _lists(array: pa.Array) -> list[Any]:
+def _lists(array: pa.ListArray) -> list[Any]:
     return [None if not one.is_valid else plain_values(one.values) for one in array]
 
 
-def _maps(array: pa.Array) -> list[Any]:
+def _maps(array: pa.MapArray) -> list[Any]:
     text_keys = pa.types.is_string(array.type.key_type) or pa.types.is_large_string(array.type.key_type)
     found: list[Any] = []
     for one in array:
@@ -150,24 +147,30 @@ def _maps(array: pa.Array) -> list[Any]:
     return found
 
 
-def _unions(array: pa.Array) -> list[Any]:
+def _unions(array: pa.UnionArray) -> list[Any]:
     """Return each value by the rules of the member that holds it."""
     members = [plain_values(array.field(at)) for at in range(array.type.num_fields)]
     return [members[code][at] for at, code in enumerate(array.type_codes.to_pylist())]
 
 
-_CONVERTERS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], list[Any]]]] = [
-    (pa.types.is_decimal, _decimals),
-    (pa.types.is_timestamp, _timestamps),
-    (pa.types.is_date32, _dates),
-    (pa.types.is_time, _times),
-    (pa.types.is_interval, _intervals),
-    (pa.types.is_duration, _durations),
-    (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind), _binary),
-    (pa.types.is_fixed_size_binary, _binary),
-    (pa.types.is_struct, _structs),
-    (pa.types.is_map, _maps),
-    (lambda kind: pa.types.is_list(kind) or pa.types.is_large_list(kind), _lists),
-    (pa.types.is_fixed_size_list, _lists),
-    (pa.types.is_union, _unions),
-]
+_CONVERTERS: dict[type[pa.Array], Callable[[Any], list[Any]]] = {
+    pa.Decimal32Array: _decimals,
+    pa.Decimal64Array: _decimals,
+    pa.Decimal128Array: _decimals,
+    pa.Decimal256Array: _decimals,
+    pa.TimestampArray: _timestamps,
+    pa.Date32Array: _dates,
+    pa.Time32Array: _times,
+    pa.Time64Array: _times,
+    pa.MonthDayNanoIntervalArray: _intervals,
+    pa.DurationArray: _durations,
+    pa.BinaryArray: _binary,
+    pa.LargeBinaryArray: _binary,
+    pa.FixedSizeBinaryArray: _binary,
+    pa.StructArray: _structs,
+    pa.MapArray: _maps,
+    pa.ListArray: _lists,
+    pa.LargeListArray: _lists,
+    pa.FixedSizeListArray: _lists,
+    pa.UnionArray: _unions,
+}

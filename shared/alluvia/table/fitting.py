@@ -74,7 +74,7 @@ def fit_array(array: pa.Array, kind: pa.DataType, physical: pa.DataType, mapping
 
     Raises `ValueError` or an `ArrowException` for values that the type does not take.
     """
-    if isinstance(array.type, pa.BaseExtensionType):
+    if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if _TYPES.is_struct(physical) and not _TYPES.is_struct(kind):
         return variant_texts(array)
@@ -82,11 +82,11 @@ def fit_array(array: pa.Array, kind: pa.DataType, physical: pa.DataType, mapping
         array = array.cast(array.type.value_type)
     if array.type.equals(kind) and mapping is ColumnMapping.NONE:
         return array
-    if _TYPES.is_struct(kind):
+    if _TYPES.is_struct(kind) and _TYPES.is_struct(physical):
         return _fit_struct(array, kind, physical, mapping)
-    if _TYPES.is_map(kind):
+    if _TYPES.is_map(kind) and _TYPES.is_map(physical):
         return _fit_map(array, kind, physical, mapping)
-    if _TYPES.is_list(kind):
+    if _TYPES.is_list(kind) and _TYPES.is_list(physical):
         return _fit_list(array, kind, physical, mapping)
     return _fit_leaf(array, kind)
 
@@ -98,7 +98,7 @@ def _find(fields: Fields, wanted: pa.Field, mapping: ColumnMapping) -> int | Non
         if fields and not any(ids):
             msg = "a data file has no field ids, which the table's column mapping by id needs"
             raise Corrupt(msg)
-        found = [at for at, identity in enumerate(ids) if identity == wanted.metadata[FIELD_ID]]
+        found = [at for at, identity in enumerate(ids) if identity == (wanted.metadata or {})[FIELD_ID]]
     else:
         found = [at for at, field in enumerate(fields) if field.name == wanted.name]
         if not found:
@@ -109,10 +109,10 @@ def _find(fields: Fields, wanted: pa.Field, mapping: ColumnMapping) -> int | Non
     return found[0] if found else None
 
 
-def _fit_struct(array: pa.Array, kind: pa.DataType, physical: pa.DataType, mapping: ColumnMapping) -> pa.Array:
-    if not _TYPES.is_struct(array.type):
+def _fit_struct(array: pa.Array, kind: pa.StructType, physical: pa.StructType, mapping: ColumnMapping) -> pa.Array:
+    if not isinstance(array, pa.StructArray):
         raise _misfit(array, kind)
-    fields = list(array.type.fields)
+    fields = array.type.fields
     children = []
     for ours, theirs in zip(kind.fields, physical.fields, strict=True):
         at = _find(fields, theirs, mapping)
@@ -120,23 +120,25 @@ def _fit_struct(array: pa.Array, kind: pa.DataType, physical: pa.DataType, mappi
         children.append(child if at is None else fit_array(child, ours.type, theirs.type, mapping))
     if not children:
         return pa.array([{}] * len(array), kind)
-    return pa.StructArray.from_arrays(children, fields=list(kind.fields), mask=array.is_null())
+    return pa.StructArray.from_arrays(children, fields=kind.fields, mask=array.is_null())
 
 
-def _fit_list(array: pa.Array, kind: pa.DataType, physical: pa.DataType, mapping: ColumnMapping) -> pa.Array:
+def _fit_list(array: pa.Array, kind: pa.ListType, physical: pa.ListType, mapping: ColumnMapping) -> pa.Array:
     if _TYPES.is_fixed_size_list(array.type) or _TYPES.is_large_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
-    if not _TYPES.is_list(array.type):
+    if not isinstance(array, pa.ListArray) or isinstance(array, pa.MapArray):
         raise _misfit(array, kind)
     values = fit_array(array.values, kind.value_type, physical.value_type, mapping)
     return _with_children(array, kind, values)
 
 
-def _fit_map(array: pa.Array, kind: pa.DataType, physical: pa.DataType, mapping: ColumnMapping) -> pa.Array:
-    if _TYPES.is_map(array.type):
+def _fit_map(array: pa.Array, kind: pa.MapType, physical: pa.MapType, mapping: ColumnMapping) -> pa.Array:
+    if isinstance(array, pa.MapArray):
         keys, items = array.keys, array.items
     elif (
-        _TYPES.is_list(array.type) and _TYPES.is_struct(array.type.value_type) and array.type.value_type.num_fields == 2
+        isinstance(array, pa.ListArray)
+        and isinstance(array.values, pa.StructArray)
+        and array.values.type.num_fields == 2
     ):
         keys, items = array.values.field(0), array.values.field(1)
     else:
@@ -168,20 +170,21 @@ def _fit_leaf(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array.cast(kind)
 
 
-def _fit_time(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _fit_time(array: pa.Array, kind: pa.TimestampType) -> pa.Array:
     """Return times in microseconds. INT96 says nothing of zones; whatever a file says, its values are in UTC."""
     if _TYPES.is_date(array.type) and kind.tz is None:
         return array.cast(kind)
     if not _TYPES.is_timestamp(array.type):
         raise _misfit(array, kind)
+    zone = array.type.tz
     if array.type.unit == "ns":
-        array = pc.floor_temporal(array.cast(pa.timestamp("ns")), unit="microsecond")
-    micros = array.cast(pa.timestamp("us", array.type.tz))
+        array, zone = pc.floor_temporal(array.cast(pa.timestamp("ns")), unit="microsecond"), None
+    micros = array.cast(pa.timestamp("us", zone))
     return micros.view(pa.int64()).view(kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(_TYPES.is_string(kind) or _TYPES.is_large_string(kind) or _TYPES.is_string_view(kind))
+    return _TYPES.is_string(kind) or _TYPES.is_large_string(kind) or _TYPES.is_string_view(kind)
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -192,8 +195,8 @@ def _is_bytes(kind: pa.DataType) -> bool:
 _CONVERSIONS: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]]] = [
     (_TYPES.is_integer, _TYPES.is_integer),
     (_TYPES.is_float32, _TYPES.is_float16),
-    (_TYPES.is_float64, lambda kind: bool(_TYPES.is_floating(kind) or _TYPES.is_integer(kind))),
-    (_TYPES.is_decimal, lambda kind: bool(_TYPES.is_decimal(kind) or _TYPES.is_integer(kind))),
+    (_TYPES.is_float64, lambda kind: _TYPES.is_floating(kind) or _TYPES.is_integer(kind)),
+    (_TYPES.is_decimal, lambda kind: _TYPES.is_decimal(kind) or _TYPES.is_integer(kind)),
     (_TYPES.is_date, _TYPES.is_date),
     (_is_text, lambda kind: _is_text(kind) or _is_bytes(kind)),
     (_is_bytes, lambda kind: _is_text(kind) or _is_bytes(kind)),

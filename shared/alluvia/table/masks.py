@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 def count(mask: pa.BooleanArray) -> int:
     """Return the number of rows that a mask holds."""
-    return int(mask.true_count)
+    return mask.true_count
 
 
 def definite(mask: pa.BooleanArray) -> pa.BooleanArray:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,7 +52,7 @@ def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema
         raise Corrupt(msg)
 
 
-def open_parquet(source: object) -> pq.ParquetFile:
+def open_parquet(source: str | Path | IO[bytes]) -> pq.ParquetFile:
     """Open a Parquet file; INT96 times are read as microseconds, since nanoseconds end in the year 2262."""
     return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", memory_map=True, page_checksum_verification=True)
 

@@ -82,7 +82,7 @@ class FileVerification:
     def _read(
         self, parquet: pq.ParquetFile, vector_known: bool, ids: EventIds | None, committed_ms: int | None
     ) -> int | None:
-        rows = int(parquet.metadata.num_rows)
+        rows = parquet.metadata.num_rows
         said = self._file.num_records
         if said is not None and said != rows:
             self._report("row-count-wrong", f"has {rows} rows, its statistics say {said}")

@@ -53,7 +53,7 @@ def leaves_of(schema: pa.Schema, physical: pa.Schema) -> Iterator[Leaf]:
 
 
 def _leaves(path: ColumnPath, physical: ColumnPath, kind: pa.DataType, stored: pa.DataType) -> Iterator[Leaf]:
-    if not pa.types.is_struct(kind):
+    if not pa.types.is_struct(kind) or not pa.types.is_struct(stored):
         yield Leaf(path, physical, stored if pa.types.is_struct(stored) else kind)
         return
     for ours, theirs in zip(kind.fields, stored.fields, strict=True):
@@ -72,9 +72,7 @@ def bound(value: Any, kind: pa.DataType) -> Any:
 
 def comparable(scalar: pa.Scalar) -> Any:
     """Return a column's value in comparable form."""
-    if pa.types.is_timestamp(scalar.type) or pa.types.is_date(scalar.type):
-        return scalar.value
-    return scalar.as_py()
+    return scalar.value if isinstance(scalar, (pa.TimestampScalar, pa.Date32Scalar)) else scalar.as_py()
 
 
 def shown(value: Any, kind: pa.DataType) -> str:

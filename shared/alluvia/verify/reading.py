@@ -57,7 +57,7 @@ class Reading:
     def _has_ids(self) -> bool:
         schema = self.snapshot.schema
         at = schema.get_field_index(EVENT_ID)
-        return at >= 0 and bool(pa.types.is_string(schema.field(at).type))
+        return at >= 0 and pa.types.is_string(schema.field(at).type)
 
     def _report_repeated(self, found: Iterable[Repeated], window_ms: int | None) -> None:
         """Report events with several rows; `window_ms` is None where nothing was ever ingested.

@@ -58,7 +58,7 @@ class Tally:
 def _leaf(batch: pa.RecordBatch, path: ColumnPath) -> pa.Array:
     found = batch.column(path[0])
     for name in path[1:]:
-        found = pc.struct_field(found, [found.type.get_field_index(name)])
+        found = pc.struct_field(found, name)
     return found
 
 

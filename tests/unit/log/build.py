@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from alluvia.clock import ManualClock
 from alluvia.log.actions import AddFile, Metadata, Protocol
 from alluvia.log.commit import Action, encode_commit
@@ -47,3 +49,7 @@ def new_log(
 def paths(log: Log) -> list[str]:
     assert log.state is not None
     return sorted(file.path for file in log.state.files)
+
+
+def fields_of(kind: pa.DataType) -> list[pa.Field]:
+    return [kind.field(at) for at in range(kind.num_fields)]

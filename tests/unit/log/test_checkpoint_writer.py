@@ -25,7 +25,7 @@ from alluvia.log.paths import checkpoint_name
 from alluvia.log.replay import replay
 from alluvia.operations.checkpoint import form_of
 from tests.judges import deltalake_rows, duckdb_rows, ours
-from tests.unit.log.build import PROTOCOL, add, metadata
+from tests.unit.log.build import PROTOCOL, add, fields_of, metadata
 
 TIME = datetime(2024, 5, 6, 12, 30, 0, 123456, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -61,17 +61,20 @@ def stored(table: Table) -> tuple[pa.StructArray, pa.Schema]:
     path = Path(table.lake.uri.removeprefix("file://")) / "t/_delta_log" / f"{version:020d}.checkpoint.parquet"
     whole = pq.read_table(path)
     adds = whole["add"].combine_chunks()
+    assert isinstance(adds, pa.StructArray)
     return adds.filter(adds.field("path").is_valid()), whole.schema
 
 
 def test_statistics_stand_in_json_and_in_the_columns_types(tmp_path: Path) -> None:
     adds, schema = stored(new_table(tmp_path))
     kind = schema.field("add").type.field("stats_parsed").type
-    bounded = {field.name: field.type for field in kind.field("minValues").type}
+    bounded = {field.name: field.type for field in fields_of(kind.field("minValues").type)}
     assert bounded == {name: SCHEMA.field(name).type for name in ("id", "small", "f", "s", "d", "ts", "day")} | {
         "st": pa.struct([("x", pa.int32())])
     }
-    assert [field.name for field in kind.field("nullCount").type] == [name for name in SCHEMA.names if name != "p"]
+    assert [field.name for field in fields_of(kind.field("nullCount").type)] == [
+        name for name in SCHEMA.names if name != "p"
+    ]
     second = adds[1].as_py()
     bounds = {"id": 1, "small": 1, "f": 1.5, "s": "text 1", "d": 1, "day": date(2024, 5, 7), "st": {"x": 1}}
     assert second["stats_parsed"] == {
@@ -102,7 +105,7 @@ def test_every_field_is_nullable(tmp_path: Path) -> None:
 def test_the_properties_say_which_statistics_there_are(tmp_path: Path, as_json: str, as_struct: str) -> None:
     table = new_table(tmp_path, writeStatsAsJson=as_json, writeStatsAsStruct=as_struct)
     _, schema = stored(table)
-    names = {field.name for field in schema.field("add").type}
+    names = {field.name for field in fields_of(schema.field("add").type)}
     assert ("stats" in names) == (as_json == "true")
     assert ("stats_parsed" in names) == ("partitionValues_parsed" in names) == (as_struct == "true")
     fresh = alluvia.connect(str(tmp_path)).table("t")

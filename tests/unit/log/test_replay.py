@@ -17,6 +17,7 @@ from alluvia.log.checkpoints.reader import read_checkpoint
 from alluvia.log.checkpoints.writer import write_checkpoint
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import State, replay
+from tests.unit.log.build import fields_of
 
 PROTOCOL = Protocol(1, 7, None, ("alluvia",))
 METADATA = Metadata("id", '{"type":"struct","fields":[]}')
@@ -90,7 +91,7 @@ def test_a_checkpoint_drops_expired_tombstones_and_its_adds_change_no_data() -> 
     assert [file.data_change for file in loaded.files] == [False]
     schema = pq.ParquetFile(pa.BufferReader(data)).schema_arrow
     assert "commitInfo" not in schema.names
-    assert all(field.nullable for kind in schema for field in (kind, *kind.type))
+    assert all(field.nullable for kind in schema for field in (kind, *fields_of(kind.type)))
 
 
 @pytest.mark.parametrize("missing", ["protocol", "metaData"])
@@ -123,7 +124,11 @@ def test_a_partitioned_tables_checkpoint_without_partition_values_is_damaged(*, 
     rows = table.to_pylist()
     for row in rows:
         row["add"] = row["add"] and {**row["add"], "partitionValues": None}
-    kept = [field for field in table.schema.field("add").type if not (dropped and field.name == "partitionValues")]
+    kept = [
+        field
+        for field in fields_of(table.schema.field("add").type)
+        if not (dropped and field.name == "partitionValues")
+    ]
     at = table.schema.get_field_index("add")
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema.set(at, pa.field("add", pa.struct(kept)))), sink)

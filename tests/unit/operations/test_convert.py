@@ -99,7 +99,7 @@ def test_types_of_partition_columns_are_inferred(
 
 def test_types_of_partition_columns_may_be_given(disk: Lake, write: Write) -> None:
     write("zip=01234/price=1.50/flag=TRUE/f.parquet", {"x": [1]})
-    types = {"zip": "string", "price": "decimal(5,2)", "flag": pa.bool_()}
+    types: dict[str, str | pa.DataType] = {"zip": "string", "price": "decimal(5,2)", "flag": pa.bool_()}
     table = disk.convert("t", "t", partition_types=types)
     assert table.scan().read_all().to_pylist() == [{"x": 1, "zip": "01234", "price": Decimal("1.50"), "flag": True}]
     judges_agree(table)

@@ -109,7 +109,13 @@ def test_rejects_that_were_kept_since_the_drop_stay(lake: Lake, other: Lake) -> 
     lake.create_events("t")
     reject(lake, b"1")
     lake.drop_table("t")
-    rows = {"event_id": ["r"], "received_at": [1], "reason": ["broken"], "position": [0], "raw": [b"2"]}
+    rows: dict[str, list[Any]] = {
+        "event_id": ["r"],
+        "received_at": [1],
+        "reason": ["broken"],
+        "position": [0],
+        "raw": [b"2"],
+    }
     late = other.create_table("t/_rejects", REJECTS_SCHEMA)
     late.append(pa.table([pa.array(rows[f.name], f.type) for f in REJECTS_SCHEMA], schema=REJECTS_SCHEMA))
     lake.undrop("t")

@@ -106,7 +106,7 @@ def test_runs_are_kept_short() -> None:
 
 def test_positions_are_ordered_and_counted_once() -> None:
     assert sorted_positions([5, 1, 5, 3]).to_pylist() == [1, 3, 5]
-    assert sorted_positions(pa.chunked_array([[2], [1]])).to_pylist() == [1, 2]
+    assert sorted_positions(pa.chunked_array([pa.array([2]), pa.array([1])])).to_pylist() == [1, 2]
     with pytest.raises(ValueError, match="0 or more"):
         sorted_positions([1, -1])
 
@@ -128,12 +128,11 @@ def store_with_vectors(*vectors: pa.Int64Array) -> tuple[MemoryStore, list[dict[
     return store, write_deletions(store, "t/", ManualClock(), vectors)
 
 
-def read(store: MemoryStore, descriptor: dict[str, Any]) -> list[int]:
+def read(store: MemoryStore, descriptor: dict[str, Any]) -> list[int | None]:
     file = replace(FILE, deletion_vector=descriptor)
-    found: list[int] = read_deletions(
+    return read_deletions(
         store, file, lambda path: path.removeprefix("/lake/") if path[0] == "/" else f"t/{path}"
     ).to_pylist()
-    return found
 
 
 def test_several_vectors_share_a_file() -> None:

@@ -19,7 +19,7 @@ def test_positions_and_masks_are_each_other(rows: int, data: st.DataObject) -> N
 
 
 def test_null_is_false() -> None:
-    assert definite(pa.array([True, None, False])).to_pylist() == [True, False, False]
+    assert definite(pa.array([True, None, False], pa.bool_())).to_pylist() == [True, False, False]
 
 
 @pytest.mark.parametrize("replaced", [[False] * 4, [True] * 4, [False, True, True, False], [True, False, False, True]])
@@ -28,7 +28,7 @@ def test_rows_are_replaced_in_their_places(replaced: list[bool]) -> None:
     rows = pa.Table.from_pylist([{"id": n, "l": ["a"], "s": {"x": n}} for n in range(4)], schema)
     new = [{"l": None, "id": 100 + n, "s": {"x": None}} for n, changed in enumerate(replaced) if changed]
     order = pa.schema([schema.field("l"), schema.field("id"), schema.field("s")])
-    found = interleaved(rows, pa.array(replaced), pa.Table.from_pylist(new, order))
+    found = interleaved(rows, pa.array(replaced, pa.bool_()), pa.Table.from_pylist(new, order))
     assert found.schema == schema
     assert found["id"].to_pylist() == [100 + n if changed else n for n, changed in enumerate(replaced)]
     assert found["l"].to_pylist() == [None if changed else ["a"] for changed in replaced]

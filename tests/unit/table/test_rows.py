@@ -38,7 +38,7 @@ def conform(rows: Any, schema: pa.Schema = SCHEMA, chunk_rows: int = 100) -> pa.
     return pa.concat_tables(chunks) if chunks else schema.empty_table()
 
 
-def column(kind: pa.DataType, values: list[Any]) -> pa.DataType:
+def column(kind: pa.DataType, values: list[Any]) -> pa.Table:
     return pa.table({"id": ["i"] * len(values), "c": pa.array(values, kind)})
 
 

@@ -130,7 +130,11 @@ def test_times_before_1970_and_at_the_ends_of_time() -> None:
 
 
 def test_nested_fields_have_their_own_bounds_and_count_the_nulls_of_their_parents() -> None:
-    rows = [{"s": {"a": 1, "t": {"b": "x"}}, "l": [1]}, {"s": {"a": None, "t": None}, "l": None}, {"s": None}]
+    rows: list[dict[str, Any]] = [
+        {"s": {"a": 1, "t": {"b": "x"}}, "l": [1]},
+        {"s": {"a": None, "t": None}, "l": None},
+        {"s": None},
+    ]
     kind = pa.struct([("a", pa.int64()), ("t", pa.struct([("b", pa.string())]))])
     found = statistics(pa.Table.from_pylist(rows, pa.schema([("s", kind), ("l", pa.list_(pa.int64()))])))
     assert found["minValues"] == found["maxValues"] == {"s": {"a": 1, "t": {"b": "x"}}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pytest
@@ -194,7 +194,7 @@ def test_rows_that_took_too_long_to_write_are_not_committed(pair: Pair) -> None:
     """Vacuum may come for a file that no commit has named for a day."""
 
     def slowly() -> pa.RecordBatchReader:
-        def batches() -> object:
+        def batches() -> Iterator[pa.RecordBatch]:
             yield pa.record_batch({"x": pa.nulls(CHUNK_ROWS, pa.int64())})
             pair.clock.advance(13 * 3600)
             yield pa.record_batch({"x": [2]})

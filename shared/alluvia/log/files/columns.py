@@ -24,7 +24,7 @@ def canonical_paths(uris: pa.Array) -> pa.Array:
     return pc.replace_with_mask(uris, special, pa.array(plain, pa.string()))
 
 
-def with_vectors(paths: pa.Array, vectors: pa.StructArray) -> pa.Array:
+def with_vectors(paths: pa.Array, vectors: pa.Array) -> pa.Array:
     """Return the keys of files with these paths and deletion vectors."""
     having = pc.is_valid(pc.struct_field(vectors, "storageType"))
     pairs = zip(paths.filter(having).to_pylist(), vectors.filter(having).to_pylist(), strict=True)
@@ -64,9 +64,8 @@ def bodies_of(rows: pa.StructArray) -> list[Json]:
 def _values(column: pa.Array) -> list[Any]:
     if column.null_count == len(column):
         return [None] * len(column)
-    if not pa.types.is_map(column.type):
-        found: list[Any] = column.to_pylist()
-        return found
+    if not isinstance(column, pa.MapArray):
+        return column.to_pylist()
     ends = column.offsets.to_pylist()
     first, last = ends[0], ends[-1]
     keys, items = (part.slice(first, last - first).to_pylist() for part in (column.keys, column.items))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from alluvia.errors import Corrupt
 
+A = TypeVar("A", bound=pa.Array)
 Path = tuple[str, ...]
 KEYS = {
     "add": "path",
@@ -35,7 +36,7 @@ UNREADABLE = (pa.ArrowException, OSError, OverflowError, UnicodeDecodeError)
 """What a damaged Parquet file makes Arrow raise."""
 
 
-def joined(arrays: Sequence[pa.Array]) -> pa.Array:
+def joined(arrays: Sequence[A]) -> A:
     """Return arrays of one type as one; of one array, itself."""
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
@@ -44,9 +45,7 @@ def _has_values(rows: pa.StructArray, path: Path) -> bool:
     values: pa.Array = rows
     for name in path:
         values = pc.struct_field(values, name)
-    if pa.types.is_map(values.type):
-        return len(values.keys) > 0
-    return int(values.null_count) < len(values)
+    return len(values.keys) > 0 if isinstance(values, pa.MapArray) else values.null_count < len(values)
 
 
 class ActionFile:
@@ -86,7 +85,7 @@ class ActionFile:
         if found is None:
             return []
         if not pa.types.is_struct(found):
-            raise self._unreadable(TypeError(f"{kind} is {found}, no struct"))
+            raise self._unreadable(TypeError(f"{kind} is {found}, not a struct"))
         return [found.field(at).name for at in range(found.num_fields)]
 
     def count(self, kind: str, group: int) -> int:
@@ -158,6 +157,8 @@ class ActionFile:
                 actions = batch.column(kind)
             except (*UNREADABLE, KeyError) as error:
                 raise self._unreadable(error) from error
+            if not isinstance(actions, pa.StructArray):
+                raise self._unreadable(TypeError(f"{kind} is {actions.type}, not a struct"))
             yield actions
 
     def _unreadable(self, error: Exception) -> Corrupt:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -212,7 +212,7 @@ class FileRows(Rows[T]):
 
     def partition_texts(self, name: str) -> pa.Array:
         values = self.column(("partitionValues",))
-        if values is None:
+        if values is None or not pa.types.is_map(values.type):
             return pa.nulls(len(self), pa.string())
         key = pa.scalar(name, values.type.key_type)
         return pc.map_lookup(values, query_key=key, occurrence="last").cast(pa.string())
@@ -271,7 +271,7 @@ class FileRows(Rows[T]):
             bodies = [{**body, "stats": text} for body, text in zip(bodies, texts, strict=True)]
         return map(self._parsed, bodies)
 
-    def _texts(self, rows: pa.StructArray, structs: pa.StructArray) -> list[str | None]:
+    def _texts(self, rows: pa.StructArray, structs: pa.Array) -> list[str | None]:
         """Return the statistics of some rows, from JSON where they have it."""
         made = statistics_texts(structs)
         if self.type_of(("stats",)) is None:
@@ -336,6 +336,10 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     return any(is_kind(found) for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
 
 
+@overload
+def conformed(values: pa.Array, kind: pa.StructType, *, strict: bool = True) -> pa.StructArray: ...
+@overload
+def conformed(values: pa.Array, kind: pa.DataType, *, strict: bool = True) -> pa.Array: ...
 def conformed(values: pa.Array, kind: pa.DataType, *, strict: bool = True) -> pa.Array:
     """Return values as a type; of a struct the fields that it has, by name.
 

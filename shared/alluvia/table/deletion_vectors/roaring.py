@@ -46,7 +46,7 @@ class _Reader:
 def decode_roaring(data: bytes, cardinality: int) -> pa.Int64Array:
     """Return the positions of a bitmap, ascending. Raises `ValueError` if the bytes do not hold that many."""
     reader = _Reader(memoryview(data), left=cardinality)
-    parts: list[pa.Array] = []
+    parts: list[pa.Int64Array] = []
     for _ in range(reader.number("<Q")):
         key = reader.number("<I")
         if key >= _BUCKETS_MAX:
@@ -62,7 +62,7 @@ def decode_native(data: bytes, cardinality: int, order: str) -> pa.Int64Array:
     `order` is the byte order of the numbers around the bitmaps, `<` or `>`. Raises `ValueError`.
     """
     reader = _Reader(memoryview(data), left=cardinality)
-    parts: list[pa.Array] = []
+    parts: list[pa.Int64Array] = []
     for key in range(min(reader.number(f"{order}I"), _BUCKETS_MAX)):
         end = reader.number(f"{order}I") + reader.at
         parts += _read_bucket(reader, key << 32)
@@ -72,7 +72,7 @@ def decode_native(data: bytes, cardinality: int, order: str) -> pa.Int64Array:
     return _joined(parts, reader, cardinality)
 
 
-def _joined(parts: list[pa.Array], reader: _Reader, cardinality: int) -> pa.Int64Array:
+def _joined(parts: list[pa.Int64Array], reader: _Reader, cardinality: int) -> pa.Int64Array:
     if reader.left:
         msg = f"the bitmap holds {cardinality - reader.left} positions instead of {cardinality}"
         raise ValueError(msg)
@@ -84,7 +84,7 @@ def _joined(parts: list[pa.Array], reader: _Reader, cardinality: int) -> pa.Int6
     return positions
 
 
-def _read_bucket(reader: _Reader, base: int) -> list[pa.Array]:
+def _read_bucket(reader: _Reader, base: int) -> list[pa.Int64Array]:
     cookie = reader.number("<I")
     has_runs = cookie & 0xFFFF == _RUN_COOKIE
     if has_runs:
@@ -140,7 +140,7 @@ def _read_runs(reader: _Reader) -> pa.Array:
 def sorted_positions(positions: Iterable[int] | pa.Array | pa.ChunkedArray) -> pa.Int64Array:
     """Return positions ascending and each once. Raises `ValueError` for one that is negative or null."""
     found = positions if isinstance(positions, (pa.Array, pa.ChunkedArray)) else pa.array(positions, pa.int64())
-    unique = pc.unique(found.cast(pa.int64()))
+    unique = pc.unique(found).cast(pa.int64())
     ordered = unique.take(pc.sort_indices(unique))
     if ordered.null_count or (len(ordered) and ordered[0].as_py() < 0):
         msg = "a row's position must be 0 or more"
@@ -198,6 +198,6 @@ def _encode_container(lows: pa.Array) -> tuple[bool, bytes]:
         return True, struct.pack(f"<H{len(runs)}H", len(starts), *runs)
     if count <= _ARRAY_MAX:
         start = 2 * lows.offset
-        return False, bytes(lows.buffers()[1][start : start + 2 * count])
+        return False, bytes(memoryview(lows.buffers()[1])[start : start + 2 * count])
     every = pa.array(range(_CONTAINER), pa.uint16())
     return False, bytes(pc.is_in(every, value_set=lows).buffers()[1])[:_BITMAP_BYTES]

@@ -73,7 +73,7 @@ class IdRun:
 
     def __len__(self) -> int:
         """Return the number of ids, forgotten ones included."""
-        return int(self.ids.num_rows)
+        return self.ids.num_rows
 
     @property
     def has_content(self) -> bool:

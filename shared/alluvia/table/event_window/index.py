@@ -73,7 +73,7 @@ def read_index(data: bytes, name: str, rules: WindowRules, version: int) -> Dedu
 
 def _runs(batch: pa.RecordBatch, name: str) -> Iterator[IdRun]:
     for at in range(batch.num_rows):
-        versions, times_ms, *columns = (column[at].values for column in batch.columns)
+        versions, times_ms, *columns = (pc.list_flatten(column.slice(at, 1)) for column in batch.columns)
         lengths = {len(column) for column in columns}
         nulls = any(column.null_count for column in (versions, times_ms, *columns))
         if len(versions) != len(times_ms) or len(lengths) != 1 or nulls:

@@ -171,11 +171,10 @@ def _grouped(table: pa.Table, spec: PartitionSpec) -> tuple[pa.Table, list[pa.Ar
     return pa.table(keys, names=[f"k{at}" for at in range(len(keys))]).take(pa.array(first, pa.int64())), groups
 
 
-def _codes(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _codes(values: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
     """Return a number for each value, null too: 0 for the first, 1 for the next one that differs …"""
-    found = pc.dictionary_encode(values, null_encoding="encode")
-    whole = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-    return whole.indices.cast(pa.int64())
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return pc.dictionary_encode(whole, null_encoding="encode").indices.cast(pa.int64())
 
 
 def _key_values(keys: pa.Table, spec: PartitionSpec) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from alluvia.errors import Corrupt
 from alluvia.log.actions import AddFile
+from alluvia.table.schema.moments import moment
 from alluvia.table.schema.type_names import type_name
 
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
@@ -89,13 +90,6 @@ def _date(text: str, _: pa.DataType) -> date:
     return date(int(match[1]), int(match[2]), int(match[3]))
 
 
-def _moment(text: str, kind: pa.DataType) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if kind.tz is None:
-        return moment.replace(tzinfo=None)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
 _PARSERS: list[tuple[Callable[[pa.DataType], bool], Callable[[str, pa.DataType], Any]]] = [
     (pa.types.is_string, lambda text, _: text),
     (pa.types.is_boolean, _flag),
@@ -103,6 +97,6 @@ _PARSERS: list[tuple[Callable[[pa.DataType], bool], Callable[[str, pa.DataType],
     (pa.types.is_floating, _float),
     (pa.types.is_decimal, _decimal),
     (pa.types.is_date, _date),
-    (pa.types.is_timestamp, _moment),
+    (pa.types.is_timestamp, moment),
     (pa.types.is_binary, lambda text, _: text.encode()),
 ]

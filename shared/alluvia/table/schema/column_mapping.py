@@ -79,8 +79,7 @@ def physical_path(logical: pa.Schema, physical: pa.Schema, path: ColumnPath) -> 
     ours: pa.Schema | pa.DataType = logical
     theirs: pa.Schema | pa.DataType = physical
     for name in path:
-        is_parent = isinstance(ours, pa.Schema) or pa.types.is_struct(ours)
-        at = ours.get_field_index(name) if is_parent else -1
+        at = ours.get_field_index(name) if isinstance(ours, (pa.Schema, pa.StructType)) else -1
         if at < 0:
             return None
         found.append(theirs.field(at).name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
 
@@ -39,15 +40,18 @@ def _check(array: pa.Array, kind: pa.DataType, path: str) -> None:
 def _inner(kind: pa.DataType) -> list[pa.Field]:
     if pa.types.is_struct(kind):
         return [kind.field(at) for at in range(kind.num_fields)]
-    return [kind.item_field.with_name("value") if pa.types.is_map(kind) else kind.value_field.with_name("element")]
+    if pa.types.is_map(kind):
+        return [kind.item_field.with_name("value")]
+    return [kind.value_field.with_name("element")] if pa.types.is_list(kind) else []
 
 
 def _values(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     """Return the values of a field in values that are there; nulls where a struct lacks it."""
     if pa.types.is_struct(kind):
-        lacks = not pa.types.is_struct(array.type) or array.type.get_field_index(name) < 0
-        return pa.nulls(len(array)) if lacks else array.field(name)
-    if pa.types.is_map(kind):
-        pairs = pa.list_(pa.struct([("key", kind.key_type), ("value", array.type.item_type)]))
-        return array.cast(pairs).flatten().field("value")
-    return array.flatten()
+        if isinstance(array, pa.StructArray) and array.type.get_field_index(name) >= 0:
+            return array.field(name)
+        return pa.nulls(len(array))
+    if isinstance(array, pa.MapArray):
+        pairs = pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)]))
+        return pc.struct_field(array.cast(pairs).flatten(), "value")
+    return pc.list_flatten(array)

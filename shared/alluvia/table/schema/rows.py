@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
+from alluvia.table.schema.moments import is_zoned
 from alluvia.table.schema.required import check_required, has_required
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.schema.values import check_value
@@ -116,7 +117,7 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         )
         raise Invalid(msg)
     try:
-        if pa.types.is_timestamp(field.type) and field.type.tz and column.type.tz is None:
+        if pa.types.is_timestamp(column.type) and is_zoned(field.type) and not is_zoned(column.type):
             return pc.assume_timezone(column.cast(pa.timestamp("us")), "UTC")
         if pa.types.is_decimal(field.type) and pa.types.is_integer(column.type):
             column = column.cast(pa.decimal256(76, field.type.scale))
@@ -146,9 +147,9 @@ def _castable(source: pa.DataType, target: pa.DataType) -> bool:
         lambda t: types.is_binary(t) or types.is_large_binary(t) or types.is_fixed_size_binary(t),
     )
     if types.is_timestamp(source) and types.is_timestamp(target):
-        return bool(source.tz is None or target.tz is not None)
+        return is_zoned(target) or not is_zoned(source)
     if types.is_floating(target):
-        return bool(types.is_floating(source) or types.is_integer(source))
+        return types.is_floating(source) or types.is_integer(source)
     if types.is_decimal(target) and types.is_integer(source):
         return True
     return any(bool(family(source) and family(target)) for family in families)
@@ -162,7 +163,6 @@ def _nested_castable(source: pa.DataType, target: pa.DataType) -> bool:
         return set(given) <= set(fields) and all(_castable(kind, fields[name]) for name, kind in given.items())
     if types.is_map(source) and types.is_map(target):
         return _castable(source.key_type, target.key_type) and _castable(source.item_type, target.item_type)
-    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    if any(check(source) for check in lists) and types.is_list(target):
+    if isinstance(source, (pa.ListType, pa.LargeListType, pa.FixedSizeListType)) and types.is_list(target):
         return _castable(source.value_type, target.value_type)
     return False

@@ -56,14 +56,14 @@ def variant_texts(array: pa.Array) -> pa.StringArray:
     return pa.array(texts, pa.string())
 
 
-def _rows(group: pa.StructArray) -> list[Row]:
+def _rows(group: pa.Array) -> list[Row]:
     value, typed = _child(group, "value"), _child(group, "typed_value")
     nothing = [None] * len(group)
     values = nothing if value is None else value.to_pylist()
     return list(zip(values, nothing if typed is None else _typed(typed), strict=True))
 
 
-def _child(group: pa.StructArray, name: str) -> pa.Array | None:
+def _child(group: pa.Array, name: str) -> pa.Array | None:
     if not pa.types.is_struct(group.type):
         msg = f"the file has {group.type} where a part of a variant should be"
         raise ValueError(msg)
@@ -72,7 +72,7 @@ def _child(group: pa.StructArray, name: str) -> pa.Array | None:
 
 
 def _typed(array: pa.Array) -> list[Any]:
-    if isinstance(array.type, pa.BaseExtensionType):
+    if isinstance(array, pa.ExtensionArray):
         array = array.storage
     valid = array.is_valid().to_pylist()
     found: list[Any]
@@ -80,7 +80,7 @@ def _typed(array: pa.Array) -> list[Any]:
         names = [field.name for field in array.type.fields]
         columns = [_rows(pc.struct_field(array, [at])) for at in range(len(names))]
         found = [dict(zip(names, fields, strict=True)) for fields in zip(*columns, strict=True)]
-    elif pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+    elif isinstance(array, (pa.ListArray, pa.LargeListArray)):
         rows, ends = _rows(array.values), array.offsets.to_pylist()
         found = [rows[start:end] for start, end in pairwise(ends)]
     else:
@@ -128,7 +128,7 @@ _LITERALS: list[tuple[Callable[[pa.DataType], bool], Callable[[Any], str]]] = [
     (pa.types.is_float32, float_text),
     (pa.types.is_float64, double_text),
     (pa.types.is_decimal, _exact),
-    (lambda kind: bool(pa.types.is_string(kind) or pa.types.is_large_string(kind)), quoted),
-    (lambda kind: bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind)), base64_text),
-    (lambda kind: bool(pa.types.is_fixed_size_binary(kind) and kind.byte_width == 16), lambda v: f'"{UUID(bytes=v)}"'),
+    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), quoted),
+    (lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind), base64_text),
+    (lambda kind: pa.types.is_fixed_size_binary(kind) and kind.byte_width == 16, lambda v: f'"{UUID(bytes=v)}"'),
 ]

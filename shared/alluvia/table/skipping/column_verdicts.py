@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from alluvia.log.actions import AddFile
 from alluvia.log.files.rows import Rows
 from alluvia.table.schema.column_path import ColumnPath
+from alluvia.table.schema.moments import is_zoned
 from alluvia.table.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Or, Predicate, columns_of
 from alluvia.table.skipping.verdicts import is_nan, nan_may_match, type_of, within
 from alluvia.table.statistics.column_bounds import Bounds, bounds_of, partition_bounds
@@ -70,7 +71,7 @@ class _Verdicts:
 
     def _compare(self, column: ColumnPath, op: str, value: Any, bounds: Bounds) -> pa.BooleanArray:
         kind = type_of(self._schema, column) or bounds.low.type
-        if nan_may_match(op, value, floating=bool(pa.types.is_floating(kind))):
+        if nan_may_match(op, value, floating=pa.types.is_floating(kind)):
             return self._constant(value=True)
         constant = _scalar(value, kind)
         try:
@@ -167,4 +168,4 @@ def _comparable(value: Any, kind: pa.DataType) -> bool:
         return type(value) is str
     if pa.types.is_date(kind):
         return type(value) is date
-    return isinstance(value, datetime) and bool(kind.tz) == (value.tzinfo is not None)
+    return isinstance(value, datetime) and is_zoned(kind) == (value.tzinfo is not None)

@@ -62,7 +62,7 @@ class FileStatistics:
     def is_floating(self, column: ColumnPath) -> bool:
         """Whether a column holds floating-point numbers."""
         kind = type_of(self._schema, column)
-        return kind is not None and bool(pa.types.is_floating(kind))
+        return kind is not None and pa.types.is_floating(kind)
 
     def nulls(self, column: ColumnPath) -> int | None:
         """Return the number of rows in which a column is null; None if that is not known."""

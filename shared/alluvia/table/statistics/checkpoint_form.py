@@ -5,8 +5,9 @@ Source: Delta protocol, "Checkpoints" (`stats_parsed`, `partitionValues_parsed`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from alluvia.log.files.struct_statistics import statistics_text
 from alluvia.table.partitioning.values import parse_partition_text
 from alluvia.table.schema.column_path import ColumnPath, put
 from alluvia.table.statistics.column_bounds import STRUCT, Bounds, bounds_of, partition_bounds
-from alluvia.table.statistics.typed import ManyStatistics, has_bounds, parse_texts, tree
+from alluvia.table.statistics.typed import ColumnStatistics, ManyStatistics, has_bounds, parse_texts, tree
 
 PARTITIONS = "partitionValues_parsed"
 _PLAIN: dict[str, pa.DataType] = {"numRecords": pa.int64(), "tightBounds": pa.bool_()}
@@ -36,7 +37,7 @@ class CheckpointForm:
         self._columns = dict(list(_leaves(stored))[:indexed_columns])
 
     @cached_property
-    def fields(self) -> Mapping[str, pa.DataType]:
+    def fields(self) -> Mapping[str, pa.StructType]:
         """Return the fields of an add that hold structs, with their types."""
         parts = dict(_PLAIN)
         bounded = {column: kind for column, kind in self._columns.items() if has_bounds(kind)}
@@ -49,11 +50,11 @@ class CheckpointForm:
 
     def filled(self, adds: pa.StructArray) -> list[pa.Array]:
         """Return the structs of adds that have `stats`, `partitionValues`, and maybe an earlier `stats_parsed`."""
-        found = [self._statistics(adds)]
+        found: list[pa.Array] = [self._statistics(adds)]
         if self._partitions:
             values = pc.struct_field(adds, "partitionValues")
             columns = [_partition_column(values, name, kind) for name, kind in self._partitions.items()]
-            found.append(pa.StructArray.from_arrays(columns, fields=list(self.fields[PARTITIONS])))
+            found.append(pa.StructArray.from_arrays(columns, fields=self.fields[PARTITIONS].fields))
         return found
 
     def facts(self, rows: Rows[AddFile]) -> str | None:
@@ -95,16 +96,20 @@ def _leaves(fields: Sequence[pa.Field], path: ColumnPath = ()) -> Iterator[tuple
             yield (*path, field.name), field.type
 
 
-def _struct(parsed: ManyStatistics, kind: pa.DataType, absent: pa.BooleanArray) -> pa.StructArray:
-    groups = {"minValues": "low", "maxValues": "high", "nullCount": "nulls"}
+def _struct(parsed: ManyStatistics, kind: pa.StructType, absent: pa.BooleanArray) -> pa.StructArray:
+    groups: dict[str, Callable[[ColumnStatistics], pa.Array]] = {
+        "minValues": attrgetter("low"),
+        "maxValues": attrgetter("high"),
+        "nullCount": attrgetter("nulls"),
+    }
 
     def build(kind: pa.DataType, group: str, path: ColumnPath) -> pa.Array:
         if pa.types.is_struct(kind):
             parts = [build(field.type, group, (*path, field.name)) for field in kind]
             return pa.StructArray.from_arrays(parts, fields=list(kind))
-        return getattr(parsed.columns[path], groups[group])
+        return groups[group](parsed.columns[path])
 
-    plain = {"numRecords": parsed.rows, "tightBounds": parsed.tight}
+    plain: dict[str, pa.Array] = {"numRecords": parsed.rows, "tightBounds": parsed.tight}
     columns = [plain[field.name] if field.name in plain else build(field.type, field.name, ()) for field in kind]
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=absent)
 
@@ -112,7 +117,7 @@ def _struct(parsed: ManyStatistics, kind: pa.DataType, absent: pa.BooleanArray) 
 def _covers(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a struct type has all leaves of another, in their types."""
     if not pa.types.is_struct(wanted):
-        return bool(found == wanted)
+        return found == wanted
     if not pa.types.is_struct(found):
         return False
     places = [(field.type, found.get_field_index(field.name)) for field in wanted]

@@ -16,6 +16,7 @@ from alluvia.log.actions import AddFile
 from alluvia.log.files.rows import Rows
 from alluvia.table.partitioning.values import parse_partition_text, partition_value
 from alluvia.table.schema.column_path import ColumnPath
+from alluvia.table.schema.moments import is_zoned
 from alluvia.table.statistics.typed import (
     FLOAT_DIGITS,
     ColumnStatistics,
@@ -55,6 +56,7 @@ def bounds_of(rows: Rows[AddFile], columns: Iterable[tuple[ColumnPath, pa.DataTy
             texts.append((column, kind))
         else:
             tight = rows.column((STRUCT, "tightBounds"))
+            tight = tight if tight is None else tight.cast(pa.bool_())
             rows.derived["bounds", column, kind] = _bounds(rows, row_counts(rows), tight, found, kind)
     if texts:
         parsed = parse_texts(_texts(rows), dict(texts))
@@ -140,7 +142,7 @@ _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 def _same_family(found: pa.DataType, kind: pa.DataType) -> bool:
     """Whether values of a type can be those of another, maybe of another width."""
     if pa.types.is_timestamp(kind):
-        return bool(pa.types.is_timestamp(found)) and bool(found.tz) == bool(kind.tz)
+        return pa.types.is_timestamp(found) and is_zoned(found) == is_zoned(kind)
     if pa.types.is_string(kind):
         return any(is_kind(found) for is_kind in _TEXTS)
     return any(is_kind(found) and is_kind(kind) for is_kind in _FAMILIES)
@@ -163,15 +165,18 @@ def _texts(rows: Rows[AddFile]) -> pa.Array:
 def row_counts(rows: Rows[AddFile]) -> pa.Int64Array:
     """Return each file's number of rows, deleted ones included; null where its statistics do not say it."""
     if "rows" not in rows.derived:
-        if has_structs(rows):
-            rows.derived["rows"] = rows.column((STRUCT, "numRecords")).cast(pa.int64())  # type: ignore[union-attr]
-        else:
-            rows.derived["rows"] = parse_texts(_texts(rows), {}).rows
-    return rows.derived["rows"]
+        counts = rows.column((STRUCT, "numRecords")) if has_structs(rows) else None
+        rows.derived["rows"] = parse_texts(_texts(rows), {}).rows if counts is None else counts.cast(pa.int64())
+    found: pa.Int64Array = rows.derived["rows"]
+    return found
 
 
 def _bounds(
-    rows: Rows[AddFile], numbers: pa.Int64Array, tight: pa.Array | None, found: ColumnStatistics, kind: pa.DataType
+    rows: Rows[AddFile],
+    numbers: pa.Int64Array,
+    tight: pa.BooleanArray | None,
+    found: ColumnStatistics,
+    kind: pa.DataType,
 ) -> Bounds:
     low, high = found.low, found.high
     if pa.types.is_timestamp(kind):
@@ -179,22 +184,24 @@ def _bounds(
     elif pa.types.is_string(kind):
         long = pc.greater_equal(pc.utf8_length(high), TEXT_LENGTH_MAX)
         high = pc.if_else(long, pc.binary_join_element_wise(high, LAST_CHARACTER, ""), high)
-    elif pa.types.is_decimal(kind) and kind.precision > FLOAT_DIGITS:
+    elif pa.types.is_decimal128(kind) and kind.precision > FLOAT_DIGITS:
         low, high = _widened_decimals(low, high, kind)
     if has_bounds(kind):
         ordered = pc.fill_null(pc.less_equal(low, high), fill_value=False)
         low, high = (pc.if_else(ordered, values, None) for values in (low, high))
-    return Bounds(numbers, low, high, _sure(rows, numbers, tight, found.nulls))
+    return Bounds(numbers, low, high, _sure(rows, numbers, tight, found.nulls.cast(pa.int64())))
 
 
-def _widened_decimals(low: pa.Array, high: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
+def _widened_decimals(low: pa.Array, high: pa.Array, kind: pa.Decimal128Type) -> tuple[pa.Array, pa.Array]:
     pairs = zip(low.to_pylist(), high.to_pylist(), strict=True)
     wide = [None if None in pair else widened_decimals(*pair, kind) for pair in pairs]
     lows, highs = zip(*(pair or (None, None) for pair in wide), strict=True) if wide else ((), ())
     return pa.array(lows, kind), pa.array(highs, kind)
 
 
-def _sure(rows: Rows[AddFile], numbers: pa.Int64Array, tight: pa.Array | None, nulls: pa.Int64Array) -> pa.Int64Array:
+def _sure(
+    rows: Rows[AddFile], numbers: pa.Int64Array, tight: pa.BooleanArray | None, nulls: pa.Int64Array
+) -> pa.Int64Array:
     """Return numbers of nulls without those that deletion vectors may have made wrong."""
     loose = rows.with_vector()
     if tight is not None and pc.any(pc.invert(tight)).as_py():

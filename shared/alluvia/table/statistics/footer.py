@@ -19,13 +19,7 @@ from alluvia.table.statistics.written import encode_statistics, json_bounds
 TAIL_BYTES = 8
 _MAGIC = b"PAR1"
 _ENCRYPTED = b"PARE"
-_LISTS = (
-    pa.types.is_list,
-    pa.types.is_large_list,
-    pa.types.is_fixed_size_list,
-    pa.types.is_list_view,
-    pa.types.is_large_list_view,
-)
+_LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +95,7 @@ class _Walk:
         if pa.types.is_map(kind):
             key = self.kind(kind.key_type, (*path, "key"), repeated=True)
             return pa.map_(key, self.kind(kind.item_type, (*path, "value"), repeated=True))
-        if any(matches(kind) for matches in _LISTS):
+        if isinstance(kind, _LISTS):
             return pa.list_(self.kind(kind.value_type, (*path, "element"), repeated=True))
         number = len(self.leaves)
         leaf = FooterLeaf(path, _leaf_kind(kind, self._schema.column(number).physical_type, path), number, repeated)

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal, localcontext
 from math import isfinite
 from typing import Any
@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.table.schema.column_path import ColumnPath, find
+from alluvia.table.schema.moments import moment
 from alluvia.table.statistics.written import LAST_CHARACTER, TEXT_LENGTH_MAX
 
 CHUNK_ROWS = 8192
@@ -89,7 +90,7 @@ def typed_value(value: Any, kind: pa.DataType) -> Any:
         if pa.types.is_date(kind):
             return date.fromisoformat(value[:10])
         if pa.types.is_timestamp(kind):
-            return _moment(value, kind)
+            return moment(value, kind)
         if pa.types.is_decimal(kind):
             return _decimal(value, kind)
     except (ValueError, TypeError, OverflowError, ArithmeticError, pa.ArrowException):
@@ -103,7 +104,7 @@ def widened(low: Any, high: Any, kind: pa.DataType) -> tuple[Any, Any] | None:
     Others cut maxima, those of times to the millisecond and those of text to 32 characters, and some write decimals as
     floating-point numbers, which keep 15 digits of them.
     """
-    if pa.types.is_decimal(kind):
+    if pa.types.is_decimal128(kind):
         return widened_decimals(low, high, kind)
     if pa.types.is_timestamp(kind):
         try:
@@ -115,7 +116,7 @@ def widened(low: Any, high: Any, kind: pa.DataType) -> tuple[Any, Any] | None:
     return low, high
 
 
-def widened_decimals(low: Decimal, high: Decimal, kind: pa.DataType) -> tuple[Decimal, Decimal]:
+def widened_decimals(low: Decimal, high: Decimal, kind: pa.Decimal128Type) -> tuple[Decimal, Decimal]:
     """Return bounds between which decimals lie, even if their own went through floating-point numbers."""
     if kind.precision <= FLOAT_DIGITS:
         return low, high
@@ -138,13 +139,6 @@ def _float(value: Any, kind: pa.DataType) -> float | None:
     if kind == pa.float32():
         number = pa.array([number], pa.float64()).cast(pa.float32(), safe=False)[0].as_py()
     return number if isfinite(number) else None
-
-
-def _moment(text: str, kind: pa.DataType) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if kind.tz is None:
-        return moment.replace(tzinfo=None)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _decimal(value: Any, kind: pa.DataType) -> Decimal | None:
@@ -203,8 +197,8 @@ def _parse_at_once(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -
     for column, kind in columns.items():
         low, high = (_bound(table, (name, *column), kind) for name in ("minValues", "maxValues"))
         found[column] = ColumnStatistics(low, high, _leaf(table, ("nullCount", *column), pa.int64()))
-    rows, tight = (_leaf(table, (name,), fields[name]) for name in ("numRecords", "tightBounds"))
-    return ManyStatistics(rows, tight, found)
+    rows, tight = _leaf(table, ("numRecords",), pa.int64()), _leaf(table, ("tightBounds",), pa.bool_())
+    return ManyStatistics(rows.cast(pa.int64()), tight.cast(pa.bool_()), found)
 
 
 def _check_lines(data: bytes, count: int) -> None:
@@ -215,7 +209,7 @@ def _check_lines(data: bytes, count: int) -> None:
         raise ValueError(msg)
 
 
-def tree(leaves: Mapping[ColumnPath, pa.DataType]) -> pa.DataType:
+def tree(leaves: Mapping[ColumnPath, pa.DataType]) -> pa.StructType:
     """Return the struct type that has some leaves."""
     parts: dict[str, dict[ColumnPath, pa.DataType]] = {}
     for column, kind in leaves.items():
