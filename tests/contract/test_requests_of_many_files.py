@@ -97,7 +97,7 @@ def add(number: int) -> AddFile:
 
 @pytest.mark.parametrize("policy", ["classic", "v2"])
 def test_a_cold_open_is_one_listing_and_few_gets_however_many_files_there_are(policy: str) -> None:
-    """The hint, the checkpoint, and the commit of its version, to hold against it."""
+    """The hint, the checkpoint, and the commit of its version, to compare it with."""
     place = Place(policy)
     assert place.cost(lambda: len(place.cold().snapshot().files)) == {"get": 3, "list": 1}
     for _ in range(5):

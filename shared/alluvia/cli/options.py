@@ -51,7 +51,7 @@ class Common:
         return connect(self.uri, endpoint_url=self.endpoint_url) if self.endpoint_url else connect(self.uri)
 
     def table_at(self, uri: str) -> Table:
-        """Open a table where it lies, outside the lake too."""
+        """Open a table at its path or URI, which may be outside the lake."""
         from alluvia.lake import open_table
 
         if self.endpoint_url and uri.startswith("s3://"):

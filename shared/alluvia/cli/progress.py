@@ -57,9 +57,9 @@ class _State:
 
 
 class _Display:
-    """A line that a thread of its own draws, so that the work need not come by to have it move.
+    """A line that its own thread draws, so that it moves even while the work reports nothing.
 
-    It is drawn with carriage returns alone: where the process is killed, the terminal is as it was.
+    It is drawn with carriage returns only, so a killed process leaves the terminal as it was.
     """
 
     def __init__(self, state: _State, after_seconds: float) -> None:

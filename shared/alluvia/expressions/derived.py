@@ -37,9 +37,9 @@ _NUMBERED = re.compile(r"(.+)_\d+", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Columns in order: each with its folded name and, where it is known, its expression. Names can repeat.
+    """Columns in order, each with its folded name and, if known, its expression. Names can repeat.
 
-    `in_place` says whether each stands at its place: not where a star leaves out what USING merges.
+    `in_place` says whether each column is at its own position: not if a star leaves out what USING merges.
     """
 
     columns: tuple[tuple[str, Node | None], ...]

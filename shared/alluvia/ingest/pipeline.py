@@ -90,9 +90,9 @@ def ingest_batch(
 def table_for(
     catalog: Catalog, name: str, events: Sequence[RawEvent], request: Origin, *, create: bool, tables_max: int | None
 ) -> tuple[TableHandle | None, list[Reject]]:
-    """Return the table that events go to, created if there is none and one of them fits; else None and their rejects.
+    """Return the table for events, created if it does not exist and one of them fits; otherwise None and their rejects.
 
-    Raises Invalid for a bad name, and TableNotFound where the table may not be created.
+    Raises `Invalid` for a bad name, and `TableNotFound` if the table may not be created.
     """
     table = find_events(catalog, name)
     if table is None and create:

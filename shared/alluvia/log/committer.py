@@ -1,6 +1,6 @@
 """The write of an object that must be written once, such as a commit. I/O.
 
-No unclear answer of a store's is believed, nor that the key is taken, which may be by this very write: what stands
+An unclear answer of the store proves nothing, and a taken key may have been taken by this very write. Only the object
 under the key decides. Source: icechunk, design-docs/017-conditional-put-lost-response.md.
 """
 

@@ -35,7 +35,7 @@ class State:
 def replay(start: State | None, commits: Sequence[CommitActions]) -> State:
     """Apply commits in order to the state before them (None before version 0).
 
-    Raises `Corrupt` where a version is missing, or where there is no protocol or no metadata in the end.
+    Raises `Corrupt` if a version is missing, or if there is no protocol or metadata at the end.
     """
     if start is not None and not commits:
         return start

@@ -54,10 +54,10 @@ class Catalog:
         return None if name.endswith(f"/{REJECTS}") else self.handle(f"{name}/{REJECTS}")
 
     def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
-        """Return the names of the tables, in order; those of rejected events, and of dropped tables, if asked for.
+        """Return the names of the tables, in order, with those of rejected events and of dropped tables if asked for.
 
-        On S3 this is one LIST for 1,000 tables: a folder with the name of a table is taken for one. Only tables that
-        may have been dropped are looked at, and rejects that this process has not opened, once an hour.
+        On S3 this is one LIST per 1,000 tables: a folder with the name of a table counts as one. Only the logs of
+        tables that may have been dropped are read and, once an hour, of rejects that this process has not opened.
         """
         folders = list(self.store.list_folders(""))
         names = [name for name in folders if TABLE_OR_REJECTS.fullmatch(name)]

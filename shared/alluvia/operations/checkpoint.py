@@ -17,8 +17,8 @@ TOMBSTONES_LONGER_MS = 24 * 60 * 60 * 1000
 def checkpoint(handle: TableHandle, *, dropped: bool = False) -> int:
     """Write a checkpoint of the newest version that the handle knows, and return that version.
 
-    With `dropped` also of a table that was dropped, so that its log stays quick to open. The index of event ids goes
-    first: where there is a checkpoint of ours, there is its index.
+    With `dropped`, also of a dropped table, so that its log stays quick to open. The index of event ids is written
+    first, so each of our checkpoints has one.
     """
     with handle.lock:
         snapshot = handle.at_hand(dropped=dropped)

@@ -124,8 +124,8 @@ def recreate(handle: TableHandle, rejects: TableHandle | None, metadata: Metadat
 def undrop_table(handle: TableHandle, rejects: TableHandle | None = None, version: int | None = None) -> UndropReport:
     """Bring back the table that was dropped last, or in a version, and its rejects before it.
 
-    Raises `TableNotFound` where none was dropped, `TableExists` where there is one of that name now, and
-    `VersionExpired` where vacuum has deleted its files.
+    Raises `TableNotFound` if none was dropped, `TableExists` if there is one of that name now, and `VersionExpired` if
+    vacuum has deleted its files.
     """
     state = handle.log.refresh()
     if not is_dropped(state.metadata.configuration):

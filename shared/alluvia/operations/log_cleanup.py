@@ -39,7 +39,7 @@ def expired_log(files: Iterable[ObjectInfo], before_ms: int) -> list[ObjectInfo]
 
 
 def _expires_below(name: str, keep: int) -> bool:
-    """Whether a log file serves no version from `keep` on, where a checkpoint stands."""
+    """Whether a log file is not needed for any version from `keep` on, which has a checkpoint."""
     if match := _CHECKSUM.match(name):
         return int(match[1]) < keep
     if match := _COMPACTED.match(name):

@@ -65,10 +65,10 @@ def plan_vacuum(
 ) -> VacuumPlan:
     """Choose what to delete from all objects below a table's root (their keys relative to it).
 
-    A data file goes when it was removed before the cut-off; a file that nothing names when it was last written before
-    its own. `forgotten` are removes that are no longer tombstones. Files of changes go with the retention of removed
-    files, but no sooner than orphans. Other folders whose name starts with `_` or `.` hold no data files. Sidecars of
-    checkpoints go unless they are among `sidecars_named`; all of them stay where that is not known.
+    A data file is deleted if it was removed before its cut-off, an orphan if it was last written before its own.
+    `forgotten` are removes that are no longer tombstones. Files of changes have the retention of removed files, but are
+    deleted no sooner than orphans. Other folders whose name starts with `_` or `.` hold no data files. Sidecars of
+    checkpoints are deleted unless they are among `sidecars_named`; if that is not known, all of them stay.
     """
     live = live_keys(snapshot)
     dead = _removed(snapshot, (*snapshot.state.tombstones, *forgotten))

@@ -16,11 +16,11 @@ Handler = Callable[[Event, Any], Answer]
 
 
 def with_request_id(logger: Logger) -> Callable[[Handler[Event, Answer]], Handler[Event, Answer]]:
-    """Have every line that a handler logs, in child loggers too, carry the ids of its request and the cold start.
+    """Add the ids of the request and the cold start to every line that a handler logs, also in child loggers.
 
-    The fields are `function_request_id` (Lambda's), `api_request_id` (API Gateway's, where there is one) and
+    The fields are `function_request_id` (Lambda's), `api_request_id` (API Gateway's, if there is one) and
     `cold_start`. They belong to the thread that runs the handler: Powertools' own `inject_lambda_context` keeps them in
-    the process, where a server with threads would mix requests up.
+    the process, so a server with threads would mix up requests.
     """
 
     def decorate(handler: Handler[Event, Answer]) -> Handler[Event, Answer]:

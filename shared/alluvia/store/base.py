@@ -15,9 +15,9 @@ No key may be the folder of another (`a` and `a/b`): a directory cannot hold bot
 
 An I/O failure is an exception; a lost race is a value (`PutResult.EXISTS`).
 
-Whoever wants much says so at once (`get_many`, `put_many`, `get_files`, `prefetch`; `map` for requests that depend on
-each other): the store decides how many requests are under way together, and makes no thread where `parallel` is false.
-Stores and wrappers change the methods for one object; those for many are made of them.
+Ask for many objects at once (`get_many`, `put_many`, `get_files`, `prefetch`; `map` for requests that depend on each
+other): the store decides how many requests run at the same time, and starts no thread if `parallel` is false. Stores
+and wrappers change the methods for one object; those for many are made of them.
 """
 
 from __future__ import annotations
@@ -135,9 +135,9 @@ class Store(ABC):
         self.put(key, path.read_bytes())
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> Sequence[R]:
-        """Return what `work`, which makes requests, returns for each item, in order: some at once where that is faster.
+        """Return what `work`, which makes requests, returns for each item, in order; several run at once if that is faster.
 
-        Of several errors the one of the first item in order is raised; what has not begun by then never does.
+        If several fail, the error of the first item in order is raised; work that has not started never does.
         """
         return each(work, items, parallel=self.parallel)
 
@@ -156,8 +156,8 @@ class Store(ABC):
     def prefetch(self, objects: Iterable[tuple[str, int]]) -> Iterator[Path | None]:
         """Yield objects, keys with about their sizes in bytes, as local files in order; None for one that is missing.
 
-        A file is where the object lies (`local_path`), or a copy that goes when the next is asked for. Meanwhile the
-        next ones are fetched where that is faster: a few, of no more than some hundred MB together.
+        A file is the object's own (`local_path`), or a copy that is deleted when the next is asked for. Meanwhile the
+        next ones are fetched if that is faster: a few, of at most some hundred MB together.
         """
 
         def fetch(key: str, copy: Path) -> Path | None:

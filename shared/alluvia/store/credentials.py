@@ -1,7 +1,7 @@
-"""Where the keys to S3 come from: the caller, the environment, or what else boto3 knows of.
+"""Where the keys for S3 come from: the caller, the environment, or other sources that boto3 knows.
 
-boto3 reads profiles and asks containers, instances and sign-on services for the keys of a role. To import it takes
-over a third of a cold start, so it is asked only where the environment holds no keys.
+boto3 reads profiles and asks containers, instances and sign-on services for the keys of a role. Importing it takes
+over a third of a cold start, so it is used only if the environment has no keys.
 """
 
 from __future__ import annotations

@@ -130,9 +130,9 @@ def has_domains(protocol: Protocol) -> bool:
 
 
 def settings_of(protocol: Protocol, metadata: Metadata) -> Properties:
-    """Return a table's properties as they are in force. Raises `Corrupt`, naming a broken one.
+    """Return the table's properties that are in effect. Raises `Corrupt`, naming a broken one.
 
-    One that switches a feature on counts where the protocol has the feature: other clients go by that.
+    One that turns on a feature counts only if the protocol has the feature, because other clients require that.
     """
     found = read_properties(metadata.configuration)
     features = protocol.writer_features or ()

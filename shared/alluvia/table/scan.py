@@ -39,7 +39,7 @@ class Scan:
 
     @cached_property
     def files(self) -> list[AddFile]:
-        """Return the snapshot's files that can hold such rows. Raises `Corrupt` where one of them is listed twice."""
+        """Return the snapshot's files that can hold such rows. Raises `Corrupt` if one of them is listed twice."""
         found = prune(self.snapshot.files, *self._rule)
         check_once(found)
         return found

@@ -35,8 +35,8 @@ TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 class Subject:
     """A checkpoint under check. `tombstones_after_ms`: none that was deleted later may be missing.
 
-    `leaves` are the table's stored columns, none where the schema cannot be read. `structs`: whether statistics that
-    stand in it as structs are looked at too.
+    `leaves` are the table's stored columns, none if the schema cannot be read. `structs`: whether statistics that it
+    holds as structs are checked too.
     """
 
     name: str

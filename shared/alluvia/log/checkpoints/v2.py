@@ -49,7 +49,7 @@ def plan_adds(files: ActionSet[AddFile], form: Form) -> SidecarPlan[AddFile]:
 
 
 def plan_removes(tombstones: ActionSet[RemoveFile], after_ms: int) -> SidecarPlan[RemoveFile]:
-    """Divide the tombstones that have not expired; a sidecar stays while one of its own has not."""
+    """Divide the tombstones that have not expired. A sidecar stays until all of its tombstones have."""
     parts = [part for part in tombstones.parts if not _expired(part, after_ms)]
     young = ActionSet(RemoveFile.from_json, parts, tombstones.layers)
     return _plan(young, lambda section: live_tombstones_of(young, section, after_ms))

@@ -39,7 +39,7 @@ class StoredVector:
 
 
 def stored_vector(descriptor: Json) -> StoredVector | None:
-    """Return where a descriptor's vector lies; None if it is inline. Raises `Corrupt` or `Unsupported`."""
+    """Return where a descriptor's vector is stored; None if it is inline. Raises `Corrupt` or `Unsupported`."""
     kind, text = descriptor.get("storageType"), descriptor.get("pathOrInlineDv")
     if not isinstance(text, str):
         raise _corrupt(descriptor, "has no pathOrInlineDv")

@@ -1,8 +1,8 @@
 """The ids of recently committed events, which make ingestion exactly-once. Pure.
 
 An ingest commit carries a 96-bit fingerprint of each of its events' ids, and a 32-bit hash of what the event says. With
-n ids in the window, a new event is taken for a known one by chance with probability n / 2**96: for ten million ids
-about 1 in 8 * 10**21. Another event under a known id is taken for the same one with probability 1 / 2**32.
+n ids in the window, the probability that a new event has a known fingerprint by chance is n / 2**96: for ten million
+ids about 1 in 8 * 10**21. The probability that a different event under a known id counts as the same is 1 / 2**32.
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from alluvia.table.statistics.written import encode_statistics, statistics_text
 def merged_statistics(parts: Sequence[str]) -> str:
     """Return the statistics of all rows of some parts of a file, each given by its own (see `file_statistics`).
 
-    A column has bounds only if every part that holds a value of it has: where one part has none, a value may lie
-    anywhere.
+    A column has bounds only if it has them in every part that holds a value of it.
     """
     parsed: list[Json] = [json.loads(part, parse_float=Decimal) for part in parts]
     if len(parts) == 1:
