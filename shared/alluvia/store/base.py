@@ -135,7 +135,7 @@ class Store(ABC):
         self.put(key, path.read_bytes())
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> Sequence[R]:
-        """Return what `work`, which makes requests, returns for each item, in order; several run at once if that is faster.
+        """Return what `work` returns for each item, in order. It makes requests: several run at once if that is faster.
 
         If several fail, the error of the first item in order is raised; work that has not started never does.
         """
