@@ -173,7 +173,7 @@ def _break(environ: dict[str, Any]) -> None:
 def main() -> None:
     import logging
 
-    from moto.moto_server.werkzeug_app import create_backend_app
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Handler(WSGIRequestHandler):
@@ -181,7 +181,17 @@ def main() -> None:
 
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
     os.environ.setdefault("MOTO_S3_CUSTOM_ENDPOINTS", "")
-    application = _Exact(create_backend_app("s3"))
+    # For each request, moto's dispatcher would look through its directory of services twice.
+    s3, others = create_backend_app("s3"), DomainDispatcherApplication(create_backend_app)
+
+    def by_service(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        signed_for = re.search("/([a-z0-9-]+)/aws4_request", environ.get("HTTP_AUTHORIZATION", ""))
+        answer: Iterable[bytes] = (s3 if signed_for is None or signed_for[1] == "s3" else others)(
+            environ, start_response
+        )
+        return answer
+
+    application = _Exact(by_service)
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Handler)
     sys.stdout.write(f"port {server.server_port}\n")
     sys.stdout.flush()
