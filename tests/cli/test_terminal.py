@@ -78,6 +78,7 @@ def test_control_characters_in_errors_reach_no_terminal(lake: str, words: list[s
     assert not FORBIDDEN.search(without_progress(shown.text))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
 @pytest.mark.parametrize(
     "words", [["query", "SELECT * FROM wide"], ["tables"], ["files", "wide"], ["history", "wide"], ["describe", "wide"]]

@@ -75,7 +75,7 @@ def check_changes(table: Table, names: dict[str, str]) -> None:
     assert {key: times for key, times in net.items() if times} == {tuple(e.values()): 1 for e in expected(names)}
 
 
-@pytest.mark.parametrize(("role", "vectors"), [("part", True), ("id", False)])
+@pytest.mark.parametrize(("role", "vectors"), [("part", True), pytest.param("id", False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_column_of_any_name(name: str, role: str, vectors: bool, tmp_path: Path) -> None:
     names = {"part": "x", "id": "y", "amount": "z", role: name}

@@ -82,6 +82,7 @@ def test_a_query_that_ends_the_engine_ends_nothing_else(lake: alluvia.Lake, text
     assert_nothing_happened()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", STALLS.values(), ids=STALLS)
 def test_a_query_that_no_interrupt_stops_is_stopped(lake: alluvia.Lake, text: str) -> None:
     status, body = ask(text)
@@ -89,6 +90,7 @@ def test_a_query_that_no_interrupt_stops_is_stopped(lake: alluvia.Lake, text: st
     assert_nothing_happened()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", SWELLS.values(), ids=SWELLS)
 def test_a_query_that_takes_memory_beyond_the_engines_count_is_stopped(
     lake: alluvia.Lake, text: str, monkeypatch: pytest.MonkeyPatch

@@ -74,9 +74,8 @@ def test_every_case_is_here(spark_tables: Path) -> None:
     assert sorted((*CASES, VARIANT)) == folders(spark_tables)
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.slow) if case in MANY else case for case in CASES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
 def test_every_version_gives_the_rows_that_spark_saw(spark_tables: Path, case: str) -> None:
     table = alluvia.open_table(str(spark_tables / case / "delta"))
     versions = [int(name[1:]) for name in folders(spark_tables / case / "expected")]
@@ -91,6 +90,7 @@ def test_every_version_gives_the_rows_that_spark_saw(spark_tables: Path, case: s
         assert counted == [{"n": len(expected)}], version
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if case not in MANY])
 def test_a_condition_on_any_column_finds_the_rows_that_it_should(spark_tables: Path, case: str) -> None:
     table = alluvia.open_table(str(spark_tables / case / "delta"))

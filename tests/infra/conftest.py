@@ -55,3 +55,10 @@ def synthesise(sources: Sources, outdir: Path, **settings: str) -> Path:
 def read_template(assembly: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((assembly / f"{STACK_NAME}.template.json").read_text(encoding="utf-8"))
     return found
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one process take the tests that synthesise the app: it takes seconds."""
+    for item in items:
+        if "placeholders" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("synthesis"))

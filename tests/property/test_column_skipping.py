@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,9 +89,7 @@ def held(files: list[AddFile], form: Form) -> Rows[AddFile]:
     return part
 
 
-@settings(max_examples=300)
-@given(st.booleans(), st.data())
-def test_columns_give_the_verdicts_of_single_files(partitioned: bool, data: st.DataObject) -> None:
+def check_verdicts(partitioned: bool, data: st.DataObject) -> None:
     found = data.draw(st.lists(adds(partitioned), min_size=1, max_size=5, unique_by=lambda add: add.key), label="files")
     predicate = data.draw(conditions() | predicates([]), label="predicate")
     columns = ("p",) if partitioned else ()
@@ -107,9 +106,20 @@ def test_columns_give_the_verdicts_of_single_files(partitioned: bool, data: st.D
     assert again == expected
 
 
-@settings(max_examples=200)
+@settings(max_examples=40)
 @given(st.booleans(), st.data())
-def test_no_sidecar_with_a_file_that_can_match_is_left_out(partitioned: bool, data: st.DataObject) -> None:
+def test_columns_give_the_verdicts_of_single_files(partitioned: bool, data: st.DataObject) -> None:
+    check_verdicts(partitioned, data)
+
+
+@pytest.mark.slow
+@settings(max_examples=260)
+@given(st.booleans(), st.data())
+def test_columns_give_the_verdicts_of_single_files_at_length(partitioned: bool, data: st.DataObject) -> None:
+    check_verdicts(partitioned, data)
+
+
+def check_sidecars(partitioned: bool, data: st.DataObject) -> None:
     found = data.draw(st.lists(adds(partitioned), min_size=1, max_size=5, unique_by=lambda add: add.key), label="files")
     predicate = data.draw(conditions() | predicates([]), label="predicate")
     columns = ("p",) if partitioned else ()
@@ -119,6 +129,19 @@ def test_no_sidecar_with_a_file_that_can_match_is_left_out(partitioned: bool, da
     one = AddFile("", {}, 0, 0, data_change=False, stats=facts)
     if any(can_match(predicate, FileStatistics(file, SCHEMA, columns, exact=exact)) for file in found):
         assert can_match(predicate, FileStatistics(one, SCHEMA, (), exact=exact))
+
+
+@settings(max_examples=30)
+@given(st.booleans(), st.data())
+def test_no_sidecar_with_a_file_that_can_match_is_left_out(partitioned: bool, data: st.DataObject) -> None:
+    check_sidecars(partitioned, data)
+
+
+@pytest.mark.slow
+@settings(max_examples=170)
+@given(st.booleans(), st.data())
+def test_no_sidecar_with_a_file_that_can_match_is_left_out_at_length(partitioned: bool, data: st.DataObject) -> None:
+    check_sidecars(partitioned, data)
 
 
 @settings(max_examples=100)

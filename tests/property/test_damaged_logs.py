@@ -118,8 +118,9 @@ def survive(seeds: range) -> None:
             raise AssertionError(message) from error
 
 
-def test_damage_to_a_log_ends_in_an_error_of_ours_or_in_a_table() -> None:
-    survive(range(100))
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 100), marks=pytest.mark.slow)], ids=str)
+def test_damage_to_a_log_ends_in_an_error_of_ours_or_in_a_table(seeds: range) -> None:
+    survive(seeds)
 
 
 @pytest.mark.slow

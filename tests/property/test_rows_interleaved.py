@@ -149,7 +149,7 @@ def run(seed: int, kind: str, team: tuple[str, ...]) -> None:
     race.check(seed)
 
 
-@pytest.mark.parametrize("kind", ["copied", "vectors"])
+@pytest.mark.parametrize("kind", [pytest.param("copied", marks=pytest.mark.slow), "vectors"])
 @pytest.mark.parametrize("team", TEAMS, ids="+".join)
 def test_any_order_of_requests_is_a_serial_order_of_commits(team: tuple[str, ...], kind: str) -> None:
     for seed in range(2):

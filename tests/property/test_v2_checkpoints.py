@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,9 +25,7 @@ from tests.property.test_log import _as_model, _model
 SMALL = 4
 
 
-@settings(max_examples=150)
-@given(actions.histories(commits_max=12), st.data())
-def test_checkpoints_on_checkpoints_equal_the_replay(commits: list[CommitActions], data: st.DataObject) -> None:
+def check_checkpoints(commits: list[CommitActions], data: st.DataObject) -> None:
     clock = ManualClock(0)
     store = MemoryStore("m", clock)
     commits = with_one_time_a_file(commits)
@@ -44,6 +43,21 @@ def test_checkpoints_on_checkpoints_equal_the_replay(commits: list[CommitActions
     assert list(state.files.keys()) == [file.key for file in state.files]
     assert totals(state) == (len(state.files), state.files.total("size"))
     assert _as_model(state) == _model(commits)
+
+
+@settings(max_examples=25)
+@given(actions.histories(commits_max=12), st.data())
+def test_checkpoints_on_checkpoints_equal_the_replay(commits: list[CommitActions], data: st.DataObject) -> None:
+    check_checkpoints(commits, data)
+
+
+@pytest.mark.slow
+@settings(max_examples=125)
+@given(actions.histories(commits_max=12), st.data())
+def test_checkpoints_on_checkpoints_equal_the_replay_at_length(
+    commits: list[CommitActions], data: st.DataObject
+) -> None:
+    check_checkpoints(commits, data)
 
 
 def with_one_time_a_file(commits: list[CommitActions]) -> list[CommitActions]:

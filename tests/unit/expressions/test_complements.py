@@ -98,9 +98,7 @@ CONDITION = st.recursive(
 )
 
 
-@settings(max_examples=150)
-@given(st.lists(ROW, min_size=1, max_size=4), CONDITION)
-def test_a_file_goes_whole_only_if_every_row_matches(rows: list[dict[str, Any]], text: str) -> None:
+def check_whole_files(rows: list[dict[str, Any]], text: str) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA)
     file = AddFile("f", {}, 1, 1, data_change=True, stats=file_statistics(table))
     parsed = condition(text, SCHEMA)
@@ -109,3 +107,16 @@ def test_a_file_goes_whole_only_if_every_row_matches(rows: list[dict[str, Any]],
         assert matching.to_pylist() == [True] * len(rows)
     if not prune([file], parsed.predicate, SCHEMA, ()):
         assert True not in matching.to_pylist()
+
+
+@settings(max_examples=30)
+@given(st.lists(ROW, min_size=1, max_size=4), CONDITION)
+def test_a_file_goes_whole_only_if_every_row_matches(rows: list[dict[str, Any]], text: str) -> None:
+    check_whole_files(rows, text)
+
+
+@pytest.mark.slow
+@settings(max_examples=120)
+@given(st.lists(ROW, min_size=1, max_size=4), CONDITION)
+def test_a_file_goes_whole_only_if_every_row_matches_at_length(rows: list[dict[str, Any]], text: str) -> None:
+    check_whole_files(rows, text)

@@ -221,9 +221,10 @@ def test_pruning_never_changes_an_answer(lake: alluvia.Lake, query: str) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("_portion", range(4))
 @given(query=queries())
-@settings(max_examples=600, suppress_health_check=list(HealthCheck))
-def test_pruning_never_changes_an_answer_at_length(lake: alluvia.Lake, query: str) -> None:
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+def test_pruning_never_changes_an_answer_at_length(lake: alluvia.Lake, _portion: int, query: str) -> None:
     check(lake, query)
 
 
@@ -253,15 +254,18 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[alluvia.Lake, duckdb
     return build(str(tmp_path_factory.mktemp("nested")))
 
 
-def test_nested_queries_answer_as_plain_duckdb_does(both: tuple[alluvia.Lake, duckdb.DuckDBPyConnection]) -> None:
+@pytest.mark.parametrize("seeds", [range(100), pytest.param(range(100, 800), marks=pytest.mark.slow)], ids=str)
+def test_nested_queries_answer_as_plain_duckdb_does(
+    both: tuple[alluvia.Lake, duckdb.DuckDBPyConnection], seeds: range
+) -> None:
     seen = Seen()
-    for seed in range(800):
+    for seed in seeds:
         compare(*both, Generator(seed).query(), seen)
-    assert seen.valid > 400
-    assert seen.valid + seen.refused + seen.disagreeing + seen.failing == 800
+    assert seen.valid > len(seeds) / 2
+    assert seen.valid + seen.refused + seen.disagreeing + seen.failing == len(seeds)
     assert seen.disagreeing + seen.failing <= 4
     assert seen.pruning > seen.valid / 2
-    assert seen.files_pruned > 5 * seen.valid
+    assert seen.files_pruned > 4 * seen.valid
 
 
 def _stars_without_the_unknown(patch: pytest.MonkeyPatch) -> None:
