@@ -37,7 +37,7 @@ logger = Logger(service="backfill")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BackfillSettings:
     """What the function reads from its environment."""
 
     lake: str
@@ -46,7 +46,7 @@ class Settings:
     code_uri: str
 
     @classmethod
-    def read(cls, environment: Mapping[str, str]) -> Settings:
+    def read(cls, environment: Mapping[str, str]) -> BackfillSettings:
         """Read the settings; raise `Invalid`, naming the variable, if one is missing or unusable."""
         why = "this function starts a job on EMR Serverless; without AWS, `alluvia backfill` runs the same job"
         names = ("ALLUVIA_LAKE", "ALLUVIA_EMR_APPLICATION_ID", "ALLUVIA_EMR_ROLE_ARN", "ALLUVIA_CODE_URI")
@@ -100,7 +100,7 @@ def handler(event: object, context: object) -> dict[str, Any]:  # noqa: ARG001
 
     Raises `Invalid` for what the caller or the operator must fix, `Unavailable` for what a later try may get.
     """
-    settings = Settings.read(os.environ)
+    settings = BackfillSettings.read(os.environ)
     action = event.get("action", "start") if isinstance(event, dict) else "start"
     if action not in ("start", "status"):
         raise Invalid(f"action must be 'start' or 'status', not {action!r}")
@@ -111,7 +111,7 @@ def handler(event: object, context: object) -> dict[str, Any]:  # noqa: ARG001
         raise _ours(error) from error
 
 
-def _start(settings: Settings, job: JobRequest) -> dict[str, Any]:
+def _start(settings: BackfillSettings, job: JobRequest) -> dict[str, Any]:
     code = settings.code_uri.rstrip("/")
     answer = _emr().start_job_run(
         applicationId=settings.application_id,
@@ -137,12 +137,12 @@ def _start(settings: Settings, job: JobRequest) -> dict[str, Any]:
     return started
 
 
-def _arguments(settings: Settings, job: JobRequest) -> list[str]:
+def _arguments(settings: BackfillSettings, job: JobRequest) -> list[str]:
     pairs = {"--lake": settings.lake, "--table": job.table, "--source": job.source, "--job-id": job.job_id}
     return [text for pair in pairs.items() for text in pair]
 
 
-def _status(settings: Settings, event: Mapping[str, Any]) -> dict[str, Any]:
+def _status(settings: BackfillSettings, event: Mapping[str, Any]) -> dict[str, Any]:
     run_id = _text(event, "job_run_id", _RUN_ID, "the job_run_id of an earlier answer")
     run = _emr().get_job_run(applicationId=settings.application_id, jobRunId=run_id)["jobRun"]
     return {

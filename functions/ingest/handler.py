@@ -22,7 +22,7 @@ from alluvia.serverless.log_lines import Logger, with_request_id
 
 from .consumer import consume
 from .sending import send, sqs
-from .settings import Settings
+from .settings import IngestSettings
 
 ERRORS_MAX = 100
 KEY_LIMIT_CHARS = 255
@@ -37,7 +37,7 @@ if "AWS_LAMBDA_FUNCTION_NAME" in os.environ and os.environ.get("ALLUVIA_MODE") =
 @with_request_id(logger)
 def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: ARG001 - Lambda's signature
     """Answer an HTTP request, or commit a batch of SQS messages and report those that failed."""
-    settings = Settings.read(os.environ)
+    settings = IngestSettings.read(os.environ)
     lake = warm_lake.lake()
     if isinstance(event, dict) and "Records" in event:
         records = event["Records"]
@@ -51,7 +51,7 @@ def _is_message(record: object) -> bool:
     return isinstance(record, dict) and all(isinstance(record.get(name), str) for name in ("messageId", "body"))
 
 
-def respond(request: Request, settings: Settings, lake: Lake) -> Response:
+def respond(request: Request, settings: IngestSettings, lake: Lake) -> Response:
     """Route one HTTP request, and turn errors into statuses."""
     match = _EVENTS.fullmatch(request.path)
     allowed = "POST" if match else "GET" if request.path == "/healthz" else None
@@ -67,7 +67,7 @@ def respond(request: Request, settings: Settings, lake: Lake) -> Response:
         return refusal(error, logger, {Unsupported: 400})
 
 
-def take(request: Request, table: str, settings: Settings, lake: Lake) -> Response:
+def take(request: Request, table: str, settings: IngestSettings, lake: Lake) -> Response:
     """Take the events of a request, and answer what became of them."""
     key = request.headers.get("idempotency-key") or None
     if key is not None and len(key) > KEY_LIMIT_CHARS:
@@ -87,7 +87,7 @@ def take(request: Request, table: str, settings: Settings, lake: Lake) -> Respon
     return enqueue(table, found, origin, settings, lake)
 
 
-def commit(table: str, found: Split, origin: Origin, settings: Settings, lake: Lake) -> Response:
+def commit(table: str, found: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
     """Direct mode: commit, then answer."""
     done = ingest_batch(
         lake,
@@ -105,7 +105,7 @@ def commit(table: str, found: Split, origin: Origin, settings: Settings, lake: L
     return answer(status, counts | errors_of(done.rejects) | (not_kept(table) if not done.kept else {}))
 
 
-def enqueue(table: str, found: Split, origin: Origin, settings: Settings, lake: Lake) -> Response:
+def enqueue(table: str, found: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
     """Queued mode: reject what is malformed, put the rest into the queue, then answer."""
     packed = pack(table, found.events, origin, lake.clock.new_id)
     large = {reject.position for reject in packed.rejects}

@@ -16,7 +16,7 @@ _DEFAULT = Limits()
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class IngestSettings:
     """What is taken, and where to. `queue_url` is set if and only if events go into a queue."""
 
     queue_url: str | None
@@ -25,7 +25,7 @@ class Settings:
     tables_max: int = TABLES_MAX
 
     @classmethod
-    def read(cls, environment: Mapping[str, str]) -> Settings:
+    def read(cls, environment: Mapping[str, str]) -> IngestSettings:
         """Read the settings. Invalid names the variable that is missing or unusable."""
         queued = choice(environment, "ALLUVIA_MODE", ("direct", "queued")) == "queued"
         why = "ALLUVIA_MODE is queued, so give it the queue's URL"

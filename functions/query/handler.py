@@ -23,7 +23,7 @@ from alluvia.serverless import warm_lake
 from alluvia.serverless.http import Request, Response, failure, refusal
 from alluvia.serverless.log_lines import Logger, with_request_id
 
-from .settings import Settings
+from .settings import QuerySettings
 
 PATH = "/q"
 # An answer's text is escaped once more on its way out of Lambda, which may double it; base64 adds a third.
@@ -39,7 +39,7 @@ warm_lake.prepare()
 @with_request_id(logger)
 def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001 - Lambda's signature
     """Answer an HTTP request, or a direct invocation as if it were one."""
-    settings = Settings.read(os.environ)
+    settings = QuerySettings.read(os.environ)
     lake = warm_lake.lake()
     if isinstance(event, dict) and "requestContext" not in event:
         return respond(event, event.get("accept"), settings, lake)
@@ -51,7 +51,7 @@ def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001
     return respond(request, request.headers.get("accept"), settings, lake)
 
 
-def respond(asked: Request | dict[str, Any], accept: object, settings: Settings, lake: Lake) -> Response:
+def respond(asked: Request | dict[str, Any], accept: object, settings: QuerySettings, lake: Lake) -> Response:
     """Run the query of a request or a call, and turn errors into statuses."""
     try:
         form = choose_format(accept if isinstance(accept, str) else None)

@@ -14,14 +14,14 @@ SPILL_LIMIT_BYTES = 1_500_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class QuerySettings:
     """What a query may take."""
 
     limits: QueryLimits
     result_limit_bytes: int
 
     @classmethod
-    def read(cls, environment: Mapping[str, str]) -> Settings:
+    def read(cls, environment: Mapping[str, str]) -> QuerySettings:
         """Read the settings. Raises `Invalid`, naming the variable, if one is unusable."""
         memory_mb = number(environment, "ALLUVIA_QUERY_MEMORY_MB", "MB", None)
         return cls(

@@ -7,11 +7,11 @@ import pytest
 from alluvia.errors import Invalid
 from alluvia.ingest.values import Limits
 from functions.ingest.handler import handler
-from functions.ingest.settings import EVENTS_MAX, Settings
+from functions.ingest.settings import EVENTS_MAX, IngestSettings
 
 
 def test_defaults() -> None:
-    assert Settings.read({}) == Settings(None, create_tables=False, limits=Limits(events=EVENTS_MAX))
+    assert IngestSettings.read({}) == IngestSettings(None, create_tables=False, limits=Limits(events=EVENTS_MAX))
 
 
 def test_all_of_them() -> None:
@@ -24,13 +24,13 @@ def test_all_of_them() -> None:
         "ALLUVIA_EVENT_LIMIT_BYTES": "3",
         "ALLUVIA_CREATE_TABLES_MAX": "4",
     }
-    wanted = Settings("https://sqs/q", create_tables=True, limits=Limits(1, 2, 3, EVENTS_MAX), tables_max=4)
-    assert Settings.read(given) == wanted
+    wanted = IngestSettings("https://sqs/q", create_tables=True, limits=Limits(1, 2, 3, EVENTS_MAX), tables_max=4)
+    assert IngestSettings.read(given) == wanted
 
 
 def test_direct_mode_needs_no_queue() -> None:
     given = {"ALLUVIA_MODE": "direct", "ALLUVIA_QUEUE_URL": "https://sqs/q"}
-    assert Settings.read(given).queue_url is None
+    assert IngestSettings.read(given).queue_url is None
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_direct_mode_needs_no_queue() -> None:
 )
 def test_a_bad_setting_is_named(given: dict[str, str], named: str) -> None:
     with pytest.raises(Invalid, match=named):
-        Settings.read(given)
+        IngestSettings.read(given)
 
 
 def test_the_function_does_not_start_without_a_lake(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 import alluvia
 from alluvia.errors import Invalid
 from functions.query import handler as query
-from functions.query.settings import Settings
+from functions.query.settings import QuerySettings
 from tests.s3server import S3Server
 from tests.samples import payload
 
@@ -256,7 +256,7 @@ def test_a_store_that_does_not_answer_is_503(s3_server: S3Server, monkeypatch: p
 )
 def test_settings_that_cannot_be_used_are_named(environment: dict[str, str], reason: str) -> None:
     with pytest.raises(Invalid, match=reason):
-        Settings.read(environment)
+        QuerySettings.read(environment)
 
 
 def test_a_function_without_a_lake_says_which_setting_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,6 +266,6 @@ def test_a_function_without_a_lake_says_which_setting_is_missing(monkeypatch: py
 
 
 def test_settings_have_defaults() -> None:
-    settings = Settings.read({})
+    settings = QuerySettings.read({})
     assert (settings.limits.timeout_seconds, settings.limits.memory_bytes) == (25, None)
     assert settings.result_limit_bytes == 4_000_000

@@ -16,7 +16,7 @@ from alluvia.log.checkpoints.reader import read_checkpoint
 from alluvia.log.checkpoints.writer import Form, write_checkpoint
 from alluvia.log.commit import CommitActions
 from alluvia.log.files.file_set import ActionSet
-from alluvia.log.files.rows import ActionRows, Rows
+from alluvia.log.files.rows import ActionRows, LogRows
 from alluvia.log.replay import replay
 from alluvia.table.skipping.column_verdicts import matching
 from alluvia.table.skipping.predicate import Comparison, In, IsNotNull, IsNull, Operator, Predicate, Unknown
@@ -81,7 +81,7 @@ def conditions(draw: st.DrawFn) -> Predicate:
     return IsNull(column) if kind == "null" else IsNotNull(column)
 
 
-def held(files: list[AddFile], form: Form) -> Rows[AddFile]:
+def held(files: list[AddFile], form: Form) -> LogRows[AddFile]:
     """Return files as a checkpoint holds them."""
     first = CommitActions(0, {}, Protocol(1, 2), Metadata("id", "{}"), adds=files)
     data, _ = write_checkpoint(replay(None, [first]), 0, form)

@@ -16,7 +16,7 @@ from alluvia.ingest.identity import content_of
 from alluvia.ingest.rejects import clash_reason, reject_of, reject_rows
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.tables import create_events, event_schema, find_events, rejects_of
-from alluvia.ingest.values import NO_FIELDS, Fields, Origin, RawEvent, Reject, Rows
+from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Origin, RawEvent, Reject
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.ingest import Ingested, ingest, refusals
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
@@ -121,7 +121,7 @@ def _ingest_once(
     kept = list(rejects)
     keep_rejects(catalog, name, rejects, request)
 
-    def rows_for(snapshot: Snapshot, pending: Sequence[RawEvent], reasons: Mapping[int, str]) -> Rows:
+    def rows_for(snapshot: Snapshot, pending: Sequence[RawEvent], reasons: Mapping[int, str]) -> EventRows:
         rows = _rows(catalog, pending, snapshot.schema, Fields.of(snapshot.settings), request, reasons)
         keep_rejects(catalog, name, rows.rejects, request)
         kept.extend(rows.rejects)
@@ -144,7 +144,7 @@ def keep_rejects(catalog: Catalog, name: str, rejects: Sequence[Reject], request
     """Write rejects to the table's rejects, once each however often they come within the table's window."""
     if not rejects:
         return
-    rows = Rows(reject_rows(rejects, request), [], [], ())
+    rows = EventRows(reject_rows(rejects, request), [], [], ())
     _commit(rejects_of(catalog, name), (), lambda _snapshot, _events, _reasons: rows)
 
 
@@ -161,7 +161,7 @@ class _Committed:
 def _commit(
     table: TableHandle,
     events: Sequence[RawEvent],
-    rows_for: Callable[[Snapshot, Sequence[RawEvent], Mapping[int, str]], Rows],
+    rows_for: Callable[[Snapshot, Sequence[RawEvent], Mapping[int, str]], EventRows],
 ) -> _Committed | None:
     """Commit rows made for the table as it is; make them again if it turns out to have changed. None without a row.
 
@@ -207,7 +207,7 @@ def _rows(
     fields: Fields,
     request: Origin,
     refused: Mapping[int, str] | None = None,
-) -> Rows:
+) -> EventRows:
     return to_rows(
         events, schema, arrival_us=request.arrival_us, idempotency_key=request.idempotency_key,
         new_id=catalog.clock.new_id, fields=fields, refused=refused,

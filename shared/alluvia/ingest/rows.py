@@ -22,7 +22,7 @@ from alluvia.ingest.identity import ID_FIELDS, ID_LIMIT_CHARS, at_path, fallback
 from alluvia.ingest.moments import moments
 from alluvia.ingest.properties import texts
 from alluvia.ingest.rejects import reject_of
-from alluvia.ingest.values import NO_FIELDS, Fields, Origin, RawEvent, Rows
+from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Origin, RawEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ def to_rows(
     new_id: Callable[[], str],
     fields: Fields = NO_FIELDS,
     refused: Mapping[int, str] | None = None,
-) -> Rows:
+) -> EventRows:
     """Return the events as rows of `schema`, in their order, and the rejects.
 
     fields: those that the table's properties name. refused: why the table has refused events before, by their index.
@@ -49,7 +49,7 @@ def to_rows(
             "the table has no column event_id of type string, which ingestion needs: create it as an event table"
         )
     request = Origin(arrival_us, idempotency_key)
-    batch = _Batch(events, schema, [event.origin or request for event in events], fields)
+    batch = _Conversion(events, schema, [event.origin or request for event in events], fields)
     for index, reason in (refused or {}).items():
         batch.reasons[index].append(reason)
     arrays = {"event_id": batch.ids(new_id)}
@@ -64,7 +64,7 @@ def to_rows(
     return batch.rows(arrays)
 
 
-class _Batch:
+class _Conversion:
     """Events on their way to rows: `rest` holds the fields of each that no column has taken yet."""
 
     def __init__(self, events: Sequence[RawEvent], schema: pa.Schema, origins: list[Origin], fields: Fields) -> None:
@@ -156,15 +156,15 @@ class _Batch:
                 fault = "no moment that the column can hold" if name == "ts" else "the table has no such column"
                 self.reasons[index].append(f"{name}: {fault}, nor a column properties that would keep it")
 
-    def rows(self, arrays: dict[str, pa.Array]) -> Rows:
+    def rows(self, arrays: dict[str, pa.Array]) -> EventRows:
         table = pa.Table.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
         everything = range(len(self.events))
         if not self.reasons:
-            return Rows(table, [], [], everything)
+            return EventRows(table, [], [], everything)
         refused = sorted(self.reasons)
         taken = [index for index in everything if index not in self.reasons]
         rejects = [
             reject_of(self.events[index], "; ".join(self.reasons[index]), self.origins[index], self.fields)
             for index in refused
         ]
-        return Rows(table.take(pa.array(taken, pa.int64())), rejects, refused, taken)
+        return EventRows(table.take(pa.array(taken, pa.int64())), rejects, refused, taken)

@@ -99,7 +99,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class EventRows:
     """Events as rows of a table, columns in the schema's order, and those that did not fit.
 
     refused: for each reject, the index of its event among those given. taken: the same for each row.

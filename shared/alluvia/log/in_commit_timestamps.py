@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from alluvia.log.actions import Metadata, Protocol
+from alluvia.log.features import IN_COMMIT_TIMESTAMP
 
 IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
 ENABLED_VERSION = "delta.inCommitTimestampEnablementVersion"
 ENABLED_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
-FEATURE = "inCommitTimestamp"
 
 
 def has_in_commit_timestamps(protocol: Protocol, metadata: Metadata) -> bool:
     """Whether a table's commits must carry their time: by its property, where the protocol has the feature."""
-    feature = FEATURE in (protocol.writer_features or ())
+    feature = IN_COMMIT_TIMESTAMP in (protocol.writer_features or ())
     return feature and metadata.configuration.get(IN_COMMIT_TIMESTAMPS, "").lower() == "true"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from alluvia.log.checkpoints.writer import Form
+from alluvia.log.features import V2_CHECKPOINT
 from alluvia.operations.event_window import follow_window, open_window
 from alluvia.table.event_window.content import EVENT_ID
 from alluvia.table.event_window.index import index_name, write_index
@@ -60,7 +61,7 @@ def form_of(snapshot: Snapshot) -> Form:
 
 def has_v2_checkpoints(snapshot: Snapshot) -> bool:
     """Whether a table's checkpoints are of the second kind: by property, where its protocol has the feature."""
-    feature = "v2Checkpoint" in (snapshot.protocol.writer_features or ())
+    feature = V2_CHECKPOINT in (snapshot.protocol.writer_features or ())
     return feature and snapshot.settings.checkpoint_policy == "v2"
 
 

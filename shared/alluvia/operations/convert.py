@@ -40,7 +40,7 @@ Texts = dict[str, str | None]
 
 
 @dataclass(slots=True)
-class _Found:
+class _ReadFiles:
     unified: UnifiedSchema = field(default_factory=UnifiedSchema)
     known: list[tuple[pq.FileMetaData, StoredColumns]] = field(default_factory=list)
     adds: list[tuple[AddFile, Texts]] = field(default_factory=list)
@@ -142,9 +142,11 @@ def _partition_columns(files: Sequence[ObjectInfo], name: str) -> list[str]:
     return columns
 
 
-def _read(store: Store, root: str, files: Sequence[ObjectInfo], partitions: Collection[str], indexed: int) -> _Found:
+def _read(
+    store: Store, root: str, files: Sequence[ObjectInfo], partitions: Collection[str], indexed: int
+) -> _ReadFiles:
     """Read all footers, some at a time, keeping only what the log will hold."""
-    found = _Found()
+    found = _ReadFiles()
     waiting = iter(files)
     while batch := list(islice(waiting, BATCH_FILES)):
         for info, metadata in zip(batch, store.map(lambda info: _footer(store, root, info), batch), strict=True):
@@ -175,7 +177,7 @@ def _footer(store: Store, root: str, info: ObjectInfo) -> pq.FileMetaData:
         ) from error
 
 
-def _columns(found: _Found, file: str, metadata: pq.FileMetaData, partitions: Collection[str]) -> StoredColumns:
+def _columns(found: _ReadFiles, file: str, metadata: pq.FileMetaData, partitions: Collection[str]) -> StoredColumns:
     """Return a file's columns, and add their types to the unified schema; files with the same schema cost that once."""
     for like, columns in found.known:
         if like.schema.equals(metadata.schema) and _arrow_schema(like) == _arrow_schema(metadata):

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from alluvia.log.actions import DomainMetadata, Metadata, Protocol, Txn
+from alluvia.log.features import GUARD
 from alluvia.log.replay import State
 from alluvia.table.handle import oldest_readable
 from alluvia.table.lineage import DroppedTable, dropped_tables, marked, version_gaps, with_gap
 from alluvia.table.properties import OLDEST_READABLE, names_text
-from alluvia.table.protocols import GUARD, has_domains, with_features
+from alluvia.table.protocols import has_domains, with_features
 from alluvia.table.transaction import Changes
 
 

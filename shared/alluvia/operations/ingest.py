@@ -54,7 +54,7 @@ def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None
         with handle.lock:
             snapshot = handle.fitting(rows.column_names)
             fitting = conform(rows, snapshot.schema)
-            batch = _Batch(handle, snapshot, fitting, _contents(fitting, contents, handle.name))
+            batch = _NewRows(handle, snapshot, fitting, _contents(fitting, contents, handle.name))
         if not batch.new:
             _check_still_there(handle, snapshot)
             return batch.ingested(snapshot.version)
@@ -85,7 +85,7 @@ def refusals(snapshot: Snapshot, rows: pa.Table) -> dict[int, str]:
     return misfits(rows, snapshot.partition_spec) | ({} if check is None else check.broken(rows))
 
 
-class _Batch:
+class _NewRows:
     """The rows of one call, and the files that hold those that are still new. `undone`: look up all again."""
 
     def __init__(self, handle: TableHandle, snapshot: Snapshot, rows: pa.Table, contents: Sequence[bytes]) -> None:

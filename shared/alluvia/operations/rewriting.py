@@ -52,7 +52,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FoundRows:
     """What was found in a file with `rows` rows, some of which were deleted then."""
 
     rows: int
@@ -95,7 +95,7 @@ class Rewriter:
         self._changes = ChangeWriter(handle, snapshot) if snapshot.settings.change_data_feed else None
         self._open = self._new_part()
         self._waiting: list[pa.Table] = []
-        self._found: dict[str, _Found] = {}
+        self._found: dict[str, _FoundRows] = {}
         self._found_bytes = 0
 
     def work(self, snapshot: Snapshot, candidates: Sequence[AddFile]) -> list[Outcome]:
@@ -214,7 +214,7 @@ class Rewriter:
         if known is not None and pc.all(pc.is_in(known.deleted, value_set=data.deleted), min_count=0).as_py():
             return None if known.hits is None else known.hits.among(data.live)
         hits = self.edit.find(data)
-        found = _Found(data.rows, data.deleted, hits)
+        found = _FoundRows(data.rows, data.deleted, hits)
         if self._vectors and self._found_bytes + found.nbytes <= REMEMBERED_BYTES:
             self._found[data.file.path] = found
             self._found_bytes += found.nbytes

@@ -16,6 +16,7 @@ from alluvia.errors import (
     VersionNotFound,
 )
 from alluvia.log.actions import DomainMetadata, RemoveFile
+from alluvia.log.features import GUARD
 from alluvia.log.paths import LOG_FOLDER, parse_name
 from alluvia.log.segment import read_listing
 from alluvia.log.time_travel import version_at
@@ -28,7 +29,7 @@ from alluvia.table.event_window.index import index_name
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.lineage import is_dropped
 from alluvia.table.properties import OLDEST_READABLE
-from alluvia.table.protocols import GUARD, check_writable, has_domains
+from alluvia.table.protocols import check_writable, has_domains
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 

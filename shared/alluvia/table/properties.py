@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from alluvia.errors import Corrupt, Invalid
+from alluvia.log.features import COLUMN_MAPPING, TYPE_WIDENING
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 
 PARTITION_BY = "alluvia.partition_by"
@@ -51,9 +52,9 @@ KNOWN = frozenset(
 """The known properties, besides constraints."""
 
 _NOT_WRITTEN = {
-    "delta.columnMapping.mode": "columnMapping",
+    "delta.columnMapping.mode": COLUMN_MAPPING,
     "delta.enableRowTracking": "rowTracking",
-    "delta.enableTypeWidening": "typeWidening",
+    "delta.enableTypeWidening": TYPE_WIDENING,
     "delta.enableIcebergCompatV1": "icebergCompatV1",
     "delta.enableIcebergCompatV2": "icebergCompatV2",
 }

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from alluvia.errors import Corrupt, Unsupported
+from alluvia.log import features
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps
 from alluvia.table.properties import (
@@ -26,27 +27,29 @@ from alluvia.table.schema import type_changes
 from alluvia.table.schema.column_mapping import mapping_of
 from alluvia.table.schema.serialization import SCHEMAS_KEPT, schema_fields, uses_type
 
-GUARD = "alluvia"
-READER_FEATURES = frozenset(
-    {
-        *("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"),
-        *("variantShredding", "variantShredding-preview", "variantType", "variantType-preview"),
-        *type_changes.FEATURES,
+READER_FEATURES = (
+    features.VARIANTS
+    | features.WIDENINGS
+    | {
+        *(features.COLUMN_MAPPING, features.DELETION_VECTORS, features.TIMESTAMP_NTZ),
+        *(features.V2_CHECKPOINT, features.VACUUM_PROTOCOL_CHECK),
     }
 )
 WRITER_FEATURES = frozenset(
     {
-        *("appendOnly", "changeDataFeed", "checkConstraints", "deletionVectors", "domainMetadata", "inCommitTimestamp"),
-        *("invariants", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", GUARD),
+        *(features.APPEND_ONLY, features.CHANGE_DATA_FEED, features.CHECK_CONSTRAINTS, features.DELETION_VECTORS),
+        *(features.DOMAIN_METADATA, features.IN_COMMIT_TIMESTAMP, features.INVARIANTS, features.TIMESTAMP_NTZ),
+        *(features.V2_CHECKPOINT, features.VACUUM_PROTOCOL_CHECK, features.GUARD),
     }
 )
-_CATALOG_FEATURES = frozenset({"catalogManaged", "catalogOwned-preview"})
 _BY_PROPERTY = {
-    APPEND_ONLY: "appendOnly", DELETION_VECTORS: "deletionVectors", CHANGE_DATA_FEED: "changeDataFeed",
-}  # fmt: skip
-_READER_WRITER_FEATURES = frozenset({"deletionVectors", "timestampNtz", "v2Checkpoint"})
-_LEGACY_FEATURES = ("appendOnly", "invariants")
-_DEFAULT_FEATURES = ("appendOnly", "invariants", "inCommitTimestamp", "domainMetadata", GUARD)
+    APPEND_ONLY: features.APPEND_ONLY,
+    DELETION_VECTORS: features.DELETION_VECTORS,
+    CHANGE_DATA_FEED: features.CHANGE_DATA_FEED,
+}
+_READER_WRITER_FEATURES = frozenset({features.DELETION_VECTORS, features.TIMESTAMP_NTZ, features.V2_CHECKPOINT})
+_LEGACY_FEATURES = (features.APPEND_ONLY, features.INVARIANTS)
+_DEFAULT_FEATURES = (*_LEGACY_FEATURES, features.IN_COMMIT_TIMESTAMP, features.DOMAIN_METADATA, features.GUARD)
 
 
 def new_protocol(writers: str, schema_string: str, configuration: Mapping[str, str] | None = None) -> Protocol:
@@ -62,10 +65,10 @@ def new_protocol(writers: str, schema_string: str, configuration: Mapping[str, s
 
 def features_needed(schema_string: str, configuration: Mapping[str, str]) -> tuple[str, ...]:
     """Return the features without which a table of a schema and of properties cannot be."""
-    needed = ["timestampNtz"] if uses_type(schema_string, "timestamp_ntz") else []
+    needed = [features.TIMESTAMP_NTZ] if uses_type(schema_string, "timestamp_ntz") else []
     needed += [feature for name, feature in _BY_PROPERTY.items() if configuration.get(name, "").lower() == "true"]
-    needed += ["v2Checkpoint"] if configuration.get(CHECKPOINT_POLICY, "").lower() == "v2" else []
-    needed += ["checkConstraints"] if any(name.startswith(CONSTRAINT) for name in configuration) else []
+    needed += [features.V2_CHECKPOINT] if configuration.get(CHECKPOINT_POLICY, "").lower() == "v2" else []
+    needed += [features.CHECK_CONSTRAINTS] if any(name.startswith(CONSTRAINT) for name in configuration) else []
     return tuple(needed)
 
 
@@ -96,14 +99,14 @@ def check_readable(protocol: Protocol, metadata: Metadata) -> None:
     if version == 3 and protocol.reader_features is None:
         raise Corrupt("the table's protocol needs reader version 3, but does not list readerFeatures")
     unknown = sorted(set(protocol.reader_features or ()) - READER_FEATURES)
-    by_catalog = [feature for feature in unknown if feature in _CATALOG_FEATURES]
+    by_catalog = [feature for feature in unknown if feature in features.CATALOGS]
     if version == 3 and by_catalog:
         msg = f"the table has the reader feature {by_catalog[0]}: only its catalog may know its newest commits"
         raise Unsupported(msg)
     if version == 3 and unknown:
         raise Unsupported(f"the table needs the reader feature {', '.join(unknown)}, which this version does not have")
     mapping_of(protocol, metadata)
-    if set(protocol.reader_features or ()) & set(type_changes.FEATURES):
+    if set(protocol.reader_features or ()) & features.WIDENINGS:
         type_changes.check_type_changes(metadata.schema_string)
     if metadata.format_provider != "parquet":
         raise Unsupported(f"the table's files are {metadata.format_provider}; this library reads Parquet")
@@ -126,7 +129,7 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
 
 def has_domains(protocol: Protocol) -> bool:
     """Whether a table may hold domain metadata."""
-    return "domainMetadata" in (protocol.writer_features or ())
+    return features.DOMAIN_METADATA in (protocol.writer_features or ())
 
 
 def settings_of(protocol: Protocol, metadata: Metadata) -> Properties:
@@ -135,11 +138,11 @@ def settings_of(protocol: Protocol, metadata: Metadata) -> Properties:
     One that turns on a feature counts only if the protocol has the feature, because other clients require that.
     """
     found = read_properties(metadata.configuration)
-    features = protocol.writer_features or ()
+    known = protocol.writer_features or ()
     return replace(
         found,
-        deletion_vectors=found.deletion_vectors and "deletionVectors" in features,
-        change_data_feed=found.change_data_feed and "changeDataFeed" in features,
+        deletion_vectors=found.deletion_vectors and features.DELETION_VECTORS in known,
+        change_data_feed=found.change_data_feed and features.CHANGE_DATA_FEED in known,
         in_commit_timestamps=has_in_commit_timestamps(protocol, metadata),
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound, TableNotFound, Unsupported
+from alluvia.log.features import GUARD
 from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, commit_name, version_prefix
 from alluvia.log.replay import State
 from alluvia.operations.constraints import row_check
@@ -21,7 +22,7 @@ from alluvia.table.event_window.index import index_name
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.lineage import in_gap, is_dropped, version_gaps
 from alluvia.table.properties import Properties, read_properties
-from alluvia.table.protocols import GUARD, check_readable
+from alluvia.table.protocols import check_readable
 from alluvia.table.schema.serialization import arrow_schema
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.writer import RowCheck

@@ -17,7 +17,7 @@ from alluvia.errors import Invalid
 from alluvia.ingest.envelope import split
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.timestamps import instant
-from alluvia.ingest.values import NO_FIELDS, Fields, Limits, Origin, RawEvent, Rows
+from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Limits, Origin, RawEvent
 
 DATA = Path(__file__).parents[3] / "events" / "data"
 MOMENT = pa.timestamp("us", "UTC")
@@ -40,7 +40,7 @@ def rows_of(
     key: str | None = None,
     raws: list[bytes] | None = None,
     fields: Fields = NO_FIELDS,
-) -> Rows:
+) -> EventRows:
     events = [RawEvent(at, value, raws[at] if raws else None) for at, value in enumerate(values)]
     ids = (f"new-{at}" for at in count())
     rows = to_rows(events, schema, arrival_us=ARRIVAL_US, idempotency_key=key, new_id=lambda: next(ids), fields=fields)

@@ -19,7 +19,7 @@ from alluvia.log.checkpoints.schema import ADD, REMOVE
 from alluvia.log.fields import Json, whole
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.parquet import KEYS, ActionFile
-from alluvia.log.files.rows import ActionRows, FileRows, Rows, check_fields, check_partitions
+from alluvia.log.files.rows import ActionRows, FileRows, LogRows, check_fields, check_partitions
 from alluvia.log.files.sidecars import Fetch, Sidecar, SidecarFile, sidecar_rows
 from alluvia.log.replay import State
 
@@ -78,7 +78,7 @@ class Checkpoint:
                 raise Corrupt(f"checkpoint {part.name}: {kind}: {error}") from error
         return found
 
-    def _rows(self, kind: str, sidecars: Sequence[SidecarFile]) -> list[Rows[Any]]:
+    def _rows(self, kind: str, sidecars: Sequence[SidecarFile]) -> list[LogRows[Any]]:
         own = [part.rows(kind) for part in self._parts]
         return [*(rows for rows in own if len(rows)), *sidecar_rows(sidecars, kind, _PARSERS[kind], _FILES[kind])]
 
@@ -96,7 +96,7 @@ class _Part(ABC):
         """Return the bodies of all actions of a kind."""
 
     @abstractmethod
-    def rows(self, kind: str) -> Rows[Any]:
+    def rows(self, kind: str) -> LogRows[Any]:
         """Return the file actions of a kind."""
 
 
@@ -108,7 +108,7 @@ class _Parquet(_Part):
     def bodies(self, kind: str) -> Sequence[Json]:
         return list(self._file.rows(kind))
 
-    def rows(self, kind: str) -> Rows[Any]:
+    def rows(self, kind: str) -> LogRows[Any]:
         check_fields(self._file, kind, _FILES[kind])
         return FileRows(self._file, kind, _PARSERS[kind])
 
@@ -132,7 +132,7 @@ class _Manifest(_Part):
     def bodies(self, kind: str) -> Sequence[Json]:
         return self._bodies[kind]
 
-    def rows(self, kind: str) -> Rows[Any]:
+    def rows(self, kind: str) -> LogRows[Any]:
         return ActionRows(self._files[kind])
 
 

@@ -20,7 +20,7 @@ from alluvia.log.checkpoints.schema import ADD, REMOVE, SCHEMA
 from alluvia.log.checkpoints.writer import Form, few_actions, live_tombstones_of, section_structs
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.parquet import ActionFile
-from alluvia.log.files.rows import FileRows, Parse, Rows, T
+from alluvia.log.files.rows import FileRows, LogRows, Parse, T
 from alluvia.log.files.sidecars import Sidecar, SidecarFacts, SidecarFile, SidecarRows, open_rows
 from alluvia.log.replay import State
 
@@ -55,12 +55,12 @@ def plan_removes(tombstones: ActionSet[RemoveFile], after_ms: int) -> SidecarPla
     return _plan(young, lambda section: live_tombstones_of(young, section, after_ms))
 
 
-def _expired(part: Rows[RemoveFile], after_ms: int) -> bool:
+def _expired(part: LogRows[RemoveFile], after_ms: int) -> bool:
     facts = part.file.facts if isinstance(part, SidecarRows) else None
     return facts is not None and facts.deleted_ms_max is not None and facts.deleted_ms_max <= after_ms
 
 
-def _plan(actions: ActionSet[T], structs_of: Callable[[Rows[T]], Iterable[pa.StructArray]]) -> SidecarPlan[T]:
+def _plan(actions: ActionSet[T], structs_of: Callable[[LogRows[T]], Iterable[pa.StructArray]]) -> SidecarPlan[T]:
     """Keep what is big enough and unchanged; rewrite what changed, and combine small remainders with what is new."""
     open_rows(part for part in actions.parts if actions.touches(part))
     whole: list[SidecarRows[T]] = []

@@ -18,7 +18,7 @@ from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.checkpoints.schema import ADD, REMOVE, SCHEMA
 from alluvia.log.fields import Json
 from alluvia.log.files.file_set import ActionSet
-from alluvia.log.files.rows import Rows, T
+from alluvia.log.files.rows import LogRows, T
 from alluvia.log.files.sidecars import open_rows
 from alluvia.log.files.struct_statistics import statistics_texts
 from alluvia.log.replay import State
@@ -38,7 +38,7 @@ class StructForm(Protocol):
     def filled(self, adds: pa.StructArray) -> list[pa.Array]:
         """Return those fields for adds that have all fields of `ADD`, and `stats_parsed` if they had it before."""
 
-    def facts(self, rows: Rows[AddFile]) -> str | None:
+    def facts(self, rows: LogRows[AddFile]) -> str | None:
         """Return the statistics of many files together, in the form of one file's."""
 
 
@@ -96,7 +96,7 @@ def add_structs(files: ActionSet[AddFile], form: Form) -> Iterator[pa.StructArra
         yield from section_structs(files, section, form)
 
 
-def section_structs(files: ActionSet[AddFile], section: Rows[AddFile], form: Form) -> Iterator[pa.StructArray]:
+def section_structs(files: ActionSet[AddFile], section: LogRows[AddFile], form: Form) -> Iterator[pa.StructArray]:
     """Yield the live adds of one section of a state's files."""
     earlier = section.type_of((STRUCT,))
     kind = pa.struct(list(form.add_fields.items()))
@@ -120,7 +120,7 @@ def _texts(texts: pa.Array, structs: pa.Array) -> pa.Array:
 
 
 def live_structs(
-    actions: ActionSet[T], section: Rows[T], fields: Mapping[str, pa.DataType]
+    actions: ActionSet[T], section: LogRows[T], fields: Mapping[str, pa.DataType]
 ) -> Iterator[pa.StructArray]:
     """Yield the rows of a section that still hold, as structs of some fields."""
     shown = actions.shown(section)
@@ -138,7 +138,7 @@ def live_tombstones(tombstones: ActionSet[RemoveFile], after_ms: int) -> Iterato
 
 
 def live_tombstones_of(
-    tombstones: ActionSet[RemoveFile], section: Rows[RemoveFile], after_ms: int
+    tombstones: ActionSet[RemoveFile], section: LogRows[RemoveFile], after_ms: int
 ) -> Iterator[pa.StructArray]:
     """Yield the tombstones of one section that have not expired."""
     for removes in live_structs(tombstones, section, REMOVE):

@@ -13,7 +13,7 @@ from typing import Generic
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.log.files.rows import ActionRows, Parse, Rows, T
+from alluvia.log.files.rows import ActionRows, LogRows, Parse, T
 from alluvia.log.files.sidecars import open_rows
 
 
@@ -48,7 +48,7 @@ class ActionSet(Generic[T]):
     """
 
     def __init__(
-        self, parse: Parse[T], parts: Iterable[Rows[T]] = (), layers: tuple[Layer[T], ...] = (), live: int = 0
+        self, parse: Parse[T], parts: Iterable[LogRows[T]] = (), layers: tuple[Layer[T], ...] = (), live: int = 0
     ) -> None:
         self._parse = parse
         self.parts = tuple(parts)
@@ -133,11 +133,11 @@ class ActionSet(Generic[T]):
         return [action for layer in self.layers for action in self.pick(layer.rows)]
 
     @property
-    def sections(self) -> tuple[Rows[T], ...]:
+    def sections(self) -> tuple[LogRows[T], ...]:
         """Return all rows, the checkpoint's and the layers'; which of them still hold is for `pick` to say."""
         return (*self.parts, *(layer.rows for layer in self.layers))
 
-    def pick(self, section: Rows[T], kept: pa.BooleanArray | None = None) -> Iterator[T]:
+    def pick(self, section: LogRows[T], kept: pa.BooleanArray | None = None) -> Iterator[T]:
         """Yield a section's actions that still hold, of those that are `kept` (all by default)."""
         if kept is not None and not pc.any(kept).as_py():
             return
@@ -156,7 +156,7 @@ class ActionSet(Generic[T]):
                 found += pc.sum(column if shown is None else column.filter(shown)).as_py() or 0
         return found
 
-    def shown(self, section: Rows[T]) -> pa.BooleanArray | None:
+    def shown(self, section: LogRows[T]) -> pa.BooleanArray | None:
         """Return which rows of a section still hold; None for all of them."""
         if section not in self._masks:
             newer = self._keys_above(section)
@@ -167,7 +167,7 @@ class ActionSet(Generic[T]):
             self._masks[section] = mask
         return self._masks[section]
 
-    def touches(self, section: Rows[T]) -> bool:
+    def touches(self, section: LogRows[T]) -> bool:
         """Whether later commits may have changed a row of a section, as far as is known without opening it."""
         newer = self._keys_above(section)
         return bool(len(newer)) and section.may_hold(newer)
@@ -176,7 +176,7 @@ class ActionSet(Generic[T]):
         """Return the action that the layers have for a key, or None."""
         return next((layer.changes[key] for layer in reversed(self.layers) if key in layer.changes), None)
 
-    def _keys_above(self, section: Rows[T]) -> pa.Array:
+    def _keys_above(self, section: LogRows[T]) -> pa.Array:
         """Return the keys that later commits than a section's changed."""
         above = [layer.keys for layer in self.layers]
         for at, layer in enumerate(self.layers):
@@ -186,5 +186,5 @@ class ActionSet(Generic[T]):
         return pa.concat_arrays(above or [pa.array([], pa.string())])
 
     @cached_property
-    def _masks(self) -> dict[Rows[T], pa.BooleanArray | None]:
+    def _masks(self) -> dict[LogRows[T], pa.BooleanArray | None]:
         return {}

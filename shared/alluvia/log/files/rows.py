@@ -41,7 +41,7 @@ T = TypeVar("T", bound=FileAction)
 Parse = Callable[[Json], T]
 
 
-class Rows(ABC, Generic[T]):
+class LogRows(ABC, Generic[T]):
     """Some file actions of one kind, numbered from 0."""
 
     facts: str | None = None
@@ -102,7 +102,7 @@ class Rows(ABC, Generic[T]):
         return 0 if column is None else int(pc.sum(column).as_py() or 0)
 
 
-class ActionRows(Rows[T]):
+class ActionRows(LogRows[T]):
     """Actions that are values already."""
 
     def __init__(self, actions: Sequence[T]) -> None:
@@ -145,7 +145,7 @@ class ActionRows(Rows[T]):
         return pa.array([getattr(action, "deletion_vector", None) is not None for action in self._actions], pa.bool_())
 
 
-class FileRows(Rows[T]):
+class FileRows(LogRows[T]):
     """The rows of one kind in a Parquet file."""
 
     def __init__(self, file: ActionFile, kind: str, parse: Parse[T]) -> None:
@@ -308,7 +308,7 @@ def check_fields(file: ActionFile, kind: str, fields: Mapping[str, pa.DataType])
             raise Corrupt(msg)
 
 
-def check_partitions(name: str, adds: Rows[Any]) -> None:
+def check_partitions(name: str, adds: LogRows[Any]) -> None:
     """Raise `Corrupt` where a partitioned table's checkpoint has no partition values: all would count as null."""
     if not isinstance(adds, FileRows) or not len(adds) or not adds.lacks(("partitionValues",)):
         return

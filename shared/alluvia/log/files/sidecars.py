@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from alluvia.log.fields import Json, text, text_map, whole
 from alluvia.log.files.parquet import ActionFile, Path
-from alluvia.log.files.rows import FileRows, Parse, Rows, T, check_fields
+from alluvia.log.files.rows import FileRows, LogRows, Parse, T, check_fields
 from alluvia.log.paths import SIDECAR_FOLDER, decode_path
 
 FACTS_TAG = "alluvia.facts"
@@ -136,7 +136,7 @@ class SidecarFile:
         return self._file
 
 
-class SidecarRows(Rows[T]):
+class SidecarRows(LogRows[T]):
     """The rows of one kind in a sidecar."""
 
     def __init__(self, file: SidecarFile, kind: str, parse: Parse[T], fields: Mapping[str, pa.DataType]) -> None:
@@ -203,12 +203,12 @@ class SidecarRows(Rows[T]):
 
 def sidecar_rows(
     files: Iterable[SidecarFile], kind: str, parse: Parse[T], fields: Mapping[str, pa.DataType]
-) -> list[Rows[T]]:
+) -> list[LogRows[T]]:
     """Return the rows of one kind in some sidecars, without those that are known to hold the other kind."""
     return [SidecarRows(each, kind, parse, fields) for each in files if each.facts is None or each.facts.kind == kind]
 
 
-def open_rows(parts: Iterable[Rows[Any]]) -> None:
+def open_rows(parts: Iterable[LogRows[Any]]) -> None:
     """Fetch the sidecars among some rows that have not been fetched yet, all at once."""
     closed = [part.file for part in parts if isinstance(part, SidecarRows) and not part.file.is_open]
     if closed:

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from alluvia.errors import Unsupported
 from alluvia.log.actions import Metadata, Protocol
+from alluvia.log.features import COLUMN_MAPPING
 from alluvia.table.schema.column_path import ColumnPath
 from alluvia.table.schema.serialization import Identify, Json, arrow_schema
 
 MODE = "delta.columnMapping.mode"
-FEATURE = "columnMapping"
 _NAME = "delta.columnMapping.physicalName"
 _ID = "delta.columnMapping.id"
 FIELD_ID = b"PARQUET:field_id"
@@ -33,7 +33,7 @@ class ColumnMapping(enum.Enum):
 def mapping_of(protocol: Protocol, metadata: Metadata) -> ColumnMapping:
     """Return a table's mapping; its property counts only where the protocol has the feature. Raises `Unsupported`."""
     version, features = protocol.min_reader_version, protocol.reader_features or ()
-    if version < 2 or (version > 2 and FEATURE not in features):
+    if version < 2 or (version > 2 and COLUMN_MAPPING not in features):
         return ColumnMapping.NONE
     text = metadata.configuration.get(MODE, "none").lower()
     try:

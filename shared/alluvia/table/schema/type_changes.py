@@ -12,7 +12,6 @@ from functools import lru_cache
 from alluvia.errors import Unsupported
 from alluvia.table.schema.serialization import SCHEMAS_KEPT, Json, schema_fields
 
-FEATURES = ("typeWidening", "typeWidening-preview")
 _CHANGES = "delta.typeChanges"
 _DECIMAL = re.compile(r"^decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)$")
 _WIDER = {

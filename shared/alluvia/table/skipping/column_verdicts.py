@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.log.actions import AddFile
-from alluvia.log.files.rows import Rows
+from alluvia.log.files.rows import LogRows
 from alluvia.table.schema.column_path import ColumnPath
 from alluvia.table.schema.moments import is_zoned
 from alluvia.table.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Or, Predicate, columns_of
@@ -29,7 +29,7 @@ _EXACT_FLOAT = 1 << 53
 
 
 def matching(
-    predicate: Predicate, rows: Rows[AddFile], schema: pa.Schema, partition_columns: Sequence[str]
+    predicate: Predicate, rows: LogRows[AddFile], schema: pa.Schema, partition_columns: Sequence[str]
 ) -> pa.BooleanArray:
     """Return for each file whether it can hold a row for which a predicate holds."""
     known: dict[ColumnPath, Bounds] = {}

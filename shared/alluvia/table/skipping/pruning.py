@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from alluvia.log.actions import AddFile
 from alluvia.log.files.file_set import ActionSet
-from alluvia.log.files.rows import Rows
+from alluvia.log.files.rows import LogRows
 from alluvia.log.files.sidecars import open_rows
 from alluvia.table.skipping.column_verdicts import matching
 from alluvia.table.skipping.predicate import Predicate, Unknown
@@ -54,7 +54,7 @@ def _one_by_one(
     ]
 
 
-def _section_can_match(section: Rows[AddFile], predicate: Predicate, schema: pa.Schema) -> bool:
+def _section_can_match(section: LogRows[AddFile], predicate: Predicate, schema: pa.Schema) -> bool:
     """Whether a file of a section can match, by the statistics of all of them together, partition columns included."""
     if section.facts is None:
         return True

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.log.actions import AddFile
-from alluvia.log.files.rows import Rows, conformed
+from alluvia.log.files.rows import LogRows, conformed
 from alluvia.log.files.struct_statistics import statistics_text
 from alluvia.table.partitioning.values import parse_partition_text
 from alluvia.table.schema.column_path import ColumnPath, put
@@ -57,7 +57,7 @@ class CheckpointForm:
             found.append(pa.StructArray.from_arrays(columns, fields=self.fields[PARTITIONS].fields))
         return found
 
-    def facts(self, rows: Rows[AddFile]) -> str | None:
+    def facts(self, rows: LogRows[AddFile]) -> str | None:
         """Return the statistics of many files together, in the form of one file's, partition columns included."""
         known: dict[ColumnPath, Bounds] = dict(bounds_of(rows, self._columns.items()))
         known |= {(name,): partition_bounds(rows, name, kind) for name, kind in self._partitions.items()}

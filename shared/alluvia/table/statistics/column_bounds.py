@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.log.actions import AddFile
-from alluvia.log.files.rows import Rows
+from alluvia.log.files.rows import LogRows
 from alluvia.table.partitioning.values import parse_partition_text, partition_value
 from alluvia.table.schema.column_path import ColumnPath
 from alluvia.table.schema.moments import is_zoned
@@ -44,7 +44,7 @@ class Bounds:
     nulls: pa.Int64Array
 
 
-def bounds_of(rows: Rows[AddFile], columns: Iterable[tuple[ColumnPath, pa.DataType]]) -> dict[ColumnPath, Bounds]:
+def bounds_of(rows: LogRows[AddFile], columns: Iterable[tuple[ColumnPath, pa.DataType]]) -> dict[ColumnPath, Bounds]:
     """Return what is known about some columns other than partition columns, by their types."""
     wanted = list(columns)
     missing = [(column, kind) for column, kind in wanted if ("bounds", column, kind) not in rows.derived]
@@ -66,7 +66,7 @@ def bounds_of(rows: Rows[AddFile], columns: Iterable[tuple[ColumnPath, pa.DataTy
     return {column: rows.derived["bounds", column, kind] for column, kind in wanted}
 
 
-def partition_bounds(rows: Rows[AddFile], name: str, kind: pa.DataType) -> Bounds:
+def partition_bounds(rows: LogRows[AddFile], name: str, kind: pa.DataType) -> Bounds:
     """Return what is known of a partition column: each file's value. Raises `Corrupt`, naming a file."""
     key = ("partition", name, kind)
     if key not in rows.derived:
@@ -77,7 +77,7 @@ def partition_bounds(rows: Rows[AddFile], name: str, kind: pa.DataType) -> Bound
     return found
 
 
-def partition_array(rows: Rows[AddFile], name: str, kind: pa.DataType) -> pa.Array:
+def partition_array(rows: LogRows[AddFile], name: str, kind: pa.DataType) -> pa.Array:
     """Return each file's value of a partition column. Raises `Corrupt`, naming a file whose text is not a value."""
     texts = rows.partition_texts(name)
     codes = texts.dictionary_encode()
@@ -91,7 +91,7 @@ def partition_array(rows: Rows[AddFile], name: str, kind: pa.DataType) -> pa.Arr
     return pa.array(values, kind).take(codes.indices)
 
 
-def has_structs(rows: Rows[AddFile]) -> bool:
+def has_structs(rows: LogRows[AddFile]) -> bool:
     """Whether every file whose statistics are known has them as a struct."""
     key = "has structs"
     if key not in rows.derived:
@@ -103,7 +103,7 @@ def has_structs(rows: Rows[AddFile]) -> bool:
     return bool(rows.derived[key])
 
 
-def struct_statistics(rows: Rows[AddFile], column: ColumnPath, kind: pa.DataType) -> ColumnStatistics | None:
+def struct_statistics(rows: LogRows[AddFile], column: ColumnPath, kind: pa.DataType) -> ColumnStatistics | None:
     """Return a column's struct statistics in its type; None where JSON might say more."""
     count = len(rows)
     nulls = None if pa.types.is_struct(kind) else _leaf(rows, "nullCount", column, pa.int64())
@@ -121,7 +121,7 @@ def struct_statistics(rows: Rows[AddFile], column: ColumnPath, kind: pa.DataType
     )
 
 
-def _leaf(rows: Rows[AddFile], group: str, column: ColumnPath, kind: pa.DataType) -> pa.Array | None:
+def _leaf(rows: LogRows[AddFile], group: str, column: ColumnPath, kind: pa.DataType) -> pa.Array | None:
     """Return a leaf of the struct statistics in a type; None where there is none of that type."""
     found = rows.column((STRUCT, group, *column))
     if found is None or not _same_family(found.type, kind):
@@ -148,7 +148,7 @@ def _same_family(found: pa.DataType, kind: pa.DataType) -> bool:
     return any(is_kind(found) and is_kind(kind) for is_kind in _FAMILIES)
 
 
-def _without_texts(rows: Rows[AddFile]) -> bool:
+def _without_texts(rows: LogRows[AddFile]) -> bool:
     if rows.type_of(("stats",)) is None:
         return True
     if "texts" not in rows.derived:
@@ -157,12 +157,12 @@ def _without_texts(rows: Rows[AddFile]) -> bool:
     return bool(rows.derived["texts"])
 
 
-def _texts(rows: Rows[AddFile]) -> pa.Array:
+def _texts(rows: LogRows[AddFile]) -> pa.Array:
     texts = rows.column(("stats",))
     return pa.nulls(len(rows), pa.string()) if texts is None else texts.cast(pa.string())
 
 
-def row_counts(rows: Rows[AddFile]) -> pa.Int64Array:
+def row_counts(rows: LogRows[AddFile]) -> pa.Int64Array:
     """Return each file's number of rows, deleted ones included; null where its statistics do not say it."""
     if "rows" not in rows.derived:
         counts = rows.column((STRUCT, "numRecords")) if has_structs(rows) else None
@@ -172,7 +172,7 @@ def row_counts(rows: Rows[AddFile]) -> pa.Int64Array:
 
 
 def _bounds(
-    rows: Rows[AddFile],
+    rows: LogRows[AddFile],
     numbers: pa.Int64Array,
     tight: pa.BooleanArray | None,
     found: ColumnStatistics,
@@ -200,7 +200,7 @@ def _widened_decimals(low: pa.Array, high: pa.Array, kind: pa.Decimal128Type) ->
 
 
 def _sure(
-    rows: Rows[AddFile], numbers: pa.Int64Array, tight: pa.BooleanArray | None, nulls: pa.Int64Array
+    rows: LogRows[AddFile], numbers: pa.Int64Array, tight: pa.BooleanArray | None, nulls: pa.Int64Array
 ) -> pa.Int64Array:
     """Return numbers of nulls without those that deletion vectors may have made wrong."""
     loose = rows.with_vector()
