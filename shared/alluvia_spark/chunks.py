@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.table.partitioning.partition import PartitionField, PartitionSpec
 from alluvia.table.partitioning.partition import split as split_partitions
+from alluvia.table.partitioning.spec import PartitionField, PartitionSpec
 from alluvia_spark.plan import Group
 
 EVENT_ID = "event_id"

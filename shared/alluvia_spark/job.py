@@ -10,7 +10,7 @@ import pyarrow as pa
 from alluvia.ingest.values import Limits
 from alluvia.log.actions import AddFile
 from alluvia.store import Store, open_store
-from alluvia.table.partitioning.partition import PartitionSpec
+from alluvia.table.partitioning.spec import PartitionSpec
 from alluvia.table.properties import Properties
 from alluvia.table.snapshot import Snapshot
 

@@ -17,7 +17,8 @@ from alluvia.clock import ManualClock
 from alluvia.lake import Lake
 from alluvia.log.actions import AddFile
 from alluvia.store import MemoryStore
-from alluvia.table.partitioning.partition import parse_spec, split
+from alluvia.table.partitioning.partition import split
+from alluvia.table.partitioning.spec import parse_spec
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Operator, Or, Predicate, Unknown
 from alluvia.table.skipping.pruning import prune

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from alluvia.table.partitioning.partition import parse_spec
+from alluvia.table.partitioning.spec import parse_spec
 from alluvia_spark.chunks import by_event, by_partition, decode, encode, first_of_each
 
 ROWS = pa.table(

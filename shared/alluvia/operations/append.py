@@ -8,31 +8,30 @@ from typing import Any
 from alluvia.errors import ConcurrentTransaction, Invalid, MetadataChanged, TransactionExpired, Unsupported
 from alluvia.log.actions import AddFile, Txn
 from alluvia.operations.constraints import row_check
-from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.conflicts import harmless_change
 from alluvia.table.handle import TableHandle
 from alluvia.table.schema.rows import columns_of_rows, conformed
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes, Commit, Transaction, too_old
 
-CHUNK_ROWS = 1 << 20
+CHUNK_BYTES = 256 << 20
+"""Rows of about so many bytes are sorted and written at once."""
 
 
 def append(handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None) -> Commit:
     """Append rows (a pyarrow Table or RecordBatchReader, or a list of dicts) in one commit.
 
-    On a handle that knows the table this costs one PUT for each partition's file and one for the commit. With `txn`
+    On a handle that knows the table this costs one PUT for each file and one for the commit. With `txn`
     (an application's id and its number), rows that the application has committed before under that number or a higher
     one are not appended again; the commit that is returned is then the table's newest. Raises `Invalid` for rows that
     do not fit.
     """
     snapshot = _base(handle, txn) or handle.fitting(columns_of_rows(rows))
-    check_not_rollup(snapshot, "append")
     if txn is not None and (done := applied(snapshot, txn)) is not None:
         return done
     transaction = handle.transaction(snapshot)
     writer = handle.writer(snapshot, row_check(snapshot.settings.constraints, snapshot.schema))
-    adds = [add for chunk in conformed(rows, snapshot.schema, CHUNK_ROWS) for add in writer.write(chunk)]
+    adds = [add for chunk in conformed(rows, snapshot.schema, CHUNK_BYTES) for add in writer.write(chunk)]
     return _commit(handle, transaction, snapshot, adds, txn)
 
 
@@ -48,7 +47,6 @@ def commit_files(
     constraints: nothing has checked the files' rows against them.
     """
     snapshot = _base(handle, txn) or handle.at_hand()
-    check_not_rollup(snapshot, "commit_files")
     constraints = snapshot.settings.constraints
     if adds and constraints:
         msg = f"table {handle.name} has the CHECK constraint {min(constraints)!r}: append rows, which can be checked"

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile, Metadata, Txn
-from alluvia.operations.append import CHUNK_ROWS, append, applied, check_txn
+from alluvia.operations.append import CHUNK_BYTES, append, applied, check_txn
 from alluvia.operations.constraints import row_check
 from alluvia.operations.evolve import plan_evolve, protocol_for
 from alluvia.operations.replanning import commit_planned
@@ -75,7 +75,7 @@ class _Evolving:
     def _write(self, snapshot: Snapshot, metadata: Metadata) -> list[AddFile]:
         evolved = Snapshot(replace(snapshot.state, metadata=metadata), snapshot.root, snapshot.name)
         writer = self._handle.writer(evolved, row_check(evolved.settings.constraints, evolved.schema))
-        return [add for chunk in conformed(self._rows, evolved.schema, CHUNK_ROWS) for add in writer.write(chunk)]
+        return [add for chunk in conformed(self._rows, evolved.schema, CHUNK_BYTES) for add in writer.write(chunk)]
 
 
 def _fields(rows: Any) -> Sequence[pa.Field]:

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from alluvia.log.actions import CdcFile
 from alluvia.table.handle import TableHandle
-from alluvia.table.partitioning.partition import PartitionField, PartitionSpec, split
+from alluvia.table.partitioning.partition import split
+from alluvia.table.partitioning.spec import PartitionField, PartitionSpec
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.writer import encode_parquet
 

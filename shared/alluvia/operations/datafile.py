@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from alluvia.errors import Corrupt, Invalid, ObjectNotFound
+from alluvia.errors import Corrupt, ObjectNotFound
 from alluvia.log.actions import AddFile
 from alluvia.log.files.parquet import UNREADABLE
 from alluvia.scratch import scratch_root
@@ -22,7 +22,7 @@ from alluvia.table.reader import check_positions, open_parquet, unreadable
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics.merged import merged_statistics
 from alluvia.table.statistics.written import file_statistics
-from alluvia.table.writer import bounded_columns, new_file_like
+from alluvia.table.writer import new_file_like, parquet_writer, write_rows
 
 BATCH_ROWS = 1 << 16
 
@@ -205,17 +205,6 @@ class FileSink:
         self._waiting = []
         settings = self._snapshot.settings
         self._statistics.append(file_statistics(rows, settings.indexed_columns))
-        try:
-            if self._writer is None:
-                self._writer = pq.ParquetWriter(
-                    self._path,
-                    rows.schema,
-                    compression=settings.codec,
-                    store_schema=False,
-                    write_page_checksum=True,
-                    write_statistics=bounded_columns(rows.schema) or False,
-                )
-            self._writer.write_table(rows, row_group_size=settings.row_group_rows)
-        except pa.ArrowInvalid as error:  # a null in a field of a struct that allows none
-            msg = f"the rows do not fit the table: {error}"
-            raise Invalid(msg) from error
+        if self._writer is None:
+            self._writer = parquet_writer(self._path, rows.schema, settings)
+        write_rows(self._writer, rows, settings)

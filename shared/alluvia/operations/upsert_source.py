@@ -23,7 +23,7 @@ from alluvia.table.snapshot import Snapshot
 
 KEYS_SORTED_MAX = 1 << 20
 """Beyond this many keys in a column, only the lowest and the highest decide which files can contain them."""
-_CHUNK_ROWS = 1 << 20
+_CHUNK_BYTES = 256 << 20
 _PAIRS = "SELECT f.position, s.number FROM file f JOIN source s ON {on} ORDER BY f.position"
 _REPEATED = "SELECT {names}, count(*) FROM source GROUP BY {names} HAVING count(*) > 1 ORDER BY {names} LIMIT 1"
 
@@ -170,7 +170,7 @@ def read_rows(rows: Any, schema: pa.Schema, on: Sequence[str], extra: Callable[[
         whole = conform(table.drop_columns(beside), known)
         return _append(whole, {name: table[name] for name in beside})
     plain = [{name: row[name] for name in row if name not in beside} for row in rows] if given else rows
-    found = list(conformed(plain, known, _CHUNK_ROWS)) or [known.empty_table()]
+    found = list(conformed(plain, known, _CHUNK_BYTES)) or [known.empty_table()]
     return _append(pa.concat_tables(found), {name: pa.array([row.get(name) for row in rows]) for name in beside})
 
 

@@ -17,7 +17,7 @@ from alluvia.log.files.file_set import ActionSet
 from alluvia.log.paths import is_absolute
 from alluvia.log.replay import State, totals
 from alluvia.table.fitting import ReadPlan
-from alluvia.table.partitioning.partition import PartitionSpec, parse_spec
+from alluvia.table.partitioning.spec import PartitionSpec, parse_spec
 from alluvia.table.properties import Properties
 from alluvia.table.protocols import check_readable, settings_of
 from alluvia.table.schema.column_mapping import ColumnMapping, mapping_of, physical_schema

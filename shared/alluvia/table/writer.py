@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,8 +15,9 @@ from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
 from alluvia.log.paths import folder_of
 from alluvia.store import Store
-from alluvia.table.partitioning.partition import Partition, PartitionSpec, split
+from alluvia.table.partitioning.partition import Partition, split
 from alluvia.table.partitioning.spans import PARTITION_TAG
+from alluvia.table.partitioning.spec import PartitionSpec
 from alluvia.table.properties import Properties
 from alluvia.table.statistics.written import file_statistics
 
@@ -21,8 +25,14 @@ RowCheck = Callable[[pa.Table], None]
 """Raises `Invalid` for rows that may not be written."""
 
 
+FILE_SIZE_SLACK = 0.25
+"""A file may be bigger than the target by this share of it, rather than leave a small one."""
+ENOUGH_SHARE = 0.9
+"""A file that has this share of the target takes no further row group."""
+
+
 class FileWriter:
-    """Writes data files for a table: one object per partition of the rows it is given, sorted, with statistics."""
+    """Writes data files for a table: the rows it is given, by partition, sorted, with statistics."""
 
     def __init__(
         self,
@@ -39,9 +49,10 @@ class FileWriter:
         self._settings = settings
         self._clock = clock
         self._check = check
+        self._share: float | None = None
 
     def write(self, table: pa.Table) -> list[AddFile]:
-        """Write rows of exactly the table's columns; one PUT a partition. Returns the files, not yet committed."""
+        """Write rows of exactly the table's columns; one PUT a file. Returns the files, not yet committed."""
         if self._check is not None:
             self._check(table)
         prepared = list(self._encode(table))
@@ -49,11 +60,45 @@ class FileWriter:
         return [add for add, _ in prepared]
 
     def _encode(self, table: pa.Table) -> Iterator[tuple[AddFile, bytes]]:
-        for partition, rows in split(table, self._spec):
-            ordered = sort_rows(rows, self._settings.sort_by)
-            data = encode_parquet(ordered, self._settings)
-            stats = file_statistics(ordered, self._settings.indexed_columns)
-            yield new_file(partition, len(data), stats, self._clock), data
+        order = sort_columns(table, self._settings)
+        if self._share is None and table.nbytes > self._settings.target_file_size:
+            self._share = self._sampled_share(table)
+        file_bytes = None if self._share is None else int(self._settings.target_file_size / self._share)
+        for partition, rows in split(table, self._spec, order, file_bytes):
+            start = 0
+            while start < len(rows):
+                data, count = self._encode_file(rows.slice(start))
+                stats = file_statistics(rows.slice(start, count), self._settings.indexed_columns)
+                yield new_file(partition, len(data), stats, self._clock), data
+                start += count
+
+    def _sampled_share(self, table: pa.Table) -> float:
+        """Return by how much rows are compressed: the bytes of a file of some of them by those in memory."""
+        rows = min(len(table), self._settings.row_group_rows)
+        sample = table.slice((len(table) - rows) // 2, rows)
+        [(_, ordered)] = split(sample, PartitionSpec(), sort_columns(sample, self._settings))
+        return len(encode_parquet(ordered, self._settings)) / max(1, sample.nbytes)
+
+    def _encode_file(self, rows: pa.Table) -> tuple[bytes, int]:
+        """Return a file's bytes, and how many of the first rows it holds: as many as the size of files allows."""
+        target: float = self._settings.target_file_size
+        expected = rows.nbytes * (self._share or 0)
+        if expected <= target * (1 + FILE_SIZE_SLACK):
+            return encode_parquet(rows, self._settings), len(rows)
+        if expected >= target * 1.5:
+            target = expected / round(expected / target)  # files of one size, and no small one at the end
+        rate, written, most = expected / len(rows), 0, 0.5
+        with ParquetBuffer(rows.schema, self._settings) as buffer:
+            while written < len(rows) and buffer.size < target * ENOUGH_SHARE:
+                count = len(rows) - written
+                if buffer.size + count * rate > target * (1 + FILE_SIZE_SLACK / 2):
+                    left = (target - buffer.size) * most
+                    count = min(max(1, int(left / rate)), self._settings.row_group_rows)
+                buffer.write(rows.slice(written, count))
+                written += count
+                rate, most = buffer.size / written, 1
+        self._share = buffer.size / max(1, rows.slice(0, written).nbytes)
+        return buffer.data(), written
 
 
 def new_file(partition: Partition, size: int, stats: str, clock: Clock, *, data_change: bool = True) -> AddFile:
@@ -72,10 +117,9 @@ def new_file_like(like: AddFile, size: int, stats: str, clock: Clock, *, data_ch
     return AddFile(path, like.partition_values, size, clock.now_ms(), data_change, stats, tags)
 
 
-def sort_rows(rows: pa.Table, sort_by: tuple[str, ...]) -> pa.Table:
-    """Return rows in the table's sort order, nulls last."""
-    keys = [(name, "ascending") for name in sort_by if name in rows.column_names]
-    return rows.sort_by(keys) if keys else rows
+def sort_columns(rows: pa.Table, settings: Properties) -> list[pa.ChunkedArray]:
+    """Return the columns by which rows of a partition are sorted, nulls last."""
+    return [rows[name] for name in settings.sort_by]
 
 
 def bounded_columns(schema: pa.Schema) -> list[str]:
@@ -98,20 +142,59 @@ def bounded_columns(schema: pa.Schema) -> list[str]:
     return found
 
 
+class ParquetBuffer:
+    """A Parquet file in memory, written row group by row group. Use it in a `with` block; `data` is good after it."""
+
+    def __init__(self, schema: pa.Schema, settings: Properties) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._settings = settings
+        self._writer = parquet_writer(self._sink, schema, settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.close()
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes have been written."""
+        return int(self._sink.tell())
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows. Raises `Invalid`, naming the field, for a null where the schema has none."""
+        write_rows(self._writer, rows, self._settings)
+
+    def data(self) -> bytes:
+        """Return the file's bytes."""
+        return bytes(self._sink.getvalue())
+
+
 def encode_parquet(rows: pa.Table, settings: Properties) -> bytes:
     """Return a Parquet file's bytes. Raises `Invalid`, naming the field, for a null where the schema has none."""
-    sink = pa.BufferOutputStream()
+    with ParquetBuffer(rows.schema, settings) as buffer:
+        buffer.write(rows)
+    return buffer.data()
+
+
+def parquet_writer(sink: pa.NativeFile | Path, schema: pa.Schema, settings: Properties) -> pq.ParquetWriter:
+    """Open a Parquet file for rows of a schema, as a table's properties have it."""
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression=settings.codec,
+        store_schema=False,
+        write_page_checksum=True,
+        write_statistics=bounded_columns(schema) or False,
+    )
+
+
+def write_rows(writer: pq.ParquetWriter, rows: pa.Table, settings: Properties) -> None:
+    """Write rows into a Parquet file. Raises `Invalid`, naming the field, for a null where the schema has none."""
     try:
-        pq.write_table(
-            rows,
-            sink,
-            compression=settings.codec,
-            row_group_size=settings.row_group_rows,
-            store_schema=False,
-            write_page_checksum=True,
-            write_statistics=bounded_columns(rows.schema) or False,
-        )
+        writer.write_table(rows, row_group_size=settings.row_group_rows)
     except pa.ArrowInvalid as error:  # a null in a field of a struct that allows none
         msg = f"the rows do not fit the table: {error}"
         raise Invalid(msg) from error
-    return bytes(sink.getvalue())

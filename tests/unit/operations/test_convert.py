@@ -111,7 +111,7 @@ def test_types_of_partition_columns_may_be_given(disk: Lake, write: Write) -> No
         ({"none": "long"}, "partition_types: 'none' is not a partition column; the folders name p"),
         ({"p": "long"}, r"p=a/f.parquet: partition column p: 'a' is not a valid long"),
         ({"p": "nothing"}, "unknown type 'nothing'"),
-        ({"p": "double"}, "partition_by: 'p' is double"),
+        ({"p": "double"}, "partition_by: 'p' needs .* p is double"),
     ],
 )
 def test_given_types_that_do_not_fit_are_refused(disk: Lake, write: Write, types: dict[str, str], named: str) -> None:

@@ -9,16 +9,10 @@ import pytest
 
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
-from alluvia.table.partitioning.partition import (
-    PartitionField,
-    PartitionSpec,
-    layout_of,
-    parse_partition_text,
-    parse_spec,
-    partition_text,
-    split,
-)
+from alluvia.table.partitioning.partition import layout_of, partition_text, split
 from alluvia.table.partitioning.spans import PARTITION_TAG
+from alluvia.table.partitioning.spec import PartitionField, PartitionSpec, parse_spec
+from alluvia.table.partitioning.values import parse_partition_text
 
 ZONED, LOCAL = pa.timestamp("us", tz="UTC"), pa.timestamp("us")
 SCHEMA = pa.schema([("ts", ZONED), ("local", LOCAL), ("day", pa.date32()), ("c", pa.string()), ("n", pa.int64()),
@@ -48,17 +42,61 @@ def test_fields_are_columns_or_transforms_of_times() -> None:
     assert parse_spec([], SCHEMA) == PartitionSpec()
 
 
+def test_buckets_and_truncations_have_one_text() -> None:
+    spec = parse_spec(["bucket(16, c)", "Truncate( c , 2)", "bucket(n,4)", "truncate(10, n)"], SCHEMA)
+    assert [str(field) for field in spec.fields] == [
+        "bucket(16, c)",
+        "truncate(c, 2)",
+        "bucket(4, n)",
+        "truncate(n, 10)",
+    ]
+    assert parse_spec([str(field) for field in spec.fields], SCHEMA) == spec
+    numbers = pa.schema([("4", pa.int64()), ("8", pa.int64())])
+    fields = parse_spec(["bucket(4, 8)", "truncate(4, 8)"], numbers).fields
+    assert [(field.column, field.width) for field in fields] == [("8", 4), ("4", 8)]
+
+
+def test_a_bucket_follows_from_the_text_alone() -> None:
+    """CRC-32 of `123456789` is 0xCBF43926: its published check value."""
+    table = pa.table({"c": ["123456789", None], "n": [123456789, 5]})
+    for column in ("c", "n"):
+        [(partition, _), *_] = split(table.slice(0, 1), parse_spec([f"bucket(1000, {column})"], table.schema))
+        assert partition.tags == {PARTITION_TAG: f'{{"bucket(1000, {column})":{0xCBF43926 % 1000}}}'}
+        assert partition.folder == f"{column}_bucket={0xCBF43926 % 1000}/"
+    assert parts(table, "bucket(16, c)") == {"c_bucket=6/": [123456789], "c_bucket=__HIVE_DEFAULT_PARTITION__/": [5]}
+
+
+def test_a_truncation_cuts_text_and_rounds_numbers_down() -> None:
+    table = pa.table({"c": ["üben", "übrig", "", None], "n": [-1, 9, -(2**63), 10]})
+    assert parts(table, "truncate(c, 2)") == {
+        "c_truncate=/": [-(2**63)],
+        "c_truncate=%C3%BCb/": [-1, 9],
+        "c_truncate=__HIVE_DEFAULT_PARTITION__/": [10],
+    }
+    assert parts(table, "truncate(n, 10)") == {
+        f"n_truncate={-(2**63)}/": [-(2**63)],
+        "n_truncate=-10/": [-1],
+        "n_truncate=0/": [9],
+        "n_truncate=10/": [10],
+    }
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
         (["none"], "is not a column"),
         (["day(none)"], "is not a column"),
         (["week(ts)"], "an unknown transform"),
+        (["bucket(c)"], "a whole number from 1 to"),
+        (["bucket(0, c)"], "a whole number from 1 to"),
+        (["truncate(c, x)"], "a whole number from 1 to"),
+        (["bucket(4, x)"], "needs a column of text or whole numbers, x is double"),
+        (["truncate(ts, 2)"], "needs a column of text or whole numbers"),
         (["day(c)"], "needs a timestamp or date"),
         (["hour(day)"], "needs a timestamp or date"),
-        (["x"], "partition by text"),
-        (["raw"], "partition by text"),
-        (["l"], "partition by text"),
+        (["x"], "needs a column of text"),
+        (["raw"], "needs a column of text"),
+        (["l"], "needs a column of text"),
         (["c", "c"], "repeated"),
         (["day(ts)", "day( ts)"], "repeated"),
         ([""], "is not a column"),
@@ -125,7 +163,7 @@ def test_years_below_1000_have_four_digits() -> None:
     table = pa.table({"ts": pa.array([moment("0999-01-02")], ZONED), "n": [1]})
     for transform, value in [("year", "0999"), ("month", "0999-01"), ("day", "0999-01-02"), ("hour", "0999-01-02T00")]:
         [(partition, _)] = split(table, parse_spec([f"{transform}(ts)"], table.schema))
-        assert partition.transforms == {f"{transform}(ts)": value}
+        assert partition.tags == {PARTITION_TAG: f'{{"{transform}(ts)":"{value}"}}'}
 
 
 @pytest.mark.parametrize("odd", ["a/b", "a b", "100%", "a%20b", "..", "é🌊", "a=b", "#?&+", "'\"", "\n", "*[]", "\\"])

@@ -32,9 +32,9 @@ SCHEMA = pa.schema(
 )
 
 
-def conform(rows: Any, schema: pa.Schema = SCHEMA, chunk_rows: int = 100) -> pa.Table:
-    chunks = list(conformed(rows, schema, chunk_rows))
-    assert all(chunk.schema.equals(schema) and len(chunk) <= chunk_rows for chunk in chunks)
+def conform(rows: Any, schema: pa.Schema = SCHEMA) -> pa.Table:
+    chunks = list(conformed(rows, schema, 1 << 20))
+    assert all(chunk.schema.equals(schema) for chunk in chunks)
     return pa.concat_tables(chunks) if chunks else schema.empty_table()
 
 
@@ -57,13 +57,15 @@ def test_rows_of_every_type_go_in_from_dicts_tables_and_readers() -> None:
 
 
 def test_rows_come_in_chunks() -> None:
-    table = pa.table({"id": [str(number) for number in range(25)]})
-    assert [len(chunk) for chunk in conformed(table, SCHEMA, 10)] == [10, 10, 5]
+    schema = pa.schema([("id", pa.int64())])
+    table = pa.table({"id": range(25)})
+    assert [len(chunk) for chunk in conformed(table, schema, 80)] == [13, 12]
+    assert [len(chunk) for chunk in conformed(table, schema, 1)] == [1] * 25
     reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=4))
-    chunks = list(conformed(reader, SCHEMA, 10))
-    assert [number for chunk in chunks for number in chunk["id"].to_pylist()] == table["id"].to_pylist()
-    assert all(len(chunk) <= 10 for chunk in chunks)
-    assert list(conformed([], SCHEMA, 10)) == []
+    chunks = list(conformed(reader, schema, 80))
+    assert [number for chunk in chunks for number in chunk["id"].to_pylist()] == list(range(25))
+    assert [len(chunk) for chunk in chunks] == [12, 12, 1]
+    assert list(conformed([], schema, 80)) == []
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from alluvia.log.actions import AddFile
-from alluvia.table.partitioning.partition import parse_spec
 from alluvia.table.partitioning.spans import PARTITION_TAG, Key, Span, cut, hull, part
+from alluvia.table.partitioning.spec import parse_spec
 from alluvia.table.skipping.file_spans import span_of
 from alluvia.table.statistics.written import file_statistics
 

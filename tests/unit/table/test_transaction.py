@@ -13,7 +13,7 @@ from alluvia.lake import Lake, Table
 from alluvia.log.actions import AddFile, DomainMetadata, Protocol
 from alluvia.log.commit import CommitActions
 from alluvia.log.turns import COURTESY, REQUEST_SECONDS, RETRY, RETRY_MAX
-from alluvia.operations.append import CHUNK_ROWS
+from alluvia.operations import append
 from alluvia.store import CountingStore, MemoryStore, PutResult
 from alluvia.table.transaction import Changes
 
@@ -190,12 +190,13 @@ def test_a_transaction_has_a_maximum_age(pair: Pair) -> None:
     assert patient.commit(Changes("WRITE", adds=[add("a")])) is not None
 
 
-def test_rows_that_took_too_long_to_write_are_not_committed(pair: Pair) -> None:
+def test_rows_that_took_too_long_to_write_are_not_committed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Vacuum may come for a file that no commit has named for a day."""
+    monkeypatch.setattr(append, "CHUNK_BYTES", 1000)
 
     def slowly() -> pa.RecordBatchReader:
         def batches() -> Iterator[pa.RecordBatch]:
-            yield pa.record_batch({"x": pa.nulls(CHUNK_ROWS, pa.int64())})
+            yield pa.record_batch({"x": pa.nulls(1000, pa.int64())})
             pair.clock.advance(13 * 3600)
             yield pa.record_batch({"x": [2]})
 

@@ -1,219 +1,197 @@
 """Partitioning: which file a row goes to. Pure.
 
-A field of the specification is a column (`country`), which becomes a Delta partition column, or a transform of a
-timestamp or date column (`day(ts)`), which only decides the layout: each file holds rows of one day, so that the
-statistics of `ts` prune as a partition column would, for every Delta reader, and the schema stays as declared. The
-tag `alluvia.partition` of its add says what a file holds.
+Rows are sorted by partition and cut: each file holds one value of each identity column and a contiguous range of the
+transforms' values, so that the statistics of the columns are as tight as a partition column would be, for every Delta
+reader. The tag `alluvia.partition` of an add says which range it is.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from dataclasses import field as dataclass_field
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, groupby, repeat
 from typing import Any
 from urllib.parse import quote
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
-from alluvia.table.partitioning.spans import PARTITION_TAG, KeyPart, part
-from alluvia.table.partitioning.values import parse_partition_text as parse_partition_text  # noqa: PLC0414
-from alluvia.table.schema.type_names import type_name
+from alluvia.table.partitioning.spans import PARTITION_TAG, Key, Span, cut, part
+from alluvia.table.partitioning.spec import PartitionField, PartitionSpec
+from alluvia.table.partitioning.transforms import one_array, plain, transformed
 
-TRANSFORMS = {"year": 4, "month": 7, "day": 10, "hour": 13}
-"""Transforms of a time by name, with how many characters of its ISO form their values have."""
 PARTITIONS_MAX = 100
+"""So many values get a file each at once; more are cut into ranges."""
+RANGES = 32
+"""A range of several values holds at most about this fraction of what is written, so that it prunes well."""
+RANGE_BYTES_MIN = 256 << 10
+"""Ranges of fewer Arrow bytes are not worth a file each."""
 FOLDER_CHARS_MAX = 200
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
-_CALL = re.compile(r"^\s*(\w+)\s*\(\s*(.+?)\s*\)\s*$")
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionField:
-    """A column, the transform of it or None for its values themselves, and the column's type."""
-
-    column: str
-    transform: str | None = None
-    kind: pa.DataType = dataclass_field(default=pa.null(), compare=False)
-
-    def __str__(self) -> str:
-        return f"{self.transform}({self.column})" if self.transform else self.column
-
-    @property
-    def folder(self) -> str:
-        """Return the name that the field has in paths."""
-        return f"{self.column}_{self.transform}" if self.transform else self.column
-
-    @property
-    def values(self) -> type:
-        """Return what the transform's values are: `str` or `int`."""
-        return str
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionSpec:
-    """The fields that rows are split by, in order."""
-
-    fields: tuple[PartitionField, ...] = ()
-
-    @property
-    def identity_columns(self) -> tuple[str, ...]:
-        """Return the Delta partition columns."""
-        return tuple(field.column for field in self.fields if field.transform is None)
-
-    @property
-    def transforms(self) -> tuple[PartitionField, ...]:
-        """Return the fields that only decide the layout."""
-        return tuple(field for field in self.fields if field.transform is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition: Delta's `values` of the partition columns, and the `transforms`' values by field text."""
+    """What the rows of a file share: Delta's `values` of the partition columns, and a span of the `transforms`."""
 
     values: Mapping[str, str | None]
-    transforms: Mapping[str, str | None]
+    transforms: tuple[PartitionField, ...]
+    span: Span
     folder: str
 
     @property
     def tags(self) -> dict[str, str]:
         """Return the tags of a file of this partition."""
-        return {PARTITION_TAG: orjson.dumps(dict(self.transforms)).decode()} if self.transforms else {}
+        return {PARTITION_TAG: self.span.tag([str(each) for each in self.transforms])} if self.transforms else {}
 
 
-def parse_spec(fields: Sequence[str], schema: pa.Schema) -> PartitionSpec:
-    """Read fields such as `country` or `day(ts)`. Raises `Invalid`, naming the field."""
-    parsed = []
-    for text in fields:
-        match = _CALL.match(text)
-        field = PartitionField(match[2], match[1].lower()) if match else PartitionField(text.strip())
-        if field.column not in schema.names:
-            msg = f"partition_by: {text!r} is not a column of the schema"
-            raise Invalid(msg)
-        kind = schema.field(field.column).type
-        if field.transform is not None:
-            if field.transform not in TRANSFORMS:
-                msg = f"partition_by: {text!r} uses an unknown transform; use one of {', '.join(TRANSFORMS)}"
-                raise Invalid(msg)
-            temporal = pa.types.is_timestamp(kind) or (pa.types.is_date(kind) and field.transform != "hour")
-            if not temporal:
-                msg = f"partition_by: {text!r} needs a timestamp or date column, {field.column} is {type_name(kind)}"
-                raise Invalid(msg)
-        elif pa.types.is_nested(kind) or pa.types.is_floating(kind) or pa.types.is_binary(kind):
-            msg = f"partition_by: {text!r} is {type_name(kind)}; partition by text, numbers, dates, times or booleans"
-            raise Invalid(msg)
-        parsed.append(replace(field, kind=kind))
-    spec = PartitionSpec(tuple(parsed))
-    if len(set(spec.fields)) < len(parsed) or (parsed and len(spec.identity_columns) == len(schema)):
-        msg = "partition_by: a field is repeated, or no column is left for the files"
-        raise Invalid(msg)
-    return spec
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows of one partition value: their `key`, and how many they are."""
+
+    values: tuple[str | None, ...]
+    key: Key
+    rows: int
 
 
-def split(table: pa.Table, spec: PartitionSpec) -> Iterator[tuple[Partition, pa.Table]]:
-    """Yield each partition with its rows, in their order; the identity columns are dropped from the rows.
+def split(
+    table: pa.Table, spec: PartitionSpec, order: Sequence[pa.ChunkedArray] = (), file_bytes: int | None = None
+) -> Iterator[tuple[Partition, pa.Table]]:
+    """Yield each partition with its rows, sorted by partition value and by `order`, columns of the same length.
 
-    Where the rows fall into more than `PARTITIONS_MAX` partitions, transforms are given up for them, so that events
-    with scattered times do not each cost a file: the statistics still say what a file holds.
+    The identity columns are dropped from the rows. `file_bytes` is how many Arrow bytes make a file.
     """
-    if not spec.fields or not len(table):
-        if len(table):
-            yield Partition({}, {}, ""), table
+    if not len(table):
         return
-    keys, groups = _grouped(table, spec)
-    plain = PartitionSpec(tuple(field for field in spec.fields if field.transform is None))
-    if len(groups) > PARTITIONS_MAX and plain != spec:
-        yield from split(table, plain)
-        return
+    groups, rows = grouped(table, spec, order)
     data = table.drop_columns(list(spec.identity_columns)) if spec.identity_columns else table
-    for key, rows in zip(_key_values(keys, spec), groups, strict=True):
-        yield _partition(spec, list(key.values())), data if len(groups) == 1 else data.take(rows)
+    start = 0
+    for partition, count in partitions(groups, spec, table.nbytes / len(table), file_bytes):
+        yield partition, data if rows is None else data.take(rows.slice(start, count))
+        start += count
 
 
-def misfits(table: pa.Table, spec: PartitionSpec) -> dict[int, str]:
-    """Return why rows can be in no partition, by their numbers: each key is judged once."""
-    if not spec.fields or not len(table):
-        return {}
-    found: dict[int, str] = {}
-    keys, groups = _grouped(table, spec)
-    for at, rows in enumerate(groups):
-        try:
-            [key] = _key_values(keys.slice(at, 1), spec)
-            _partition(spec, list(key.values()))
-        except Invalid as error:
-            found |= dict.fromkeys(rows.to_pylist(), str(error))
-    return found
+def partitions(
+    groups: Sequence[Group], spec: PartitionSpec, row_bytes: float, file_bytes: int | None = None
+) -> Iterator[tuple[Partition, int]]:
+    """Yield the partition of each file, and how many rows of the groups go there, in the order of the groups."""
+    least = 0 if len(groups) <= PARTITIONS_MAX else range_bytes(sum(each.rows for each in groups) * row_bytes)
+    if file_bytes is not None:
+        least = min(least, file_bytes)
+    for values, members in groupby(groups, lambda each: each.values):
+        same = list(members)
+        for positions in cut([max(1, int(each.rows * row_bytes)) for each in same], least):
+            span = Span(same[positions.start].key, same[positions.stop - 1].key)
+            yield partition_of(spec, values, span), sum(each.rows for each in same[positions.start : positions.stop])
 
 
-def _grouped(table: pa.Table, spec: PartitionSpec) -> tuple[pa.Table, list[pa.Array]]:
-    """Return the keys of each partition, a row each as they first appear, and the numbers of its rows in order.
+def range_bytes(total_bytes: float) -> int:
+    """Return how many of some bytes a range of several partition values should hold."""
+    return max(RANGE_BYTES_MIN, int(total_bytes / RANGES))
+
+
+def grouped(
+    table: pa.Table, spec: PartitionSpec, order: Sequence[pa.ChunkedArray] = ()
+) -> tuple[list[Group], pa.Array | None]:
+    """Return the partition values of rows, and the rows' numbers sorted by them and by `order`; None if they are.
 
     Not by `group_by`, which would have a cold start load Acero, and with it all of pyarrow's datasets.
     """
-    keys = [_key_column(table[field.column], field) for field in spec.fields]
+    if not spec.fields and not order:
+        return [Group((), (), len(table))], None
+    if not len(table):
+        return [], None
+    columns = [one_array(_values(table, each)) for each in spec.fields]
     codes = pa.repeat(pa.scalar(0, pa.int64()), len(table))
-    for key in keys:
-        own = _codes(key)
-        codes = _codes(pc.add(pc.multiply(codes, pa.scalar(pc.max(own).as_py() + 1, pa.int64())), own))
-    order = pc.array_sort_indices(codes)  # stable
-    sizes = codes.value_counts().field("counts").to_pylist()
-    groups = [order.slice(end - size, size) for end, size in zip(accumulate(sizes), sizes, strict=True)]
-    first = [group[0].as_py() for group in groups]
-    return pa.table(keys, names=[f"k{at}" for at in range(len(keys))]).take(pa.array(first, pa.int64())), groups
-
-
-def _codes(values: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
-    """Return a number for each value, null too: 0 for the first, 1 for the next one that differs …"""
-    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    return pc.dictionary_encode(whole, null_encoding="encode").indices.cast(pa.int64())
-
-
-def _key_values(keys: pa.Table, spec: PartitionSpec) -> list[dict[str, Any]]:
-    try:
-        rows: list[dict[str, Any]] = keys.to_pylist()
-    except (OverflowError, ValueError) as error:
-        columns = ", ".join(field.column for field in spec.fields)
-        msg = f"column {columns}: a time outside the years 1 to 9999 has no partition"
-        raise Invalid(msg) from error
-    return rows
-
-
-def _key_column(column: pa.ChunkedArray, field: PartitionField) -> pa.ChunkedArray:
-    if field.transform is None:
-        return column
-    if pa.types.is_date(column.type):
-        column = column.cast(pa.timestamp("us"))
-    return pc.floor_temporal(column, unit=field.transform)
-
-
-def _partition(spec: PartitionSpec, keys: Sequence[Any]) -> Partition:
-    values: dict[str, str | None] = {}
-    transforms: dict[str, str | None] = {}
-    folders = []
-    for field, key in zip(spec.fields, keys, strict=True):
+    for field, column in zip(spec.fields, columns, strict=True):
         if field.transform is None:
-            text = partition_text(key, field.column)
-            values[field.column] = text
+            codes = _appearance(_paired(codes, _appearance(column)))
+    for field, column in zip(spec.fields, columns, strict=True):
+        if field.transform is not None:
+            codes = _ranks(_paired(codes, _ranks(column)))
+    found = codes.value_counts()
+    counts = found.field("counts").take(pc.array_sort_indices(found.field("values"))).to_pylist()
+    rows = _sorted(codes, order) if len(counts) > 1 or order else None
+    starts = pa.array([end - count for end, count in zip(accumulate(counts), counts, strict=True)], pa.int64())
+    first = starts if rows is None else rows.take(starts)
+    return _groups(spec, [column.take(first) for column in columns], counts), rows
+
+
+def _values(table: pa.Table, field: PartitionField) -> pa.ChunkedArray:
+    column = table[field.column]
+    return column if field.transform is None else transformed(column, field)
+
+
+def _groups(spec: PartitionSpec, columns: Sequence[pa.Array], counts: Sequence[int]) -> list[Group]:
+    texts, keys = [], []
+    for field, column in zip(spec.fields, columns, strict=True):
+        found = plain(column, field)
+        if field.transform is None:
+            texts.append([partition_text(each, field.column) for each in found])
         else:
-            text = None if key is None else key_part(field, key)[1]
-            transforms[str(field)] = text
-        name = f"{quote(field.folder, safe='')}={NULL_FOLDER if text is None else quote(text, safe='')}"
-        folders.append(f"{_short(name)}/")
-    return Partition(values, transforms, "".join(folders))
+            keys.append([part(each) for each in found])
+    values = zip(*texts, strict=True) if texts else repeat(())
+    groups = zip(values, zip(*keys, strict=True) if keys else repeat(()), counts, strict=False)
+    return [Group(*each) for each in groups]
 
 
-def key_part(field: PartitionField, value: date) -> KeyPart:
-    """Return a transform's value for a value of the column, not null, as part of a key."""
-    return part(value.isoformat()[: TRANSFORMS[field.transform or ""]])
+def _paired(codes: pa.Int64Array, more: pa.Int64Array) -> pa.Int64Array:
+    """Return a number for each pair of numbers, in the order of the pairs."""
+    return pc.add(pc.multiply(codes, pa.scalar(pc.max(more).as_py() + 1, pa.int64())), more)
+
+
+def _appearance(values: pa.Array) -> pa.Int64Array:
+    """Return a number for each value, null too: 0 for the first, 1 for the next one that differs …"""
+    return pc.dictionary_encode(values, null_encoding="encode").indices.cast(pa.int64())
+
+
+def _ranks(values: pa.Array) -> pa.Int64Array:
+    """Return a number for each value in the values' order: 0 for the least, 1 for the next …, null last."""
+    encoded = pc.dictionary_encode(values)
+    ranks = pc.array_sort_indices(pc.array_sort_indices(encoded.dictionary)).cast(pa.int64())
+    return pc.fill_null(ranks.take(encoded.indices), pa.scalar(len(encoded.dictionary), pa.int64()))
+
+
+def _sorted(codes: pa.Array, order: Sequence[pa.ChunkedArray]) -> pa.Array:
+    if not order:
+        return pc.array_sort_indices(codes)  # stable
+    columns = [codes, *map(one_array, order)]
+    names = [str(at) for at in range(len(columns))]
+    return pc.sort_indices(pa.table(columns, names), sort_keys=[(name, "ascending") for name in names])
+
+
+def misfits(table: pa.Table, spec: PartitionSpec) -> dict[int, str]:
+    """Return why rows can be in no partition, by their numbers: each distinct value is judged once."""
+    found: dict[int, str] = {}
+    for field in spec.fields:
+        encoded = one_array(_values(table, field)).dictionary_encode()
+        for at in range(len(encoded.dictionary)):
+            try:
+                _groups(PartitionSpec((field,)), [encoded.dictionary.slice(at, 1)], [1])
+            except Invalid as error:
+                rows = pc.indices_nonzero(pc.equal(encoded.indices, at)).to_pylist()
+                found = dict.fromkeys(rows, str(error)) | found
+    return found
+
+
+def partition_of(spec: PartitionSpec, values: Sequence[str | None], span: Span) -> Partition:
+    """Return the partition of some values of the identity columns and a span of the transforms'."""
+    texts, ends = iter(values), iter(zip(span.low, span.high, strict=True))
+    folders = []
+    for field in spec.fields:
+        if field.transform is None:
+            text = next(texts)
+            name = NULL_FOLDER if text is None else quote(text, safe="")
+        else:
+            low, high = (NULL_FOLDER if null else quote(str(value), safe="") for null, value in next(ends))
+            name = low if low == high else f"{low}..{high}"
+        folders.append(f"{_short(f'{quote(field.folder, safe=str())}={name}')}/")
+    return Partition(dict(zip(spec.identity_columns, values, strict=True)), spec.transforms, span, "".join(folders))
 
 
 def _short(name: str) -> str:

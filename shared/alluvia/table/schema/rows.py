@@ -17,15 +17,17 @@ from alluvia.table.schema.values import check_value
 Rows = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Sequence[Mapping[str, Any]]
 
 
-def conformed(rows: Any, schema: pa.Schema, chunk_rows: int) -> Iterator[pa.Table]:
-    """Yield the rows as tables of exactly `schema`, at most `chunk_rows` rows each.
+def conformed(rows: Any, schema: pa.Schema, chunk_bytes: int) -> Iterator[pa.Table]:
+    """Yield the rows as tables of exactly `schema`, of about `chunk_bytes` each.
 
     `rows` is a pyarrow Table, RecordBatch or RecordBatchReader, or a sequence of dicts. A column that is missing is
     null. Raises `Invalid`, naming the column, for an unknown column, a value of another type or one that does not
     fit, and a null where the schema forbids it.
     """
-    for table in _tables(rows, schema, chunk_rows):
+    for table in _tables(rows, schema, chunk_bytes):
         conformed_table = conform(table, schema)
+        count = max(1, round(conformed_table.nbytes / chunk_bytes))
+        chunk_rows = max(1, -(-len(conformed_table) // count))
         for start in range(0, len(conformed_table), chunk_rows):
             yield conformed_table.slice(start, chunk_rows)
 
@@ -39,13 +41,13 @@ def columns_of_rows(rows: Any) -> set[str]:
     return set()
 
 
-def _tables(rows: Any, schema: pa.Schema, chunk_rows: int) -> Iterator[pa.Table]:
+def _tables(rows: Any, schema: pa.Schema, chunk_bytes: int) -> Iterator[pa.Table]:
     if isinstance(rows, pa.Table):
         yield rows
     elif isinstance(rows, pa.RecordBatch):
         yield pa.Table.from_batches([rows])
     elif isinstance(rows, pa.RecordBatchReader):
-        yield from _gathered(rows, chunk_rows)
+        yield from _gathered(rows, chunk_bytes)
     elif isinstance(rows, Sequence) and all(isinstance(row, Mapping) for row in rows):
         yield _from_dicts(rows, schema)
     else:
@@ -53,13 +55,15 @@ def _tables(rows: Any, schema: pa.Schema, chunk_rows: int) -> Iterator[pa.Table]
         raise Invalid(msg)
 
 
-def _gathered(reader: pa.RecordBatchReader, chunk_rows: int) -> Iterator[pa.Table]:
+def _gathered(reader: pa.RecordBatchReader, chunk_bytes: int) -> Iterator[pa.Table]:
     batches: list[pa.RecordBatch] = []
+    size = 0
     for batch in reader:
         batches.append(batch)
-        if sum(map(len, batches)) >= chunk_rows:
+        size += batch.nbytes
+        if size >= chunk_bytes:
             yield pa.Table.from_batches(batches)
-            batches = []
+            batches, size = [], 0
     if batches:
         yield pa.Table.from_batches(batches)
 

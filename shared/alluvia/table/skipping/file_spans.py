@@ -5,8 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from alluvia.log.actions import AddFile
-from alluvia.table.partitioning.partition import PartitionField, PartitionSpec, key_part
 from alluvia.table.partitioning.spans import KeyPart, Span, part, tagged_span
+from alluvia.table.partitioning.spec import BUCKET, PartitionField, PartitionSpec
+from alluvia.table.partitioning.transforms import key_part
 from alluvia.table.skipping.verdicts import FileStatistics
 
 
@@ -32,8 +33,11 @@ def _bounds(statistics: FileStatistics, field: PartitionField) -> tuple[KeyPart,
     nulls = statistics.nulls((field.column,))
     if nulls is not None and nulls == statistics.rows:
         return part(None), part(None)
-    bounds = statistics.bounds((field.column,))
-    if bounds is None:
-        return None
-    low, high = (key_part(field, bound) for bound in bounds)
+    if field.transform == BUCKET:
+        low, high = part(0), part(field.width - 1)
+    else:
+        bounds = statistics.bounds((field.column,))
+        if bounds is None:
+            return None
+        low, high = (key_part(field, bound) for bound in bounds)
     return low, high if nulls == 0 else part(None)

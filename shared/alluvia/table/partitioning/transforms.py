@@ -1,0 +1,64 @@
+"""Transforms: from a column's values to parts of a key, one by one and by whole columns. Pure."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.errors import Invalid
+from alluvia.table.partitioning.spans import KeyPart, part
+from alluvia.table.partitioning.spec import BUCKET, TIMES, PartitionField
+
+_LEAST = -(1 << 63)
+
+
+def key_part(field: PartitionField, value: Any) -> KeyPart:
+    """Return the transform's value for a value of the column, not null."""
+    if field.transform in TIMES:
+        return part(value.isoformat()[: TIMES[field.transform]])
+    if field.transform == BUCKET:
+        return part(zlib.crc32(str(value).encode()) % field.width)
+    return part(value[: field.width] if isinstance(value, str) else max(value - value % field.width, _LEAST))
+
+
+def transformed(column: pa.ChunkedArray, field: PartitionField) -> pa.ChunkedArray:
+    """Return for each row a value that rows share if and only if they have one part of a key: `plain` makes it that."""
+    if field.transform in TIMES:
+        times = column.cast(pa.timestamp("us")) if pa.types.is_date(column.type) else column
+        return pc.floor_temporal(times, unit=field.transform)
+    if field.transform == BUCKET:
+        return _by_distinct(column, lambda values: _buckets(values, field.width))
+    if pa.types.is_string(column.type):
+        return pc.utf8_slice_codeunits(column, 0, field.width)
+    return _by_distinct(column, lambda values: pa.array([key_part(field, each)[1] for each in values.to_pylist()]))
+
+
+def plain(values: pa.Array, field: PartitionField) -> list[str | int | None]:
+    """Return values of `transformed` as parts of keys. Raises `Invalid` for a time that Python has not."""
+    try:
+        found: list[Any] = values.to_pylist()
+    except (OverflowError, ValueError) as error:
+        msg = f"column {field.column}: a time outside the years 1 to 9999 has no partition"
+        raise Invalid(msg) from error
+    if field.transform in TIMES:
+        return [None if each is None else key_part(field, each)[1] for each in found]
+    return found
+
+
+def _by_distinct(column: pa.ChunkedArray, compute: Callable[[pa.Array], pa.Array]) -> pa.ChunkedArray:
+    encoded = one_array(column).dictionary_encode()
+    return pa.chunked_array([compute(encoded.dictionary).cast(pa.int64()).take(encoded.indices)])
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+
+
+def _buckets(values: pa.Array, count: int) -> pa.Array:
+    texts = values.cast(pa.string()).cast(pa.binary())
+    return pa.array([code % count for code in map(zlib.crc32, texts.to_pylist())], pa.int64())
