@@ -28,12 +28,25 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     def time_left() -> bool:
         return next(asked) == 0 or remaining_ms(context) > MARGIN_MS  # each run gets something done
 
+    def refreshed(table: Table) -> dict[str, Any]:
+        """Refresh the table if it is a rollup, and its rollups if the call names it; else a round comes to them too."""
+        names = [table.name] if table.is_rollup else []
+        names += table.lake.rollups(table.name) if event.get("tables") is not None else []
+        found: dict[str, Any] = {}
+        for name in names:
+            if not time_left():
+                return {"refreshed": found, "left": 1}
+            with turn:
+                found[name] = asdict(table.lake.table(name).refresh(memory_mb=memory_mb))
+        return {"refreshed": found} if found else {}
+
     def work(table: Table) -> dict[str, Any]:
         report = table.optimize(target_size=target_size, memory_mb=memory_mb, go_on=time_left, turn=turn)
         checkpoint_version = table.lake.handle(table.name).log.checkpoint_version
         since = report.version - (-1 if checkpoint_version is None else checkpoint_version)
         # A checkpoint may be of a later version than the merge saw.
-        return {**asdict(report), "commits_since_checkpoint": max(0, since)}
+        found = {**asdict(report), "commits_since_checkpoint": max(0, since)}
+        return found if report.left else {**found, **refreshed(table)}
 
     done = every_table(warm_lake.lake(), checked(event, "tables"), context, work, logger)
     logger.info("round done", extra={"tables_left": len(done["left"])})

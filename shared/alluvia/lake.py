@@ -23,8 +23,9 @@ from alluvia.operations import ingest as ingestion
 from alluvia.operations.catalog import Catalog
 from alluvia.store import Store, open_store, open_wide_store
 from alluvia.store.uris import table_place
-from alluvia.table.arguments import check_place, schema_of
+from alluvia.table.arguments import check_number, check_place, schema_of
 from alluvia.table.handle import TableHandle
+from alluvia.table.properties import ROLLUP
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Commit
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from alluvia.operations import history, restore, vacuum
     from alluvia.operations import optimize as optimizing
     from alluvia.operations.edits import RowChanges
+    from alluvia.operations.relations import Evaluate
+    from alluvia.rollups import asking
+    from alluvia.rollups import refresh as refreshing
     from alluvia.verify.report import VerifyReport
     from alluvia.verify.verification import Progress
 
@@ -124,6 +128,42 @@ class Lake(Catalog):
         handle = self.create(name, schema_of(schema), partition_by, sort_by, properties, exist_ok=exist_ok)
         return Table(self, handle)
 
+    def create_rollup(
+        self,
+        name: str,
+        query: str,
+        partition_by: Sequence[str] = (),
+        sort_by: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        *,
+        fill: bool = True,
+    ) -> Table:
+        """Create a table that is kept up to date with a query: `SELECT …, count(*) … FROM source GROUP BY …`.
+
+        It is filled at once, unless `fill` is false, and afterwards by `refresh`. By default, its files are sorted by
+        the columns of GROUP BY. Raises `TableExists`, `TableNotFound`, and `Invalid` for a query that cannot be kept.
+        """
+        from alluvia.rollups import creating
+
+        creating.create_rollup(self, name, query, self.evaluation(), partition_by, sort_by, properties)
+        table = self.table(name)
+        if fill:
+            table.refresh()
+        return table
+
+    def rollups(self, source: str | None = None) -> list[str]:
+        """Return the names of the rollups, or of those of one source, in order."""
+        from alluvia.rollups import creating
+
+        return creating.rollups_of(self, source)
+
+    def evaluation(self, memory_mb: int | None = None) -> Evaluate:
+        """Return what computes rollups, within a memory limit in MB."""
+        from alluvia.query.evaluation import evaluation
+        from alluvia.query.limits import QueryLimits
+
+        return evaluation(self.store, QueryLimits(memory_bytes=None if memory_mb is None else memory_mb * 1_000_000))
+
     def convert(
         self,
         path: str,
@@ -151,8 +191,12 @@ class Lake(Catalog):
     def drop_table(self, name: str) -> Commit:
         """Drop a table and its rejected events, in one commit each. Deletes no files. Raises `TableNotFound`.
 
-        `undrop` brings it back until vacuum deletes its files. The name is free immediately.
+        `undrop` brings it back until vacuum deletes its files. The name is free immediately. A table with rollups is
+        refused with `Invalid`.
         """
+        from alluvia.rollups.creating import check_no_rollups
+
+        check_no_rollups(self, name)
         return drop.drop_table(self.handle(name), self.rejects_handle(name))
 
     def undrop(self, name: str, version: int | None = None) -> drop.UndropReport:
@@ -384,6 +428,28 @@ class Table:
             go_on=go_on,
             turn=turn,
         )
+
+    def refresh(self, *, memory_mb: int | None = None) -> refreshing.RefreshReport:
+        """Bring a rollup up to date with its source, in one commit, exactly once for each version of the source.
+
+        Groups whose rows changed are computed again; appended rows are added to theirs where all aggregates are count,
+        sum, min, max, bool_and or bool_or. Raises `Invalid` for a table that is not a rollup or has lost its source.
+        """
+        from alluvia.rollups import refresh as refreshing
+
+        check_number("memory_mb", memory_mb)
+        return refreshing.refresh(self.lake, self.name, self.lake.evaluation(memory_mb))
+
+    @property
+    def is_rollup(self) -> bool:
+        """Return whether the table is a rollup."""
+        return ROLLUP in self._handle.at_hand().properties
+
+    def freshness(self) -> asking.Freshness:
+        """Return which version of its source a rollup shows, and how many it is behind. Raises `Invalid`."""
+        from alluvia.rollups import asking
+
+        return asking.freshness(self.lake, self.snapshot())
 
     def vacuum(self, retention: timedelta | None = None, *, dry_run: bool = False) -> vacuum.VacuumReport:
         """Delete what no version within the retention needs."""

@@ -15,6 +15,7 @@ MODULE = {
 }
 LAKE = {
     "create_table_if_not_exists": "lake.create_table(name, schema, exist_ok=True)",
+    "create_materialized_view": "lake.create_rollup(name, query)",
     "execute": "lake.sql(query)",
     "list_tables": "lake.tables()",
     "load_table": "lake.table(name)",

@@ -20,10 +20,11 @@ import pytest
 
 import alluvia
 from alluvia.errors import AlluviaError
+from alluvia.expressions import rewrite
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import parse
 from alluvia.expressions.references import find_references
-from alluvia.query import rewrite
+from alluvia.operations.relations import Files
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import Engine, EngineError, Watch
@@ -283,8 +284,8 @@ def shut_database(place: Place) -> Iterator[Engine]:
     try:
         constants = Constants(session.begin())
         references = find_references(parse("FROM events").root)
-        scans = plan_scans(place.lake, references, constants)
-        session.open(scans, dict.fromkeys(scans, "scan_0"))
+        (scan,) = plan_scans(place.lake, references, constants).values()
+        session.open({"scan_0": Files(scan.snapshot, scan.files)})
         connection = session._engine
         assert connection.execute("SELECT * FROM alluvia.scan_0").fetchall() == [[1]]
         yield connection
@@ -375,8 +376,8 @@ def test_a_pruned_file_is_closed_too(place: Place) -> None:
     try:
         constants = Constants(session.begin())
         scans = plan_scans(place.lake, find_references(parse("FROM pruned WHERE n = 1").root), constants)
-        session.open(scans, dict.fromkeys(scans, "scan_0"))
         (scan,) = scans.values()
+        session.open({"scan_0": Files(scan.snapshot, scan.files)})
         open_keys = {scan.snapshot.key(file) for file in scan.files}
         (closed,) = {scan.snapshot.key(file) for file in scan.snapshot.files} - open_keys
         with pytest.raises(EngineError):

@@ -48,11 +48,17 @@ def test_the_blocks_of_the_guide_to_tables_run_one_after_another() -> None:
         exec(compile(text, "TABLES.md", "exec"), names)
 
 
+def test_the_blocks_of_the_guide_to_rollups_run_one_after_another() -> None:
+    names: dict[str, object] = {}
+    for _, text in blocks(ROOT / "docs" / "ROLLUPS.md", "python"):
+        exec(compile(text, "ROLLUPS.md", "exec"), names)
+
+
 def test_the_guide_to_tables_names_every_property_with_its_default() -> None:
     lines = (ROOT / "docs" / "TABLES.md").read_text().splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:3]] for line in lines if line.startswith("| `")]
     named = {name: default.strip("`") for names, default in cells for name in re.findall(r"`([\w.]+)", names)}
-    own = {"alluvia.partition_by", "alluvia.sort_by", "alluvia.oldest_readable_version"}
+    own = {"alluvia.partition_by", "alluvia.sort_by", "alluvia.oldest_readable_version", "alluvia.rollup"}
     assert set(named) == (KNOWN - own - {"delta.enableInCommitTimestamps"}) | {"delta.constraints."}
     given = {name: default for name, default in named.items() if default}
     assert read_properties({}) == read_properties(given)

@@ -25,6 +25,7 @@ _MODULES = {
     "inspecting": ("query", "tables", "describe", "history", "files", "changes"),
     "maintaining": ("optimize", "checkpoint", "vacuum"),
     "verifying": ("verify",),
+    "rollups": ("rollup",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -8,6 +8,7 @@ from typing import Any
 from alluvia.errors import ConcurrentTransaction, Invalid, MetadataChanged, TransactionExpired, Unsupported
 from alluvia.log.actions import AddFile, Txn
 from alluvia.operations.constraints import row_check
+from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.conflicts import harmless_change
 from alluvia.table.handle import TableHandle
 from alluvia.table.schema.rows import columns_of_rows, conformed
@@ -27,6 +28,7 @@ def append(handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None) -
     do not fit.
     """
     snapshot = _base(handle, txn) or handle.fitting(columns_of_rows(rows))
+    check_not_rollup(snapshot, "append")
     if txn is not None and (done := applied(snapshot, txn)) is not None:
         return done
     transaction = handle.transaction(snapshot)
@@ -47,6 +49,7 @@ def commit_files(
     constraints: nothing has checked the files' rows against them.
     """
     snapshot = _base(handle, txn) or handle.at_hand()
+    check_not_rollup(snapshot, "commit_files")
     constraints = snapshot.settings.constraints
     if adds and constraints:
         msg = f"table {handle.name} has the CHECK constraint {min(constraints)!r}: append rows, which can be checked"

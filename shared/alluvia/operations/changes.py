@@ -66,12 +66,23 @@ def changes(handle: TableHandle, from_version: int, to_version: int | None = Non
     gaps = version_gaps(handle.at_hand().properties)
     if not is_own_commit(gaps, from_version):
         raise VersionNotFound(other_table_message(handle.name, from_version))
-    commits = [each for each in _read_commits(handle, from_version, last.version) if is_own_commit(gaps, each.version)]
+    commits = [each for each in read_commits(handle, from_version, last.version) if is_own_commit(gaps, each.version)]
     feed = _Feed(handle, last, commits)
     return pa.RecordBatchReader.from_batches(pa.schema([*last.schema, *_FEED]), feed.batches())
 
 
-def _read_commits(handle: TableHandle, first: int, last: int) -> list[CommitActions]:
+def rows_changed(
+    handle: TableHandle, last: Snapshot, commits: Sequence[CommitActions], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows as `changes` does, but of some commits only, and with some columns, by which rows are compared.
+
+    Commits may be left out that change no metadata. Raises `VersionExpired`, as `changes` does.
+    """
+    return _Feed(handle, last, commits, columns).batches()
+
+
+def read_commits(handle: TableHandle, first: int, last: int) -> list[CommitActions]:
+    """Return the commits of some versions, both ends included. Raises `VersionExpired` where clean-up took one."""
     known = handle.log.since(first - 1)
     if known is not None:
         return [commit for commit in known if commit.version <= last]
@@ -86,11 +97,18 @@ def _read_commits(handle: TableHandle, first: int, last: int) -> list[CommitActi
 class _Feed:
     """The changes of some commits that follow one another. `last` is the version whose columns they are given in."""
 
-    def __init__(self, handle: TableHandle, last: Snapshot, commits: Sequence[CommitActions]) -> None:
+    def __init__(
+        self,
+        handle: TableHandle,
+        last: Snapshot,
+        commits: Sequence[CommitActions],
+        columns: Sequence[str] | None = None,
+    ) -> None:
         self._handle = handle
         self._last = last
         self._commits = commits
-        self._names = list(last.schema.names)
+        self._names = list(last.schema.names if columns is None else columns)
+        self._schema = pa.schema([last.schema.field(name) for name in self._names])
         self._oldest = oldest_readable(handle.at_hand().state)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -109,7 +127,7 @@ class _Feed:
         kinds = batch[CHANGE_TYPE] if CHANGE_TYPE in batch.schema.names else pa.repeat(pa.scalar(kind), len(batch))
         arrays = [batch[name] for name in self._names]
         versions = pa.repeat(pa.scalar(version, pa.int64()), len(batch))
-        schema = pa.schema([*self._last.schema, *_FEED])
+        schema = pa.schema([*self._schema, *_FEED])
         return pa.RecordBatch.from_arrays([*arrays, kinds, versions, pa.repeat(timestamp, len(batch))], schema=schema)
 
     def _snapshot_before(self) -> Snapshot:
@@ -144,7 +162,7 @@ class _Feed:
             for old, new in self._partitions(commit, before).values():
                 was, now = self._rows(commit, before, old), self._rows(commit, after, new)
                 if old and new:
-                    difference = stack.enter_context(RowDifference(self._last.schema, was, now))
+                    difference = stack.enter_context(RowDifference(self._schema, was, now))
                     was, now = difference.only_old(), difference.only_new()
                 yield DELETE, was
                 inserted.append(now)
@@ -183,7 +201,7 @@ class _Feed:
         return AddFile(file.path, values, file.size or 0, 0, data_change=True, deletion_vector=file.deletion_vector)
 
     def _rows(self, commit: CommitActions, snapshot: Snapshot, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
-        """Yield rows of files, with the columns of the last version."""
+        """Yield rows of files, with the feed's columns as the last version has them."""
         for piece in pieces:
             with self._opened(commit, snapshot, piece.file) as data:
                 mask = data.live if piece.positions is None else mask_of(piece.positions, data.rows)
@@ -211,9 +229,9 @@ class _Feed:
                     yield self._projected(batch)
 
     def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch with the columns of the last version, null where the files' version lacks them."""
+        """Return a batch with the feed's columns as the last version has them, null where the files lack them."""
         arrays, fields = [], []
-        for field in self._last.schema:
+        for field in self._schema:
             known = field.name in batch.schema.names
             arrays.append(batch[field.name].cast(field.type) if known else pa.nulls(len(batch), field.type))
             fields.append(field.with_nullable(True))

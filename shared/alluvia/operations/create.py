@@ -19,6 +19,7 @@ from alluvia.table.partitioning.spec import parse_spec
 from alluvia.table.properties import (
     OLDEST_READABLE,
     PARTITION_BY,
+    ROLLUP,
     SORT_BY,
     WRITERS,
     check_properties,
@@ -33,6 +34,7 @@ from alluvia.table.transaction import ENGINE
 _BY_ARGUMENT = {
     PARTITION_BY: "use the argument partition_by",
     SORT_BY: "use the argument sort_by",
+    ROLLUP: "use create_rollup",
     OLDEST_READABLE: "vacuum sets it",
     IN_COMMIT_TIMESTAMPS: f"it follows from {WRITERS}",
 }

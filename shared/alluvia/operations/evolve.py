@@ -17,6 +17,7 @@ from alluvia.table.properties import (
     CONSTRAINT,
     OLDEST_READABLE,
     PARTITION_BY,
+    ROLLUP,
     WRITERS,
     check_properties,
     read_properties,
@@ -26,7 +27,7 @@ from alluvia.table.schema.serialization import add_fields, arrow_schema
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.transaction import Changes, Commit
 
-_FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE)
+_FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE, ROLLUP)
 
 
 def plan_evolve(
@@ -35,18 +36,18 @@ def plan_evolve(
     """Return the metadata after the change. Raises `Invalid`, naming the column or property."""
     text = metadata.schema_string
     if add:
+        if ROLLUP in metadata.configuration:
+            raise Invalid("add: a rollup has the columns of its query: drop it, and create it with another query")
         fields = schema_of(add)
         _check_new(fields, arrow_schema(text))
         text = add_fields(text, fields)
     given = check_properties(properties or {})
     for name in _FIXED:
         if name in given and given[name] != metadata.configuration.get(name):
-            msg = f"property {name} cannot be changed"
-            raise Invalid(msg)
+            raise Invalid(f"property {name} cannot be changed")
     for name in given:
         if name.startswith(CONSTRAINT) and given[name] != metadata.configuration.get(name):
-            msg = f"property {name}: CHECK constraints can be set only when a table is created"
-            raise Invalid(msg)
+            raise Invalid(f"property {name}: CHECK constraints can be set only when a table is created")
     changed = replace(metadata, schema_string=text, configuration={**metadata.configuration, **given})
     check_sort(read_properties(changed.configuration).sort_by, arrow_schema(text))
     return changed

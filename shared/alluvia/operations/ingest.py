@@ -11,6 +11,7 @@ from alluvia.errors import Invalid, TableDropped
 from alluvia.log.commit import CommitActions
 from alluvia.operations.constraints import row_check
 from alluvia.operations.event_window import follow_window
+from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.event_window.content import EVENT_ID, SOURCE, content_hashes
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
 from alluvia.table.event_window.window import UNKNOWN, encode_event_ids, fingerprints
@@ -53,6 +54,7 @@ def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None
     while True:
         with handle.lock:
             snapshot = handle.fitting(rows.column_names)
+            check_not_rollup(snapshot, "ingest")
             fitting = conform(rows, snapshot.schema)
             batch = _NewRows(handle, snapshot, fitting, _contents(fitting, contents, handle.name))
         if not batch.new:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound, TransactionExpired
 from alluvia.table.handle import TableHandle
-from alluvia.table.properties import APPEND_ONLY
+from alluvia.table.properties import APPEND_ONLY, ROLLUP
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes, Commit
 
@@ -34,8 +34,7 @@ def commit_planned(handle: TableHandle, plan: Plan) -> tuple[Commit | None, Snap
         except ObjectNotFound as error:
             newest = handle.newest()
             if newest.version == snapshot.version:
-                msg = f"data file {error} of version {snapshot.version} is missing"
-                raise Corrupt(msg) from error
+                raise Corrupt(f"data file {error} of version {snapshot.version} is missing") from error
             snapshot = newest
         except TransactionExpired as error:
             lost, snapshot = error, handle.newest()
@@ -52,3 +51,11 @@ def check_not_append_only(snapshot: Snapshot, what: str) -> None:
     if snapshot.settings.append_only:
         msg = f"{what}: table {snapshot.name} is append-only; set {APPEND_ONLY} to 'false' with evolve(…) first"
         raise Invalid(msg)
+
+
+def check_not_rollup(snapshot: Snapshot, what: str) -> None:
+    """Raise `Invalid` for a rollup, whose rows follow from another table's."""
+    if ROLLUP in snapshot.properties:
+        raise Invalid(
+            f"{what}: table {snapshot.name} is a rollup, which only refresh writes: change its source instead"
+        )

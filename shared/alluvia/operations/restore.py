@@ -9,7 +9,7 @@ from datetime import datetime
 from alluvia.errors import Invalid, VersionExpired
 from alluvia.log.actions import AddFile, Metadata, Protocol
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, IN_COMMIT_TIMESTAMPS
-from alluvia.operations.replanning import check_not_append_only, commit_planned
+from alluvia.operations.replanning import check_not_append_only, check_not_rollup, commit_planned
 from alluvia.table.deletion_vectors.descriptors import stored_vector
 from alluvia.table.event_window.content import EVENT_ID
 from alluvia.table.handle import TableHandle, expired_message, oldest_readable
@@ -90,6 +90,7 @@ def restore(handle: TableHandle, version: int | None = None, timestamp: datetime
     done: list[RestorePlan] = []
 
     def plan(snapshot: Snapshot) -> Changes | None:
+        check_not_rollup(snapshot, "restore")
         # Vacuum records how far back it goes before it deletes, so no file goes between this look and our commit.
         oldest = oldest_readable(snapshot.state)
         if target.version < oldest:

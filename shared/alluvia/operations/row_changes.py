@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from alluvia.operations.edits import Edit, RowChanges
-from alluvia.operations.replanning import check_not_append_only, commit_planned
+from alluvia.operations.replanning import check_not_append_only, check_not_rollup, commit_planned
 from alluvia.operations.rewriting import Outcome, Rewriter
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
@@ -39,6 +39,7 @@ class _Plans:
 
     def plan(self, snapshot: Snapshot) -> Changes | None:
         """Return what to commit on a version; None where nothing is to be done."""
+        check_not_rollup(snapshot, self._name)
         check_not_append_only(snapshot, self._name)
         rewriter = self._rewriter(snapshot)
         outcomes = rewriter.work(snapshot, rewriter.edit.candidates(snapshot))

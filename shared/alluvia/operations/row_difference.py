@@ -21,7 +21,7 @@ _BATCH_ROWS = 1 << 16
 class RowDifference:
     """Rows of `schema` that only one of two collections has, or has more often. DuckDB counts them, and may spill.
 
-    Use it in a `with` block, in which its rows are read.
+    Use it in a `with` block, in which its rows are read. Entering it raises what reading the collections raises.
     """
 
     def __init__(self, schema: pa.Schema, old: Iterable[pa.RecordBatch], new: Iterable[pa.RecordBatch]) -> None:
@@ -33,18 +33,29 @@ class RowDifference:
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(dir=scratch_root())
         self._connection = scratch_database(Path(self._folder.name))
+        try:
+            self._count()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _count(self) -> None:
+        """Compare the rows, which come in batch by batch: an error of reading them stays what it is."""
         pairs = zip(self._names, self._schema, strict=True)
         renamed = pa.schema([pa.field(name, field.type) for name, field in pairs])
-        for name, batches in (("old", self._old), ("new", self._new)):
-            numbered = (pa.RecordBatch.from_arrays(batch.columns, schema=renamed) for batch in batches)
-            self._connection.register(name, pa.RecordBatchReader.from_batches(renamed, numbered))
+        self._connection.register("batch", renamed.empty_table())
+        self._connection.execute("CREATE TABLE rows AS SELECT *, 0 AS sign FROM batch")
+        for batches, sign in ((self._old, -1), (self._new, 1)):
+            for batch in batches:
+                self._connection.register("batch", pa.table(batch.columns, schema=renamed))
+                self._connection.execute("INSERT INTO rows SELECT *, $1 FROM batch", [sign])
         columns = ", ".join(self._names)
         self._connection.execute(
-            f"CREATE TABLE difference AS SELECT {columns}, sum(sign) AS times FROM "  # noqa: S608
-            f"(SELECT {columns}, 1 AS sign FROM new UNION ALL SELECT {columns}, -1 FROM old) "
+            f"CREATE TABLE difference AS SELECT {columns}, sum(sign) AS times FROM rows "  # noqa: S608
             f"GROUP BY {columns} HAVING sum(sign) <> 0"
         )
-        return self
+        self._connection.execute("DROP TABLE rows")
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()

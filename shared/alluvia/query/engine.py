@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import starmap
 from typing import Self, TypeVar
 
 import pyarrow as pa
@@ -20,12 +19,15 @@ from alluvia.duck.failures import UnreadableFile
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import Statement, parse
 from alluvia.expressions.references import Reference, find_references, names_in_use, shows_tables
+from alluvia.expressions.rewrite import Rewritten, rewrite
 from alluvia.operations.catalog import Catalog
+from alluvia.operations.relations import Files, LocalRows
+from alluvia.query.derived import find_derived
 from alluvia.query.describe import describes, in_our_terms
+from alluvia.query.evaluation import evaluation
 from alluvia.query.formats import Format, render
 from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import Watch
-from alluvia.query.rewrite import Rewritten, rewrite
 from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report, scan_table
 from alluvia.query.session import Session
 from alluvia.table.scan import Scan
@@ -126,8 +128,7 @@ def _attempt(
             if shows_tables(statement.root) and not statement.explain:
                 session.close()
                 return of_result(_of_table(pa.table({"name": pa.array(catalog.tables(), pa.string())})))
-            scans, rewritten = _open(catalog, statement, session)
-            reports = tuple(starmap(report, scans.items()))
+            scans, reports, rewritten = _open(catalog, statement, session, limits)
             if not statement.explain and not describes(statement.root):
                 return answer(session, rewritten, reports)
             with closing(session):
@@ -150,17 +151,38 @@ def _attempt(
             raise
 
 
-def _open(catalog: Catalog, statement: Statement, session: Session) -> tuple[dict[Reference, Scan], Rewritten]:
+def _open(
+    catalog: Catalog, statement: Statement, session: Session, limits: QueryLimits
+) -> tuple[dict[Reference, Scan], tuple[TableScan, ...], Rewritten]:
+    """Give a session what a query names. Returns the scans of tables, what all namings cost, and the text to run."""
     references = find_references(statement.root)
     with ThreadPoolExecutor(1) as pool:  # the newest versions are looked up while DuckDB starts
         looking = pool.submit(newest_snapshots, catalog, references)
         now_us = session.begin()
+    newest = looking.result()
     constants = Constants(now_us, names_in_use(statement.root))
-    scans = plan_scans(catalog, references, constants, looking.result())
-    views = {reference: f"scan_{number}" for number, reference in enumerate(scans)}
-    rewritten = rewrite(statement, views, session.analyse)
-    session.open(scans, views)
-    return scans, rewritten
+    derived = find_derived(catalog, references, newest, evaluation(catalog.store, limits), session.folder)
+    scans = plan_scans(catalog, references, constants, newest, {one: found[0] for one, found in derived.items()})
+    inputs: dict[str, Files | LocalRows] = {}
+    views: dict[str, str] = {}
+    names: dict[Reference, str] = {}
+    reports: list[TableScan] = []
+    for number, reference in enumerate(references.tables):
+        if reference in derived:
+            relation = derived[reference][1]
+            inputs |= relation.inputs
+            views |= relation.views
+            names[reference] = relation.name
+            read = [each for each in relation.inputs.values() if isinstance(each, Files)]
+            reports += [report(each.snapshot.name, each) for each in read]
+        else:
+            names[reference] = f"scan_{number}"
+            files = Files(scans[reference].snapshot, scans[reference].files)
+            inputs[names[reference]] = files
+            reports.append(report(reference.shown, files))
+    rewritten = rewrite(statement, names, session.analyse)
+    session.open(inputs, views)
+    return scans, tuple(reports), rewritten
 
 
 def _of_table(table: pa.Table, reports: tuple[TableScan, ...] = ()) -> Result:

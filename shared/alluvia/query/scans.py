@@ -17,6 +17,7 @@ from alluvia.expressions.predicates import table_predicate
 from alluvia.expressions.references import At, Reference, References
 from alluvia.expressions.scopes import filters_by_table
 from alluvia.operations.catalog import Catalog
+from alluvia.operations.relations import Files
 from alluvia.table.scan import Scan
 from alluvia.table.schema.names import fold
 from alluvia.table.snapshot import Snapshot
@@ -37,17 +38,17 @@ class TableScan:
     bytes_read: int
 
 
-def report(reference: Reference, scan: Scan) -> TableScan:
-    """Return what a naming of a table cost."""
-    files_total, bytes_total = scan.snapshot.totals
+def report(table: str, read: Files) -> TableScan:
+    """Return what a naming of a table cost; `table` is what the query calls it."""
+    files_total, bytes_total = read.snapshot.totals
     return TableScan(
-        table=reference.shown,
-        version=scan.snapshot.version,
+        table=table,
+        version=read.snapshot.version,
         files_total=files_total,
-        files_pruned=files_total - len(scan.files),
-        files_read=len(scan.files),
+        files_pruned=files_total - len(read.files),
+        files_read=len(read.files),
         bytes_total=bytes_total,
-        bytes_read=sum(file.size for file in scan.files),
+        bytes_read=sum(file.size for file in read.files),
     )
 
 
@@ -65,15 +66,21 @@ def newest_snapshots(catalog: Catalog, references: References) -> dict[str, Snap
 
 
 def plan_scans(
-    catalog: Catalog, references: References, constants: Constants, newest: Mapping[str, Snapshot] | None = None
+    catalog: Catalog,
+    references: References,
+    constants: Constants,
+    newest: Mapping[str, Snapshot] | None = None,
+    derived: Mapping[Reference, pa.Schema] | None = None,
 ) -> dict[Reference, Scan]:
     """Return the versions and files to read, for each naming of a table in the query.
 
-    A table named twice without a version is read at one and the same, that of `newest` if it is there. Raises
-    `TableNotFound`, naming the tables that there are, `VersionNotFound`, `VersionExpired` or `Invalid`.
+    A table named twice without a version is read at one and the same, that of `newest` if it is there. `derived` has
+    the columns of names that stand for other relations than tables. Raises `TableNotFound`, naming the tables that
+    there are, `VersionNotFound`, `VersionExpired` or `Invalid`.
     """
-    snapshots = _snapshots(catalog, references.tables, constants, dict(newest or {}))
-    schemas = {reference: snapshot.schema for reference, snapshot in snapshots.items()}
+    tables = [reference for reference in references.tables if reference not in (derived or {})]
+    snapshots = _snapshots(catalog, tables, constants, dict(newest or {}))
+    schemas = {reference: snapshot.schema for reference, snapshot in snapshots.items()} | dict(derived or {})
     columns = {fold(name) for schema in schemas.values() for name in schema.names}
     constants = Constants(constants.now_us, constants.taken | columns)
     filters = filters_by_table(references, schemas)

@@ -13,17 +13,17 @@ from pathlib import Path
 import pyarrow as pa
 
 from alluvia.duck.failures import ENGINE_FAILED, Context, QueryTooCostly, out_of_memory, translate
-from alluvia.duck.relation import escape_glob
+from alluvia.duck.relation import escape_glob, relation_sql
 from alluvia.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
 from alluvia.expressions.parse import Analysis
-from alluvia.expressions.references import Reference
+from alluvia.expressions.rewrite import VIEW_SCHEMA
+from alluvia.log.actions import AddFile
+from alluvia.operations.relations import Files, Inputs, LocalRows
 from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import Engine, EngineDied, EngineError, OutOfMemory, OutOfTime, Watch
-from alluvia.query.rewrite import VIEW_SCHEMA
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
-from alluvia.table.scan import Scan
 
 HEADS_MAX = 64
 """So many files are looked for when DuckDB could not open one and does not say which."""
@@ -50,6 +50,11 @@ class Session:
         self._hidden: set[str] = {str(self._folder)}
         self._views = Views(self._engine, VIEW_SCHEMA, store, self._folder, self.check_time)
 
+    @property
+    def folder(self) -> Path:
+        """Return the folder that goes with the session, for files of what it is about to open."""
+        return self._folder
+
     def analyse(self, text: str) -> Analysis:
         """Have DuckDB read a text, which may take it as long as the query has."""
         with self._translated(Context(text)):
@@ -60,24 +65,37 @@ class Session:
         with self._translated(Context("")):
             return self._engine.open(self._options(), self._store.duckdb_secret())
 
-    def open(self, scans: Mapping[Reference, Scan], names: Mapping[Reference, str]) -> None:
-        """Make a view for each scan, by these names, and shut the database."""
+    def open(self, inputs: Inputs, views: Mapping[str, str] | None = None) -> None:
+        """Make a view of each input, by name, and shut the database; then make views of SELECTs over them, in order."""
         self.check_time()
         with self._translated(Context("")):
             self._engine.execute(f"CREATE SCHEMA {VIEW_SCHEMA}")
-        for reference, scan in scans.items():
+        for name, source in inputs.items():
             self.check_time()
+            if isinstance(source, LocalRows):
+                self._open_rows(name, source)
+                continue
             try:
                 with self._translated(Context("")):
-                    self._views.create(names[reference], scan.snapshot, scan.files, self._urls(scan), self._copied)
+                    self._views.create(name, source.snapshot, source.files, self._urls(source), self._copied)
             except QueryTooCostly:
                 raise
             except Invalid:
-                msg = f"the data files of {reference.shown} do not match the table's schema"
+                msg = f"the data files of {source.snapshot.name} do not match the table's schema"
                 raise Corrupt(msg) from None
         self._files |= self._views.copies
         with self._translated(Context("")):
             self._engine.confine(sorted({form for path in self._files for form in (path, escape_glob(path))}))
+        for name, select in (views or {}).items():
+            with self._translated(Context("")):
+                self._engine.execute(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
+
+    def _open_rows(self, name: str, rows: LocalRows) -> None:
+        self._files[str(rows.path)] = rows.path.name
+        add = AddFile(rows.path.name, {}, 0, 0, data_change=False)
+        with self._translated(Context("")):
+            select = relation_sql(rows.schema, (), [add], [str(rows.path)])
+            self._engine.execute(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
 
     def run(self, text: str, source: str, position: Callable[[int], int]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Run a text; return the columns and, as they come, the rows. Raises our errors for DuckDB's.
@@ -122,7 +140,7 @@ class Session:
             options["threads"] = str(self._limits.threads)
         return options
 
-    def _urls(self, scan: Scan) -> list[str]:
+    def _urls(self, scan: Files) -> list[str]:
         """Return where DuckDB finds a scan's files: in the store, or copied from a store that it cannot open."""
         urls = []
         for file in scan.files:
@@ -137,7 +155,7 @@ class Session:
             urls.append(url)
         return urls
 
-    def _copy(self, key: str, scan: Scan) -> str:
+    def _copy(self, key: str, scan: Files) -> str:
         path = self._folder / f"{len(self._files)}.parquet"
         self.check_time()
         try:

@@ -24,6 +24,8 @@ TARGET_FILE_SIZE = "alluvia.target_file_size"
 ROW_GROUP_ROWS = "alluvia.row_group_rows"
 CODEC = "alluvia.codec"
 OLDEST_READABLE = "alluvia.oldest_readable_version"
+ROLLUP = "alluvia.rollup"
+"""What a rollup is computed from, and how: JSON that `create_rollup` writes."""
 APPEND_ONLY = "delta.appendOnly"
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 LOG_RETENTION = "delta.logRetentionDuration"
@@ -43,7 +45,7 @@ CONFIGURATIONS_KEPT = 1024
 KNOWN = frozenset(
     {
         *(PARTITION_BY, SORT_BY, WRITERS, DEDUP_WINDOW, TARGET_FILE_SIZE, ROW_GROUP_ROWS, CODEC, OLDEST_READABLE),
-        *(ID_FIELD, TIME_FIELD),
+        *(ID_FIELD, TIME_FIELD, ROLLUP),
         *(IN_COMMIT_TIMESTAMPS, APPEND_ONLY, CHECKPOINT_INTERVAL, LOG_RETENTION, FILE_RETENTION, INDEXED_COLUMNS),
         *(DELETION_VECTORS, CHANGE_DATA_FEED, LOG_CLEANUP),
         *(CHECKPOINT_POLICY, STATISTICS_AS_JSON, STATISTICS_AS_STRUCT),

@@ -209,6 +209,16 @@ def test_what_vacuum_has_taken_is_refused_by_name(lake: Lake, clock: ManualClock
         table.changes(4, 4).read_all()
 
 
+def test_what_vacuum_has_taken_is_refused_where_rows_are_compared(lake: Lake, clock: ManualClock) -> None:
+    table = lake.create_table("t", {"id": "long"})
+    table.append([{"id": 1}, {"id": 2}])
+    table.update({"id": "id + 10"}, where="id = 1")
+    clock.advance(60)
+    table.vacuum(timedelta(0))
+    with pytest.raises(VersionExpired, match="changes of version 2 of t have expired"):
+        table.changes(2).read_all()
+
+
 def test_change_files_are_kept_as_long_as_removed_files(lake: Lake, clock: ManualClock) -> None:
     table = make_fed(lake, "fed")
     table.update({"name": "'x'"}, where="id = 3")

@@ -16,8 +16,8 @@ from alluvia.duck.relation import quote_name
 from alluvia.errors import Invalid
 from alluvia.expressions.parse import Analyse, Statement, analyse, read
 from alluvia.expressions.references import Reference
+from alluvia.expressions.second_wall import check_tables
 from alluvia.expressions.tree import LOCATION, Node, same
-from alluvia.query.second_wall import check_tables
 
 VIEW_SCHEMA = "alluvia"
 # After these words the grammar takes the name of a table, but no alias.

@@ -5,8 +5,8 @@ import pytest
 from alluvia.errors import Invalid
 from alluvia.expressions.parse import parse
 from alluvia.expressions.references import find_references
-from alluvia.query.rewrite import VIEW_SCHEMA, rewrite
-from alluvia.query.second_wall import check_tables
+from alluvia.expressions.rewrite import VIEW_SCHEMA, rewrite
+from alluvia.expressions.second_wall import check_tables
 
 
 def rewritten(text: str) -> str:

@@ -1,0 +1,88 @@
+"""Commands about rollups: create, list, refresh, drop."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from alluvia.cli.each_table import show_each
+from alluvia.cli.options import TABLE, Common, command, pair
+from alluvia.cli.output import show, show_one
+
+if TYPE_CHECKING:
+    from alluvia.lake import Table
+
+
+@click.group()
+def rollup() -> None:
+    """Tables that are kept up to date with a query of another table."""
+
+
+@command
+@click.argument("table", type=TABLE)
+@click.argument("query")
+@click.option("--partition-by", multiple=True, metavar="NAME", help="A column, or day(NAME) and the like.")
+@click.option("--sort-by", multiple=True, metavar="NAME", help="A column that files are sorted by; else its groups.")
+@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A table property.")
+@click.option("--empty", is_flag=True, help="Leave it to the first refresh to fill it.")
+def create(
+    common: Common,
+    table: str,
+    query: str,
+    partition_by: tuple[str, ...],
+    sort_by: tuple[str, ...],
+    properties: tuple[str, ...],
+    *,
+    empty: bool,
+) -> None:
+    """Create TABLE from QUERY, a SELECT with GROUP BY over one table, and fill it."""
+    with common.progress(f"filling {table}"):
+        made = common.lake().create_rollup(
+            table,
+            query,
+            partition_by,
+            sort_by or None,
+            dict(pair(text, "--property", "=") for text in properties),
+            fill=not empty,
+        )
+    show_one(_facts(made), as_json=common.as_json)
+
+
+@command
+def list_rollups(common: Common) -> None:
+    """List the rollups, and how fresh each is."""
+    lake = common.lake()
+    show([_facts(lake.table(name)) for name in lake.rollups()], as_json=common.as_json)
+
+
+@command
+@click.argument("tables", nargs=-1, type=TABLE)
+def refresh(common: Common, tables: tuple[str, ...]) -> None:
+    """Bring rollups up to date with their sources (all of them by default)."""
+    lake = common.lake()
+    names = tables or tuple(lake.rollups())
+    if names:
+        show_each(common, names, _refresh, lake=lake)
+
+
+@command
+@click.argument("table", type=TABLE)
+def drop(common: Common, table: str) -> None:
+    """Drop the rollup TABLE. `alluvia undrop` brings it back, until vacuum has taken the files."""
+    lake = common.lake()
+    lake.table(table).freshness()  # refuses a table that is no rollup
+    show_one({"dropped": table, "version": lake.drop_table(table).version}, as_json=common.as_json)
+
+
+def _facts(table: Table) -> dict[str, Any]:
+    return {"rollup": table.name, **dataclasses.asdict(table.freshness())}
+
+
+def _refresh(table: Table) -> dict[str, Any]:
+    return {"rollup": table.name, **dataclasses.asdict(table.refresh())}
+
+
+for _name, _command in (("create", create), ("list", list_rollups), ("refresh", refresh), ("drop", drop)):
+    rollup.add_command(_command, _name)

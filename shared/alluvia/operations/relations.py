@@ -1,0 +1,62 @@
+"""Relations that SQL makes of tables: some files of a version, rows in a file of our own, and views over them. Pure.
+
+The SQL names its inputs and the views before it as `alluvia.<name>`. A query puts such a relation in the place of a
+name that is not a table's (`query/derived.py`); a rollup is computed with one (`rollups/refresh.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+
+from alluvia.log.actions import AddFile
+from alluvia.table.snapshot import Snapshot
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Data files that are read with the columns of a version."""
+
+    snapshot: Snapshot
+    files: Sequence[AddFile]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRows:
+    """Rows in a Parquet file on this machine that this library has written, with columns of a table's types."""
+
+    path: Path
+    schema: pa.Schema
+
+
+Inputs = Mapping[str, Files | LocalRows]
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What the last of `views` gives: SELECTs by name, each over inputs and the views before it."""
+
+    inputs: Inputs
+    views: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the view that gives the relation's rows."""
+        return list(self.views)[-1]
+
+
+class Evaluate(Protocol):
+    """Computes a relation, confined to its inputs, in a process that may be killed at a limit.
+
+    `take` is called with the columns and the rows as they come, and again from the start where a file had to be copied
+    for DuckDB first. Raises what `query.engine.run` raises.
+    """
+
+    def __call__(self, relation: Relation, take: Callable[[pa.Schema, Iterator[pa.RecordBatch]], T]) -> T:
+        """Return what `take` returns."""

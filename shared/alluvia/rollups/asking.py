@@ -1,0 +1,113 @@
+"""What a query may ask of a rollup besides its rows: its rows as they would be now, and how fresh they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from alluvia.errors import Invalid, TableNotFound, VersionExpired
+from alluvia.operations.catalog import Catalog
+from alluvia.operations.relations import Evaluate, LocalRows, Relation
+from alluvia.rollups.change import app_id, find_change
+from alluvia.rollups.computing import computing
+from alluvia.rollups.definition import definition_of
+from alluvia.rollups.refresh import incremental, source_of
+from alluvia.table.properties import ROLLUP
+from alluvia.table.snapshot import Snapshot
+
+LIVE, FRESHNESS = "_live", "_freshness"
+"""What a query adds to a rollup's name for its rows as they would be now, and for how fresh they are."""
+_FRESHNESS_SCHEMA = pa.schema(
+    [
+        ("source", pa.string()),
+        ("version", pa.int64()),
+        ("source_version", pa.int64()),
+        ("newest_source_version", pa.int64()),
+        ("versions_behind", pa.int64()),
+        ("as_of", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How fresh a rollup is. `source_version` is the version of its source that it shows; None before a first refresh.
+
+    `as_of` is when the source was read for it. `newest_source_version` and `versions_behind` are None where the source
+    is gone.
+    """
+
+    source: str
+    version: int
+    source_version: int | None
+    newest_source_version: int | None
+    versions_behind: int | None
+    as_of: datetime | None
+
+
+def freshness(catalog: Catalog, rollup: Snapshot, source: Snapshot | None = None) -> Freshness:
+    """Return how fresh a rollup is, compared with a version of its source, by default the newest."""
+    definition = definition_of(rollup)
+    try:
+        source = source or source_of(catalog, rollup)[1]
+    except Invalid:
+        return Freshness(definition.source, rollup.version, None, None, None, None)
+    found = rollup.state.txns.get(app_id(source))
+    if found is None:
+        return Freshness(definition.source, rollup.version, None, source.version, source.version + 1, None)
+    as_of = None if found.last_updated is None else datetime.fromtimestamp(found.last_updated / 1000, UTC)
+    behind = max(0, source.version - found.version)
+    return Freshness(definition.source, rollup.version, found.version, source.version, behind, as_of)
+
+
+def derived(
+    catalog: Catalog, name: str, snapshots: Mapping[str, Snapshot], evaluate: Evaluate, folder: Path, prefix: str
+) -> tuple[pa.Schema, Relation] | None:
+    """Return what `<rollup>_live` or `<rollup>_freshness` stands for in a query; None for any other name.
+
+    `snapshots` are the versions that the query reads of its tables. Files of the relation's own go to `folder`, and
+    the names of its inputs and views begin with `prefix`.
+    """
+    suffix = next((each for each in (LIVE, FRESHNESS) if name.endswith(each) and name != each), None)
+    if suffix is None:
+        return None
+    try:
+        wanted = name.removesuffix(suffix)
+        rollup = snapshots.get(wanted) or catalog.handle(wanted).newest()
+    except TableNotFound:
+        return None
+    if ROLLUP not in rollup.properties:
+        return None
+    source = snapshots.get(definition_of(rollup).source)
+    if suffix == LIVE:
+        return rollup.schema, live(catalog, rollup, source, evaluate, folder, prefix)
+    rows = freshness(catalog, rollup, source)
+    path = folder / f"{prefix}freshness.parquet"
+    table = pa.Table.from_pylist([{name: getattr(rows, name) for name in _FRESHNESS_SCHEMA.names}], _FRESHNESS_SCHEMA)
+    pq.write_table(table, path, store_schema=False)
+    own = f"{prefix}rows"
+    relation = Relation({own: LocalRows(path, _FRESHNESS_SCHEMA)}, {f"{prefix}result": f"FROM alluvia.{own}"})
+    return _FRESHNESS_SCHEMA, relation
+
+
+def live(
+    catalog: Catalog, rollup: Snapshot, source: Snapshot | None, evaluate: Evaluate, folder: Path, prefix: str
+) -> Relation:
+    """Return the rows that a rollup would have after a refresh, at a version of its source, by default the newest."""
+    handle, newest = source_of(catalog, rollup)
+    work = computing(rollup, prefix)
+    change = find_change(handle, rollup, source or newest)
+    try:
+        groups = incremental(work, handle, change, folder, evaluate)
+    except VersionExpired:
+        groups = None
+    if groups is None:
+        return work.whole(change.source)
+    if not groups.count:
+        return work.unchanged(rollup)
+    return work.updated(rollup, list(rollup.files), groups, change)[1]

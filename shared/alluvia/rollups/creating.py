@@ -1,0 +1,136 @@
+"""Create a rollup, and find the rollups of a lake or of one source.
+
+A mark, an empty object under the lake's root, names each rollup and its source, so that whoever has changed or wants to
+drop a source finds its rollups with one LIST. It is written before the rollup and stays: the table itself decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid, TableExists, TableNotFound
+from alluvia.operations.catalog import Catalog
+from alluvia.operations.create import create, plan_create
+from alluvia.operations.relations import Evaluate, Files, Relation
+from alluvia.rollups.asking import FRESHNESS, LIVE
+from alluvia.rollups.definition import Definition, RollupQuery, definition_of, keys_of, read_query
+from alluvia.table.handle import TableHandle
+from alluvia.table.properties import APPEND_ONLY, CHANGE_DATA_FEED, ROLLUP, WRITERS
+from alluvia.table.schema.serialization import schema_string
+from alluvia.table.snapshot import Snapshot
+from alluvia.table_names import TABLE_NAME
+
+MARKS = "_alluvia/rollups/"
+_REFUSED = {WRITERS: "any", APPEND_ONLY: "true", CHANGE_DATA_FEED: "true"}
+"""What no rollup can have: other writers, rows that stay, and change files, which a refresh does not write."""
+_SUM_TYPE, _LONG = "HUGEINT", pa.int64()
+
+
+def create_rollup(
+    catalog: Catalog,
+    name: str,
+    query: str,
+    evaluate: Evaluate,
+    partition_by: Sequence[str] = (),
+    sort_by: Sequence[str] | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> TableHandle:
+    """Create an empty rollup. Raises `Invalid` for a query that cannot be kept, `TableNotFound`, `TableExists`."""
+    handle = catalog.handle(name)
+    if not TABLE_NAME.fullmatch(name):
+        raise Invalid(f"table name {name!r}: a rollup cannot be a table of rejected events")
+    parsed = read_query(query)
+    given = dict(properties or {})
+    for refused, value in _REFUSED.items():
+        if given.get(refused, "").lower() == value:
+            raise Invalid(f"property {refused}: {value!r} is not possible for a rollup, which only its refresh writes")
+    source = catalog.handle(parsed.source).newest()
+    schema = _schema(parsed, source, evaluate)
+    keys = keys_of(parsed, source.schema, schema.names)
+    for key in keys:
+        if pa.types.is_nested(schema.field(key).type):
+            raise Invalid(f"a rollup cannot be grouped by {key}, which is nested: group by its fields")
+    _check_free(catalog, name)
+    metadata = plan_create(
+        schema,
+        partition_by=partition_by,
+        sort_by=keys if sort_by is None else sort_by,
+        properties=given,
+        table_id=catalog.clock.new_id(),
+        now_ms=catalog.clock.now_ms(),
+    )
+    definition = Definition(parsed.source, query, keys)
+    metadata = replace(metadata, configuration={**metadata.configuration, ROLLUP: definition.to_text()})
+    catalog.store.put(_mark(parsed.source, name), b"1")
+    create(handle, metadata, exist_ok=False, rejects=catalog.rejects_handle(name))
+    return handle
+
+
+def rollups_of(catalog: Catalog, source: str | None = None) -> list[str]:
+    """Return the rollups of one source, or of all, in order. One LIST, and a look at the log of each."""
+    prefix = MARKS if source is None else _mark(source, "")
+    names = sorted({one.key.rpartition("/")[2] for one in catalog.store.list(prefix)})
+    return [name for name in names if _is_rollup(catalog, name, source)]
+
+
+def check_no_rollups(catalog: Catalog, source: str) -> None:
+    """Raise `Invalid`, naming them, if there are rollups of a table that is to be dropped."""
+    found = rollups_of(catalog, source)
+    if found:
+        raise Invalid(
+            f"table {source} is the source of {', '.join(found)}: drop {'it' if len(found) == 1 else 'them'} first"
+        )
+
+
+def _is_rollup(catalog: Catalog, name: str, source: str | None) -> bool:
+    try:
+        return source in (None, definition_of(catalog.handle(name).newest()).source)
+    except (TableNotFound, Invalid):  # dropped, or another table by now
+        return False
+
+
+def _mark(source: str, name: str) -> str:
+    return f"{MARKS}{source.replace('/', '.')}/{name}"
+
+
+def _check_free(catalog: Catalog, name: str) -> None:
+    for suffix in (LIVE, FRESHNESS):
+        if name + suffix in catalog:
+            raise TableExists(
+                f"table {name}{suffix} exists, and queries of the rollup use that name: choose another name"
+            )
+        if name.endswith(suffix):
+            raise Invalid(
+                f"table name {name!r}: names that end in {suffix} are for queries of rollups; choose another name"
+            )
+
+
+def _schema(query: RollupQuery, source: Snapshot, evaluate: Evaluate) -> pa.Schema:
+    """Return the columns that the query gives, nullable. Sums of integers, which DuckDB makes 128 bits wide, are longs.
+
+    Raises `Invalid`, naming the column, for a type or a name that a table cannot have.
+    """
+    empty = {"source": Files(source, [])}
+    text = query.over("source")
+    types = evaluate(
+        Relation(empty, {"types": f"SELECT column_name, column_type FROM (DESCRIBE {text}\n)"}),  # noqa: S608
+        lambda columns, batches: pa.Table.from_batches(batches, columns).to_pydict(),
+    )
+    rows, schema = evaluate(
+        Relation(empty, {"result": text}), lambda columns, batches: (sum(len(batch) for batch in batches), columns)
+    )
+    if not query.root["group_expressions"] and rows != 1:
+        raise Invalid("a rollup's query must have aggregates, such as count(*), or a GROUP BY")
+    fields = []
+    for shown, kind, field in zip(types["column_name"], types["column_type"], schema, strict=True):
+        named_well = field.with_name(shown).with_nullable(True)
+        fields.append(named_well.with_type(_LONG) if kind == _SUM_TYPE else named_well)
+    for field in fields:
+        try:
+            schema_string(pa.schema([field]))
+        except Invalid as error:
+            raise Invalid(f"column {field.name!r} of the rollup: {error}. Name it with AS, or cast it") from error
+    return pa.schema(fields)

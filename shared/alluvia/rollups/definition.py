@@ -1,0 +1,234 @@
+"""What a rollup is computed from: the property that says it, and the query, which must be one that can be kept. Pure.
+
+A query can be kept if the rows of one group of its source decide the row of that group alone, and always in the same
+way: then a change of the source changes the groups of the rows that it inserts and deletes, and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import orjson
+import pyarrow as pa
+
+from alluvia.duck.connection import planner
+from alluvia.errors import Corrupt, Invalid
+from alluvia.expressions.functions import NOW_FUNCTIONS, TODAY_FUNCTIONS, UNNESTING
+from alluvia.expressions.parse import Statement, parse
+from alluvia.expressions.references import At, Reference, find_references
+from alluvia.expressions.rewrite import VIEW_SCHEMA, rewrite
+from alluvia.expressions.tree import Node, integer_literal, walk, without_locations
+from alluvia.table.arguments import check_text
+from alluvia.table.properties import ROLLUP
+from alluvia.table.schema.names import fold
+from alluvia.table.snapshot import Snapshot
+
+EXAMPLE = "SELECT day, count(*) AS hits FROM events GROUP BY day"
+_IN_ORDER = frozenset({"any_value", "arbitrary", "first", "first_value", "last", "last_value", "nth_value"})
+"""Aggregates whose value depends on the order in which rows come, unless they say it."""
+_MOVING = NOW_FUNCTIONS | TODAY_FUNCTIONS | {"ago", "current_time", "localtime", "localtimestamp", "reservoir_quantile"}
+_SUMS = frozenset({"count", "count_if", "count_star", "countif"})
+_FOLDS = {"min": "least({old}, {new})", "max": "greatest({old}, {new})"}
+_EITHER = "CASE WHEN {{old}} IS NULL THEN {{new}} WHEN {{new}} IS NULL THEN {{old}} ELSE {{old}} {0} {{new}} END"
+_ADD, _AND, _OR = (_EITHER.format(sign) for sign in ("+", "AND", "OR"))
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """The table that a rollup is computed from, the query, and the columns that tell its groups apart."""
+
+    source: str
+    query: str
+    keys: tuple[str, ...]
+
+    def to_text(self) -> str:
+        """Return it as the property's value."""
+        return orjson.dumps({"source": self.source, "query": self.query, "keys": self.keys}).decode()
+
+
+def definition_of(snapshot: Snapshot) -> Definition:
+    """Return a rollup's definition. Raises `Invalid` for a table that is none, and `Corrupt`."""
+    text = snapshot.properties.get(ROLLUP)
+    if text is None:
+        raise Invalid(f"table {snapshot.name} is not a rollup: create one with create_rollup(name, query)")
+    try:
+        found = orjson.loads(text)
+        return Definition(str(found["source"]), str(found["query"]), tuple(map(str, found["keys"])))
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corrupt(f"property {ROLLUP} of {snapshot.name} cannot be read: only create_rollup may set it") from error
+
+
+@dataclass(frozen=True, slots=True)
+class RollupQuery:
+    """A rollup's query, parsed: one SELECT, whose columns are expressions, over one table."""
+
+    statement: Statement
+    table: Reference
+
+    @property
+    def root(self) -> Node:
+        """Return the SELECT."""
+        return self.statement.root
+
+    @property
+    def source(self) -> str:
+        """Return the table's name in the lake."""
+        assert self.table.table is not None  # noqa: S101 - `read_query` has looked
+        return self.table.table
+
+    def over(self, view: str) -> str:
+        """Return the query's text with a view in the place of its table."""
+        return rewrite(self.statement, {self.table: view}).text
+
+    def columns_used(self, schema: pa.Schema) -> list[str]:
+        """Return the source's columns that the query names, or may; the first one if it names none."""
+        named = {fold(part) for node in walk(self.root) for part in node.get("column_names") or ()}
+        return [name for name in schema.names if fold(name) in named] or schema.names[:1]
+
+    def fold_of(self, at: int, kind: pa.DataType) -> str | None:
+        """Return SQL that makes a column's value of `{old}` rows and of `{new}` rows that of both; None if none can."""
+        node = self.root["select_list"][at]
+        if node["class"] != "FUNCTION" or node["is_operator"] or node["order_bys"]["orders"] or node["catalog"]:
+            return None
+        name, exact = fold(node["function_name"]), pa.types.is_int64(kind) or pa.types.is_decimal(kind)
+        if name in _FOLDS and len(node["children"]) == 1 and not pa.types.is_nested(kind):
+            return _FOLDS[name]
+        if node["distinct"]:
+            return None
+        if name in _SUMS or (name == "sum" and exact):
+            return _ADD
+        return {"bool_and": _AND, "bool_or": _OR}.get(name)
+
+
+@lru_cache(maxsize=64)
+def read_query(text: str) -> RollupQuery:
+    """Parse a rollup's query. Raises `Invalid`, with the reason, for one that cannot be kept."""
+    check_text("query", text, EXAMPLE)
+    statement = parse(text.rstrip().rstrip(";"))
+    if statement.explain:
+        raise Invalid(f"a rollup's query cannot be an EXPLAIN: write the SELECT alone, such as {EXAMPLE}")
+    references = find_references(statement.root)
+    _check_shape(statement.root)
+    _check_expressions(statement.root)
+    tables = references.tables
+    if len(tables) != 1 or tables[0].table is None or tables[0].at != At() or tables[0].is_function:
+        raise Invalid("a rollup's query must name one table of the lake in its FROM clause, without a version")
+    return RollupQuery(statement, tables[0])
+
+
+def keys_of(query: RollupQuery, schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns, of `names`, that tell the groups apart. `schema` is the source's.
+
+    Raises `Invalid` for a GROUP BY expression that is not selected: two groups could then have the same row.
+    """
+    root = query.root
+    plain = [_plain(node, query.table) for node in root["select_list"]]
+    aliases = {fold(node["alias"]): at for at, node in enumerate(root["select_list"]) if node["alias"]}
+    columns = {fold(name) for name in schema.names}
+    found: list[str] = []
+    for node in root["group_expressions"]:
+        number = integer_literal(node)
+        name = fold(node["column_names"][0]) if node["class"] == "COLUMN_REF" else None
+        wanted = _plain(node, query.table)
+        if number is not None:
+            at = number - 1 if 0 < number <= len(plain) else None
+        elif name is not None and name not in columns and name in aliases and len(node["column_names"]) == 1:
+            at = aliases[name]
+        else:
+            at = next((at for at, one in enumerate(plain) if one == wanted), None)
+        if at is None:
+            shown = ".".join(node["column_names"]) if name is not None else f"number {len(found) + 1}"
+            raise Invalid(
+                f"a rollup's query must select what it groups by: add the GROUP BY expression {shown} to the SELECT"
+            )
+        if names[at] not in found:
+            found.append(names[at])
+    return tuple(found)
+
+
+def named(view: str) -> str:
+    """Return how SQL names a view or an input of a relation."""
+    return f"{VIEW_SCHEMA}.{view}"
+
+
+def _plain(node: Node, table: Reference) -> Node:
+    """Return an expression without its alias, positions, and the table's name before a column."""
+
+    def simplified(value: object) -> object:
+        if isinstance(value, dict):
+            names = value.get("column_names")
+            if isinstance(names, list):
+                short = names[1:] if len(names) > 1 and fold(names[0]) == fold(table.alias) else names
+                return {"class": "COLUMN_REF", "column_names": [fold(name) for name in short]}
+            return {key: simplified(child) for key, child in value.items()}
+        return [simplified(child) for child in value] if isinstance(value, list) else value
+
+    found = simplified({**without_locations(node), "alias": ""})
+    assert isinstance(found, dict)  # noqa: S101 - a node is a dict
+    return found
+
+
+def _check_shape(root: Node) -> None:
+    """Raise `Invalid` for a clause that makes a row depend on more than its group's rows."""
+    if root["type"] != "SELECT_NODE":
+        raise _refused("UNION, INTERSECT and EXCEPT", "create one rollup for each SELECT")
+    source = root["from_table"]
+    modifiers = {modifier["type"] for modifier in root["modifiers"]}
+    handling = root["aggregate_handling"]
+    refused: list[tuple[object, str, str]] = [
+        (root["cte_map"]["map"], "WITH", "write one SELECT over one table"),
+        (source["type"] == "JOIN", "a join", "keep a rollup of one table, and join when you query it"),
+        (source["type"] == "SUBQUERY", "a subquery", "write one SELECT over one table"),
+        (source["type"] == "EMPTY", "a SELECT without FROM", "name the source in FROM"),
+        (source.get("column_name_alias"), "other names for the table's columns", "name results with AS"),
+        (source.get("sample") or root["sample"], "a sample", "leave it out"),
+        ("DISTINCT_MODIFIER" in modifiers, "DISTINCT", "use GROUP BY instead"),
+        ("ORDER_MODIFIER" in modifiers, "ORDER BY", "order when you query the rollup"),
+        (modifiers & {"LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER"}, "LIMIT", "limit when you query the rollup"),
+        (root["having"], "HAVING", "filter with WHERE when you query the rollup"),
+        (root["qualify"], "QUALIFY", "filter when you query the rollup"),
+        (len(root["group_sets"]) > 1, "GROUPING SETS, ROLLUP and CUBE", "create one rollup for each set of columns"),
+        (handling != "STANDARD_HANDLING", "GROUP BY ALL", "name the columns, as in GROUP BY 1, 2"),
+    ]
+    for present, what, instead in refused:
+        if present:
+            raise _refused(what, instead)
+
+
+def _check_expressions(root: Node) -> None:
+    """Raise `Invalid` for an expression that may give another value for the same rows, or more than one row."""
+    for node in walk(root):
+        kind = node.get("class")
+        if kind == "SUBQUERY":
+            raise _refused("a subquery", "write one SELECT over one table")
+        if kind == "WINDOW":
+            raise _refused("a window function", "use it when you query the rollup")
+        if kind == "STAR":
+            raise _refused("*", "name the columns")
+        if kind == "FUNCTION":
+            _check_function(node)
+        if kind == "COLUMN_REF" and len(node["column_names"]) == 1 and fold(node["column_names"][0]) in _MOVING:
+            raise _refused(node["column_names"][0], "its value changes; filter by time when you query the rollup")
+
+
+def _check_function(node: Node) -> None:
+    name = fold(node["function_name"])
+    if name in _changing() or (name == "age" and len(node["children"]) == 1):
+        raise _refused(f"{name}()", "its value changes from one refresh to the next; leave it out")
+    if name in _IN_ORDER and not node["order_bys"]["orders"]:
+        raise _refused(f"{name}() without an order", f"say the order, as in first(x ORDER BY ts), not {name}(x)")
+    if name in UNNESTING:
+        raise _refused(f"{name}()", "a group must give one row")
+
+
+def _refused(what: str, instead: str) -> Invalid:
+    return Invalid(f"a rollup's query cannot use {what}: {instead}")
+
+
+@cache
+def _changing() -> frozenset[str]:
+    """Return the functions that DuckDB says do not always give the same value for the same arguments."""
+    rows = planner().execute("SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'")
+    return _MOVING | {fold(name) for (name,) in rows.fetchall()}

@@ -1,0 +1,167 @@
+"""Refresh a rollup: bring it to its source's newest version, in one commit that also records that version.
+
+The record is a transaction of an application: two refreshes at once conflict, and the one that lost plans again from
+what the other has done. So each version of the source is applied once, wherever a refresh stops.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid, TableNotFound, VersionExpired
+from alluvia.log.actions import AddFile
+from alluvia.operations.catalog import Catalog
+from alluvia.operations.constraints import row_check
+from alluvia.operations.relations import Evaluate, LocalRows, Relation
+from alluvia.operations.replanning import commit_planned
+from alluvia.rollups.change import Change, find_change, progress_txns, write_rows
+from alluvia.rollups.computing import Computing, computing
+from alluvia.rollups.definition import definition_of
+from alluvia.rollups.groups import Groups, write_groups
+from alluvia.scratch import scratch_root
+from alluvia.table.handle import TableHandle
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import Changes
+
+CHUNK_ROWS = 1 << 20
+CHUNK_BYTES = 64 << 20
+NOTHING, REBUILT = "nothing", "rebuilt"
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshReport:
+    """What a refresh did. `version` is the rollup's, `source_version` the one of its source that it now shows.
+
+    `mode` is `nothing`, `folded`, `recomputed` or `rebuilt`, which `reason` explains. `groups` counts those that a
+    change touched, None for a rebuild; `rows` were written. `tries` is 1, and one more for each lost race.
+    """
+
+    version: int
+    source_version: int
+    mode: str = NOTHING
+    reason: str | None = None
+    groups: int | None = 0
+    rows: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    tries: int = 1
+
+
+def refresh(catalog: Catalog, name: str, evaluate: Evaluate) -> RefreshReport:
+    """Bring a rollup up to date. Raises `TableNotFound`, and `Invalid` for a table that is none or lost its source."""
+    handle = catalog.handle(name)
+    plans = _Plans(catalog, handle, evaluate)
+    commit, snapshot, tries = commit_planned(handle, plans.plan)
+    version = snapshot.version if commit is None else commit.version
+    return replace(plans.done, version=version, tries=tries)
+
+
+def source_of(catalog: Catalog, rollup: Snapshot) -> tuple[TableHandle, Snapshot]:
+    """Return a rollup's source at its newest version. Raises `Invalid`, naming both, where it is gone."""
+    source = definition_of(rollup).source
+    handle = catalog.handle(source)
+    try:
+        return handle, handle.newest()
+    except TableNotFound as error:
+        raise Invalid(
+            f"the rollup {rollup.name} has lost its source; bring it back, or drop the rollup ({error})"
+        ) from error
+
+
+class _Plans:
+    """The plans of one refresh. `done` is what the last one does."""
+
+    done: RefreshReport
+
+    def __init__(self, catalog: Catalog, handle: TableHandle, evaluate: Evaluate) -> None:
+        self._catalog = catalog
+        self._handle = handle
+        self._evaluate = evaluate
+
+    def plan(self, rollup: Snapshot) -> Changes | None:
+        """Return what to commit on a version; None where the rollup shows the source's newest version already."""
+        now_ms = self._handle.clock.now_ms()
+        handle, source = source_of(self._catalog, rollup)
+        change = find_change(handle, rollup, source)
+        self.done = RefreshReport(rollup.version, source.version)
+        if change.is_empty and change.shown == source.version:
+            return None
+        with tempfile.TemporaryDirectory(dir=scratch_root()) as folder:
+            try:
+                removed, added = self._work(rollup, handle, change, Path(folder))
+            except Invalid as error:
+                raise type(error)(f"the rollup {rollup.name} cannot be refreshed: {error}") from error
+        rows = sum(add.num_records or 0 for add in added)
+        self.done = replace(self.done, rows=rows, files_added=len(added), files_removed=len(removed))
+        parameters = {"source": source.name, "sourceVersion": str(source.version), "mode": self.done.mode}
+        return Changes(
+            "REFRESH",
+            parameters if self.done.reason is None else {**parameters, "reason": self.done.reason},
+            adds=added,
+            removes=[file.removed(self._handle.clock.now_ms(), data_change=True) for file in removed],
+            txns=progress_txns(source, now_ms),
+        )
+
+    def _work(
+        self, rollup: Snapshot, handle: TableHandle, change: Change, folder: Path
+    ) -> tuple[Sequence[AddFile], Sequence[AddFile]]:
+        """Write the files that a refresh needs; return those of the rollup that they replace, and them."""
+        try:
+            found = incremental(computing(rollup), handle, change, folder, self._evaluate)
+        except VersionExpired as error:
+            change, found = replace(change, rebuild=str(error)), None
+        if found is None:
+            reason = change.rebuild
+            self.done = replace(self.done, mode=REBUILT, reason=reason, groups=None)
+            return list(rollup.files), self._write(rollup, computing(rollup).whole(change.source))
+        if not found.count:
+            return [], []
+        work, files = computing(rollup), found.in_rollup(rollup).files
+        mode, relation = work.updated(rollup, files, found, change)
+        self.done = replace(self.done, mode=mode, groups=found.count)
+        return files, self._write(rollup, relation)
+
+    def _write(self, rollup: Snapshot, relation: Relation) -> list[AddFile]:
+        writer = self._handle.writer(rollup, row_check(rollup.settings.constraints, rollup.schema))
+
+        def take(_: pa.Schema, batches: Iterator[pa.RecordBatch]) -> list[AddFile]:
+            return [add for rows in _chunks(batches, rollup.schema) for add in writer.write(rows)]
+
+        return self._evaluate(relation, take)
+
+
+def incremental(
+    work: Computing, handle: TableHandle, change: Change, folder: Path, evaluate: Evaluate
+) -> Groups | None:
+    """Return the groups that a change touches, as a file in a folder; None where the rollup must be rebuilt."""
+    if change.rebuild is not None:
+        return None
+    rows = None
+    if change.commits:
+        path = folder / f"{work.prefix}changed.parquet"
+        columns = work.query.columns_used(change.source.schema)
+        rows = LocalRows(path, write_rows(handle, change, columns, path))
+    path = folder / f"{work.prefix}groups.parquet"
+    if change.is_empty:
+        return write_groups(iter(()), work.schema, (), path)
+    keys = work.definition.keys
+    return evaluate(
+        work.changed_groups(change, rows), lambda _, batches: write_groups(batches, work.schema, keys, path)
+    )
+
+
+def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield rows in tables of the rollup's columns, each of a size for one file."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= CHUNK_ROWS or sum(each.nbytes for each in waiting) >= CHUNK_BYTES:
+            yield pa.Table.from_batches(waiting).cast(schema)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting).cast(schema)

@@ -1,0 +1,331 @@
+"""Rollups from end to end: what a refresh does and reads, who may write, what a query may ask, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from alluvia.clock import ManualClock
+from alluvia.errors import AlluviaError, Invalid, TableExists, TableNotFound
+from alluvia.lake import Lake, Table
+from alluvia.store import CountingStore
+from tests.unit.operations.races import Race
+
+HITS = "SELECT day, path, count(*) AS hits, sum(n) AS total FROM events GROUP BY day, path"
+MEANS = "SELECT day, avg(n) AS mean FROM events GROUP BY day"
+DAYS = [date(2026, 1, day) for day in range(1, 6)]
+
+
+def event(day: int, path: str | None = "/", n: int | None = 1) -> dict[str, Any]:
+    return {"day": DAYS[day], "path": path, "n": n}
+
+
+@pytest.fixture
+def events(lake: Lake) -> Table:
+    table = lake.create_table("events", {"day": "date", "path": "string", "n": "long"}, partition_by=["day"])
+    table.append([event(0), event(0), event(1, None, None)])
+    return table
+
+
+@pytest.fixture
+def hits(lake: Lake, events: Table) -> Table:
+    return lake.create_rollup("hits", HITS)
+
+
+def rows(table: Table | Any) -> set[tuple[Any, ...]]:
+    found = table.to_arrow() if isinstance(table, Table) else table
+    return set(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
+START = {(DAYS[0], "/", 2, 2), (DAYS[1], None, 1, None)}
+
+
+def test_a_rollup_is_filled_when_it_is_created(hits: Table) -> None:
+    assert rows(hits) == START
+    assert [str(field.type) for field in hits.schema] == ["date32[day]", "string", "int64", "int64"]
+    assert hits.snapshot().settings.sort_by == ("day", "path")
+
+
+def test_appended_rows_are_folded_into_their_groups(events: Table, hits: Table) -> None:
+    events.append([event(0, n=5), event(2), event(1, None, 7)])
+    report = hits.refresh()
+    assert (report.mode, report.groups, report.source_version, report.tries) == ("folded", 3, 2, 1)
+    assert rows(hits) == {(DAYS[0], "/", 3, 7), (DAYS[1], None, 2, 7), (DAYS[2], "/", 1, 1)}
+
+
+def test_rows_that_are_deleted_or_changed_have_their_groups_recomputed(events: Table, hits: Table) -> None:
+    events.delete("path IS NULL")
+    events.update({"path": "'/docs'"}, where="n = 1")
+    report = hits.refresh()
+    assert (report.mode, report.groups) == ("recomputed", 3)
+    assert rows(hits) == {(DAYS[0], "/docs", 2, 2)}
+
+
+def test_a_restore_is_followed(events: Table, hits: Table) -> None:
+    events.append([event(3)])
+    hits.refresh()
+    events.restore(version=1)
+    assert hits.refresh().mode == "recomputed"
+    assert rows(hits) == START
+
+
+def test_a_merge_of_the_source_touches_no_group(events: Table, hits: Table) -> None:
+    events.append([event(0, n=3)])
+    hits.refresh()
+    before = hits.version
+    assert events.optimize(full=True).files_removed
+    report = hits.refresh()
+    assert (report.mode, report.groups, report.rows, report.version) == ("nothing", 0, 0, before + 1)
+    assert hits.freshness().versions_behind == 0
+    assert hits.refresh().version == before + 1  # nothing is left to record
+
+
+def test_appended_rows_that_were_merged_since_are_folded_too(events: Table, hits: Table) -> None:
+    events.append([event(0, n=5)])
+    events.optimize(full=True)
+    events.append([event(0, n=7)])
+    assert hits.refresh().mode == "folded"
+    assert rows(hits) == {(DAYS[0], "/", 4, 14), (DAYS[1], None, 1, None)}
+
+
+def test_a_change_of_a_column_that_the_query_does_not_name_touches_no_group(lake: Lake, events: Table) -> None:
+    days = lake.create_rollup("days", "SELECT day, count(*) AS c FROM events GROUP BY day")
+    events.update({"n": "100"}, where="n = 1")
+    assert days.refresh().groups == 0
+
+
+def test_where_changes_have_expired_the_rollup_is_rebuilt(events: Table, hits: Table, clock: ManualClock) -> None:
+    events.append([event(0, n=3), event(4)])
+    events.update({"n": "10"}, where="n = 3")
+    clock.advance(3600)
+    events.vacuum(timedelta(0))
+    report = hits.refresh()
+    assert (report.mode, report.groups) == ("rebuilt", None)
+    assert report.reason is not None
+    assert report.reason.startswith("the changes of version 2 of events have expired")
+    assert rows(hits) == {(DAYS[0], "/", 3, 12), (DAYS[1], None, 1, None), (DAYS[4], "/", 1, 1)}
+    assert hits.history(1)[0].parameters["reason"] == report.reason
+
+
+def test_where_changes_are_larger_than_the_table_the_rollup_is_rebuilt(
+    events: Table, hits: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alluvia.rollups.change.REBUILD_BYTES_MIN", 0)
+    events.update({"path": "'/docs'"})
+    report = hits.refresh()
+    assert (report.mode, report.reason) == ("rebuilt", "the changes of events are larger than the table")
+    assert rows(hits) == {(DAYS[0], "/docs", 2, 2), (DAYS[1], "/docs", 1, None)}
+
+
+def test_a_source_that_was_dropped_and_created_again_is_another(lake: Lake, events: Table, hits: Table) -> None:
+    from alluvia.operations.drop import drop_table
+
+    drop_table(lake.handle("events"))
+    with pytest.raises(Invalid, match="the rollup hits has lost its source; bring it back, or drop the rollup"):
+        hits.refresh()
+    assert hits.freshness().newest_source_version is None
+    assert lake.sql("FROM hits_freshness").to_pylist()[0]["versions_behind"] is None
+    with pytest.raises(Invalid, match="the rollup hits has lost its source"):
+        lake.sql("FROM hits_live")
+    lake.create_table("events", {"day": "date", "path": "string", "n": "long"}).append([event(4, "new", 9)])
+    report = hits.refresh()
+    assert (report.mode, report.reason) == ("rebuilt", "events was dropped and created again")
+    assert rows(hits) == {(DAYS[4], "new", 1, 9)}
+
+
+def test_a_rollup_of_a_rollup(lake: Lake, events: Table, hits: Table) -> None:
+    monthly = lake.create_rollup("monthly", "SELECT year(day) AS year, sum(hits) AS hits FROM hits GROUP BY 1")
+    events.append([event(2)])
+    hits.refresh()
+    monthly.refresh()
+    assert rows(monthly) == {(2026, 4)}
+
+
+def test_a_rollup_without_groups_has_one_row(lake: Lake, events: Table) -> None:
+    whole = lake.create_rollup("whole", "SELECT count(*) AS c, max(n) AS hi FROM events WHERE n > 1")
+    assert rows(whole) == {(0, None)}
+    events.append([event(0, n=5)])
+    assert whole.refresh().mode == "folded"
+    assert rows(whole) == {(1, 5)}
+    events.delete("n = 5")
+    assert whole.refresh().mode == "recomputed"
+    assert rows(whole) == {(0, None)}
+
+
+def test_only_files_that_can_hold_the_groups_are_read(lake: Lake, events: Table, store: CountingStore) -> None:
+    means = lake.create_rollup("means", MEANS)
+    for day in range(2, 5):
+        events.append([event(day, n=1)])
+    means.refresh()
+    events.append([event(3, n=3)])
+    store.reset()
+    assert means.refresh().mode == "recomputed"
+    read = {key.split("/")[1] for _, key in store.keys if key.startswith("events/") and key.endswith(".parquet")}
+    assert read == {f"day={DAYS[3]}"}
+    assert (DAYS[3], 2.0) in rows(means)
+
+
+def test_two_refreshes_at_once_apply_a_version_once(lake: Lake, events: Table, hits: Table) -> None:
+    events.append([event(0, n=5)])
+    race = Race(lake)
+    race.store.winners = [lambda: race.theirs.table("hits").refresh()]
+    report = race.ours.table("hits").refresh()
+    assert (report.mode, report.tries) == ("nothing", 2)
+    assert (DAYS[0], "/", 3, 7) in rows(hits)
+
+
+def test_a_refresh_that_lost_to_another_applies_what_came_since(lake: Lake, events: Table, hits: Table) -> None:
+    events.append([event(0, n=5)])
+    race = Race(lake)
+
+    def win() -> None:
+        race.theirs.table("hits").refresh()
+        race.theirs.table("events").append([event(0, n=7)])
+
+    race.store.winners = [win]
+    report = race.ours.table("hits").refresh()
+    assert (report.mode, report.tries, report.source_version) == ("folded", 2, 3)
+    assert (DAYS[0], "/", 4, 14) in rows(hits)
+
+
+WRITES: dict[str, Callable[[Table], object]] = {
+    "append": lambda table: table.append([{"hits": 1}]),
+    "append evolving": lambda table: table.append([{"more": 1}], evolve=True),
+    "delete": lambda table: table.delete("true"),
+    "update": lambda table: table.update({"hits": "0"}),
+    "upsert": lambda table: table.upsert([{"day": DAYS[0], "hits": 1}], on=["day"]),
+    "restore": lambda table: table.restore(version=0),
+    "commit_files": lambda table: table.commit_files(list(table.files)),
+    "evolve": lambda table: table.evolve(add={"more": "long"}),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_nobody_else_writes_a_rollup(hits: Table, name: str) -> None:
+    before = hits.version
+    with pytest.raises(Invalid, match="a rollup"):
+        WRITES[name](hits)
+    assert hits.version == before
+
+
+def test_a_rollup_is_merged_and_cleaned_up_like_any_table(events: Table, hits: Table) -> None:
+    hits.optimize(full=True)
+    hits.checkpoint()
+    hits.vacuum()
+    hits.evolve(properties={"alluvia.codec": "snappy"})
+    events.append([event(0, n=5)])
+    assert hits.refresh().mode == "folded"
+    assert hits.verify(full=True).ok
+
+
+def test_live_is_what_a_refresh_would_make(lake: Lake, events: Table, hits: Table) -> None:
+    assert rows(lake.sql("FROM hits_live")) == START
+    events.append([event(0, n=5), event(2)])
+    grown = {(DAYS[0], "/", 3, 7), (DAYS[1], None, 1, None), (DAYS[2], "/", 1, 1)}
+    assert rows(lake.sql("FROM hits_live")) == grown
+    assert rows(lake.sql("SELECT * FROM hits")) == START
+    events.delete("path IS NULL")
+    assert rows(lake.sql("SELECT * FROM hits_live")) == grown - {(DAYS[1], None, 1, None)}
+    text = "SELECT l.path, (SELECT max(hits) FROM hits) AS m FROM hits_live l JOIN events e USING (day) WHERE e.n = 5"
+    assert rows(lake.sql(text)) == {("/", 2)}
+    assert lake.sql("DESCRIBE hits_live")["column_type"].to_pylist() == ["date", "string", "long", "long"]
+    plan = lake.sql("EXPLAIN SELECT * FROM hits_live")
+    assert plan["table"].to_pylist()[0] == "hits"
+
+
+def test_live_before_the_first_refresh(lake: Lake, events: Table) -> None:
+    lake.create_rollup("later", HITS, fill=False)
+    assert rows(lake.sql("FROM later")) == set()
+    assert rows(lake.sql("FROM later_live")) == START
+
+
+def test_how_fresh_a_rollup_is(lake: Lake, events: Table, hits: Table, clock: ManualClock) -> None:
+    created = clock.now_ms()
+    clock.advance(60)
+    events.append([event(0)])
+    found = hits.freshness()
+    assert (found.source, found.version, found.source_version, found.newest_source_version) == ("events", 1, 1, 2)
+    assert found.versions_behind == 1
+    assert found.as_of == datetime.fromtimestamp(created / 1000, UTC)
+    (shown,) = lake.sql("FROM hits_freshness").to_pylist()
+    assert shown == {name: getattr(found, name) for name in shown}
+    assert len(shown) == 6
+
+
+def test_a_table_wins_over_what_a_rollup_gives_that_name(lake: Lake, hits: Table) -> None:
+    lake.create_table("hits_live", {"x": "long"})
+    assert lake.sql("FROM hits_live").column_names == ["x"]
+
+
+@pytest.mark.parametrize("name", ["events_live", "events_freshness", "nothing_live", "_live", "hits_final"])
+def test_other_names_stand_for_nothing(lake: Lake, hits: Table, name: str) -> None:
+    with pytest.raises(TableNotFound, match=f"the lake has no table '{name}'"):
+        lake.sql(f"FROM {name}")
+
+
+def test_live_runs_as_confined_as_any_query(lake: Lake, hits: Table) -> None:
+    """A definition is read again each time, whoever wrote it into the log."""
+    handle = lake.handle("hits")
+    key = f"{handle.root}_delta_log/{0:020}.json"
+    text = lake.store.get(key).decode()
+    assert "count(*)" in text
+    lake.store.put(key, text.replace("count(*)", "max(getenv('HOME'))").encode())
+    with pytest.raises(Invalid, match=re.escape("getenv() is not allowed")):
+        Lake(lake.store, lake.clock).sql("FROM hits_live")
+
+
+def refusal(lake: Lake, *args: Any, **options: Any) -> AlluviaError:
+    with pytest.raises(AlluviaError) as found:
+        lake.create_rollup(*args, **options)
+    return found.value
+
+
+def test_what_cannot_be_created_says_why(lake: Lake, events: Table, hits: Table) -> None:
+    no = partial(refusal, lake)
+    assert "table 'hits' already exists" in str(no("hits", HITS))
+    assert isinstance(no("other", "SELECT count(*) AS c FROM nothing"), TableNotFound)
+    assert "must have aggregates" in str(no("other", "SELECT day FROM events"))
+    assert "column 'count_star()' of the rollup" in str(no("other", "SELECT count(*) FROM events"))
+    assert "Name it with AS, or cast it" in str(no("other", "SELECT n::UBIGINT AS u FROM events GROUP BY 1"))
+    assert "grouped by p, which is nested" in str(no("other", "SELECT {'a': path} AS p FROM events GROUP BY 1"))
+    assert "one table of the lake in its FROM clause, without a version" in str(
+        no("other", "SELECT count(*) AS c FROM events(version => 1)")
+    )
+    assert "names that end in _live are for queries of rollups" in str(no("my_live", HITS))
+    for name, value in (("alluvia.writers", "any"), ("delta.appendOnly", "true")):
+        assert f"property {name}: '{value}' is not possible for a rollup" in str(
+            no("o", HITS, properties={name: value})
+        )
+    with pytest.raises(Invalid, match=r"property alluvia.rollup cannot be set: use create_rollup"):
+        lake.create_table("o", {"x": "long"}, properties={"alluvia.rollup": "{}"})
+    with pytest.raises(Invalid, match=r"property alluvia.rollup cannot be changed"):
+        events.evolve(properties={"alluvia.rollup": "{}"})
+    lake.create_table("taken_live", {"x": "long"})
+    assert isinstance(no("taken", HITS), TableExists)
+    assert lake.tables() == ["events", "hits", "taken_live"]
+
+
+def test_a_source_is_not_dropped_before_its_rollups(lake: Lake, events: Table, hits: Table) -> None:
+    assert lake.rollups() == lake.rollups("events") == ["hits"]
+    with pytest.raises(Invalid, match="table events is the source of hits: drop it first"):
+        lake.drop_table("events")
+    lake.drop_table("hits")
+    assert lake.rollups() == []
+    lake.drop_table("events")
+    lake.undrop("events")
+    lake.undrop("hits")
+    assert lake.rollups("events") == ["hits"]
+    hits.refresh()
+    assert rows(hits) == START
+
+
+def test_a_query_that_fails_on_a_row_names_the_rollup(lake: Lake, events: Table) -> None:
+    numbers = lake.create_rollup("numbers", "SELECT day, max(path::LONG) AS m FROM events WHERE n > 5 GROUP BY day")
+    events.append([event(0, "x", 6)])
+    with pytest.raises(Invalid, match=r"(?s)the rollup numbers cannot be refreshed: .*Could not convert string 'x'"):
+        numbers.refresh()
