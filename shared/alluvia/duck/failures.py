@@ -14,8 +14,8 @@ _CUT_OFF = "Could not read enough bytes"
 _KIND = re.compile(r"([A-Za-z][A-Za-z ]*?) Error: ")
 _STREAM = "Invalid Input Error: Attempting to execute an unsuccessful or closed pending query result\nError: "
 _NO_ARROW_TYPE = re.compile(r"Unsupported Arrow type (\w+)")
-_BROKEN_METADATA = "Invalid"
-"""The kind of error under which DuckDB passes on those of Thrift, in which Parquet's metadata stands."""
+_NO_KIND = "DuckDB"
+"""Stands for the kind of an error that names none: one of Thrift, in which Parquet's metadata stands, or a user's."""
 _STORE = ("HTTP", "IO")
 """The kinds of errors about reading files, which no query can raise of its own."""
 ENGINE_FAILED = "DuckDB cannot run this query (an internal error of the engine): write it another way"
@@ -75,7 +75,7 @@ def _mark(text: bytes, position: int) -> str:
 
 def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
     """Return our error for one that DuckDB raised while it ran a query, by its fields (see `details_of`)."""
-    kind, message = details.get("exception_type", "DuckDB"), details.get("exception_message", "")
+    kind, message = details.get("exception_type", _NO_KIND), details.get("exception_message", "")
     if (typed := _NO_ARROW_TYPE.search(message)) is not None:
         return Invalid(
             f"the result holds a value of the type {typed[1]}, which cannot be sent: cast it, for example to VARCHAR"
@@ -95,7 +95,7 @@ def translate(details: Mapping[str, str], context: Context) -> AlluviaError:
         position = details.get("position")
         at = context.position(int(position)) if position is not None and position.isdigit() else None
         found = query_error(kind, message, context.text, at)
-    may_be_damage = context.files and (file is not None or kind in (*_STORE, _BROKEN_METADATA))
+    may_be_damage = context.files and (file is not None or kind in (*_STORE, _NO_KIND))
     return UnreadableFile(file, found) if may_be_damage else found
 
 
@@ -113,7 +113,7 @@ def details_of(error: Exception) -> dict[str, str]:
     """
     text = str(error).removeprefix(_STREAM)
     named = _KIND.match(text)
-    kind, message = (named[1], text[named.end() :]) if named else ("DuckDB", text.partition("\n")[0])
+    kind, message = (named[1], text[named.end() :]) if named else (_NO_KIND, text.partition("\n")[0])
     found = {"exception_type": kind, "exception_message": message or type(error).__name__}
     try:
         fields = json.loads(message)
