@@ -27,6 +27,7 @@ from tests.simulation.checker import Event, tuples
 from tests.simulation.faults import HOUR_US, SECOND_US, FaultSource
 from tests.simulation.intents import AddColumn, AddEvents, AddRows, ChangeRows, NoRows, PutRows, RestoreRows, Steps
 from tests.simulation.model import Version
+from tests.simulation.rollups import has_rollup, refresher, refreshers
 from tests.simulation.s3 import Crash, Process
 from tests.simulation.scheduler import Violation
 from tests.simulation.world import ACCOUNTS, BANK, EVENTS, REJECTS, SKEWS_US, START_US, Actor, World
@@ -60,6 +61,11 @@ def cast(world: World) -> Iterator[tuple[str, Callable[[], None]]]:
         actor = Actor(name, world, process, own, source, skew_us, lakes=lakes)
         world.actors[name] = actor
         yield name, _body(actor, act)
+    for name in refreshers(world) if has_rollup(world) else ():
+        source = FaultSource(str(world.seed), name, world.scenario.rates, world.without)
+        actor = Actor(name, world, Process(), random.Random(f"{world.seed} {name}"), source, 0)
+        world.actors[name] = actor
+        yield name, _body(actor, refresher)
 
 
 def _body(actor: Actor, act: Act) -> Callable[[], None]:

@@ -141,6 +141,8 @@ class World:
         self.checker.objects = self.bucket.objects
         self.actors: dict[str, Actor] = {}
         self.next_event = 0
+        self.shown = -1
+        """The version of the bank that the rollup shows, where there is one."""
 
     def actor(self) -> Actor | None:
         """Return who runs now."""
@@ -173,10 +175,13 @@ class World:
     def run(self) -> Result:
         """Run to the end. Raises `Failure`."""
         from tests.simulation.actors import cast
+        from tests.simulation.rollups import has_rollup, set_up
 
         with running(self.scheduler):
             try:
                 self._set_up()
+                if has_rollup(self):
+                    set_up(self, self.open(Process(), "setup of the rollup", 0))
                 for number, (name, body) in enumerate(cast(self)):
                     if name not in self.without.actors:
                         self.scheduler.spawn(name, body, delay_us=number)

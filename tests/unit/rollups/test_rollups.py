@@ -170,6 +170,15 @@ def test_only_files_that_can_hold_the_groups_are_read(lake: Lake, events: Table,
     assert (DAYS[3], 2.0) in rows(means)
 
 
+def test_files_that_hold_only_null_keys_are_read_too(lake: Lake, events: Table) -> None:
+    by_path = lake.create_rollup(
+        "by_path", "SELECT path, count(*) AS c, avg(n) AS mean FROM events GROUP BY path", partition_by=["path"]
+    )
+    events.append([event(0, n=4), event(1, None, 7)])
+    assert by_path.refresh().mode == "recomputed"
+    assert rows(by_path) == {("/", 3, 2.0), (None, 2, 7.0)}
+
+
 def test_two_refreshes_at_once_apply_a_version_once(lake: Lake, events: Table, hits: Table) -> None:
     events.append([event(0, n=5)])
     race = Race(lake)
