@@ -17,11 +17,12 @@ from alluvia.ingest.messages import pack
 from alluvia.ingest.pipeline import ingest_batch, keep_rejects, table_for
 from alluvia.ingest.values import Origin, Reject, Split
 from alluvia.serverless import warm_lake
+from alluvia.serverless.events import messages_of
 from alluvia.serverless.http import Request, Response, answer, failure, refusal
 from alluvia.serverless.log_lines import Logger, with_request_id
+from alluvia.serverless.sending import send, sqs
 
 from .consumer import consume
-from .sending import send, sqs
 from .settings import IngestSettings
 
 ERRORS_MAX = 100
@@ -40,15 +41,9 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: 
     settings = IngestSettings.read(os.environ)
     lake = warm_lake.lake()
     if isinstance(event, dict) and "Records" in event:
-        records = event["Records"]
-        if not isinstance(records, list) or not all(map(_is_message, records)):
-            raise Invalid("Records: expected SQS messages, each with messageId and body")
+        records = messages_of(event)
         return dict(consume(lake, records, create=settings.create_tables, tables_max=settings.tables_max))
     return respond(Request.read(event, "messages of SQS (Records)"), settings, lake)
-
-
-def _is_message(record: object) -> bool:
-    return isinstance(record, dict) and all(isinstance(record.get(name), str) for name in ("messageId", "body"))
 
 
 def respond(request: Request, settings: IngestSettings, lake: Lake) -> Response:

@@ -1,4 +1,4 @@
-"""Merge: on a schedule, the small files of every table become few, sorted ones, and checkpoints are written."""
+"""Merge: the small files of a table that has changed become few, sorted ones, and checkpoints are written."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Any
 
 from alluvia import Table
 from alluvia.serverless import warm_lake
+from alluvia.serverless.events import messages_of
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.rounds import MARGIN_MS, checked, every_table, remaining_ms
 from alluvia.serverless.settings import number
+from alluvia.serverless.table_queue import QUEUE_URL, consume, fan_out
 
 logger = Logger(service="merge")
 warm_lake.prepare()
@@ -21,17 +23,21 @@ warm_lake.prepare()
 
 @with_request_id(logger)
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
-    """Merge the tables that `{"tables": [...]}` names, or all tables and their rejects; see `every_table`."""
+    """Merge the tables that messages of a queue are about, or that `{"tables": [...]}` names.
+
+    Any other event is for all tables and their rejects: they are put into the queue, or merged if there is none.
+    """
+    lake, queue_url = warm_lake.lake(), os.environ.get(QUEUE_URL)
     target_size, memory_mb = target_file_bytes(os.environ), merge_memory_mb(os.environ)
     turn, asked = Lock(), count()
 
     def time_left() -> bool:
         return next(asked) == 0 or remaining_ms(context) > MARGIN_MS  # each run gets something done
 
-    def refreshed(table: Table) -> dict[str, Any]:
-        """Refresh the table if it is a rollup, and its rollups if the call names it; else a round comes to them too."""
+    def refreshed(table: Table, *, swept: bool) -> dict[str, Any]:
+        """Refresh the table if it is a rollup, and its rollups unless all tables get their turn."""
         names = [table.name] if table.is_rollup else []
-        names += table.lake.rollups(table.name) if event.get("tables") is not None else []
+        names += [] if swept else table.lake.rollups(table.name)
         found: dict[str, Any] = {}
         for name in names:
             if not time_left():
@@ -40,15 +46,21 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
                 found[name] = asdict(table.lake.table(name).refresh(memory_mb=memory_mb))
         return {"refreshed": found} if found else {}
 
-    def work(table: Table) -> dict[str, Any]:
+    def work(table: Table, swept: bool) -> dict[str, Any]:
         report = table.optimize(target_size=target_size, memory_mb=memory_mb, go_on=time_left, turn=turn)
         checkpoint_version = table.lake.handle(table.name).log.checkpoint_version
         since = report.version - (-1 if checkpoint_version is None else checkpoint_version)
         # A checkpoint may be of a later version than the merge saw.
         found = {**asdict(report), "commits_since_checkpoint": max(0, since)}
-        return found if report.left else {**found, **refreshed(table)}
+        return found if report.left else {**found, **refreshed(table, swept=swept)}
 
-    done = every_table(warm_lake.lake(), checked(event, "tables"), context, work, logger)
+    if isinstance(event, dict) and "Records" in event:
+        return consume(lake, messages_of(event), context, work, logger, queue_url)
+    wanted = checked(event, "tables")
+    swept = wanted.get("tables") is None
+    if queue_url and swept:
+        return fan_out(lake, queue_url, logger)
+    done = every_table(lake, wanted, context, lambda table: work(table, swept), logger)
     logger.info("round done", extra={"tables_left": len(done["left"])})
     return done
 

@@ -1,4 +1,4 @@
-"""Vacuum: on a schedule, what no retained version of a table needs is deleted."""
+"""Vacuum: what no retained version of a table needs is deleted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from alluvia import Table
 from alluvia.errors import Invalid
 from alluvia.serverless import warm_lake
+from alluvia.serverless.events import messages_of
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.rounds import checked, every_table
 from alluvia.serverless.settings import number
+from alluvia.serverless.table_queue import QUEUE_URL, consume, fan_out
 from alluvia.table.properties import FILE_RETENTION
 
 if TYPE_CHECKING:
@@ -30,15 +32,19 @@ warm_lake.prepare()
 
 @with_request_id(logger)
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
-    """Vacuum the tables that `{"tables": [...]}` names, or all tables and their rejects; see `every_table`.
+    """Vacuum the tables that messages of a queue name, or that `{"tables": [...]}` names.
 
-    `{"dry_run": true}` only says what would go.
+    Any other event is for all tables and their rejects: they are put into the queue, or vacuumed if there is none.
+    `{"dry_run": true}` only says what would go, and uses no queue.
     """
-    keep = retention(os.environ)
-    wanted = checked(event, "tables", "dry_run")
+    keep, lake, queue_url = retention(os.environ), warm_lake.lake(), os.environ.get(QUEUE_URL)
+    queued = isinstance(event, dict) and "Records" in event
+    wanted = {} if queued else checked(event, "tables", "dry_run")
     dry_run = wanted.get("dry_run", False)
     if not isinstance(dry_run, bool):
         raise Invalid("dry_run: expected true or false")
+    if queue_url and not queued and not dry_run and wanted.get("tables") is None:
+        return fan_out(lake, queue_url, logger, dropped=True)
 
     listing = BoundedSemaphore(LISTINGS_AT_ONCE)
 
@@ -47,7 +53,9 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         with listing:
             return summary(table.vacuum(None if own else keep, dry_run=dry_run))
 
-    done = every_table(warm_lake.lake(), wanted, context, work, logger, dropped=True)
+    if queued:
+        return consume(lake, messages_of(event), context, lambda table, _: work(table), logger, queue_url)
+    done = every_table(lake, wanted, context, work, logger, dropped=True)
     logger.info("round done", extra={"tables_left": len(done["left"])})
     return {"dry_run": dry_run, **done}
 

@@ -43,9 +43,11 @@ def test_the_samples_run_one_after_the_other_in_one_lake(tmp_path: Path) -> None
     posts = [answers[f"ingest_{kind}.json"] for kind in ("api_gateway", "function_url")]
     assert [(post["statusCode"], json.loads(post["body"])["accepted"]) for post in posts] == [(200, 3), (200, 3)]
     assert answers["ingest_sqs.json"] == {"batchItemFailures": []}
+    assert answers["merge_sqs.json"] == {"batchItemFailures": []}
     merged = {each["table"]: each for each in answers["merge_schedule.json"]["tables"]}
     assert sorted(merged) == ["access_log", "github_webhooks"]
-    assert (merged["access_log"]["files_before"], merged["access_log"]["files_after"]) == (2, 1)
+    # The notification has had the two files merged.
+    assert (merged["access_log"]["files_before"], merged["access_log"]["version"]) == (1, 3)
     assert [each["table"] for each in answers["merge_tables.json"]["tables"]] == ["access_log", "github_webhooks"]
     by_day = json.loads(answers["query_api_gateway.json"]["body"])
     assert by_day == [{"day": "2015-05-17", "status": "200", "requests": 5}]
@@ -54,6 +56,7 @@ def test_the_samples_run_one_after_the_other_in_one_lake(tmp_path: Path) -> None
     assert json.loads(answers["query_invoke.json"]["body"]) == {"events": 5}
     assert answers["vacuum_dry_run.json"]["dry_run"] is True
     assert {each["table"] for each in answers["vacuum_schedule.json"]["tables"]} == {"access_log", "github_webhooks"}
+    assert answers["vacuum_sqs.json"] == {"batchItemFailures": []}
     lake = alluvia.connect(str(tmp_path / "lake"))
     assert [lake.table(name).scan().read_all().num_rows for name in lake.tables()] == [5, 4]
 

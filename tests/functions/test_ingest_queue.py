@@ -18,9 +18,8 @@ from alluvia.clock import ManualClock
 from alluvia.errors import Invalid, Unavailable
 from alluvia.ingest import pipeline
 from alluvia.operations.ingest import ingest
-from alluvia.serverless import warm_lake
+from alluvia.serverless import sending, warm_lake
 from alluvia.table.handle import TableHandle
-from functions.ingest import sending
 from functions.ingest.handler import handler
 from tests import samples
 from tests.samples import EVENTS, payload
@@ -227,7 +226,7 @@ def test_a_queue_that_is_gone_is_a_503(lake: alluvia.Lake, queue: str) -> None:
     boto3.client("sqs").delete_queue(QueueUrl=queue)
     status, body = post('{"event_id":"a"}')
     assert status == 503
-    assert "the queue did not take the events" in body["error"]
+    assert "the queue did not take the messages" in body["error"]
 
 
 def test_much_goes_in_messages_that_sqs_takes(lake: alluvia.Lake, queue: str) -> None:

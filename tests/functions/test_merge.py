@@ -223,7 +223,6 @@ def test_bad_events(lake: alluvia.Lake, tables: object) -> None:
         ({"id": "7"}, "id"),
         ({**payload("merge_schedule"), "Tables": []}, "Tables"),
         (payload("ingest_api_gateway"), "version"),
-        (payload("ingest_sqs"), "Records"),
         (payload("query_invoke"), "query"),
     ],
 )

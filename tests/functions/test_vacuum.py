@@ -142,7 +142,6 @@ def test_bad_events(lake: alluvia.Lake, event: dict[str, Any], named: str) -> No
         ({"id": "7"}, "id"),
         ({**payload("vacuum_schedule"), "Tables": []}, "Tables"),
         (payload("ingest_api_gateway"), "version"),
-        (payload("ingest_sqs"), "Records"),
         (payload("query_invoke"), "query"),
     ],
 )

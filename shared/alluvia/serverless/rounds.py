@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import dataclass
 from typing import Any
 
 from alluvia.errors import AlluviaError, Invalid, TableNotFound
@@ -28,6 +29,20 @@ def checked(event: object, *fields: str) -> dict[str, Any]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of tables, by name: reports of those that were worked on or failed, and why they failed.
+
+    `left` are those that there was no time for, or that `work` itself left something of; `absent` those that are not
+    there.
+    """
+
+    reports: list[dict[str, Any]]
+    failed: dict[str, str]
+    left: list[str]
+    absent: list[str]
+
+
 def every_table(
     lake: Lake,
     event: Mapping[str, Any],
@@ -39,36 +54,56 @@ def every_table(
 ) -> dict[str, Any]:
     """Work on the tables that `{"tables": [...]}` names, or on all tables and their rejects, `dropped` ones too.
 
-    Several tables at once, since most of a round is looking for news. Returns `{"tables": [report of each], "left":
-    [those that there was no time for, or that report work `left` themselves]}`. One table's failure stops no other; an
-    `AlluviaError` at the end names those that failed, so that an alarm sees it.
+    Returns `{"tables": [report of each], "left": [names]}`. One table's failure stops no other; an `AlluviaError` at
+    the end names those that failed, so that an alarm sees it.
     """
-    wanted = wanted_tables(lake, event, dropped=dropped)
+    done = work_on(lake, wanted_tables(lake, event, dropped=dropped), context, work, logger)
+    failed = dict(done.failed)
+    if event.get("tables") is not None:  # else a folder of something else, or dropped a moment ago
+        failed |= {name: f"TableNotFound: there is no table {name!r}" for name in done.absent}
+    if failed:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+        tables = len(done.reports) + len(failed) - len(done.failed)
+        raise AlluviaError(f"{len(failed)} of {tables} tables failed: {reasons}")
+    return {"tables": done.reports, "left": done.left}
+
+
+def work_on(
+    lake: Lake,
+    names: Sequence[str],
+    context: object,
+    work: Callable[[Table], Mapping[str, Any]],
+    logger: Logger,
+) -> Outcome:
+    """Work on tables, several at once, since most of it is looking for news. One table's failure stops no other.
+
+    Begins no table but the first with less than `MARGIN_MS` left.
+    """
     failed: dict[str, str] = {}
+    absent: list[str] = []
 
     def one(at: int, name: str) -> dict[str, Any] | None:
         if at and remaining_ms(context) <= MARGIN_MS:
             return None
         try:
             report = {"table": name, **work(lake.table(name))}
+        except TableNotFound:
+            logger.info("there is no such table", extra={"table": name})
+            absent.append(name)
+            return {}
         except Exception as error:
-            if isinstance(error, TableNotFound) and event.get("tables") is None:
-                return {}  # a folder of something else, or dropped a moment ago
             logger.exception("a table failed", extra={"table": name})
             failed[name] = f"{type(error).__name__}: {error}"
             return {"table": name, "error": failed[name]}
         logger.info("done", extra=report)
         return report
 
-    own = [copy_context() for _ in wanted]  # so that log lines keep the ids of their request
+    own = [copy_context() for _ in names]  # so that log lines keep the ids of their request
     with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
-        done = pool.map(lambda context, *task: context.run(one, *task), own, range(len(wanted)), wanted)
-        found = list(zip(wanted, done, strict=True))
-    reports = [report for _, report in found if report]
-    if failed:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
-        raise AlluviaError(f"{len(failed)} of {len(reports)} tables failed: {reasons}")
-    return {"tables": reports, "left": [name for name, report in found if report is None or report.get("left")]}
+        done = pool.map(lambda context, *task: context.run(one, *task), own, range(len(names)), names)
+        found = list(zip(names, done, strict=True))
+    left = [name for name, report in found if report is None or report.get("left")]
+    return Outcome([report for _, report in found if report], failed, left, absent)
 
 
 def wanted_tables(lake: Lake, event: Mapping[str, Any], *, dropped: bool = False) -> list[str]:

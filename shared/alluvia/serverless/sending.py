@@ -45,7 +45,7 @@ def send(client: SQSClient, queue_url: str, messages: Sequence[bytes], clock: Cl
             try:
                 answer = client.send_message_batch(QueueUrl=queue_url, Entries=entries)
             except (BotoCoreError, ClientError) as error:
-                raise Unavailable(f"the queue did not take the events: {error}") from error
+                raise Unavailable(f"the queue did not take the messages: {error}") from error
             taken = {each["Id"] for each in answer.get("Successful", [])}
             entries = [entry for entry in entries if entry["Id"] not in taken]
             if not entries:
