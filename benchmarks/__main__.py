@@ -8,7 +8,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import appends, checkpoints, cold_starts, opens, queries, report, requests, upserts, writers
+from benchmarks import appends, checkpoints, cold_starts, merges, opens, queries, report, requests, upserts, writers
 from tests.s3server import running_server
 
 PARTS = {
@@ -19,6 +19,7 @@ PARTS = {
     "queries": queries.figures,
     "upserts": upserts.figures,
     "cold_starts": cold_starts.figures,
+    "merges": merges.figures,
     "writers": writers.figures,
 }
 

@@ -112,7 +112,56 @@ def upsert_deltalake(uri: str, rows: str) -> Timed:
     return timed
 
 
+def merge_ours(uri: str, memory_mb: int | None = None) -> Timed:
+    """Merge a table's files: the bytes that are written."""
+    import alluvia.operations.optimize  # what is timed has all its modules
+
+    table = alluvia.lake.open_table(uri)
+    return lambda: table.optimize(full=True, memory_mb=memory_mb).bytes_written
+
+
+def merge_copy(uri: str, order: str) -> Timed:
+    """Write all rows of a table's files, sorted, into one file: the bytes that are written."""
+    import duckdb
+
+    out = Path(uri) / "copy.parquet"
+    names = [str(path) for path in Path(uri).glob("*.parquet")]
+    connection = duckdb.connect()
+    copy = f"COPY (SELECT * FROM read_parquet($1) ORDER BY {order}) TO '{out}' (FORMAT parquet, COMPRESSION zstd)"
+
+    def timed() -> int:
+        connection.execute(copy, [names])
+        return out.stat().st_size
+
+    return timed
+
+
+def merge_deltalake(uri: str, columns: list[str] | None = None) -> Timed:
+    """Compact a table, or sort it by Z-order: the bytes that are written."""
+    from deltalake import DeltaTable
+
+    table = DeltaTable(uri)
+
+    def timed() -> int:
+        report = table.optimize.z_order(columns) if columns else table.optimize.compact()
+        added = json.loads(report["filesAdded"]) if isinstance(report["filesAdded"], str) else report["filesAdded"]
+        return int(added["avg"] * report["numFilesAdded"])
+
+    return timed
+
+
+def merge_nothing(uri: str) -> Timed:
+    """Open a table, and merge where nothing is to be done."""
+    import alluvia.operations.optimize  # what is timed has all its modules
+
+    return lambda: alluvia.lake.open_table(uri).optimize().files_removed
+
+
 ACTIONS = (
+    merge_ours,
+    merge_copy,
+    merge_deltalake,
+    merge_nothing,
     open_ours,
     list_ours,
     open_deltalake,
@@ -137,9 +186,16 @@ def main(name: str, arguments: str) -> None:
     started = time.perf_counter()
     timed = {action.__name__: action for action in ACTIONS}[name](**json.loads(arguments))
     ready = time.perf_counter()
+    used = time.process_time()
     answer = timed()
-    ended = time.perf_counter()
-    found = {"seconds": ended - ready, "process_seconds": ended - started, "peak_bytes": peak_bytes(), "answer": answer}
+    ended, used = time.perf_counter(), time.process_time() - used
+    found = {
+        "seconds": ended - ready,
+        "process_seconds": ended - started,
+        "cpu_seconds": used,
+        "peak_bytes": peak_bytes(),
+        "answer": answer,
+    }
     sys.stdout.write(json.dumps(found))
 
 

@@ -20,10 +20,14 @@ ROOT = Path(__file__).parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The best of several runs: `seconds` of the action, `process_seconds` with its imports, `peak_bytes` of memory."""
+    """The best of several runs: `seconds` of the action, `process_seconds` with its imports, `peak_bytes` of memory.
+
+    `cpu_seconds` are those of the action, of all threads together.
+    """
 
     seconds: float
     process_seconds: float
+    cpu_seconds: float
     peak_bytes: int
     answer: Any = None
 
@@ -44,6 +48,7 @@ def _best(runs: list[Run]) -> Run:
     return Run(
         min(run.seconds for run in runs),
         min(run.process_seconds for run in runs),
+        min(run.cpu_seconds for run in runs),
         min(run.peak_bytes for run in runs),
         runs[0].answer,
     )

@@ -17,6 +17,8 @@ from alluvia.serverless.rounds import MARGIN_MS, checked, every_table, remaining
 from alluvia.serverless.settings import number
 from alluvia.serverless.table_queue import QUEUE_URL, consume, fan_out
 
+OPTIONS = ("target_size", "full", "order", "partition", "max_files", "max_bytes", "dry_run")
+"""Fields of the event that `Table.optimize` takes."""
 logger = Logger(service="merge")
 warm_lake.prepare()
 
@@ -25,10 +27,12 @@ warm_lake.prepare()
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     """Merge the tables that messages of a queue are about, or that `{"tables": [...]}` names.
 
-    Any other event is for all tables and their rejects: they are put into the queue, or merged if there is none.
+    Any other event is for all tables and their rejects: they are put into the queue, or merged if there is none. Other
+    fields are options of `Table.optimize`; with one of them, no table is put into the queue.
     """
     lake, queue_url = warm_lake.lake(), os.environ.get(QUEUE_URL)
-    target_size, memory_mb = target_file_bytes(os.environ), merge_memory_mb(os.environ)
+    options: dict[str, Any] = {"target_size": target_file_bytes(os.environ)}
+    memory_mb = merge_memory_mb(os.environ)
     turn, asked = Lock(), count()
 
     def time_left() -> bool:
@@ -47,18 +51,20 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         return {"refreshed": found} if found else {}
 
     def work(table: Table, swept: bool) -> dict[str, Any]:
-        report = table.optimize(target_size=target_size, memory_mb=memory_mb, go_on=time_left, turn=turn)
+        report = table.optimize(**options, memory_mb=memory_mb, go_on=time_left, turn=turn)
         checkpoint_version = table.lake.handle(table.name).log.checkpoint_version
         since = report.version - (-1 if checkpoint_version is None else checkpoint_version)
         # A checkpoint may be of a later version than the merge saw.
         found = {**asdict(report), "commits_since_checkpoint": max(0, since)}
-        return found if report.left else {**found, **refreshed(table, swept=swept)}
+        return found if report.left or options.get("dry_run") else {**found, **refreshed(table, swept=swept)}
 
     if isinstance(event, dict) and "Records" in event:
         return consume(lake, messages_of(event), context, work, logger, queue_url)
-    wanted = checked(event, "tables")
+    wanted = checked(event, "tables", *OPTIONS)
+    given = {name: wanted[name] for name in OPTIONS if name in wanted}
+    options |= given
     swept = wanted.get("tables") is None
-    if queue_url and swept:
+    if queue_url and swept and not given:
         return fan_out(lake, queue_url, logger)
     done = every_table(lake, wanted, context, lambda table: work(table, swept), logger)
     logger.info("round done", extra={"tables_left": len(done["left"])})

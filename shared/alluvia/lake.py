@@ -409,22 +409,30 @@ class Table:
         *,
         target_size: int | None = None,
         full: bool = False,
+        order: str = "smallest",
+        partition: Mapping[str, object] | None = None,
+        max_files: int | None = None,
+        max_bytes: int | None = None,
         memory_mb: int | None = None,
+        dry_run: bool = False,
         go_on: Callable[[], bool] = lambda: True,
         turn: AbstractContextManager[object] | None = None,
     ) -> optimizing.OptimizeReport:
         """Rewrite small files into larger, sorted ones, without changing data, and write a checkpoint if one is due.
 
-        `go_on` is called before each group of files; when it returns false, the rest is left. `turn` is held while
-        rows are rewritten, so that several tables share one memory limit.
+        `order` is `smallest`, `oldest` or `newest` first. `partition` restricts it to some values of fields of
+        `partition_by`, such as `{"country": "de", "day(ts)": "2026-01-31"}`. `max_files` and `max_bytes` limit what is
+        read. A dry run only plans: see the report's `plan`. `go_on` is called before each group of files; when it
+        returns false, the rest is left. `turn` is held while rows are rewritten, so that several tables share one
+        memory limit.
         """
         from alluvia.operations import optimize as optimizing
 
         return optimizing.optimize(
             self._handle,
-            target_size=target_size,
-            full=full,
+            optimizing.OptimizeOptions(target_size, full, order, partition, max_files, max_bytes),
             memory_mb=memory_mb,
+            dry_run=dry_run,
             go_on=go_on,
             turn=turn,
         )

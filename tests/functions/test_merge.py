@@ -151,10 +151,11 @@ def test_a_full_scratch_disk_is_no_damage(s3_server: S3Server, tmp_path: Path, m
             table.optimize()
     folder = tmp_path / "scratch"
     folder.mkdir()
-    (folder / "optimized.parquet").symlink_to("/dev/full")
+    (folder / "new-0.parquet").symlink_to("/dev/full")
     with monkeypatch.context() as patch:
-        patch.setattr("alluvia.operations.optimize.tempfile.TemporaryDirectory", lambda **_: nullcontext(str(folder)))
-        with pytest.raises(Unavailable, match="optimizing 3 files failed, though each can be read"):
+        scratch = "alluvia.operations.optimize_write.tempfile.TemporaryDirectory"
+        patch.setattr(scratch, lambda **_: nullcontext(str(folder)))
+        with pytest.raises(Unavailable, match="not enough disk space to optimize 3 files"):
             table.optimize()
     assert table.optimize().files_after == 1
 
@@ -219,7 +220,7 @@ def test_bad_events(lake: alluvia.Lake, tables: object) -> None:
     ("event", "named"),
     [
         ({"table": "quiet"}, "table"),
-        ({"tables": ["access_log"], "dry_run": True}, "dry_run"),
+        ({"tables": ["access_log"], "dry": True}, "dry"),
         ({"id": "7"}, "id"),
         ({**payload("merge_schedule"), "Tables": []}, "Tables"),
         (payload("ingest_api_gateway"), "version"),
@@ -227,7 +228,7 @@ def test_bad_events(lake: alluvia.Lake, tables: object) -> None:
     ],
 )
 def test_an_unknown_field_is_named_and_nothing_is_done(lake: alluvia.Lake, event: dict[str, Any], named: str) -> None:
-    with pytest.raises(Invalid, match=f"^{named} is not a field of this event: use tables$"):
+    with pytest.raises(Invalid, match=f"^{named} is not a field of this event: use tables, target_size, full, order"):
         handler(event, None)
     assert files(lake, "access_log") == FILES
 
@@ -241,9 +242,25 @@ def test_an_event_that_is_no_object(lake: alluvia.Lake, event: Any) -> None:
 
 def test_what_an_event_of_a_bus_holds_is_not_taken_for_all_tables(lake: alluvia.Lake) -> None:
     event = {**payload("merge_schedule"), "detail": {"tables": ["quiet"]}}
-    with pytest.raises(Invalid, match="detail is not supported: have the rule send tables as its input"):
+    with pytest.raises(Invalid, match=r"detail is not supported: have the rule send tables, .* as its input"):
         handler(event, None)
     assert files(lake, "access_log") == FILES
+
+
+def test_options_of_the_event(lake: alluvia.Lake) -> None:
+    days = lake.create_table("days", {"day": "date", "n": "long"}, partition_by=["day"])
+    for number in range(6):
+        days.append([{"day": date(2026, 1, 1 + number % 3), "n": number}])
+    event: dict[str, Any] = {"tables": ["days"], "partition": {"day": "2026-01-02"}}
+    [report] = handler({**event, "dry_run": True}, None)["tables"]
+    expected = {"partition": {"day": "2026-01-02"}, "files": 2, "into_files": 1}
+    assert [expected | planned == planned for planned in report["plan"]] == [True]
+    assert files(lake, "days") == 6
+    assert handler(event, None)["tables"][0]["files_removed"] == 2
+    assert handler({"tables": ["days"], "max_files": 3}, None)["tables"][0]["files_removed"] == 2
+    assert files(lake, "days") == 4
+    with pytest.raises(AlluviaError, match="days: Invalid: order: expected smallest, oldest or newest, got 'biggest'"):
+        handler({"tables": ["days"], "order": "biggest"}, None)
 
 
 def test_no_lake(monkeypatch: pytest.MonkeyPatch) -> None:

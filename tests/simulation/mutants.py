@@ -294,7 +294,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "return file is not None and file.version < keep",
         "return file is not None and file.version <= keep",
     ),
-    Mutant("forget the sort", "table/writer.py", "return rows.sort_by(keys) if keys else rows", "return rows"),
+    Mutant("forget the sort", "table/writer.py", "return [rows[name] for name in settings.sort_by]", "return []"),
     Mutant(
         "drop a tombstone early",
         "operations/checkpoint.py",
@@ -375,8 +375,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "rewrite a file and leave it",
         "operations/optimize.py",
-        "for file in group.files],\n",
-        "for file in group.files[1:]],\n",
+        "data_change=False) for file in files],\n",
+        "data_change=False) for file in files[1:]],\n",
     ),
     Mutant(
         "an error while reading a commit means that there is none",

@@ -28,6 +28,8 @@ class ColumnChunkMetaData:
     def path_in_schema(self) -> str: ...
     @property
     def statistics(self) -> Statistics | None: ...
+    @property
+    def total_compressed_size(self) -> int: ...
 
 class RowGroupMetaData:
     @property
@@ -103,6 +105,7 @@ class ParquetWriter:
         *,
         compression: str = "snappy",
         store_schema: bool = True,
+        use_dictionary: bool | list[str] = True,
         write_page_checksum: bool = False,
         write_statistics: bool | list[str] = True,
     ) -> None: ...

@@ -24,13 +24,13 @@ Row = Mapping[str, Any]
 def show_each(
     common: Common,
     given: Sequence[str],
-    work: Callable[[Table], Row],
+    work: Callable[[Table], Row | Sequence[Row]],
     *,
     rejects: bool = True,
     columns: Sequence[str] | None = None,
     lake: Lake | None = None,
 ) -> None:
-    """Work on each table that is given, or on all, and show the rows that come of it.
+    """Work on each table that is given, or on all, and show the row or rows that come of it.
 
     A table that fails does not stop the others: its error goes to standard error, and the command exits 1 at its end.
     """
@@ -40,12 +40,14 @@ def show_each(
     lake = lake or common.lake()
     # Dropped tables are among them, since telling them from the others would read logs, which may be damaged.
     names = given or lake.tables(rejects=rejects, dropped=True)
-    rows, failed = [], []
+    rows: list[Row] = []
+    failed = []
     with common.progress("opening the lake"):
         for at, name in enumerate(names):
             report(f"working on {name}, table {at + 1} of {len(names)}", 0, 0)
             try:
-                rows.append(work(lake.table(name)))
+                found = work(lake.table(name))
+                rows += [found] if isinstance(found, Mapping) else found
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others get their turn
                 if given or not isinstance(error, TableNotFound):
                     failed.append((name, error))

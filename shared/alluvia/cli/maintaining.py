@@ -45,13 +45,37 @@ class Duration(click.ParamType[timedelta]):
 @click.argument("tables", nargs=-1, type=TABLE)
 @click.option("--target-size", type=click.IntRange(1), metavar="BYTES", help="Size of the files to make.")
 @click.option("--full", is_flag=True, help="Take whatever fits, also a big file with a few small ones.")
-def optimize(common: Common, tables: tuple[str, ...], target_size: int | None, *, full: bool) -> None:
+@click.option(
+    "--order", type=click.Choice(["smallest", "oldest", "newest"]), default="smallest", help="What comes first."
+)
+@click.option(
+    "--partition", multiple=True, metavar="FIELD=VALUE", help="Only this partition, such as day(ts)=2026-01-31."
+)
+@click.option("--max-files", type=click.IntRange(1), help="Rewrite at most so many files.")
+@click.option("--max-bytes", type=click.IntRange(1), help="Rewrite at most so many bytes.")
+@click.option("--dry-run", is_flag=True, help="Show what would be rewritten, and write nothing.")
+def optimize(
+    common: Common, tables: tuple[str, ...], partition: tuple[str, ...], *, dry_run: bool, **options: Any
+) -> None:
     """Rewrite small files into bigger, sorted ones (all tables by default); checkpoint where it is due."""
+    wanted = dict(map(_partition, partition)) or None
 
-    def work(table: Table) -> dict[str, Any]:
-        return {"table": table.name, **dataclasses.asdict(table.optimize(target_size=target_size, full=full))}
+    def work(table: Table) -> dict[str, Any] | list[dict[str, Any]]:
+        report = table.optimize(partition=wanted, dry_run=dry_run, **options)
+        if dry_run:
+            plan = [dataclasses.asdict(group) for group in report.plan]
+            return [{"table": table.name, **group} for group in plan] or [{"table": table.name, "files": 0}]
+        return {"table": table.name, **dataclasses.asdict(report)}
 
-    show_each(common, tables, work, columns=_OPTIMIZE_COLUMNS)
+    show_each(common, tables, work, columns=_PLAN_COLUMNS if dry_run else _OPTIMIZE_COLUMNS)
+
+
+def _partition(text: str) -> tuple[str, str | None]:
+    """Read `FIELD=VALUE`; without a value it is null."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"--partition: expected FIELD=VALUE, got {text!r}")
+    return name.strip(), value or None
 
 
 @command
@@ -113,6 +137,7 @@ def _ask(lake: Lake, given: Sequence[str], retention: timedelta) -> None:
     click.confirm(f"{what} Queries that still read them will fail. Delete?", abort=True, err=True)
 
 
+_PLAN_COLUMNS = ("table", "partition", "files", "bytes", "into_files", "into_bytes")
 _OPTIMIZE_COLUMNS = (
     *("table", "files_before", "files_removed", "files_added", "files_after"),
     *("bytes_read", "bytes_written", "conflicts", "version", "checkpoint_version"),

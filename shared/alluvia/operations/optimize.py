@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-import errno
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 
-import pyarrow as pa
-
-from alluvia.duck.copied_statistics import copied_statistics
-from alluvia.duck.relation import quote_name, quote_text
-from alluvia.duck.scratch import scratch_database
-from alluvia.duck.views import Views
-from alluvia.errors import AlluviaError, Conflict, Corrupt, ObjectNotFound, Unavailable
+from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound
 from alluvia.log.actions import AddFile
-from alluvia.log.files.parquet import UNREADABLE
 from alluvia.operations.checkpoint import checkpoint, checkpoint_due
-from alluvia.operations.optimize_plan import FileGroup, plan_optimize
+from alluvia.operations.optimize_files import candidates, merged_row_bytes
+from alluvia.operations.optimize_plan import FULL_SHARE, ORDERS, FileGroup, limited, ordered, plan_optimize
+from alluvia.operations.optimize_write import rewrite
 from alluvia.progress import report as tell_progress
-from alluvia.scratch import scratch_root
-from alluvia.store import Store
-from alluvia.table.arguments import check_number
+from alluvia.table.arguments import check_mapping, check_number
 from alluvia.table.handle import TableHandle
-from alluvia.table.reader import open_parquet
+from alluvia.table.partitioning.spans import KeyPart
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
-from alluvia.table.writer import new_file_like
 
-PLANS_MAX = 5
-_SCHEMA = "alluvia"
-_COPY_CODECS = {"zstd": "zstd", "snappy": "snappy", "gzip": "gzip", "lz4": "lz4_raw", "none": "uncompressed"}
+PLANS_MAX = 10
+"""After a lost race, and after files have become others that can be merged, the rest is planned again so many times."""
+LEARNED_SHARE = 0.8
+"""Once rows take less than this share of what the plan expects, the rest is planned again, for files of full size."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedGroup:
+    """Files that a plan rewrites together: the partition values they share, and what they are expected to become."""
+
+    partition: dict[str, str | None]
+    files: int
+    bytes: int
+    into_files: int
+    into_bytes: int
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class OptimizeReport:
     """What optimize did. Sizes in bytes.
 
     `conflicts` counts groups that another writer's commit made it plan again, `left` those for which time ran out.
+    `plan` has the groups that a dry run would begin with.
     """
 
     files_before: int = 0
@@ -53,14 +55,34 @@ class OptimizeReport:
     version: int = 0
     checkpoint_version: int | None = None
     versions: list[int] = field(default_factory=list)
+    plan: list[PlannedGroup] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeOptions:
+    """What to rewrite; see `optimize`. Raises `Invalid`, naming the field."""
+
+    target_size: int | None = None
+    full: bool = False
+    order: str = ORDERS[0]
+    partition: Mapping[str, object] | None = None
+    max_files: int | None = None
+    max_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("target_size", "max_files", "max_bytes"):
+            check_number(name, getattr(self, name))
+        if self.order not in ORDERS:
+            raise Invalid(f"order: expected {', '.join(ORDERS[:-1])} or {ORDERS[-1]}, got {self.order!r}")
+        check_mapping("partition", self.partition)
 
 
 def optimize(
     handle: TableHandle,
+    options: OptimizeOptions | None = None,
     *,
-    target_size: int | None = None,
-    full: bool = False,
     memory_mb: int | None = None,
+    dry_run: bool = False,
     checkpoints: bool = True,
     go_on: Callable[[], bool] = lambda: True,
     turn: AbstractContextManager[object] | None = None,
@@ -68,170 +90,157 @@ def optimize(
     """Rewrite the small files of every partition into bigger ones, and write a checkpoint if one is due.
 
     A group of files is one commit, which rebases over appends. Where another optimize or a delete has taken a file
-    of the group, the rest is planned again on the new files. With nothing to do, it only looks for new commits.
-    `target_size` is in bytes, the property `alluvia.target_file_size` by default. `go_on` is asked before each group:
-    once it says no, the rest is left. `turn` is held while rows are rewritten.
+    of the group, the rest is planned again on the new files. With nothing to do, it only looks for new commits. A dry
+    run only plans.
+
+    Options: `target_size` is in bytes, the property `alluvia.target_file_size` by default; `full` takes whatever fits,
+    also a big file with a few small ones; `order` is `smallest`, `oldest` or `newest` first; `partition` restricts it
+    to some values of fields of `partition_by`; `max_files` and `max_bytes` limit what is read.
+
+    `go_on` is asked before each group: once it says no, the rest is left. `turn` is held while rows are rewritten.
     """
-    check_number("target_size", target_size)
     check_number("memory_mb", memory_mb)
-    report = OptimizeReport()
+    run = _Run(handle, options or OptimizeOptions(), memory_mb)
+    report = run.report
     snapshot = handle.newest()
-    report.files_before = len(snapshot.files)
-    for _ in range(PLANS_MAX):
-        groups = plan_optimize(snapshot.files, target_size or snapshot.settings.target_file_size, full=full)
-        total, done, lost = sum(group.size for group in groups), 0, 0
-        for at, group in enumerate(groups):
-            if not go_on():
-                report.left = len(groups) - at
-                break
-            tell_progress(f"optimizing {handle.name}", done, total, "bytes")
-            with turn or nullcontext():
-                lost += not _optimize_group(handle, snapshot, group, report, memory_mb)
-            done += group.size
-        report.conflicts += lost
-        snapshot = handle.newest() if lost else handle.at_hand()
-        if not lost or report.left:
-            break
-    report.files_after = len(snapshot.files)
+    report.files_before = snapshot.files.expected_len
+    if dry_run:
+        report.plan = [_planned(group, snapshot) for group in run.groups(snapshot)]
+    else:
+        snapshot = run.rewrite(snapshot, go_on, turn or nullcontext())
+    report.files_after = snapshot.files.expected_len
     report.version = snapshot.version
-    if checkpoints and checkpoint_due(handle, snapshot):
+    if checkpoints and not dry_run and checkpoint_due(handle, snapshot):
         report.checkpoint_version = checkpoint(handle)
     return report
 
 
-def _optimize_group(
-    handle: TableHandle, planned: Snapshot, group: FileGroup, report: OptimizeReport, memory_mb: int | None
-) -> bool:
-    """Rewrite one group in one commit; False if a concurrent commit has removed one of its files."""
-    transaction = handle.transaction(planned)
-    try:
-        rewritten = _rewrite(handle, planned, group.files, memory_mb)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        msg = f"not enough disk space to optimize {len(group.files)} files: use a larger disk"
-        raise Unavailable(msg) from error
-    except ObjectNotFound as error:
-        newest = handle.newest()
-        gone = [file for file in group.files if newest.files.get(file.key) is None]
-        if gone:
+class _Run:
+    """One call of `optimize`: what it has done, and what it has learned of how rows are compressed."""
+
+    def __init__(self, handle: TableHandle, options: OptimizeOptions, memory_mb: int | None) -> None:
+        self.report = OptimizeReport()
+        self._handle = handle
+        self._options = options
+        self._memory_mb = memory_mb
+        self._row_bytes: float | None = None
+        self._learned = False
+        self._known: set[str] | None = None  # what comes meanwhile is left to the next call
+
+    def groups(self, snapshot: Snapshot) -> list[FileGroup]:
+        """Plan what is left to do in a snapshot."""
+        options, target = self._options, self._target(snapshot)
+        found = candidates(
+            snapshot.files,
+            snapshot.partition_spec,
+            int(target * FULL_SHARE),
+            full=options.full,
+            only=options.partition,
+            row_bytes=self._row_bytes or merged_row_bytes(snapshot.files, target),
+        )
+        if self._known is not None:
+            found = [each for each in found if each.file.key in self._known]
+        self._known = {each.file.key for each in found}
+        groups = ordered(plan_optimize(found, target, full=options.full), options.order)
+        files = None if options.max_files is None else options.max_files - self.report.files_removed
+        size = None if options.max_bytes is None else options.max_bytes - self.report.bytes_read
+        return limited(groups, files, size)
+
+    def rewrite(self, snapshot: Snapshot, go_on: Callable[[], bool], turn: AbstractContextManager[object]) -> Snapshot:
+        """Plan and rewrite until nothing is left to do, and return the last snapshot."""
+        for _ in range(PLANS_MAX):
+            groups, self._learned = self.groups(snapshot), False
+            lost = self._rewrite_all(snapshot, groups, go_on, turn)
+            self.report.conflicts += lost
+            if lost:
+                self._known = None
+            snapshot = self._handle.newest() if lost else self._handle.at_hand()
+            if not groups or self.report.left:
+                break
+        return snapshot
+
+    def _rewrite_all(
+        self,
+        snapshot: Snapshot,
+        groups: Sequence[FileGroup],
+        go_on: Callable[[], bool],
+        turn: AbstractContextManager[object],
+    ) -> int:
+        """Rewrite groups, and return how many were lost to other writers."""
+        done, lost = self.report.bytes_read, 0
+        total = done + sum(group.size for group in groups)
+        for at, group in enumerate(groups):
+            if not go_on():
+                self.report.left = len(groups) - at
+                break
+            tell_progress(f"optimizing {self._handle.name}", done, total, "bytes")
+            with turn:
+                lost += not self._rewrite_group(snapshot, group)
+            done += group.size
+            if self._learned and at + 1 < len(groups):
+                break
+        return lost
+
+    def _rewrite_group(self, planned: Snapshot, group: FileGroup) -> bool:
+        """Rewrite one group in one commit; False if a concurrent commit has removed one of its files."""
+        handle, report = self._handle, self.report
+        transaction = handle.transaction(planned)
+        files = [each.file for each in group.files]
+        try:
+            written = rewrite(handle, planned, group, self._target(planned), self._memory_mb)
+        except ObjectNotFound as error:
+            newest = handle.newest()
+            if any(newest.files.get(file.key) is None for file in files):
+                return False
+            name = next((file.path for file in files if str(error).endswith(file.path)), str(error))
+            raise Corrupt(f"data file {name} of version {planned.version} is missing") from None
+        now_ms = handle.clock.now_ms()
+        changes = Changes(
+            "OPTIMIZE",
+            {"targetSize": str(self._target(planned))},
+            adds=written,
+            removes=[file.removed(now_ms, data_change=False) for file in files],
+        )
+        try:
+            commit = transaction.commit(changes)
+        except Conflict:
             return False
-        name = next((file.path for file in group.files if str(error).endswith(file.path)), str(error))
-        msg = f"data file {name} of version {planned.version} is missing"
-        raise Corrupt(msg) from None
-    now_ms = handle.clock.now_ms()
-    changes = Changes(
-        "OPTIMIZE",
-        {"targetSize": str(planned.settings.target_file_size)},
-        adds=[] if rewritten is None else [rewritten],
-        removes=[file.removed(now_ms, data_change=False) for file in group.files],
+        assert commit is not None  # noqa: S101 - only an on_lost callback gives up
+        report.files_removed += len(files)
+        report.bytes_read += group.size
+        report.files_added += len(written)
+        report.bytes_written += sum(file.size for file in written)
+        report.versions.append(commit.version)
+        self._learn(group, written)
+        if self._known is not None:
+            self._known |= {file.key for file in written}
+        return True
+
+    def _learn(self, group: FileGroup, written: Sequence[AddFile]) -> None:
+        """Remember what a row takes where it is far less than expected: the rest is to become files of full size."""
+        size, rows = sum(file.size for file in written), sum(file.num_records or 0 for file in written)
+        if rows and size < LEARNED_SHARE * group.weight:
+            self._row_bytes, self._learned = size / rows, True
+
+    def _target(self, snapshot: Snapshot) -> int:
+        return self._options.target_size or snapshot.settings.target_file_size
+
+
+def _planned(group: FileGroup, snapshot: Snapshot) -> PlannedGroup:
+    values, span = dict(group.files[0].file.partition_values), group.span
+    fields = snapshot.partition_spec.transforms
+    for place, each in enumerate(fields):
+        texts = ["" if key[place : place + 1] == () else _text(key[place]) for key in (span.low, span.high)]
+        values[str(each)] = texts[0] if texts[0] == texts[1] else "..".join(str(text or "") for text in texts)
+    return PlannedGroup(
+        values,
+        len(group.files),
+        group.size,
+        group.expected,
+        group.weight,
     )
-    try:
-        commit = transaction.commit(changes)
-    except Conflict:
-        return False
-    assert commit is not None  # noqa: S101 - only an on_lost callback gives up
-    report.files_removed += len(group.files)
-    report.bytes_read += group.size
-    if rewritten is not None:
-        report.files_added += 1
-        report.bytes_written += rewritten.size
-    report.versions.append(commit.version)
-    return True
 
 
-def _rewrite(
-    handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFile], memory_mb: int | None
-) -> AddFile | None:
-    """Write the live rows of some files of one partition, sorted, into one file: a GET each and one PUT.
-
-    None, and no file, where deletion vectors have deleted them all.
-    """
-    with tempfile.TemporaryDirectory(dir=scratch_root()) as name:
-        folder = Path(name)
-        urls = _local_copies(handle, snapshot, files, folder)
-        target = folder / "optimized.parquet"
-        rows, columns = _copy(handle.store, snapshot, files, urls, target, memory_mb)
-        expected = [file.live_records for file in files]
-        promised = sum(number or 0 for number in expected)
-        if None not in expected and rows != promised:
-            raise _miscounted(files, urls, promised, rows)
-        if not rows:
-            return None
-        stored = pa.schema([field for field in snapshot.schema if field.name not in snapshot.partition_columns])
-        stats = copied_statistics(rows, columns, stored, snapshot.settings.indexed_columns)
-        rewritten = new_file_like(files[0], target.stat().st_size, stats, handle.clock, data_change=False)
-        handle.store.put_file(snapshot.key(rewritten), target)
-    return rewritten
-
-
-def _local_copies(handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFile], folder: Path) -> list[str]:
-    """Return paths at which DuckDB finds the files: where they lie, or copies of them."""
-    in_place = [handle.store.local_path(snapshot.key(file)) for file in files]
-    if None not in in_place:
-        return [str(path) for path in in_place]
-    paths = [folder / f"{at}.parquet" for at in range(len(files))]
-    handle.store.get_files(dict(zip(map(snapshot.key, files), paths, strict=True)))
-    return [str(path) for path in paths]
-
-
-def _miscounted(files: Sequence[AddFile], urls: Sequence[str], promised: int, rows: int) -> Corrupt:
-    """Name the file whose statistics are wrong."""
-    for file, url in zip(files, urls, strict=True):
-        held = open_parquet(url).metadata.num_rows
-        if held != file.num_records:
-            return Corrupt(f"data file {file.path} holds {held} rows, but its statistics say {file.num_records}")
-    return Corrupt(f"the statistics of {len(files)} files say {promised} rows, but they hold {rows}")
-
-
-def _unreadable(reason: str, files: Sequence[AddFile], urls: Sequence[str]) -> AlluviaError:
-    """Tell a file that vacuum deleted in the meantime from a damaged one, and name it by its path in the table."""
-    for file, url in zip(files, urls, strict=True):
-        if not Path(url).exists():
-            return ObjectNotFound(file.path)
-    for file, url in zip(files, urls, strict=True):
-        if url in reason:
-            return Corrupt(
-                f"data file {file.path} cannot be rewritten: {reason.replace(url, file.path).splitlines()[0]}"
-            )
-        try:
-            for _ in open_parquet(url).iter_batches():
-                pass
-        except UNREADABLE:
-            return Corrupt(f"data file {file.path} cannot be rewritten: {reason.splitlines()[0]}")
-    return Unavailable(f"optimizing {len(files)} files failed, though each can be read: {reason.splitlines()[0]}")
-
-
-def _copy(
-    store: Store,
-    snapshot: Snapshot,
-    files: Sequence[AddFile],
-    urls: Sequence[str],
-    target: Path,
-    memory_mb: int | None,
-) -> tuple[int, dict[str, dict[str, str]]]:
-    """Have DuckDB write the rows in the table's order, without the columns whose values are in the log."""
-    import duckdb
-
-    settings = snapshot.settings
-    stored = [field.name for field in snapshot.schema if field.name not in snapshot.partition_columns]
-    order = [quote_name(name) for name in settings.sort_by if name in stored]
-    select = f"SELECT {', '.join(map(quote_name, stored))} FROM {_SCHEMA}.files"
-    if order:
-        select += f" ORDER BY {', '.join(order)}"
-    memory_limit = None if memory_mb is None else f"{memory_mb}MB"
-    with scratch_database(target.parent, memory_limit=memory_limit) as connection:
-        connection.execute(f"CREATE SCHEMA {_SCHEMA}")
-        try:
-            Views(connection, _SCHEMA, store, target.parent).create("files", snapshot, files, urls)
-            found = connection.execute(
-                f"COPY ({select}) TO {quote_text(str(target))} (FORMAT parquet, RETURN_STATS, "
-                f"COMPRESSION {_COPY_CODECS[settings.codec]}, ROW_GROUP_SIZE {settings.row_group_rows})"
-            ).fetchall()
-        except duckdb.OutOfMemoryException as error:
-            msg = f"optimizing {len(files)} files ran out of memory: give it more memory, or a smaller target_size"
-            raise Unavailable(msg) from error
-        except duckdb.Error as error:
-            raise _unreadable(str(error), files, urls) from error
-    columns = {name: dict(values) for row in found for name, values in dict(row[4]).items()}
-    return sum(int(row[1]) for row in found), columns
+def _text(part: KeyPart) -> str | None:
+    null, value = part
+    return None if null else str(value)

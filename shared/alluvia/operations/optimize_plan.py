@@ -1,67 +1,332 @@
-"""Which files optimize rewrites together. Pure."""
+"""Which files optimize rewrites together, and into what. Pure.
+
+Files of one partition value are packed, smallest first, into files of about the target. Files that hold several values
+are rewritten where they overlap, sorted by partition value and cut between values, so that no query for a value reads
+more than before; a value with enough rows gets files of its own. Files of different values are never joined.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from itertools import accumulate, groupby, pairwise
+from math import ceil
 
-from alluvia.log.actions import AddFile
-from alluvia.table.partitioning.partition import layout_of
+from alluvia.operations.optimize_files import Candidate
+from alluvia.table.partitioning.spans import Key, Span, hull
 
 FULL_SHARE = 0.75
 """A file of this share of the target is left alone: it is as good as full."""
-DELETED_SHARE = 0.05
-"""A file of which a deletion vector deletes more than this share is worth rewriting for that alone."""
+OVER_SHARE = 1.25
+"""No file of several is made bigger than this share of the target."""
+OWN_SHARE = 1 / 16
+"""A partition value with this share of the target gets files of its own."""
 GROWTH_MAX = 8
 """A file joins smaller ones only if it is at most this many times as big as they are together, so that a big file is
 not written again for every few small ones."""
+DEPTH_MAX = 4
+"""Where more full files than this overlap, they are rewritten into ones that do not."""
+CUT_TARGETS_MAX = 8
+"""Files that hold several values are rewritten so many targets at a time, which bounds what a commit takes."""
+UNEVEN_MAX = 1.5
+ROW_GROUPS = 8
+"""A file of several has so many row groups at least, so that its size is learned while it is written."""
+ROW_GROUP_ROWS_MIN = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRows:
+    """How many rows have a key."""
+
+    key: Key
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Files of one partition that become one file."""
+    """Files of one partition that are rewritten together. `weight` is what their rows are expected to take, in bytes.
 
-    files: tuple[AddFile, ...]
+    With `cut` their rows are cut between partition values, into about `expected` files; else they become one file.
+    """
+
+    files: tuple[Candidate, ...]
+    cut: bool = False
+    expected: int = 1
 
     @property
     def size(self) -> int:
         """Bytes of the files together."""
-        return sum(file.size for file in self.files)
+        return sum(each.file.size for each in self.files)
+
+    @property
+    def weight(self) -> int:
+        """Bytes that the rewritten rows are expected to take."""
+        return sum(each.weight for each in self.files)
+
+    @property
+    def span(self) -> Span:
+        """Return the span of all rows."""
+        return hull(each.span for each in self.files)
 
 
-def plan_optimize(files: Iterable[AddFile], target_size: int, *, full: bool = False) -> list[FileGroup]:
-    """Group the small files of each partition, smallest first, into files of about `target_size` bytes.
+def plan_optimize(candidates: Iterable[Candidate], target: int, *, full: bool = False) -> list[FileGroup]:
+    """Return the groups of files to rewrite, the smallest first.
 
-    `full` takes whatever fits, also a big file with a few small ones. Groups come in the order of their partitions.
+    `target` is in bytes. `full` takes whatever fits, also a big file with a few small ones.
     """
-    partitions: dict[object, list[AddFile]] = {}
-    for file in files:
-        if file.size < target_size * FULL_SHARE or is_thinned(file, full=full):
-            partitions.setdefault(layout_of(file), []).append(file)
-    groups: list[FileGroup] = []
-    for layout in sorted(partitions, key=repr):
-        groups += _groups(sorted(partitions[layout], key=lambda file: (file.size, file.path)), target_size, full=full)
-    return groups
+    values: dict[tuple[object, Key], list[Candidate]] = {}
+    wide: dict[object, list[Candidate]] = {}
+    for each in sorted(candidates, key=lambda each: (each.weight, each.file.path)):
+        partition = tuple(sorted(each.file.partition_values.items()))
+        if each.single:
+            values.setdefault((partition, each.span.low), []).append(each)
+        else:
+            wide.setdefault(partition, []).append(each)
+    groups = [group for files in values.values() for group in _packed(files, target, full=full)]
+    groups += [group for files in wide.values() for group in _recut(files, target, full=full)]
+    return sorted(groups, key=lambda group: (group.weight, group.files[0].file.path))
 
 
-def is_thinned(file: AddFile, *, full: bool = False) -> bool:
-    """Whether enough rows of a file are deleted to rewrite it, even if it is big or alone; `full`: any at all."""
-    live, rows = file.live_records, file.num_records
-    if live is None or not rows:
-        return False
-    return rows - live > rows * (0 if full else DELETED_SHARE)
+def _packed(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[FileGroup]:
+    """Pack files of one value, in ascending order, into groups of about the target."""
+    for tier in _tiers(files, target, full=full):
+        if len(tier) > 1 or tier[0].thinned:
+            yield FileGroup(tuple(tier))
 
 
-def _groups(files: list[AddFile], target_size: int, *, full: bool) -> list[FileGroup]:
-    groups: list[FileGroup] = []
-    taken: list[AddFile] = []
+def _tiers(files: Sequence[Candidate], most: int, *, full: bool) -> Iterator[list[Candidate]]:
+    taken: list[Candidate] = []
     size = 0
-    for file in files:
-        too_big = taken and not full and file.size > GROWTH_MAX * size
-        if taken and (size + file.size > target_size or too_big):
-            groups.append(FileGroup(tuple(taken)))
+    for each in files:
+        too_big = not full and each.weight > GROWTH_MAX * size
+        over = size + each.weight > most * (OVER_SHARE if size < most * FULL_SHARE else 1)
+        if taken and (too_big or over):
+            yield taken
             taken, size = [], 0
-        taken.append(file)
-        size += file.size
-    groups.append(FileGroup(tuple(taken)))
-    return [group for group in groups if len(group.files) > 1 or is_thinned(group.files[0], full=full)]
+        taken.append(each)
+        size += each.weight
+    if taken:
+        yield taken
+
+
+def _recut(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[FileGroup]:
+    """Group files of several values, in ascending order: small ones that overlap, and big ones worth being divided."""
+    small = [each for each in files if each.thinned or each.weight < target * FULL_SHARE]
+    big = [each for each in files if not (each.thinned or each.weight < target * FULL_SHARE)]
+    for tier in _tiers(small, CUT_TARGETS_MAX * target, full=full):
+        for overlapping in _components(tier):
+            group = _as_group(overlapping, target)
+            fewer = group.expected < len(overlapping)
+            if fewer or _divisible(overlapping, target) or any(each.thinned for each in overlapping):
+                yield group
+    for overlapping in _components(big):
+        for chunk in _chunks(overlapping, CUT_TARGETS_MAX * target):
+            if _divisible(chunk, target) or max(_covering(chunk, [1] * len(chunk))) > DEPTH_MAX:
+                yield _as_group(chunk, target)
+
+
+def _components(files: Sequence[Candidate]) -> Iterator[list[Candidate]]:
+    """Yield sets of files that overlap, directly or through others, along the order of keys."""
+    together: list[Candidate] = []
+    end: Key = ()
+    for each in sorted(files, key=lambda each: (each.span.low, each.span.high, each.file.path)):
+        if together and each.span.low > end:
+            yield together
+            together = []
+        end = max(end, each.span.high) if together else each.span.high
+        together.append(each)
+    if together:
+        yield together
+
+
+def _chunks(files: Sequence[Candidate], most: int) -> Iterator[list[Candidate]]:
+    taken: list[Candidate] = []
+    size = 0
+    for each in files:
+        if taken and size + each.weight > most:
+            yield taken
+            taken, size = [], 0
+        taken.append(each)
+        size += each.weight
+    if taken:
+        yield taken
+
+
+def _divisible(files: Sequence[Candidate], target: int) -> bool:
+    """Whether a value must be among those of some files that has enough rows for files of its own."""
+    values = keys_within(hull(each.span for each in files))
+    return values is not None and sum(each.weight for each in files) >= values * target * OWN_SHARE
+
+
+def _as_group(files: Sequence[Candidate], target: int) -> FileGroup:
+    """Return a group with its expected number of files, as if each file's rows were spread evenly over its span."""
+    places = _places(files)
+    ends = list(accumulate(_widths(files), initial=0))
+    rates = [each.weight / (ends[end] - ends[start]) for each, (start, end) in zip(files, places, strict=True)]
+    sizes = [rate * width for rate, width in zip(_covering(files, rates), _widths(files), strict=True)]
+    limits = _covering(files, [each.weight for each in files])
+    return FileGroup(tuple(files), cut=True, expected=len(cut_ranges(sizes, limits, target)))
+
+
+def _ends(files: Sequence[Candidate]) -> list[Key]:
+    return sorted({end for each in files for end in (each.span.low, each.span.high)})
+
+
+def _places(files: Sequence[Candidate]) -> list[tuple[int, int]]:
+    """Return the pieces of the keys that each file covers: between two ends of spans, the same files have the keys."""
+    numbers = {end: number for number, end in enumerate(_ends(files))}
+    return [(numbers[each.span.low], numbers[each.span.high]) for each in files]
+
+
+def _widths(files: Sequence[Candidate]) -> list[int]:
+    """Return how many keys each piece may have; 1 where that is not known."""
+    return [max(1, (keys_within(Span(low, high)) or 2) - 1) for low, high in pairwise(_ends(files))]
+
+
+def _covering(files: Sequence[Candidate], amounts: Sequence[float]) -> list[float]:
+    """Return for each piece the sum of the amounts of the files that cover it."""
+    places = _places(files)
+    changes = [0.0] * (max(end for _, end in places) + 1)
+    for (start, end), amount in zip(places, amounts, strict=True):
+        changes[start] += amount
+        changes[end] -= amount
+    return list(accumulate(changes))[:-1]
+
+
+def cut_ranges(sizes: Sequence[float], limits: Sequence[float], target: int) -> list[range]:
+    """Cut keys, in order, into ranges of their positions; `sizes` are the bytes of their rows.
+
+    A key of enough bytes is a range of its own. What lies between such keys is divided evenly into ranges of about the
+    target. None of them has more bytes than any of its keys' `limits`: what a query for that key read before.
+    """
+    ranges: list[range] = []
+    for own, run in groupby(range(len(sizes)), lambda at: sizes[at] >= target * OWN_SHARE):
+        if own:
+            ranges += [range(at, at + 1) for at in run]
+        else:
+            ranges += _even_ranges(list(run), sizes, limits, target)
+    return ranges
+
+
+def _even_ranges(run: Sequence[int], sizes: Sequence[float], limits: Sequence[float], target: int) -> Iterator[range]:
+    even = _even_size(sum(sizes[at] for at in run), target)
+    start, held, limit = run[0], 0.0, target * OVER_SHARE
+    for at in run:
+        if start < at and (held + sizes[at] / 2 > even or held + sizes[at] > min(limit, limits[at])):
+            yield range(start, at)
+            start, held, limit = at, 0.0, target * OVER_SHARE
+        held, limit = held + sizes[at], min(limit, limits[at])
+    yield range(start, run[-1] + 1)
+
+
+def _even_size(size: float, target: int) -> float:
+    """Return what each file of some bytes has, so that they are near the target and equal.
+
+    For a little over one target, two even files would both be too small: the second one waits for more rows.
+    """
+    targets = size / target
+    if targets <= OVER_SHARE:
+        return size
+    return float(target) if targets < UNEVEN_MAX else size / round(targets)
+
+
+def cut_group(group: FileGroup, keys: Sequence[KeyedRows], target: int) -> list[tuple[int, Span]]:
+    """Return how many of a group's rows go to which span, in order; `keys` are in order too."""
+    rows = sum(each.rows for each in keys)
+    sizes = [each.rows * group.weight / rows for each in keys]
+    limits = _read_before(group.files, [each.key for each in keys])
+    return [
+        (sum(each.rows for each in keys[at.start : at.stop]), Span(keys[at.start].key, keys[at.stop - 1].key))
+        for at in cut_ranges(sizes, limits, target)
+    ]
+
+
+def _read_before(files: Sequence[Candidate], keys: Sequence[Key]) -> list[int]:
+    """Return for each key, in order, the bytes of the files that may hold it."""
+    changes = [0] * (len(keys) + 1)
+    for each in files:
+        changes[bisect_left(keys, each.span.low)] += each.weight
+        changes[bisect_right(keys, each.span.high)] -= each.weight
+    return list(accumulate(changes))[:-1]
+
+
+def next_rows(left: int, taken: int, row_bytes: float, target: int, most: int) -> int:
+    """Return how many rows the next row group of a file holds; 0 once the file is complete.
+
+    `left` rows were to be written when the file was begun, and it has taken some of them. `most` rows make a row group.
+    """
+    wanted = ceil(_even_size(left * row_bytes, target) / row_bytes) if row_bytes else left
+    if wanted >= left:
+        return min(left - taken, most)
+    return max(0, min(wanted - taken, most, max(ROW_GROUP_ROWS_MIN, wanted // ROW_GROUPS)))
+
+
+def keys_within(span: Span) -> int | None:
+    """Return how many keys a span can hold at most; None where that is not known."""
+    if len(span.low) != 1 or span.low[0][0] or span.high[0][0]:
+        return None
+    low, high = span.low[0][1], span.high[0][1]
+    if isinstance(low, int) and isinstance(high, int):
+        return high - low + 1
+    return _times_within(str(low), str(high))
+
+
+_UNITS = {4: "year", 7: "month", 10: "day", 13: "hour"}
+
+
+def _times_within(low: str, high: str) -> int | None:
+    """Return how many years, months, days or hours there are between two, both included."""
+    try:
+        first, last = (datetime.fromisoformat(_whole_time(text)) for text in (low, high))
+    except (ValueError, KeyError):
+        return None
+    years, months = last.year - first.year, last.month - first.month
+    elapsed = last - first
+    unit = _UNITS[len(low)]
+    counts = {
+        "year": years,
+        "month": 12 * years + months,
+        "day": elapsed.days,
+        "hour": elapsed.days * 24 + elapsed.seconds // 3600,
+    }
+    return counts[unit] + 1
+
+
+def _whole_time(text: str) -> str:
+    """Return the first moment of a year, month, day or hour."""
+    return text + {4: "-01-01T00", 7: "-01T00", 10: "T00", 13: ""}[len(text)]
+
+
+def limited(groups: Sequence[FileGroup], max_files: int | None, max_bytes: int | None) -> list[FileGroup]:
+    """Return the first groups within a number of files and of bytes, the last of them with fewer files if need be."""
+    found: list[FileGroup] = []
+    files, size = max_files, max_bytes
+    for group in groups:
+        taken: list[Candidate] = []
+        for each in group.files:
+            if (files is not None and len(taken) >= files) or (
+                size is not None and sum(other.file.size for other in taken) + each.file.size > size
+            ):
+                break
+            taken.append(each)
+        if len(taken) < len(group.files):
+            if group.cut:  # a part of it might not be worth it
+                continue
+            return [*found, FileGroup(tuple(taken))] if len(taken) > 1 else found
+        found.append(group)
+        files = None if files is None else files - len(taken)
+        size = None if size is None else size - group.size
+    return found
+
+
+ORDERS = ("smallest", "oldest", "newest")
+
+
+def ordered(groups: Sequence[FileGroup], order: str) -> list[FileGroup]:
+    """Return groups in an order: `smallest`, `oldest` or `newest` first, by when their first file was written."""
+    if order == "smallest":
+        return list(groups)
+    found = sorted(groups, key=lambda group: min(each.file.modification_time for each in group.files))
+    return found if order == "oldest" else found[::-1]

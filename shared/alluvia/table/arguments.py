@@ -41,6 +41,12 @@ def check_number(argument: str, given: object) -> None:
         raise Invalid(msg)
 
 
+def check_mapping(argument: str, given: object) -> None:
+    """Refuse what is neither None nor a mapping of names."""
+    if given is not None and (not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given)):
+        raise Invalid(f"{argument}: expected values by name, such as {{'country': 'de'}}, got {given!r:.100}")
+
+
 def schema_of(given: Any) -> pa.Schema:
     """Return a caller's schema: one of pyarrow's, or a mapping of names to Delta's type names or pyarrow's types."""
     if isinstance(given, pa.Schema):

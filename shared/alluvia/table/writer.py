@@ -179,13 +179,19 @@ def encode_parquet(rows: pa.Table, settings: Properties) -> bytes:
     return buffer.data()
 
 
-def parquet_writer(sink: pa.NativeFile | Path, schema: pa.Schema, settings: Properties) -> pq.ParquetWriter:
-    """Open a Parquet file for rows of a schema, as a table's properties have it."""
+def parquet_writer(
+    sink: pa.NativeFile | Path, schema: pa.Schema, settings: Properties, dictionary: list[str] | None = None
+) -> pq.ParquetWriter:
+    """Open a Parquet file for rows of a schema, as a table's properties have it.
+
+    `dictionary` are the paths of the columns that get one (see `dictionary_columns`), by default all.
+    """
     return pq.ParquetWriter(
         sink,
         schema,
         compression=settings.codec,
         store_schema=False,
+        use_dictionary=True if dictionary is None else dictionary,
         write_page_checksum=True,
         write_statistics=bounded_columns(schema) or False,
     )

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -12,21 +16,39 @@ from alluvia.clock import ManualClock
 from alluvia.errors import Corrupt, Invalid
 from alluvia.lake import Lake, Table
 from alluvia.log.actions import AddFile
-from alluvia.operations.optimize_plan import plan_optimize
+from alluvia.log.files.file_set import ActionSet
+from alluvia.log.files.rows import ActionRows, FileRows
+from alluvia.operations.optimize_files import candidates
+from alluvia.operations.optimize_plan import FULL_SHARE, FileGroup, plan_optimize
 from alluvia.store import CountingStore
+from alluvia.table.partitioning.spec import parse_spec
+from alluvia.table.scan import Scan
+from alluvia.table.skipping.file_spans import span_of
+from alluvia.table.skipping.predicate import And, Comparison
 from alluvia.table.snapshot import Snapshot
 from tests.judges import judges_agree
 
+DAILY = parse_spec(["c", "day(ts)"], pa.schema({"c": pa.string(), "ts": pa.timestamp("us", tz="UTC"), "x": pa.int64()}))
 NOON = datetime(2024, 5, 6, 12, tzinfo=UTC)
 
 
-def add(size: int, name: str = "", partition: str = "p", tag: str = "") -> AddFile:
-    tags = {"alluvia.partition": tag} if tag else {}
+def add(size: int, name: str = "", partition: str = "p", tag: str = "2024-01-01") -> AddFile:
+    tags = {"alluvia.partition": json.dumps({"day(ts)": tag})}
     return AddFile(name or f"{size}", {"c": partition}, size, 1, data_change=True, tags=tags)
 
 
+def plan(files: list[AddFile], target: int, *, full: bool = False) -> list[FileGroup]:
+    found = candidates(
+        ActionSet(AddFile.from_json).changed((file.key, file) for file in files),
+        DAILY,
+        int(target * FULL_SHARE),
+        full=full,
+    )
+    return plan_optimize(found, target, full=full)
+
+
 def sizes(files: list[AddFile], target: int, *, full: bool = False) -> list[list[int]]:
-    return [[file.size for file in group.files] for group in plan_optimize(files, target, full=full)]
+    return [[each.file.size for each in group.files] for group in plan(files, target, full=full)]
 
 
 def test_small_files_go_together_up_to_the_target() -> None:
@@ -50,16 +72,16 @@ def test_a_big_file_is_not_written_again_for_a_few_small_ones_unless_all_is_aske
 
 def test_partitions_do_not_mix() -> None:
     files = [add(1, "a", "p"), add(1, "b", "q"), add(1, "c", "p"), add(1, "d", "q", "x"), add(1, "e", "q", "y")]
-    assert [[file.path for file in group.files] for group in plan_optimize(files, 100)] == [["a", "c"]]
+    assert [[each.file.path for each in group.files] for group in plan(files, 100)] == [["a", "c"]]
 
 
 def test_repeated_merging_writes_each_row_a_few_times() -> None:
     written, files = 0, []
     for number in range(512):
         files.append(add(1, str(number)))
-        for group in plan_optimize(files, 10_000):
+        for group in plan(files, 10_000):
             written += group.size
-            gone = {file.path for file in group.files}
+            gone = {each.file.path for each in group.files}
             files = [file for file in files if file.path not in gone] + [add(group.size, f"m{written}")]
     assert written <= 512 * 80
     assert len(files) <= 20
@@ -243,10 +265,181 @@ def test_a_target_that_is_no_size_is_refused(lake: Lake, size: int) -> None:
         table_of(lake).optimize(target_size=size)
 
 
-def test_a_target_bounds_the_files(lake: Lake) -> None:
-    table = table_of(lake)
-    for number in range(8):
-        table.append([{"x": number}])
-    size = max(file.size for file in table.snapshot().files)
-    report = table.optimize(target_size=4 * size)
-    assert (report.files_added, report.files_after) == (2, 2)
+def noise(rows: int, seed: int) -> list[dict[str, Any]]:
+    """Rows that cannot be compressed, of 40 bytes each."""
+    chance = random.Random(seed)
+    return [{"x": chance.getrandbits(62), "c": f"{chance.getrandbits(128):032x}"} for _ in range(rows)]
+
+
+@pytest.mark.parametrize("rows", [300, 2000, 6000])
+def test_files_are_within_a_quarter_of_the_target(lake: Lake, rows: int) -> None:
+    table = table_of(lake, sort_by=["x"], properties={"alluvia.target_file_size": "64 KB"})
+    for number in range(12_000 // rows):
+        table.append(noise(rows, number))
+    table.optimize()
+    sizes = sorted(file.size for file in table.snapshot().files)
+    assert len(sizes) > 3
+    assert all(0.75 <= size / (64 << 10) <= 1.25 for size in sizes[1:])  # one of them waits for more rows
+    assert table.optimize().files_removed == 0
+
+
+def test_files_that_compress_well_together_still_become_full_files(lake: Lake) -> None:
+    table = table_of(lake, sort_by=["c"], properties={"alluvia.target_file_size": "64 KB"})
+    kinds = [each["c"] for each in noise(500, 1)]
+    for number in range(40):  # each file has all the kinds: merged, they are there once
+        table.append([{"x": number, "c": c} for c in kinds])
+    table.append(noise(3000, 2))
+    report = table.optimize()
+    assert report.files_after <= 3
+    assert table.optimize().files_removed == 0
+
+
+def test_a_table_with_nothing_to_do_needs_no_object_of_its_files(
+    lake: Lake, other: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_of(lake, partition_by=["c", "day(ts)"])
+    days = [f"2024-01-{day:02}" for day in range(1, 11)]
+    full = [add(200_000_000, f"full{at}", tag=days[at % 10]) for at in range(50)]
+    lone = [add(10, f"lone{at}", partition=str(at), tag=days[at % 10]) for at in range(2000)]
+    table.commit_files([replace(file, stats='{"numRecords":1}') for file in (*full, *lone)])
+    table.checkpoint()
+    for rows in (FileRows, ActionRows):
+        monkeypatch.setattr(rows, "actions", lambda *_: pytest.fail("an object was made of a file"))
+    reopened = other.table("t")
+    assert reopened.optimize().files_before == 2050
+    assert table.optimize(dry_run=True).plan == []
+
+
+def wide(lake: Lake, days: int = 400, batches: int = 4, **options: Any) -> Table:
+    """A table of batches that hold the same days each: few rows of most of them, and many of the eighth."""
+    properties = {"alluvia.target_file_size": "64 KB", **options.pop("properties", {})}
+    table = table_of(lake, partition_by=["day(ts)"], sort_by=["x"], properties=properties, **options)
+    for batch in range(batches):
+        rows = noise(2 * days, batch)
+        table.append(
+            [{**row, "ts": NOON + timedelta(days=at % days if at < days else 7)} for at, row in enumerate(rows)]
+        )
+    return table
+
+
+def reads(table: Table, day: int) -> tuple[int, int]:
+    """Files and bytes that a query for a day reads."""
+    moment = NOON + timedelta(days=day)
+    same_day = And((Comparison(("ts",), ">=", moment), Comparison(("ts",), "<", moment + timedelta(hours=1))))
+    found = Scan(table.snapshot(), same_day).files
+    return len(found), sum(file.size for file in found)
+
+
+def test_files_of_many_days_are_cut_between_days_and_no_day_reads_more(lake: Lake) -> None:
+    table = wide(lake)
+    rows = sorted(table.scan().read_all().to_pylist(), key=repr)
+    days = range(0, 400, 3)
+    before = {day: reads(table, day) for day in days}
+    planned = table.optimize(dry_run=True).plan
+    report = table.optimize()
+    assert [(group.files, group.bytes) for group in planned][-1][0] > 1
+    after = {day: reads(table, day) for day in days}
+    assert all(after[day][0] <= before[day][0] and after[day][1] <= before[day][1] for day in days)
+    assert sum(size for _, size in after.values()) < sum(size for _, size in before.values()) / 2
+    spans = sorted(
+        (found for file in table.snapshot().files if (found := span_of(file, table.snapshot().partition_spec))),
+        key=lambda each: (each.low, each.high),
+    )
+    assert all(one.high < two.low or (one.single and one == two) for one, two in pairwise(spans))
+    assert report.files_after < report.files_before
+    assert table.optimize().files_removed == 0
+    assert sorted(table.scan().read_all().to_pylist(), key=repr) == rows
+    assert not table.verify(full=True).findings
+    judges_agree(table)
+
+
+def test_what_is_deleted_or_new_is_right_after_files_were_cut(lake: Lake) -> None:
+    table = wide(lake, days=150, properties={"delta.enableDeletionVectors": "true"})
+    table.delete("x % 3 = 0")
+    table.evolve({"late": "string"})
+    table.append([{"x": 1, "ts": NOON + timedelta(days=day), "late": "y"} for day in range(120)])
+    rows = sorted(table.scan().read_all().to_pylist(), key=repr)
+    table.optimize(full=True)
+    assert all(file.deletion_vector is None for file in table.snapshot().files)
+    assert sorted(table.scan().read_all().to_pylist(), key=repr) == rows
+    assert not table.verify(full=True).findings
+    for file in table.snapshot().files:
+        stored = pq.read_table(pa.BufferReader(lake.store.get(f"t/{file.path}")))
+        found = [
+            (moment.date(), x) for moment, x in zip(stored["ts"].to_pylist(), stored["x"].to_pylist(), strict=True)
+        ]
+        assert found == sorted(found)
+
+
+def test_null_times_have_a_partition_value_of_their_own(lake: Lake) -> None:
+    table = table_of(lake, partition_by=["day(ts)"], sort_by=["x"])
+    for batch in range(3):
+        days = [None if day == 0 else NOON + timedelta(days=day) for day in range(120)]
+        table.append([{"x": batch, "ts": day} for day in days])
+    assert table.optimize().files_removed > 0
+    found = table.to_arrow(where="ts IS NULL")["x"].to_pylist()
+    assert sorted(found) == [0, 1, 2]
+    assert table.count() == 360
+    assert not table.verify(full=True).findings
+
+
+@pytest.mark.parametrize("field", ["bucket(500, x)", "truncate(c, 2)", "hour(ts)", "truncate(x, 1000)"])
+def test_every_transform_is_cut(lake: Lake, field: str) -> None:
+    table = table_of(lake, partition_by=[field])
+    for batch in range(6):
+        table.append([
+            {"x": at * 1000, "c": f"{at:04}", "ts": NOON + timedelta(hours=at), } for at in range(batch, 600, 2)
+        ])  # fmt: skip
+    rows = sorted(table.scan().read_all().to_pylist(), key=repr)
+    assert table.optimize().files_removed > 0
+    assert table.optimize().files_removed == 0
+    assert sorted(table.scan().read_all().to_pylist(), key=repr) == rows
+    assert not table.verify(full=True).findings
+
+
+def days_of(lake: Lake) -> Table:
+    table = table_of(lake, partition_by=["c", "day(ts)"])
+    for number in range(3):
+        for c in ("de", "fr"):
+            table.append([{"x": number, "ts": NOON + timedelta(days=day), "c": c} for day in range(2)])
+    return table
+
+
+def test_one_partition_only(lake: Lake) -> None:
+    table = days_of(lake)
+    may_7 = {"c": "de", "day(ts)": "2024-05-07"}
+    [group] = table.optimize(partition=may_7, dry_run=True).plan
+    assert (group.partition, group.files, group.into_files) == (may_7, 3, 1)
+    assert (table.optimize(partition=may_7).files_removed, table.optimize(partition=may_7).files_removed) == (3, 0)
+    assert table.optimize(partition={"day(ts)": "2024-05-06"}).files_removed == 6
+    assert table.optimize(partition={"c": None}).files_removed == 0
+    assert table.optimize().files_removed == 3
+    with pytest.raises(Invalid, match=r"partition: 'day' is not a field .* which is c, day"):
+        table.optimize(partition={"day": "2024-05-06"})
+
+
+def test_limits_and_order(lake: Lake, clock: ManualClock) -> None:
+    table = table_of(lake, partition_by=["c"])
+    for c in "abc":
+        clock.advance(1000)
+        for _ in range(4):
+            table.append([{"x": 1, "c": c}])
+    newest = table.optimize(order="newest", dry_run=True).plan
+    assert [group.partition["c"] for group in newest] == ["c", "b", "a"]
+    assert [group.partition["c"] for group in table.optimize(order="oldest", dry_run=True).plan] == ["a", "b", "c"]
+    report = table.optimize(order="newest", max_files=6)
+    assert (report.files_removed, report.files_added, report.files_after) == (6, 2, 8)
+    size = next(iter(table.snapshot().files)).size
+    assert table.optimize(order="oldest", max_bytes=2 * size).files_removed == 2
+    with pytest.raises(Invalid, match="order: expected smallest, oldest or newest"):
+        table.optimize(order="biggest")
+
+
+def test_a_dry_run_writes_nothing(lake: Lake, store: CountingStore) -> None:
+    table = days_of(lake)
+    table.snapshot()
+    before = Counter(store.requests)
+    report = table.optimize(dry_run=True)
+    assert [(group.files, group.into_files) for group in report.plan] == [(3, 1)] * 4
+    assert (report.files_removed, report.version, report.checkpoint_version) == (0, 6, None)
+    assert Counter(store.requests) - before == {"get": 1}

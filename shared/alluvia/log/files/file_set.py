@@ -16,6 +16,9 @@ import pyarrow.compute as pc
 from alluvia.log.files.rows import ActionRows, LogRows, Parse, T
 from alluvia.log.files.sidecars import open_rows
 
+FEW_ACTIONS = 1024
+"""So many actions are compared with later commits one by one: the keys of all of a section's rows cost more."""
+
 
 class Layer(Generic[T]):
     """Changes by key, in order: an action, or None where the file went.
@@ -141,6 +144,11 @@ class ActionSet(Generic[T]):
         """Yield a section's actions that still hold, of those that are `kept` (all by default)."""
         if kept is not None and not pc.any(kept).as_py():
             return
+        if kept is not None and section not in self._masks and pc.sum(kept).as_py() <= FEW_ACTIONS:
+            newer = self._layers_above(section)
+            found = section.actions(pc.indices_nonzero(kept).to_pylist())
+            yield from (each for each in found if not any(each.key in layer.changes for layer in newer))
+            return
         shown = self.shown(section)
         if shown is not None:
             kept = shown if kept is None else pc.and_(kept, shown)
@@ -178,12 +186,13 @@ class ActionSet(Generic[T]):
 
     def _keys_above(self, section: LogRows[T]) -> pa.Array:
         """Return the keys that later commits than a section's changed."""
-        above = [layer.keys for layer in self.layers]
-        for at, layer in enumerate(self.layers):
-            if layer.rows is section:
-                above = above[at + 1 :]
-                break
+        above = [layer.keys for layer in self._layers_above(section)]
         return pa.concat_arrays(above or [pa.array([], pa.string())])
+
+    def _layers_above(self, section: LogRows[T]) -> tuple[Layer[T], ...]:
+        """Return the layers of later commits than a section's."""
+        places = (at for at, layer in enumerate(self.layers) if layer.rows is section)
+        return self.layers[next(places, -1) + 1 :]
 
     @cached_property
     def _masks(self) -> dict[LogRows[T], pa.BooleanArray | None]:

@@ -22,6 +22,7 @@ from alluvia.log.files.columns import bodies_of, canonical_paths, plain_adds, wi
 from alluvia.log.files.parquet import BATCH_ROWS, ActionFile, Path, joined
 from alluvia.log.files.struct_statistics import statistics_texts
 
+_ATTRIBUTES = {"partitionValues": "partition_values", "tags": "tags"}
 STRUCT_FIELDS = ("stats_parsed", "partitionValues_parsed")
 UNKEPT = (("stats",), ("partitionValues",))
 
@@ -89,8 +90,8 @@ class LogRows(ABC, Generic[T]):
         return set(self.keys.filter(pc.is_in(self.keys, value_set=keys)).to_pylist())
 
     @abstractmethod
-    def partition_texts(self, name: str) -> pa.Array:
-        """Return each row's text for a partition column; null where it has none."""
+    def map_texts(self, field: str, name: str) -> pa.Array:
+        """Return each row's text under a name in `partitionValues` or `tags`; null where it has none."""
 
     @abstractmethod
     def with_vector(self) -> pa.BooleanArray:
@@ -137,8 +138,8 @@ class ActionRows(LogRows[T]):
     def keys(self) -> pa.Array:
         return pa.array([action.key for action in self._actions], pa.string())
 
-    def partition_texts(self, name: str) -> pa.Array:
-        values = (getattr(action, "partition_values", None) or {} for action in self._actions)
+    def map_texts(self, field: str, name: str) -> pa.Array:
+        values = (getattr(action, _ATTRIBUTES[field], None) or {} for action in self._actions)
         return pa.array([each.get(name) for each in values], pa.string())
 
     def with_vector(self) -> pa.BooleanArray:
@@ -210,12 +211,17 @@ class FileRows(LogRows[T]):
                 break
         return found
 
-    def partition_texts(self, name: str) -> pa.Array:
-        values = self.column(("partitionValues",))
-        if values is None or not pa.types.is_map(values.type):
+    def map_texts(self, field: str, name: str) -> pa.Array:
+        """Return each row's text under a name in a map, decoded in batches: the whole map takes far more memory."""
+        kind = self.type_of((field,))
+        if kind is None or not pa.types.is_map(kind) or self.lacks((field,)):
             return pa.nulls(len(self), pa.string())
-        key = pa.scalar(name, values.type.key_type)
-        return pc.map_lookup(values, query_key=key, occurrence="last").cast(pa.string())
+        found = []
+        for rows in self._batches([(field,)]):
+            values = pc.struct_field(rows, field)
+            key = pa.scalar(name, kind.key_type)
+            found.append(pc.map_lookup(values, query_key=key, occurrence="last").cast(pa.string()))
+        return joined(found)
 
     def lacks(self, leaf: Path) -> bool:
         """Whether a field is absent, or null or empty in every row."""

@@ -79,7 +79,7 @@ def partition_bounds(rows: LogRows[AddFile], name: str, kind: pa.DataType) -> Bo
 
 def partition_array(rows: LogRows[AddFile], name: str, kind: pa.DataType) -> pa.Array:
     """Return each file's value of a partition column. Raises `Corrupt`, naming a file whose text is not a value."""
-    texts = rows.partition_texts(name)
+    texts = rows.map_texts("partitionValues", name)
     codes = texts.dictionary_encode()
     values: list[Any] = []
     for at, text in enumerate(codes.dictionary.to_pylist()):

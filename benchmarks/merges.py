@@ -1,0 +1,264 @@
+"""Merging: its speed and memory, what it costs when nothing is to be done, and what queries read after it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+import alluvia
+from alluvia.lake import Table
+from alluvia.table.scan import Scan
+from alluvia.table.skipping.predicate import And, Comparison, Predicate
+from benchmarks.measure import Run, in_processes, megabytes, milliseconds
+from benchmarks.report import Figure
+from benchmarks.tables import OPEN, files
+from benchmarks.tables import SCHEMA as LISTED
+from tests.s3server import S3Server
+
+FILES, FILE_ROWS = 100, 20_000
+MEMORY_MB = 512
+LISTED_FILES = 1_000_000
+REPEATS = 5
+TIME = pa.timestamp("us", tz="UTC")
+SCHEMA = pa.schema(
+    [
+        *(("event_id", pa.string()), ("ts", TIME), ("event", pa.string()), ("user", pa.int64())),
+        *(("country", pa.string()), ("value", pa.float64()), ("properties", pa.string())),
+    ]
+)
+FIRST = datetime(2024, 1, 1, tzinfo=UTC)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+def figures(_: S3Server, folder: Path) -> list[Figure]:
+    """Measure a merge of 100 files, one that finds nothing to do among 1,000,000, and ten shapes of tables."""
+    return [*_throughput(folder), *_nothing_to_do(folder), *_shapes(folder)]
+
+
+def rows(chance: random.Random, count: int, time: Callable[[], datetime]) -> pa.Table:
+    """Return events at some times."""
+    columns: list[Sequence[object]] = [
+        [f"{chance.getrandbits(96):024x}" for _ in range(count)],
+        [time() for _ in range(count)],
+        [chance.choice(("click", "view", "buy", "signup")) for _ in range(count)],
+        [chance.randrange(100_000) for _ in range(count)],
+        [chance.choice(("de", "fr", "it", "jp", "us", "za")) for _ in range(count)],
+        [chance.random() for _ in range(count)],
+        [f'{{"page":"/p/{chance.randrange(1000)}","ref":"{chance.randrange(10)}"}}' for _ in range(count)],
+    ]
+    return pa.table(columns, schema=SCHEMA)
+
+
+def _throughput(folder: Path) -> list[Figure]:
+    chance = random.Random(1)
+    table = alluvia.connect(str(folder)).create_table("base", SCHEMA, sort_by=["event", "ts"], properties=OPEN)
+    for number in range(FILES):
+        table.append(rows(chance, FILE_ROWS, partial(_in_order, chance, number)))
+    read = sum(file.size for file in table.files)
+    sides: dict[str, tuple[str, dict[str, object]]] = {
+        "ours": ("merge_ours", {}),
+        "limited": ("merge_ours", {"memory_mb": MEMORY_MB}),
+        "copy": ("merge_copy", {"order": "event, ts"}),
+        "compact": ("merge_deltalake", {}),
+        "z_order": ("merge_deltalake", {"columns": ["event", "ts"]}),
+    }
+    runs: dict[str, list[Run]] = {name: [] for name in sides}
+    for _ in range(REPEATS):
+        for name, (action, arguments) in sides.items():
+            shutil.rmtree(folder / name, ignore_errors=True)
+            shutil.copytree(folder / "base", folder / name)
+            runs[name].append(in_processes({name: (action, {"uri": str(folder / name), **arguments})}, 1)[name])
+    seconds = {name: min(run.seconds for run in each) for name, each in runs.items()}
+    cpu = {name: min(run.cpu_seconds for run in each) for name, each in runs.items()}
+    memory = {name: min(run.peak_bytes for run in each) for name, each in runs.items()}
+    size = {name: each[0].answer for name, each in runs.items()}
+    what = f"Merge of {FILES} files, {megabytes(read)}, sorted"
+    found = [
+        Figure(f"{what}: time", milliseconds(seconds["ours"]), f"{milliseconds(seconds['copy'])} (DuckDB's COPY)",
+               seconds["ours"] / seconds["copy"], "at most 1.11 times", seconds["ours"] <= seconds["copy"] / 0.9),
+        Figure(f"{what}: CPU", milliseconds(cpu["ours"]), f"{milliseconds(cpu['copy'])} (DuckDB's COPY)",
+               cpu["ours"] / cpu["copy"]),
+        Figure(f"{what}: bytes written", megabytes(size["ours"]), f"{megabytes(size['copy'])} (DuckDB's COPY)",
+               size["ours"] / size["copy"]),
+        Figure(f"{what}, memory_mb={MEMORY_MB}: peak memory", megabytes(memory["limited"]),
+               f"{megabytes(memory['ours'])} (without)", memory["limited"] / memory["ours"]),
+    ]  # fmt: skip
+    for name in ("compact", "z_order"):
+        found += [
+            Figure(f"{what}: time, {name}", milliseconds(seconds["ours"]), milliseconds(seconds[name]),
+                   seconds["ours"] / seconds[name]),
+            Figure(f"{what}: peak memory, {name}", megabytes(memory["ours"]), megabytes(memory[name]),
+                   memory["ours"] / memory[name]),
+        ]  # fmt: skip
+    return found
+
+
+def _nothing_to_do(folder: Path) -> list[Figure]:
+    properties = {**OPEN, "alluvia.target_file_size": "128 KB"}
+    lake = alluvia.connect(str(folder))
+    table = lake.create_table("listed", LISTED, partition_by=["day(ts)"], properties=properties)
+    step = 20_000
+    for start in range(0, LISTED_FILES, step):
+        table.commit_files([_tagged(each) for each in files(start, start + step)])
+    table.checkpoint()
+    sides = {"ours": ("merge_nothing", {"uri": str(folder / "listed")})}
+    run = in_processes(sides, 3)["ours"]
+    name = f"Merge with nothing to do, {LISTED_FILES:,} files, opened cold"
+    memory = run.peak_bytes
+    return [
+        Figure(f"{name}: CPU", milliseconds(run.cpu_seconds), "", None, "1 s", run.cpu_seconds < 1),
+        Figure(f"{name}: peak memory", megabytes(memory), "", None, "200 MB", memory < 200_000_000),
+    ]
+
+
+def _tagged(file: alluvia.log.actions.AddFile) -> alluvia.log.actions.AddFile:
+    day = file.partition_values["day"]
+    return replace(file, partition_values={}, tags={"alluvia.partition": f'{{"day(ts)":"{day}"}}'})
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A table, the times of each of its batches, and the conditions by which it is read."""
+
+    name: str
+    partition_by: tuple[str, ...]
+    sort_by: tuple[str, ...]
+    time: Callable[[random.Random, int], datetime]
+    reads: Callable[[int], Predicate]
+    deletes: str | None = None
+
+
+def _between(start: datetime, length: timedelta) -> Predicate:
+    return And((Comparison(("ts",), ">=", start), Comparison(("ts",), "<", start + length)))
+
+
+def _is(column: str, value: object) -> Predicate:
+    return Comparison((column,), "=", value)
+
+
+def _in_order(chance: random.Random, batch: int) -> datetime:
+    return FIRST + (batch + chance.random()) * HOUR
+
+
+def _late(chance: random.Random, batch: int) -> datetime:
+    return _in_order(chance, batch) - (timedelta(days=chance.randrange(60)) if chance.random() < 0.1 else 0 * DAY)
+
+
+def _backfill(chance: random.Random, _: int) -> datetime:
+    return FIRST + chance.random() * 400 * DAY
+
+
+def _hour(at: int) -> Predicate:
+    return _between(FIRST + at * HOUR, HOUR)
+
+
+def _day(at: int) -> Predicate:
+    return _between(FIRST + (at % 2) * DAY, DAY)
+
+
+def _some_day(at: int) -> Predicate:
+    return _between(FIRST + 8 * at * DAY, DAY)
+
+
+def _user(at: int) -> Predicate:
+    return _is("user", at * 2000)
+
+
+def _country(at: int) -> Predicate:
+    return _is("country", ("de", "jp", "us")[at % 3])
+
+
+BATCHES, BATCH_ROWS = 40, 2_000
+SHAPES = (
+    Shape("not partitioned, by time", (), ("ts",), _in_order, _hour),
+    Shape("not partitioned, by user", (), ("user",), _in_order, _user),
+    Shape("day(ts), in order", ("day(ts)",), ("user",), _in_order, _day),
+    Shape("day(ts), with late events", ("day(ts)",), ("ts",), _late, lambda at: _between(FIRST - at * DAY, DAY)),
+    Shape("day(ts), a backfill of 400 days", ("day(ts)",), ("ts",), _backfill, _some_day),
+    Shape("hour(ts), a backfill of 400 days", ("hour(ts)",), ("ts",), _backfill, _some_day),
+    Shape("month(ts), a backfill of 400 days", ("month(ts)",), ("ts",), _backfill, _some_day),
+    Shape("country, day(ts)", ("country", "day(ts)"), ("ts",), _in_order, lambda at: And((_country(at), _day(at)))),
+    Shape("bucket(16, user)", ("bucket(16, user)",), ("user",), _in_order, _user),
+    Shape("day(ts), half of it deleted", ("day(ts)",), ("user",), _late, _day, "value < 0.5"),
+)
+
+
+def _shapes(folder: Path) -> list[Figure]:
+    return [figure for number, shape in enumerate(SHAPES) for figure in _shape(folder / f"shape{number}", shape)]
+
+
+def _shape(folder: Path, shape: Shape) -> Iterator[Figure]:
+    chance = random.Random(shape.name)
+    properties = {**OPEN, "alluvia.target_file_size": "1 MB", "alluvia.row_group_rows": str(BATCH_ROWS)}
+    table = alluvia.connect(str(folder)).create_table(
+        "ours", SCHEMA, partition_by=shape.partition_by, sort_by=shape.sort_by, properties=properties
+    )
+    for batch in range(BATCHES):
+        table.append(rows(chance, BATCH_ROWS, partial(shape.time, chance, batch)))
+    if shape.deletes is not None:
+        table.delete(shape.deletes)
+    shutil.copytree(folder / "ours", folder / "compact")
+    before, files_before = _bytes_read(table, shape), len(table.files)
+    table.optimize()
+    after = _bytes_read(table, shape)
+    DeltaTable(folder / "compact").optimize.compact(target_size=1 << 20)
+    theirs = _bytes_read(alluvia.open_table(str(folder / "compact")), shape)
+    never_more = all(now <= then for then, now in zip(before, after, strict=True))
+    yield Figure(
+        f"20 queries, {shape.name}: bytes after a merge of {files_before} files into {len(table.files)}",
+        f"{megabytes(sum(after))} (before: {megabytes(sum(before))})",
+        f"{megabytes(sum(theirs))} (compact)",
+        sum(after) / max(1, sum(theirs)),
+        "none reads more than before",
+        never_more,
+    )
+
+
+def _bytes_read(table: Table, shape: Shape) -> list[int]:
+    """Return for each query the bytes of the row groups that may match, in the files that pruning leaves."""
+    snapshot = table.snapshot()
+    return [
+        sum(
+            _matching_bytes(path, shape.reads(at))
+            for file in Scan(snapshot, shape.reads(at)).files
+            if (path := table.lake.store.local_path(snapshot.key(file)))
+        )
+        for at in range(20)
+    ]
+
+
+def _matching_bytes(path: Path, predicate: Predicate) -> int:
+    metadata = pq.read_metadata(path)
+    names = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
+    found = 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        columns = {name: group.column(at) for at, name in enumerate(names)}
+        if all(_may_match(columns, each) for each in _comparisons(predicate)):
+            found += sum(column.total_compressed_size for column in columns.values())
+    return found
+
+
+def _comparisons(predicate: Predicate) -> Iterator[Comparison]:
+    if isinstance(predicate, And):
+        for child in predicate.children:
+            yield from _comparisons(child)
+    elif isinstance(predicate, Comparison):
+        yield predicate
+
+
+def _may_match(columns: dict[str, pq.ColumnChunkMetaData], each: Comparison) -> bool:
+    column = columns.get(each.column[0])
+    if column is None or column.statistics is None or not column.statistics.has_min_max:
+        return True
+    low, high = column.statistics.min, column.statistics.max
+    return bool({"=": low <= each.value <= high, ">=": high >= each.value, "<": low < each.value}[each.op])

@@ -1,0 +1,241 @@
+"""The files that optimize may have to rewrite, found by whole columns of the log. Pure.
+
+A table with nothing to do has none of them, however many files it has, and so costs no object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.errors import Invalid
+from alluvia.log.actions import AddFile
+from alluvia.log.files.file_set import FEW_ACTIONS, ActionSet
+from alluvia.log.files.rows import LogRows
+from alluvia.log.files.sidecars import open_rows
+from alluvia.table.masks import count, mask_of, positions_of
+from alluvia.table.partitioning.partition import partition_text
+from alluvia.table.partitioning.spans import PARTITION_TAG, KeyPart, Span, part
+from alluvia.table.partitioning.spec import PartitionSpec
+from alluvia.table.skipping.file_spans import span_of
+
+DELETED_SHARE = 0.05
+"""A file of which a deletion vector deletes more than this share is worth rewriting for that alone."""
+BIG_SHARE = 0.25
+"""From this share of the target on, files show how many bytes a row takes once it is merged."""
+_SEPARATOR = "\x1f"
+_NULL = "\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file, the span of its rows, and the `weight`: about how many bytes its live rows take once rewritten."""
+
+    file: AddFile
+    span: Span
+    weight: int
+    thinned: bool = False
+
+    @property
+    def single(self) -> bool:
+        """Whether all rows have the same values of all transforms."""
+        return self.span.single
+
+
+def candidates(
+    files: ActionSet[AddFile],
+    spec: PartitionSpec,
+    small: int,
+    *,
+    full: bool = False,
+    only: Mapping[str, object] | None = None,
+    row_bytes: float | None = None,
+) -> list[Candidate]:
+    """Return the files of less than `small` bytes, except single ones, and those with deleted rows or wide spans.
+
+    `only` are partition values, by the texts of the specification's fields. `full` takes every deleted row seriously.
+    `row_bytes` is what a row takes in a merged file, None if that is not known.
+    """
+    wanted = _Wanted(spec, only or {})
+    open_rows(files.parts)
+    sections = [section for section in files.sections if len(section)]
+    masks = [_mask(section, spec, small, wanted, full=full) for section in sections]
+    kept = _without_lone(sections, masks, spec)
+    found = []
+    for section, mask in zip(sections, kept, strict=True):
+        for file in files.pick(section, mask):
+            span = span_of(file, spec) or _anywhere(spec)
+            if wanted.has(span):
+                found.append(Candidate(file, span, weight(file, row_bytes), is_thinned(file, full=full)))
+    return found
+
+
+def weight(file: AddFile, row_bytes: float | None) -> int:
+    """Return about how many bytes a file's live rows take once rewritten."""
+    live, rows = file.live_records, file.num_records
+    if live is None or not rows:
+        return file.size
+    share = file.size * live / rows
+    return max(1, int(share if row_bytes is None else min(share, live * row_bytes)))
+
+
+def is_thinned(file: AddFile, *, full: bool = False) -> bool:
+    """Whether enough rows of a file are deleted to rewrite it, even if it is big or alone; `full`: any at all."""
+    live, rows = file.live_records, file.num_records
+    if live is None or not rows:
+        return False
+    return rows - live > rows * (0 if full else DELETED_SHARE)
+
+
+def merged_row_bytes(files: ActionSet[AddFile], target: int) -> float | None:
+    """Return how many bytes a row takes in the table's bigger files; None where there are none, or no row counts."""
+    size = rows = 0
+    for section in files.sections:
+        sizes = section.column(("size",))
+        if sizes is None:
+            continue
+        big = pc.fill_null(pc.greater_equal(sizes, _whole(int(target * BIG_SHARE))), fill_value=False)
+        numbers = _row_counts(section, big)
+        if numbers is not None:
+            counted = pc.and_(big, pc.is_valid(numbers))
+            size += pc.sum(sizes.filter(counted)).as_py() or 0
+            rows += pc.sum(numbers.filter(counted)).as_py() or 0
+    return size / rows if rows else None
+
+
+def _row_counts(section: LogRows[AddFile], wanted: pa.BooleanArray) -> pa.Array | None:
+    numbers = section.column(("stats_parsed", "numRecords"))
+    if numbers is not None and pa.types.is_integer(numbers.type):
+        return numbers
+    at = pc.indices_nonzero(wanted)
+    if not 0 < len(at) <= _COUNTED_MAX:
+        return None
+    counts = [file.num_records for file in section.actions(at.to_pylist())]
+    return pc.replace_with_mask(pa.nulls(len(section), pa.int64()), wanted, pa.array(counts, pa.int64()))
+
+
+_COUNTED_MAX = 1000
+"""Row counts that only JSON has are parsed for no more files than this."""
+
+
+def _whole(number: int) -> pa.Scalar:
+    """Return a number for Arrow, which would load other packages to find its type."""
+    return pa.scalar(number, pa.int64())
+
+
+def _anywhere(spec: PartitionSpec) -> Span:
+    """Return the span of a file of which nothing is known: from before every key to the last, which is all nulls."""
+    return Span((), tuple(part(None) for _ in spec.transforms))
+
+
+def _mask(
+    section: LogRows[AddFile], spec: PartitionSpec, small: int, wanted: _Wanted, *, full: bool
+) -> pa.BooleanArray:
+    sizes = section.column(("size",))
+    if sizes is None:
+        return pa.repeat(pa.scalar(value=True), len(section))
+    mask = pc.or_(pc.fill_null(pc.less(sizes, _whole(small)), fill_value=True), _maybe_thinned(section, full=full))
+    if spec.transforms:
+        mask = pc.or_(mask, _maybe_wide(section))
+    return wanted.mask(section, mask)
+
+
+def _maybe_thinned(section: LogRows[AddFile], *, full: bool) -> pa.BooleanArray:
+    having = section.with_vector()
+    if not pc.any(having).as_py():
+        return having
+    rows, deleted = section.column(("stats_parsed", "numRecords")), section.column(("deletionVector", "cardinality"))
+    if rows is None or deleted is None or not (pa.types.is_integer(rows.type) and pa.types.is_integer(deleted.type)):
+        return having
+    share = pa.scalar(0.0 if full else DELETED_SHARE, pa.float64())
+    enough = pc.greater(deleted, pc.multiply(rows.cast(pa.float64()), share))
+    return pc.and_(having, pc.fill_null(enough, fill_value=True))
+
+
+def _maybe_wide(section: LogRows[AddFile]) -> pa.BooleanArray:
+    """Return which rows have no tag, or one with a list, as that of a span of several keys has."""
+    tags = section.map_texts("tags", PARTITION_TAG)
+    return pc.fill_null(pc.match_substring(tags, "["), fill_value=True)
+
+
+def _without_lone(
+    sections: list[LogRows[AddFile]], masks: list[pa.BooleanArray], spec: PartitionSpec
+) -> list[pa.BooleanArray]:
+    """Drop the small files that are alone in their partition: many of them need no objects either."""
+    if sum(map(count, masks)) <= FEW_ACTIONS:
+        return masks
+    columns = [_partitions(section, mask, spec) for section, mask in zip(sections, masks, strict=True)]
+    counts = pc.value_counts(pa.concat_arrays(columns))
+    often = counts.field("values").filter(pc.greater(counts.field("counts"), _whole(1)))
+    kept = []
+    for section, mask, column in zip(sections, masks, columns, strict=True):
+        alone = pc.invert(pc.is_in(column, value_set=often, skip_nulls=True))
+        alone = pc.and_(alone, pc.and_(pc.is_valid(column), pc.invert(section.with_vector().filter(mask))))
+        kept.append(pc.and_not(mask, mask_of(positions_of(mask).filter(alone), len(section))))
+    return kept
+
+
+def _partitions(section: LogRows[AddFile], mask: pa.BooleanArray, spec: PartitionSpec) -> pa.Array:
+    """Return a text for the partition of each row of a mask; null for one that may be in several."""
+    columns = [section.map_texts("partitionValues", name).filter(mask) for name in spec.identity_columns]
+    parts = [pc.fill_null(column, _NULL) for column in columns]
+    if spec.transforms:
+        tags = section.map_texts("tags", PARTITION_TAG).filter(mask)
+        parts.append(pc.if_else(pc.match_substring(tags, "["), None, tags))
+    return pc.binary_join_element_wise(
+        *(parts or [pa.repeat(pa.scalar(""), count(mask))]), pa.scalar(_SEPARATOR, pa.string())
+    )
+
+
+class _Wanted:
+    """Whether a file belongs to the partitions that a caller names. Raises `Invalid`, naming the field."""
+
+    def __init__(self, spec: PartitionSpec, only: Mapping[str, object]) -> None:
+        fields = {str(field): field for field in spec.fields}
+        unknown = [name for name in only if name not in fields]
+        if unknown:
+            known = ", ".join(fields) or "nothing"
+            raise Invalid(
+                f"partition: {unknown[0]!r} is not a field by which the table is partitioned, which is {known}"
+            )
+        self._values = {
+            name: None if value is None else partition_text(value, name)
+            for name, value in only.items()
+            if fields[name].transform is None
+        }
+        self._parts = [_wanted_part(str(field), field.values, only) for field in spec.transforms]
+
+    def mask(self, section: LogRows[AddFile], mask: pa.BooleanArray) -> pa.BooleanArray:
+        """Return which of some rows have the values of the identity columns."""
+        for name, value in self._values.items():
+            texts = section.map_texts("partitionValues", name)
+            same = (
+                pc.is_null(texts)
+                if value is None
+                else pc.fill_null(pc.equal(texts, pa.scalar(value, pa.string())), fill_value=False)
+            )
+            mask = pc.and_(mask, same)
+        return mask
+
+    def has(self, span: Span) -> bool:
+        """Whether a span can hold the values of the transforms. Those after one that varies can be any."""
+        for at, wanted in enumerate(self._parts):
+            low, high = span.low[at : at + 1], span.high[at : at + 1]
+            if wanted is not None and not low <= (wanted,) <= high:
+                return False
+            if low != high:
+                return True
+        return True
+
+
+def _wanted_part(name: str, kind: type, only: Mapping[str, object]) -> KeyPart | None:
+    if name not in only:
+        return None
+    value = only[name]
+    try:
+        return part(None if value is None else kind(value))
+    except ValueError:
+        raise Invalid(f"partition: {name} has whole numbers, got {value!r}") from None

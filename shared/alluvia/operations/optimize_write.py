@@ -1,0 +1,310 @@
+"""Rewrite a group of files: DuckDB sorts the rows, spilling to disk, and they are streamed into files of the target.
+
+Memory holds what DuckDB may take and two row groups, whatever the number of rows.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from alluvia.duck.relation import quote_name
+from alluvia.duck.scratch import scratch_database
+from alluvia.duck.views import Views
+from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unavailable
+from alluvia.log.actions import AddFile
+from alluvia.log.files.parquet import UNREADABLE
+from alluvia.operations.optimize_plan import FileGroup, KeyedRows, cut_group, next_rows
+from alluvia.scratch import scratch_root
+from alluvia.table.dictionaries import dictionary_columns
+from alluvia.table.handle import TableHandle
+from alluvia.table.partitioning.partition import partition_of
+from alluvia.table.partitioning.spans import Span, part
+from alluvia.table.partitioning.transforms import plain, transformed
+from alluvia.table.reader import open_parquet
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.statistics.merged import merged_statistics
+from alluvia.table.statistics.written import file_statistics
+from alluvia.table.writer import new_file, parquet_writer, write_rows
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_SCHEMA = "alluvia"
+_FILES = f"{_SCHEMA}.files"
+_KEYED = "alluvia_keyed"
+_BATCH_ROWS = 1 << 16
+
+
+def rewrite(
+    handle: TableHandle, snapshot: Snapshot, group: FileGroup, target: int, memory_mb: int | None
+) -> list[AddFile]:
+    """Write the live rows of a group, sorted, into new files: a GET for each file read, a PUT for each file written.
+
+    No file where deletion vectors have deleted all rows. Raises `Corrupt`, `ObjectNotFound` and `Unavailable`.
+    """
+    files = [each.file for each in group.files]
+    urls: list[str] = []
+    with tempfile.TemporaryDirectory(dir=scratch_root()) as name, _explained(files, urls):
+        folder = Path(name)
+        urls += _local_copies(handle, snapshot, files, folder)
+        limit = None if memory_mb is None else f"{memory_mb}MB"
+        with scratch_database(folder, memory_limit=limit) as connection:
+            connection.execute(f"CREATE SCHEMA {_SCHEMA}")
+            Views(connection, _SCHEMA, handle.store, folder).create("files", snapshot, files, urls)
+            ranges = _ranges(connection, snapshot, group, target)
+            row_bytes = group.weight / max(1, sum(rows for rows, _ in ranges))
+            with _sorted_rows(connection, snapshot, cut=group.cut) as rows:
+                written = _Outputs(snapshot, rows, folder, target, row_bytes).write(ranges)
+                found = sum(output.rows for output in written) + rows.rest()
+        live = _live_rows(files)
+        if live is not None and found != live:
+            raise _miscounted(files, urls, found)
+        return [_put(handle, snapshot, files[0], output) for output in written]
+
+
+def _live_rows(files: Sequence[AddFile]) -> int | None:
+    """Return how many rows files have by their statistics; None where they do not say."""
+    found = [file.live_records for file in files]
+    return None if None in found else sum(number or 0 for number in found)
+
+
+def _put(handle: TableHandle, snapshot: Snapshot, like: AddFile, output: _Output) -> AddFile:
+    values = [like.partition_values.get(name) for name in snapshot.partition_columns]
+    partition = partition_of(snapshot.partition_spec, values, output.span)
+    size, stats = output.path.stat().st_size, merged_statistics(output.statistics)
+    new = replace(
+        new_file(partition, size, stats, handle.clock, data_change=False), partition_values=like.partition_values
+    )
+    handle.store.put_file(snapshot.key(new), output.path)
+    return new
+
+
+def _ranges(
+    connection: DuckDBPyConnection, snapshot: Snapshot, group: FileGroup, target: int
+) -> list[tuple[int, Span]]:
+    """Return how many of the sorted rows go to which span, in order."""
+    if group.cut:
+        return cut_group(group, _counted(connection, snapshot), target)
+    live = _live_rows([each.file for each in group.files])
+    if live is None:
+        [(live,)] = connection.execute(f"SELECT count(*) FROM {_FILES}").fetchall()
+    return [(live, group.span)]
+
+
+def _counted(connection: DuckDBPyConnection, snapshot: Snapshot) -> list[KeyedRows]:
+    """Return the keys of the files' rows, in order, and how many rows have each."""
+    fields = snapshot.partition_spec.transforms
+    names = _key_names(snapshot)
+    with _keyed(connection, snapshot, [field.column for field in fields]):
+        grouped = f"SELECT {', '.join(names)}, count(*) FROM {_KEYED} GROUP BY ALL ORDER BY {_ascending(names)}"
+        found = connection.execute(grouped).to_arrow_table()
+    counts = found.column(len(names)).to_pylist()
+    columns = [
+        [part(each) for each in plain(found[name].combine_chunks(), field)]
+        for name, field in zip(names, fields, strict=True)
+    ]
+    return [KeyedRows(key, rows) for key, rows in zip(zip(*columns, strict=True), counts, strict=True)]
+
+
+@contextmanager
+def _keyed(connection: DuckDBPyConnection, snapshot: Snapshot, columns: Sequence[str]) -> Iterator[None]:
+    """Show DuckDB some columns of the files and, for each transform, a column that sorts as its values do."""
+    fields, names = snapshot.partition_spec.transforms, _key_names(snapshot)
+    shown = ", ".join(map(quote_name, dict.fromkeys(columns)))
+    with connection.cursor() as cursor:
+        reader = cursor.execute(f"SELECT {shown} FROM {_FILES}").to_arrow_reader(_BATCH_ROWS)
+
+        def with_keys(rows: pa.Table) -> pa.Table:
+            for field, name in zip(fields, names, strict=True):
+                rows = rows.append_column(name, transformed(rows[field.column], field))
+            return rows
+
+        schema = with_keys(reader.schema.empty_table()).schema
+        tables = (with_keys(pa.Table.from_batches([batch])) for batch in reader)
+        batches = (batch for table in tables for batch in table.combine_chunks().to_batches())
+        connection.register(_KEYED, pa.RecordBatchReader.from_batches(schema, batches))
+        try:
+            yield
+        finally:
+            connection.unregister(_KEYED)
+
+
+def _key_names(snapshot: Snapshot) -> list[str]:
+    """Return a name for each transform's column that no column of the table has."""
+    longest = max(map(len, snapshot.schema.names), default=0)
+    return [f"k{at:0{longest + 1}}" for at in range(len(snapshot.partition_spec.transforms))]
+
+
+def _ascending(names: Sequence[str]) -> str:
+    return ", ".join(f"{quote_name(name)} ASC NULLS LAST" for name in names)
+
+
+@contextmanager
+def _sorted_rows(connection: DuckDBPyConnection, snapshot: Snapshot, *, cut: bool) -> Iterator[_SortedRows]:
+    """Have DuckDB sort the rows in the table's order, without the columns whose values are in the log."""
+    schema = pa.schema([each for each in snapshot.schema if each.name not in snapshot.partition_columns])
+    names = schema.names
+    keys = _key_names(snapshot) if cut else []
+    order = [*keys, *(name for name in snapshot.settings.sort_by if name in names)]
+    select = f"SELECT {', '.join(map(quote_name, names))} FROM {_KEYED if cut else _FILES}"
+    if order:
+        select += f" ORDER BY {_ascending(order)}"
+    with _keyed(connection, snapshot, names) if cut else nullcontext():
+        yield _SortedRows(connection.execute(select).to_arrow_reader(_BATCH_ROWS), schema)
+
+
+class _SortedRows:
+    """A stream of rows, of which the caller takes as many as it likes."""
+
+    def __init__(self, reader: pa.RecordBatchReader, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._reader = reader
+        self._held: list[pa.Table] = []
+
+    def take(self, count: int) -> pa.Table:
+        """Return the next rows; fewer where the files hold no more."""
+        while (held := sum(map(len, self._held))) < count:
+            batch = next(self._reader, None)
+            if batch is None:
+                break
+            self._held.append(pa.Table.from_batches([batch]).cast(self.schema))
+        rows = pa.concat_tables(self._held or [self.schema.empty_table()])
+        self._held = [rows.slice(count)] if held > count else []
+        return rows.slice(0, count)
+
+    def rest(self) -> int:
+        """Return how many rows are left, and let go of them."""
+        return sum(map(len, self._held)) + sum(map(len, self._reader))
+
+
+@dataclass(slots=True)
+class _Output:
+    """A file that has been written."""
+
+    path: Path
+    span: Span
+    rows: int = 0
+    statistics: list[str] = field(default_factory=list)
+
+
+class _Outputs:
+    """Writes ranges of the stream to files. While a row group is compressed, DuckDB hands out the next one.
+
+    `row_bytes` is what a row is expected to take; what it really takes is learned with every row group.
+    """
+
+    def __init__(self, snapshot: Snapshot, rows: _SortedRows, folder: Path, target: int, row_bytes: float) -> None:
+        self._settings = snapshot.settings
+        self._rows = rows
+        self._folder = folder
+        self._target = target
+        self._row_bytes = row_bytes
+        self._written: list[_Output] = []
+
+    def write(self, ranges: Iterable[tuple[int, Span]]) -> list[_Output]:
+        """Write each range, so many rows of a span, into as many files as it needs, evenly."""
+        with ThreadPoolExecutor(1) as thread:
+            for rows, span in ranges:
+                left = rows
+                while left:
+                    output = self._write_file(thread, left, span)
+                    if not output.rows:  # the files hold fewer rows than their statistics say
+                        return self._written
+                    self._written.append(output)
+                    left -= output.rows
+        return self._written
+
+    def _write_file(self, thread: ThreadPoolExecutor, left: int, span: Span) -> _Output:
+        output = _Output(self._folder / f"new-{len(self._written)}.parquet", span)
+        with ExitStack() as opened:
+            sink = opened.enter_context(pa.OSFile(str(output.path), "wb"))
+            files: list[pq.ParquetWriter] = []
+
+            def write(rows: pa.Table) -> None:
+                if not files:
+                    file = parquet_writer(sink, rows.schema, self._settings, dictionary_columns(rows))
+                    files.append(opened.enter_context(file))
+                write_rows(files[0], rows, self._settings)
+                output.statistics.append(file_statistics(rows, self._settings.indexed_columns))
+                output.rows += len(rows)
+                self._row_bytes = sink.tell() / output.rows
+
+            taken = 0
+            pending: Future[None] | None = None
+            while count := next_rows(left, taken, self._row_bytes, self._target, self._settings.row_group_rows):
+                rows = self._rows.take(count)
+                if pending is not None:
+                    pending.result()
+                pending = thread.submit(write, rows) if len(rows) else None
+                if pending is None:
+                    break
+                taken += len(rows)
+            if pending is not None:
+                pending.result()
+        return output
+
+
+def _local_copies(handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFile], folder: Path) -> list[str]:
+    """Return paths at which DuckDB finds the files: where they lie, or copies of them."""
+    in_place = [handle.store.local_path(snapshot.key(file)) for file in files]
+    if None not in in_place:
+        return [str(path) for path in in_place]
+    paths = [folder / f"{at}.parquet" for at in range(len(files))]
+    handle.store.get_files(dict(zip(map(snapshot.key, files), paths, strict=True)))
+    return [str(path) for path in paths]
+
+
+@contextmanager
+def _explained(files: Sequence[AddFile], urls: Sequence[str]) -> Iterator[None]:
+    """Raise our errors for those of DuckDB and Arrow, one of which may come as the other's."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        text = str(error)
+        if "No space left on device" in text:
+            msg = f"not enough disk space to optimize {len(files)} files: use a larger disk"
+        elif isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "Out of Memory" in text:
+            msg = f"optimizing {len(files)} files ran out of memory: give it more memory, or a smaller target_size"
+        elif not urls:
+            raise
+        else:
+            raise _unreadable(text, files, urls) from error
+        raise Unavailable(msg) from error
+
+
+def _miscounted(files: Sequence[AddFile], urls: Sequence[str], rows: int) -> Corrupt:
+    """Name the file whose statistics are wrong."""
+    for file, url in zip(files, urls, strict=True):
+        held = open_parquet(url).metadata.num_rows
+        if held != file.num_records:
+            return Corrupt(f"data file {file.path} holds {held} rows, but its statistics say {file.num_records}")
+    return Corrupt(f"the statistics of {len(files)} files say {_live_rows(files)} rows, but they hold {rows}")
+
+
+def _unreadable(reason: str, files: Sequence[AddFile], urls: Sequence[str]) -> AlluviaError:
+    """Tell a file that vacuum deleted in the meantime from a damaged one, and name it by its path in the table."""
+    for file, url in zip(files, urls, strict=True):
+        if not Path(url).exists():
+            return ObjectNotFound(file.path)
+    for file, url in zip(files, urls, strict=True):
+        if url in reason:
+            return Corrupt(
+                f"data file {file.path} cannot be rewritten: {reason.replace(url, file.path).splitlines()[0]}"
+            )
+        try:
+            for _ in open_parquet(url).iter_batches():
+                pass
+        except UNREADABLE:
+            return Corrupt(f"data file {file.path} cannot be rewritten: {reason.splitlines()[0]}")
+    return Unavailable(f"optimizing {len(files)} files failed, though each can be read: {reason.splitlines()[0]}")
