@@ -8,7 +8,19 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import appends, checkpoints, cold_starts, merges, opens, queries, report, requests, upserts, writers
+from benchmarks import (
+    appends,
+    checkpoints,
+    cold_starts,
+    merges,
+    opens,
+    queries,
+    report,
+    requests,
+    rollups,
+    upserts,
+    writers,
+)
 from tests.s3server import running_server
 
 PARTS = {
@@ -18,6 +30,7 @@ PARTS = {
     "checkpoints": checkpoints.figures,
     "queries": queries.figures,
     "upserts": upserts.figures,
+    "rollups": rollups.figures,
     "cold_starts": cold_starts.figures,
     "merges": merges.figures,
     "writers": writers.figures,
