@@ -30,12 +30,22 @@ class ServerRules:
 
 
 class Gateway:
-    """Routes requests to the ingest and query functions, and tells `log` of each request on one line."""
+    """Routes requests to the ingest and query functions, and tells `log` of each request on one line.
 
-    def __init__(self, clock: Clock, rules: ServerRules, log: Callable[[str], object] = lambda _: None) -> None:
+    `changed` is told of each table that events came into.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        rules: ServerRules,
+        log: Callable[[str], object] = lambda _: None,
+        changed: Callable[[str], object] = lambda _: None,
+    ) -> None:
         self._clock = clock
         self._rules = rules
         self._log = log
+        self._changed = changed
         self._ingest = load_handler("ingest")
         self._query = load_handler("query")
         self._running = BoundedSemaphore(rules.queries)
@@ -62,7 +72,10 @@ class Gateway:
         if refused is not None:
             return failure(403, refused)
         if event["rawPath"] != "/q" and not event["rawPath"].startswith("/q/"):
-            return self._call(self._ingest, event)
+            answer = self._call(self._ingest, event)
+            if answer["statusCode"] < 300 and event["requestContext"]["http"]["method"] == "POST":
+                self._changed(event["rawPath"].rpartition("/")[2])
+            return answer
         media_type = event["headers"].get("content-type", "").partition(";")[0].strip().lower()
         if event["requestContext"]["http"]["method"] == "POST" and media_type != "application/json":
             return failure(415, 'Content-Type: send application/json, with {"query": "SELECT …"}')

@@ -20,6 +20,7 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
 @click.option("--allow-host", multiple=True, metavar="NAME", help="A host name that requests may use.")
 @click.option("--merge-every", default=60.0, type=_SECONDS, show_default=True, metavar="SECONDS", help="0: never.")
 @click.option("--vacuum-every", default=86400.0, type=_SECONDS, show_default=True, metavar="SECONDS", help="0: never.")
+@click.option("--refresh-rollups", is_flag=True, help="Refresh rollups after each post of events; else with merges.")
 @click.option("--create-tables-max", type=click.IntRange(1), help="Events create no more tables than this.  [1000]")
 @click.option("--quiet", is_flag=True, help="Do not log requests.")
 def serve(
@@ -31,6 +32,7 @@ def serve(
     vacuum_every: float,
     create_tables_max: int | None,
     *,
+    refresh_rollups: bool,
     quiet: bool,
 ) -> None:
     """Put the functions behind a local HTTP server; merge and vacuum run on a schedule. Without authentication."""
@@ -40,7 +42,7 @@ def serve(
     from alluvia.cli.serve import Options, running
     from alluvia.serverless.environment import environment
 
-    options = Options(host, port, allow_host, merge_every, vacuum_every, not quiet)
+    options = Options(host, port, allow_host, merge_every, vacuum_every, not quiet, refresh_rollups)
     limit = {} if create_tables_max is None else {"ALLUVIA_CREATE_TABLES_MAX": str(create_tables_max)}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that what runs is ended in order
     with environment(limit), running(common.lake(new=True), options) as server:

@@ -18,6 +18,7 @@ from alluvia.cli.bundled import LocalContext, load_handler
 from alluvia.cli.gateway import Gateway, ServerRules
 from alluvia.cli.guards import is_loopback
 from alluvia.cli.listening import listen
+from alluvia.cli.refreshing import Refresher
 from alluvia.lake import Lake
 from alluvia.query.processes import POOL
 from alluvia.serverless.environment import environment
@@ -84,6 +85,8 @@ class Options:
     merge_seconds: float = MERGE_SECONDS
     vacuum_seconds: float = VACUUM_SECONDS
     log_requests: bool = True
+    refresh_rollups: bool = False
+    """Refresh rollups at once after events came into their source, and not only with each merge."""
 
     @property
     def hosts(self) -> tuple[str, ...] | None:
@@ -105,14 +108,18 @@ def running(lake: Lake, options: Options) -> Iterator[waitress.server.BaseWSGISe
     with using(lake), environment(memory):
         schedule = Schedule(lake, options.merge_seconds, options.vacuum_seconds)
         threads = THREADS + rules.queries + rules.queries_waiting
-        server = listen(Gateway(lake.clock, rules, log), options.host, options.port, threads, log)
+        refresher = Refresher(lake)
+        gateway = Gateway(lake.clock, rules, log, refresher.changed if options.refresh_rollups else _log_nothing)
+        server = listen(gateway, options.host, options.port, threads, log)
         POOL.prepare(1)
         schedule.start()
+        refresher.start()
         try:
             yield server
         finally:
             server.close()
             schedule.stop()
+            refresher.stop()
 
 
 def memory_mb(queries: int) -> int:
@@ -127,7 +134,7 @@ def _log(line: str) -> None:
     sys.stderr.write(f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {line}\n")
 
 
-def _log_nothing(line: str) -> None:
+def _log_nothing(_: str) -> None:
     """Let a line go."""
 
 
