@@ -1,4 +1,4 @@
-"""Rows on their way through a shuffle: an Arrow batch of one group, as bytes that Spark need not understand. Pure.
+"""Rows on their way through a shuffle: an Arrow batch, as bytes that Spark need not understand. Pure.
 
 So a row is never a Python object nor one of Spark's, and every Arrow type passes unchanged.
 """
@@ -6,34 +6,46 @@ So a row is never a Python object nor one of Spark's, and every Arrow type passe
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.table.partitioning.partition import split as split_partitions
-from alluvia.table.partitioning.spec import PartitionField, PartitionSpec
-from alluvia_spark.plan import Group
+from alluvia.table.partitioning.partition import Group, grouped
+from alluvia.table.partitioning.spans import cut
+from alluvia.table.partitioning.spec import PartitionSpec
 
 EVENT_ID = "event_id"
 SOURCE = "source"
 # Names that no column of a table can have: Delta allows no `=` in them.
 ROW = "row="
 CONTENT = "content="
-_KEY = "key="
+GROUPS_MAX = 2000
 _WRITE = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class Chunk(NamedTuple):
-    """Rows of one group from one task. In a group, the order of (task, part) is the input's; `size` is in bytes."""
+    """Rows of one table from one task, by partition value: those of `groups`, in their order.
 
-    group: Group
+    For one partition value, the order of (task, part) is the input's. `size` is in bytes of Arrow, `packed` in bytes
+    of Parquet, as a sample has it.
+    """
+
+    table: int
     task: int
     part: int
-    rows: int
+    groups: tuple[Group, ...]
     size: int
+    packed: int
     payload: bytes
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows it has."""
+        return sum(group.rows for group in self.groups)
 
 
 def encode(table: pa.Table) -> bytes:
@@ -50,13 +62,22 @@ def decode(payload: bytes, columns: Iterable[int] | None = None) -> pa.Table:
     return pa.ipc.open_stream(payload, options=options).read_all()
 
 
-def by_partition(rows: pa.Table, spec: PartitionSpec) -> Iterator[tuple[str, pa.Table]]:
-    """Yield each partition's folder with its rows, all columns kept."""
-    for column in spec.identity_columns:
-        rows = rows.append_column(_KEY + column, rows[column])
-    keys = (field if field.transform else PartitionField(_KEY + field.column) for field in spec.fields)
-    for partition, part in split_partitions(rows, PartitionSpec(tuple(keys))):
-        yield partition.folder, part
+def by_partition(rows: pa.Table, spec: PartitionSpec) -> tuple[tuple[Group, ...], pa.Table]:
+    """Return rows sorted by partition value, with those values in the same order; all columns are kept."""
+    groups, order = grouped(rows, spec)
+    return _few(groups), rows if order is None else rows.take(order)
+
+
+def _few(groups: Sequence[Group]) -> tuple[Group, ...]:
+    """Return groups of which neighbours are put together, under the lowest key, where they are very many."""
+    found = []
+    for _, members in groupby(groups, lambda group: group.values):
+        same = list(members)
+        least = sum(group.rows for group in groups) // GROUPS_MAX if len(groups) > GROUPS_MAX else 0
+        for positions in cut([group.rows for group in same], least):
+            together = same[positions.start : positions.stop]
+            found.append(replace(together[0], rows=sum(group.rows for group in together)))
+    return tuple(found)
 
 
 def identities(rows: pa.Table) -> pa.ChunkedArray:

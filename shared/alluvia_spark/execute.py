@@ -13,17 +13,28 @@ from pyspark.core.rdd import RDD
 from pyspark.errors import PySparkException
 
 from alluvia.errors import Invalid, Unavailable
+from alluvia.table.partitioning.spans import Key
 from alluvia_spark import repeats, tasks
 from alluvia_spark.chunks import Chunk
 from alluvia_spark.job import REJECTS, ROWS, Job, JobOutcome, Written
-from alluvia_spark.plan import WAVES, Group, bucket_bytes, plan_shares, spread_tables
+from alluvia_spark.plan import (
+    WAVES,
+    Group,
+    Layout,
+    Weight,
+    bucket_bytes,
+    plan_layout,
+    plan_shares,
+    spread_tables,
+)
 from alluvia_spark.source import FileSplit, SourceFile, plan_splits
 from alluvia_spark.stages import stages_reported
 
 SPLIT_BYTES_MAX = 64 << 20
 SPLIT_BYTES_MIN = 1 << 20
 IDS_A_TASK = 1 << 20
-Size = tuple[int, int]  # rows, and bytes as Arrow
+Place = tuple[int, tuple[str | None, ...], Key]  # a table, values of its identity columns, a key of its transforms
+NOTHING = Weight(0, 0, 0)
 Splits = Broadcast[list[tuple[FileSplit, ...]]]
 Places: TypeAlias = "dict[int, array[int]]"  # of rows that clash, by task
 
@@ -49,20 +60,20 @@ def _execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> Jo
     chunks = numbers.flatMap(partial(_read, job, shared)).persist(StorageLevel.MEMORY_AND_DISK)
     clashes = context.emptyRDD()
     try:
-        sizes = _sizes(chunks, parallelism)
-        _check(sizes)
-        winners, places = _repeats(chunks, job, sizes)
+        weights = _weights(chunks, parallelism)
+        _check(weights)
+        winners, places = _repeats(chunks, job, weights)
         if places:
             again = context.parallelize(sorted(places), len(places))
             clashes = again.flatMap(partial(_read_clashes, job, shared, context.broadcast(places)))
             clashes = clashes.persist(StorageLevel.MEMORY_AND_DISK)
-        more = _sizes(clashes, parallelism) if places else {}
-        every = {group: _sum(sizes.get(group, (0, 0)), more.get(group, (0, 0))) for group in sizes | more}
-        written = _write(context, chunks.union(clashes), job, every, context.broadcast(winners))
+            for place, weight in _weights(clashes, parallelism).items():
+                weights[place] = weights.get(place, NOTHING).plus(weight)
+        written = _write(context, chunks.union(clashes), job, weights, context.broadcast(winners))
     finally:
         clashes.unpersist()
         chunks.unpersist()
-    return _outcome(every, written, sum(map(len, places.values())))
+    return _outcome(weights, written, sum(map(len, places.values())))
 
 
 def _read(job: Job, splits: Splits, task: int) -> Iterator[Chunk]:
@@ -73,33 +84,46 @@ def _read_clashes(job: Job, splits: Splits, places: Broadcast[Places], task: int
     return tasks.read_clashes(job, len(splits.value) + task, splits.value[task], places.value[task])
 
 
-def _sizes(chunks: RDD[Chunk], parallelism: int) -> dict[Group, Size]:
-    return dict(chunks.map(_size).reduceByKey(_sum, parallelism).collect())
+def _weights(chunks: RDD[Chunk], parallelism: int) -> dict[Place, Weight]:
+    return dict(chunks.flatMap(_weigh).reduceByKey(Weight.plus, parallelism).collect())
 
 
-def _size(chunk: Chunk) -> tuple[Group, Size]:
-    return chunk.group, (chunk.rows, chunk.size)
+def _weigh(chunk: Chunk) -> Iterator[tuple[Place, Weight]]:
+    for group in chunk.groups:
+        part = group.rows / max(1, chunk.rows)
+        weight = Weight(group.rows, int(chunk.size * part), int(chunk.packed * part))
+        yield (chunk.table, group.values, group.key), weight
 
 
-def _sum(one: Size, other: Size) -> Size:
-    return one[0] + other[0], one[1] + other[1]
+def _layouts(job: Job, weights: dict[Place, Weight]) -> tuple[dict[int, Layout], dict[Group, int], int]:
+    """Return each table's layout, the bytes of all groups, and how many make a file, of the table with more of them."""
+    layouts: dict[int, Layout] = {}
+    sizes: dict[Group, int] = {}
+    file_bytes = 0
+    for table, target in enumerate(job.targets):
+        own = {(values, key): weight for (number, values, key), weight in weights.items() if number == table}
+        layouts[table], groups, bytes_a_file = plan_layout(table, target.spec, own, target.settings.target_file_size)
+        sizes |= groups
+        file_bytes = max(file_bytes, bytes_a_file)
+    return layouts, sizes, file_bytes
 
 
-def _check(sizes: dict[Group, Size]) -> None:
-    problems = sorted(group.folder for group in sizes if group.table == tasks.PROBLEM)
+def _check(weights: dict[Place, Weight]) -> None:
+    problems = sorted(values[0] or "" for table, values, _ in weights if table == tasks.PROBLEM)
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise Invalid(problems[0] + more)
 
 
-def _repeats(chunks: RDD[Chunk], job: Job, sizes: dict[Group, Size]) -> tuple[dict[int, dict[str, str]], Places]:
+def _repeats(chunks: RDD[Chunk], job: Job, weights: dict[Place, Weight]) -> tuple[dict[int, dict[str, str]], Places]:
     """Return, by table, the folder that keeps an event of several, and by task the rows that clash with others."""
+    layouts, sizes, _ = _layouts(job, weights)
     tables = spread_tables(sizes) | {group.table for group in sizes if group.table == ROWS}
     winners: dict[int, dict[str, str]] = {}
     places: Places = {}
     if tables:
-        count = -(-sum(rows for rows, _ in sizes.values()) // IDS_A_TASK)
-        ids = chunks.flatMap(partial(repeats.event_ids, job, tables, count))
+        count = -(-sum(weight.rows for weight in weights.values()) // IDS_A_TASK)
+        ids = chunks.flatMap(partial(repeats.event_ids, job, layouts, tables, count))
         for found in _to_tasks(ids, count).mapPartitions(repeats.find_repeats).collect():
             for group, event_id in found.winners:
                 winners.setdefault(group.table, {})[event_id] = group.folder
@@ -112,19 +136,19 @@ def _write(
     context: SparkContext,
     chunks: RDD[Chunk],
     job: Job,
-    sizes: dict[Group, Size],
+    weights: dict[Place, Weight],
     winners: Broadcast[dict[int, dict[str, str]]],
 ) -> list[Written]:
-    bytes_of = {group: size for group, (_, size) in sizes.items()}
-    if not bytes_of:
+    if not weights:
         return []
-    plan = plan_shares(bytes_of, bucket_bytes(sum(bytes_of.values()), context.defaultParallelism))
-    shares = context.broadcast(plan.shares)
+    layouts, sizes, file_bytes = _layouts(job, weights)
+    plan = plan_shares(sizes, bucket_bytes(sum(sizes.values()), context.defaultParallelism), file_bytes)
+    shared = context.broadcast((layouts, plan.shares))
 
-    def routed(chunk: Chunk) -> Iterator[tuple[int, Chunk]]:
-        return tasks.route(shares.value, chunk)
+    def routed(chunk: Chunk) -> Iterator[tuple[int, tasks.Rows]]:
+        return tasks.route(*shared.value, chunk)
 
-    def write(ours: Iterable[Chunk]) -> Iterator[Written]:
+    def write(ours: Iterable[tasks.Rows]) -> Iterator[Written]:
         return tasks.write_task(job, winners.value, ours)
 
     written: list[Written] = _to_tasks(chunks.flatMap(routed), plan.tasks).mapPartitions(write).collect()
@@ -136,8 +160,8 @@ def _to_tasks(pairs: RDD[tuple[int, Any]], count: int) -> RDD[Any]:
     return pairs.partitionBy(count, int).values()
 
 
-def _outcome(sizes: dict[Group, Size], written: Sequence[Written], conflicting: int) -> JobOutcome:
-    lines = [sum(rows for group, (rows, _) in sizes.items() if group.table == table) for table in (ROWS, REJECTS)]
+def _outcome(weights: dict[Place, Weight], written: Sequence[Written], conflicting: int) -> JobOutcome:
+    lines = [sum(weight.rows for place, weight in weights.items() if place[0] == table) for table in (ROWS, REJECTS)]
     rows = sum(part.rows for part in written if part.table == ROWS)
     files = tuple(
         tuple(file for part in written if part.table == table for file in part.files) for table in (ROWS, REJECTS)

@@ -6,7 +6,7 @@ The first one is the row. Those with the same content are duplicates of it; thos
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -25,7 +25,7 @@ from alluvia_spark.chunks import (
     identities,
 )
 from alluvia_spark.job import ROWS, Job
-from alluvia_spark.plan import Group
+from alluvia_spark.plan import Group, Layout
 
 
 class IdChunk(NamedTuple):
@@ -47,17 +47,20 @@ class Repeats(NamedTuple):
     clashes: dict[int, array[int]]
 
 
-def event_ids(job: Job, tables: frozenset[int], parts: int, chunk: Chunk) -> Iterator[tuple[int, IdChunk]]:
+def event_ids(
+    job: Job, layouts: Mapping[int, Layout], tables: frozenset[int], parts: int, chunk: Chunk
+) -> Iterator[tuple[int, IdChunk]]:
     """Yield the identities of a chunk's events, divided so that equal ones meet in one of `parts` tasks."""
-    if chunk.group.table in tables:
-        schema = job.targets[chunk.group.table].schema
+    if chunk.table in tables:
+        schema = job.targets[chunk.table].schema
         names = [name for name in (EVENT_ID, SOURCE) if name in schema.names]
-        added = [ROW, CONTENT] if chunk.group.table == ROWS else [ROW]
+        added = [ROW, CONTENT] if chunk.table == ROWS else [ROW]
         places = [*map(schema.get_field_index, names), *range(len(schema), len(schema) + len(added))]
         found = decode(chunk.payload, places)
         ids = pa.table({EVENT_ID: identities(found), **{name: found[name] for name in added}})
-        for number, part in by_event(ids, parts):
-            yield number, IdChunk(chunk.group, chunk.task, encode(part))
+        for group, start, end in layouts[chunk.table].places(chunk.groups):
+            for number, part in by_event(ids.slice(start, end - start), parts):
+                yield number, IdChunk(group, chunk.task, encode(part))
 
 
 def find_repeats(chunks: Iterable[IdChunk]) -> list[Repeats]:

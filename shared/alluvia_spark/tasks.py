@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,8 @@ from alluvia.ingest.identity import content_of
 from alluvia.ingest.rejects import clash_reason, reject_of
 from alluvia.ingest.values import Fields, Origin
 from alluvia.store import Store
-from alluvia.table.writer import FileWriter
+from alluvia.table.partitioning.partition import Group as Values
+from alluvia.table.writer import FileWriter, sampled_share
 from alluvia_spark.chunks import (
     CONTENT,
     EVENT_ID,
@@ -40,13 +41,23 @@ from alluvia_spark.chunks import (
 from alluvia_spark.job import REJECTS, ROWS, Job, Target, Written
 from alluvia_spark.lines import read_blocks
 from alluvia_spark.normalise import Normalised, file_id, normalise
-from alluvia_spark.plan import Group, Share
+from alluvia_spark.plan import Group, Layout, Share
 from alluvia_spark.rejects import reject_rows
 from alluvia_spark.source import FileSplit
 
 FLUSH_BYTES = 64 << 20
-PROBLEM = -1  # the table number of a chunk that holds no rows but, as its folder, what is wrong with the input
+SAMPLE_ROWS = 1 << 14
+PROBLEM = -1  # the table number of a chunk that holds no rows but, as its one value, what is wrong with the input
 Winners = Mapping[int, Mapping[str, str]]  # by table and identity: the one folder of several that keeps the event
+
+
+class Rows(NamedTuple):
+    """Rows of one group from one task. In a group, the order of (task, part) is the input's."""
+
+    group: Group
+    task: int
+    part: int
+    payload: bytes
 
 
 def read_task(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chunk]:
@@ -59,7 +70,7 @@ def read_task(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chun
         try:
             yield from _read_splits(job, task, splits)
         except (Invalid, Corrupt, Unsupported) as error:
-            yield Chunk(Group(PROBLEM, str(error)), task, 0, 0, 0, b"")
+            yield Chunk(PROBLEM, task, 0, (Values((str(error),), (), 0),), 0, 0, b"")
 
 
 def _read_splits(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chunk]:
@@ -108,7 +119,7 @@ def _blocks(job: Job, splits: Sequence[FileSplit]) -> Iterator[tuple[str, Normal
 
 
 class _Buffer:
-    """Rows of one table that wait until there are enough of them to be worth a chunk a partition."""
+    """Rows of one table that wait until there are enough of them to be worth a chunk."""
 
     def __init__(self, number: int, target: Target, task: int) -> None:
         self._number = number
@@ -118,6 +129,7 @@ class _Buffer:
         self._bytes = 0
         self._rows = 0
         self._parts = 0
+        self._share: float | None = None
 
     def add(self, table: pa.Table, more: Mapping[str, pa.Array] = MappingProxyType({})) -> Iterator[Chunk]:
         places = pa.array(range(self._rows, self._rows + len(table)), pa.int64())
@@ -131,38 +143,44 @@ class _Buffer:
 
     def flush(self) -> Iterator[Chunk]:
         if self._tables:
-            for folder, rows in by_partition(pa.concat_tables(self._tables).combine_chunks(), self._target.spec):
-                group = Group(self._number, folder)
-                yield Chunk(group, self._task, self._parts, len(rows), rows.nbytes, encode(rows))
+            groups, rows = by_partition(pa.concat_tables(self._tables).combine_chunks(), self._target.spec)
+            if self._share is None and len(rows):
+                stored = rows.select(self._target.schema.names)
+                self._share = sampled_share(stored, self._target.settings, SAMPLE_ROWS) * stored.nbytes / rows.nbytes
+            packed = int(rows.nbytes * (self._share or 0))
+            yield Chunk(self._number, self._task, self._parts, groups, rows.nbytes, packed, encode(rows))
             self._parts += 1
         self._tables, self._bytes = [], 0
 
 
-def route(shares: Mapping[Group, Share], chunk: Chunk) -> Iterator[tuple[int, Chunk]]:
-    """Yield a chunk, or the parts of one whose group has several tasks, each with the task that writes it."""
-    share = shares[chunk.group]
-    if share.count == 1:
-        yield share.first, chunk
+def route(layouts: Mapping[int, Layout], shares: Mapping[Group, Share], chunk: Chunk) -> Iterator[tuple[int, Rows]]:
+    """Yield a chunk's rows by group, in parts where the group has several tasks, with the task that writes them."""
+    places = list(layouts[chunk.table].places(chunk.groups))
+    if len(places) == 1 and shares[places[0][0]].count == 1:
+        yield shares[places[0][0]].first, Rows(places[0][0], chunk.task, chunk.part, chunk.payload)
         return
-    for number, part in by_event(decode(chunk.payload), share.count):
-        yield share.first + number, chunk._replace(rows=len(part), size=part.nbytes, payload=encode(part))
+    rows = decode(chunk.payload)
+    for group, start, end in places:
+        share = shares[group]
+        for number, part in by_event(rows.slice(start, end - start), share.count):
+            yield share.first + number, Rows(group, chunk.task, chunk.part, encode(part))
 
 
-def write_task(job: Job, winners: Winners, chunks: Iterable[Chunk]) -> Iterator[Written]:
-    """Write a task's rows, each event once, in the order and the files that its table wants."""
-    by_table: dict[int, list[Chunk]] = {}
+def write_task(job: Job, winners: Winners, chunks: Iterable[Rows]) -> Iterator[Written]:
+    """Write a task's rows, each event once, group by group, in the order and the files that its table wants."""
+    by_group: dict[Group, list[Rows]] = {}
     for chunk in chunks:
-        by_table.setdefault(chunk.group.table, []).append(chunk)
-    for number, ours in sorted(by_table.items()):
-        target = job.targets[number]
-        ours.sort(key=lambda chunk: (chunk.task, chunk.part))
-        rows = pa.concat_tables(_kept(chunk, winners.get(number, {})) for chunk in ours)
+        by_group.setdefault(chunk.group, []).append(chunk)
+    for group in sorted(by_group):
+        target = job.targets[group.table]
+        ours = sorted(by_group.pop(group), key=lambda chunk: (chunk.task, chunk.part))
+        rows = pa.concat_tables(_kept(chunk, winners.get(group.table, {})) for chunk in ours)
         rows = first_of_each(rows.select(target.schema.names)).combine_chunks()
         writer = FileWriter(_store(job, job.lake_uri), target.root, target.spec, target.settings, SystemClock())
-        yield Written(number, len(rows), tuple(writer.write(rows)))
+        yield Written(group.table, len(rows), tuple(writer.write(rows, together=True)))
 
 
-def _kept(chunk: Chunk, winners: Mapping[str, str]) -> pa.Table:
+def _kept(chunk: Rows, winners: Mapping[str, str]) -> pa.Table:
     rows = decode(chunk.payload)
     elsewhere = [event_id for event_id, folder in winners.items() if folder != chunk.group.folder]
     if not elsewhere:

@@ -4,8 +4,9 @@ import gzip
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from alluvia.ingest.envelope import split
 from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.values import Limits
 from alluvia.lake import Lake, Table
+from alluvia.table.scan import Scan
+from alluvia.table.skipping.predicate import Comparison
 from alluvia_spark import backfill, execute, plan
 from alluvia_spark.job import Report
 from tests.spark import faults
@@ -80,7 +83,9 @@ def _event(number: int, *, day: int = 1, event_id: str | None = None, **fields: 
 
 def _rows(table: Table, *without: str) -> list[dict[str, Any]]:
     rows = table.scan().read_all()
-    return sorted(rows.drop_columns(list(without)).to_pylist(), key=lambda row: str(row["event_id"]))
+    return sorted(
+        rows.drop_columns(list(without)).to_pylist(), key=lambda row: (str(row["event_id"]), str(row.get("source")))
+    )
 
 
 def _numbers(table: Table) -> list[int]:
@@ -256,8 +261,9 @@ def test_files_directories_and_globs_plain_and_gzip(events: Table, fill: Callabl
 
 
 def test_a_big_file_is_read_and_written_by_many_tasks(
-    events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    events = lake.create_events("requests", COLUMNS, properties={"alluvia.target_file_size": "10 kB"})
     count = 6000
     lines = [_event(number, day=1 + (number > 5500), text="x" * 50) for number in range(count)]
     source = _write(tmp_path / "in.ndjson", [*lines, *lines[::2]])
@@ -273,6 +279,35 @@ def test_a_big_file_is_read_and_written_by_many_tasks(
     assert sorted(by_day.values())[1] > 3
     assert (report.rows, report.duplicates) == (count, count // 2)
     assert _numbers(events) == list(range(count))
+
+
+def test_many_days_become_files_of_ranges_of_days(lake: Lake, fill: Callable[..., Report], tmp_path: Path) -> None:
+    """More than 100 days gave up `day(ts)`: a query of one day read everything."""
+    target = 20_000
+    events = lake.create_events("requests", COLUMNS, properties={"alluvia.target_file_size": f"{target}"})
+    first = date(2024, 1, 1)
+    lines = [
+        orjson.dumps(
+            {
+                "event_id": f"{n * 7919 % 99_991:032x}",
+                "ts": f"{first + timedelta(days=n % 400)}T00:00:01Z",
+                "event": "e",
+                "n": n,
+            }
+        )
+        for n in range(40_000)
+    ]
+    report = fill(_write(tmp_path / "in.ndjson", lines))
+    assert (report.rows, report.duplicates) == (40_000, 0)
+    files = sorted(events.snapshot().files, key=lambda file: file.tags["alluvia.partition"])
+    days = [orjson.loads(file.tags["alluvia.partition"])["day(ts)"] for file in files]
+    assert all(one[1] < other[0] for one, other in pairwise(days))
+    assert (days[0][0], days[-1][1]) == ("2024-01-01", "2025-02-03")
+    assert all(0.75 * target <= file.size <= 1.25 * target for file in files[:-1]), sorted(file.size for file in files)
+    assert len(files) > 12
+    moment = datetime(2024, 3, 5, tzinfo=UTC)
+    assert len(Scan(events.snapshot(), Comparison(("ts",), "=", moment + timedelta(seconds=1))).files) == 1
+    assert _numbers(events) == list(range(40_000))
 
 
 def test_one_id_in_two_partitions_is_one_row_the_first(

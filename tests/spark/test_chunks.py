@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from alluvia.table.partitioning.spec import parse_spec
-from alluvia_spark.chunks import by_event, by_partition, decode, encode, first_of_each
+from alluvia_spark.chunks import GROUPS_MAX, by_event, by_partition, decode, encode, first_of_each
 
 ROWS = pa.table(
     {
@@ -28,16 +28,30 @@ def test_a_chunk_can_be_read_in_part() -> None:
     assert decode(encode(ROWS), (0, 3)).equals(ROWS.select(["event_id", "price"]))
 
 
-def test_partitions_keep_all_columns() -> None:
-    spec = parse_spec(["country", "day(ts)"], ROWS.schema)
-    parts = dict(by_partition(ROWS, spec))
-    assert all(rows.schema.names[: len(ROWS.schema)] == ROWS.schema.names for rows in parts.values())
-    assert sorted(rows["event_id"].to_pylist() for rows in parts.values()) == [["a"], ["b"], ["c"], ["d"]]
-    assert len(parts) == 4
+def test_rows_are_sorted_by_partition_and_keep_all_columns() -> None:
+    groups, rows = by_partition(ROWS, parse_spec(["country", "day(ts)"], ROWS.schema))
+    assert rows.schema.equals(ROWS.schema)
+    assert rows["event_id"].to_pylist() == ["a", "c", "b", "d"]
+    assert [(group.values, group.key, group.rows) for group in groups] == [
+        (("de",), ((False, "1970-01-01"),), 1),
+        (("de",), ((False, "1970-01-02"),), 1),
+        ((None,), ((False, "1970-01-01"),), 1),
+        (("fr",), ((False, "1970-01-01"),), 1),
+    ]
+
+
+def test_very_many_partitions_are_described_together() -> None:
+    hours = pa.array([hour * 3_600_000_000 for hour in range(9000)], pa.timestamp("us", "UTC"))
+    groups, rows = by_partition(pa.table({"ts": hours}), parse_spec(["hour(ts)"], pa.schema([("ts", hours.type)])))
+    assert len(groups) <= 2 * GROUPS_MAX
+    assert sum(group.rows for group in groups) == len(rows) == 9000
+    assert groups[1].key == ((False, "1970-01-01T04"),)
 
 
 def test_a_table_without_partitions_is_one() -> None:
-    assert [(folder, len(rows)) for folder, rows in by_partition(ROWS, parse_spec([], ROWS.schema))] == [("", 4)]
+    groups, rows = by_partition(ROWS, parse_spec([], ROWS.schema))
+    assert [(group.values, group.key, group.rows) for group in groups] == [((), (), 4)]
+    assert rows.equals(ROWS)
 
 
 def test_equal_ids_meet_and_order_is_kept() -> None:

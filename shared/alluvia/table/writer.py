@@ -51,33 +51,29 @@ class FileWriter:
         self._check = check
         self._share: float | None = None
 
-    def write(self, table: pa.Table) -> list[AddFile]:
-        """Write rows of exactly the table's columns; one PUT a file. Returns the files, not yet committed."""
+    def write(self, table: pa.Table, *, together: bool = False) -> list[AddFile]:
+        """Write rows of exactly the table's columns; one PUT a file. Returns the files, not yet committed.
+
+        `together` cuts them by the size of files only, not by the transforms of `partition_by`.
+        """
         if self._check is not None:
             self._check(table)
-        prepared = list(self._encode(table))
+        prepared = list(self._encode(table, together=together))
         self._store.put_many({self._root + add.path: data for add, data in prepared})
         return [add for add, _ in prepared]
 
-    def _encode(self, table: pa.Table) -> Iterator[tuple[AddFile, bytes]]:
+    def _encode(self, table: pa.Table, *, together: bool) -> Iterator[tuple[AddFile, bytes]]:
         order = sort_columns(table, self._settings)
         if self._share is None and table.nbytes > self._settings.target_file_size:
-            self._share = self._sampled_share(table)
+            self._share = sampled_share(table, self._settings, self._settings.row_group_rows)
         file_bytes = None if self._share is None else int(self._settings.target_file_size / self._share)
-        for partition, rows in split(table, self._spec, order, file_bytes):
+        for partition, rows in split(table, self._spec, order, file_bytes, together=together):
             start = 0
             while start < len(rows):
                 data, count = self._encode_file(rows.slice(start))
                 stats = file_statistics(rows.slice(start, count), self._settings.indexed_columns)
                 yield new_file(partition, len(data), stats, self._clock), data
                 start += count
-
-    def _sampled_share(self, table: pa.Table) -> float:
-        """Return by how much rows are compressed: the bytes of a file of some of them by those in memory."""
-        rows = min(len(table), self._settings.row_group_rows)
-        sample = table.slice((len(table) - rows) // 2, rows)
-        [(_, ordered)] = split(sample, PartitionSpec(), sort_columns(sample, self._settings))
-        return len(encode_parquet(ordered, self._settings)) / max(1, sample.nbytes)
 
     def _encode_file(self, rows: pa.Table) -> tuple[bytes, int]:
         """Return a file's bytes, and how many of the first rows it holds: as many as the size of files allows."""
@@ -99,6 +95,14 @@ class FileWriter:
                 rate, most = buffer.size / written, 1
         self._share = buffer.size / max(1, rows.slice(0, written).nbytes)
         return buffer.data(), written
+
+
+def sampled_share(table: pa.Table, settings: Properties, rows_max: int) -> float:
+    """Return what part of rows' bytes in memory those of a file are, by a file of at most `rows_max` of them."""
+    rows = min(len(table), rows_max)
+    sample = table.slice((len(table) - rows) // 2, rows)
+    [(_, ordered)] = split(sample, PartitionSpec(), sort_columns(sample, settings))
+    return len(encode_parquet(ordered, settings)) / max(1, sample.nbytes)
 
 
 def new_file(partition: Partition, size: int, stats: str, clock: Clock, *, data_change: bool = True) -> AddFile:

@@ -7,6 +7,7 @@ reader. The tag `alluvia.partition` of an add says which range it is.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -60,29 +61,36 @@ class Group:
 
 
 def split(
-    table: pa.Table, spec: PartitionSpec, order: Sequence[pa.ChunkedArray] = (), file_bytes: int | None = None
+    table: pa.Table,
+    spec: PartitionSpec,
+    order: Sequence[pa.ChunkedArray] = (),
+    file_bytes: int | None = None,
+    *,
+    together: bool = False,
 ) -> Iterator[tuple[Partition, pa.Table]]:
     """Yield each partition with its rows, sorted by partition value and by `order`, columns of the same length.
 
-    The identity columns are dropped from the rows. `file_bytes` is how many Arrow bytes make a file.
+    The identity columns are dropped from the rows. `file_bytes` is how many Arrow bytes make a file. `together` leaves
+    all transforms' values in one range.
     """
     if not len(table):
         return
     groups, rows = grouped(table, spec, order)
     data = table.drop_columns(list(spec.identity_columns)) if spec.identity_columns else table
     start = 0
-    for partition, count in partitions(groups, spec, table.nbytes / len(table), file_bytes):
+    least = sys.maxsize if together else least_bytes(groups, table.nbytes / len(table), file_bytes)
+    for partition, count in partitions(groups, spec, table.nbytes / len(table), least):
         yield partition, data if rows is None else data.take(rows.slice(start, count))
         start += count
 
 
 def partitions(
-    groups: Sequence[Group], spec: PartitionSpec, row_bytes: float, file_bytes: int | None = None
+    groups: Sequence[Group], spec: PartitionSpec, row_bytes: float, least: int
 ) -> Iterator[tuple[Partition, int]]:
-    """Yield the partition of each file, and how many rows of the groups go there, in the order of the groups."""
-    least = 0 if len(groups) <= PARTITIONS_MAX else range_bytes(sum(each.rows for each in groups) * row_bytes)
-    if file_bytes is not None:
-        least = min(least, file_bytes)
+    """Yield the partition of each file, and how many rows of the groups go there, in the order of the groups.
+
+    A range of several values of the transforms ends once it holds `least` bytes.
+    """
     for values, members in groupby(groups, lambda each: each.values):
         same = list(members)
         for positions in cut([max(1, int(each.rows * row_bytes)) for each in same], least):
@@ -90,9 +98,15 @@ def partitions(
             yield partition_of(spec, values, span), sum(each.rows for each in same[positions.start : positions.stop])
 
 
-def range_bytes(total_bytes: float) -> int:
-    """Return how many of some bytes a range of several partition values should hold."""
-    return max(RANGE_BYTES_MIN, int(total_bytes / RANGES))
+def least_bytes(groups: Sequence[Group], row_bytes: float, file_bytes: int | None = None) -> int:
+    """Return how many Arrow bytes a range of several partition values should hold; 0 for a file for each value.
+
+    `file_bytes` is how many make a file.
+    """
+    if len(groups) <= PARTITIONS_MAX:
+        return 0
+    found = max(RANGE_BYTES_MIN, int(sum(each.rows for each in groups) * row_bytes / RANGES))
+    return found if file_bytes is None else min(found, file_bytes)
 
 
 def grouped(
