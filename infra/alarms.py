@@ -16,7 +16,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.metrics import LogMetrics
-from infra.schedules import MERGE_EVERY, VACUUM_EVERY
+from infra.schedules import SWEEP_EVERY
 
 PERIOD = Duration.minutes(5)
 # Rates are taken over a quarter of an hour: a total outage is over them within minutes, one error never is.
@@ -25,6 +25,9 @@ FAILED_PERCENT_MAX = 5
 REJECTED_PERCENT_MAX = 5
 REJECTS_MIN = 10
 QUEUE_AGE_SECONDS_MAX = 900
+# A message that failed once comes again after an hour and a half.
+TABLES_AGE_SECONDS_MAX = 7200
+CHECKPOINT_PERIOD = Duration.minutes(10)
 COMMITS_SINCE_CHECKPOINT_MAX = 1000
 JOB_STATES = ["FAILED", "CANCELLED"]
 CALL_ERRORS = {
@@ -33,18 +36,20 @@ CALL_ERRORS = {
         "itself; if this persists, QueueAge and DeadLetters follow. Commit's log has the error."
     ),
     "Merge": (
-        "Queries of some tables get slower: Merge failed on them, or as a whole. The end of its log names each table "
-        "and its error; the next run tries again by itself."
+        "Queries of some tables get slower: a batch of tables, or a sweep, failed, by a time-out, a crash or a "
+        "setting. It comes again by itself; if this persists, MergeDeadLetters follows. Merge's log has the error."
     ),
     "Vacuum": (
-        "Deleted data of some tables is not gone: Vacuum failed on them, or as a whole. The end of its log names each "
-        "table and its error; the next run tries again by itself."
+        "Deleted data of some tables is not gone: a batch of tables, or a sweep, failed, by a time-out, a crash or a "
+        "setting. It comes again by itself; if this persists, VacuumDeadLetters follows. Vacuum's log has the error."
     ),
     "Backfill": (
         "Whoever started a backfill got an error: a request that cannot work, or EMR Serverless refuses it. The "
         "function's log and its answer name the field or the reason."
     ),
 }
+
+FELT = {"Merge": "Queries and cold starts of some tables get slower", "Vacuum": "Deleted data is not gone, and costs"}
 
 
 class Alarms(Construct):
@@ -65,18 +70,15 @@ class Alarms(Construct):
 
     def watch_queue(self, queue: sqs.Queue, dead_letters: sqs.Queue, metrics: LogMetrics) -> None:
         """Events that were accepted over HTTP, but are late or given up."""
-        waiting = dead_letters.metric_approximate_number_of_messages_visible(period=PERIOD, statistic="Maximum")
-        self._alarm(
+        self._dead_letters(
             "DeadLetters",
-            waiting,
-            1,
+            dead_letters,
             "Accepted events are missing from their tables: messages failed 5 times and were set aside. Likely a table "
             "was dropped, or its writes fail for good. Read Commit's log, fix the cause, then redrive within 14 days.",
         )
-        age = queue.metric_approximate_age_of_oldest_message(period=PERIOD, statistic="Maximum")
-        self._alarm(
+        self._age(
             "QueueAge",
-            age,
+            queue,
             QUEUE_AGE_SECONDS_MAX,
             "Accepted events have waited 15 minutes for their commit: queries do not see them yet. Commit fails, is "
             "throttled, or is too slow for what comes in. See its other alarms; else raise alluvia:commit_concurrency.",
@@ -84,7 +86,7 @@ class Alarms(Construct):
         # A message that fails comes again every 6 minutes or so: its five tries take half an hour.
         self._alarm(
             "PartialBatchFailures",
-            metrics.metric("PartialBatchFailures", PERIOD),
+            metrics.metric("PartialBatchFailures", PERIOD, service="ingest"),
             1,
             "Some tables get no events while others do: the same messages keep failing, and become dead letters after "
             "5 tries. Commit's log names the table and the error, or the message that cannot be read.",
@@ -161,28 +163,50 @@ class Alarms(Construct):
             "Likely a sender changed its format, or a table its columns. Query the rejects by reason.",
         )
 
-    def watch_rounds(self, merge: lambda_.Function, vacuum: lambda_.Function, metrics: LogMetrics) -> None:
-        """What runs on a schedule: that it runs, and that it gets to the end."""
-        self._missing("Merge", merge, MERGE_EVERY, 3, "Queries and cold starts get slower by the hour.")
-        self._missing("Vacuum", vacuum, VACUUM_EVERY, 2, "Deleted data is not gone, and storage costs grow.")
+    def watch_tables(self, name: str, queue: sqs.Queue, dead_letters: sqs.Queue, metrics: LogMetrics) -> None:
+        """A function that takes tables from a queue: that it keeps up, that none fails, that the sweeps come."""
+        felt, service = FELT[name], name.lower()
+        self._dead_letters(
+            f"{name}DeadLetters",
+            dead_letters,
+            f"{felt}: {name} failed on them 3 times, or got a message that it cannot read, and set it aside. Its log "
+            "names the table and the error, or the message. Fix the cause, then redrive; the next sweep comes to the "
+            "table as well.",
+        )
+        self._age(
+            f"{name}QueueAge",
+            queue,
+            TABLES_AGE_SECONDS_MAX,
+            f"{felt}: a message has waited for two hours. {name} failed on its table, and tries again, or it does not "
+            f"get to all tables. See its other alarms; if they are silent, raise alluvia:{service}_concurrency.",
+        )
+        self._alarm(
+            f"{name}Failures",
+            metrics.metric("PartialBatchFailures", PERIOD, service=service),
+            1,
+            f"{felt}: {name} failed on a table, or got a message that it cannot read. It tries again in an hour and a "
+            "half. Its log names the table and the error; if it says Unavailable, wait for the next try.",
+        )
+        self._alarm(
+            f"{name}Missing",
+            metrics.metric("Sweeps", SWEEP_EVERY, service=service),
+            1,
+            f"{felt}: no sweep of {name} has put the tables into its queue for two days. The rule is disabled or gone, "
+            "or the function fails. See the rule in EventBridge, and call the function's alias live by hand with {}.",
+            periods=2,
+            too_few=True,
+        )
+
+    def watch_checkpoints(self, metrics: LogMetrics) -> None:
+        """Tables that take long to open."""
         self._alarm(
             "CommitsSinceCheckpoint",
-            metrics.metric("CommitsSinceCheckpoint", MERGE_EVERY, statistic="Maximum"),
+            metrics.metric("CommitsSinceCheckpoint", CHECKPOINT_PERIOD, statistic="Maximum"),
             COMMITS_SINCE_CHECKPOINT_MAX,
             "Cold starts and first queries take seconds: some table has no checkpoint in its last 1,000 commits. Merge "
             "fails on it or comes too seldom. Merge's log has commits_since_checkpoint for each table.",
             periods=3,
         )
-        for name, every, periods in (("Merge", MERGE_EVERY, 3), ("Vacuum", VACUUM_EVERY, 1)):
-            self._alarm(
-                f"{name}TablesLeft",
-                metrics.metric("TablesLeft", every, statistic="Maximum", service=name.lower()),
-                1,
-                f"{name} does not get to all tables in its 15 minutes: some get slower or bigger. There are too many "
-                "for one run, or one takes all its time. The log line `done` of each says which: give it runs of its "
-                'own with {"tables": [...]}.',
-                periods=periods,
-            )
 
     def watch_jobs(self, application_id: str) -> None:
         """Backfills that ended without a commit. There is no metric of them: EMR's event goes to the topic."""
@@ -218,17 +242,13 @@ class Alarms(Construct):
         )
         return topic
 
-    def _missing(self, name: str, function: lambda_.Function, every: Duration, periods: int, felt: str) -> None:
-        """An alarm for a function that has not run for some intervals of its schedule, which shows as no data."""
-        self._alarm(
-            f"{name}Missing",
-            function.metric_invocations(period=every, statistic="Sum"),
-            1,
-            f"{felt} {name} has not run for {periods} intervals of its schedule: the rule is disabled or gone, or "
-            "Lambda may not be called by it. See the rule in EventBridge, and call the function's alias live by hand.",
-            periods=periods,
-            too_few=True,
-        )
+    def _dead_letters(self, name: str, dead_letters: sqs.Queue, description: str) -> None:
+        waiting = dead_letters.metric_approximate_number_of_messages_visible(period=PERIOD, statistic="Maximum")
+        self._alarm(name, waiting, 1, description)
+
+    def _age(self, name: str, queue: sqs.Queue, seconds_max: int, description: str) -> None:
+        age = queue.metric_approximate_age_of_oldest_message(period=PERIOD, statistic="Maximum")
+        self._alarm(name, age, seconds_max, description)
 
     def _rate(
         self,

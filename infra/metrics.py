@@ -19,9 +19,9 @@ class LogMetrics(Construct):
     Events                  events that were accepted over HTTP
     Rejects                 events that became rejects, at once or on their way out of the queue
     HandledFailures         requests that a function answered with 500 or more; by service: ingest, query
-    PartialBatchFailures    messages of the queue that failed and will come again
+    PartialBatchFailures    messages of a queue that failed and will come again; by service: ingest, merge, vacuum
     CommitsSinceCheckpoint  of one table, after its merge
-    TablesLeft              tables that a round had no time for; by service: merge, vacuum
+    Sweeps                  that put all tables into a queue; by service: merge, vacuum
 
     They read lines of the level INFO: with a higher one the alarms on them see nothing.
     """
@@ -34,12 +34,11 @@ class LogMetrics(Construct):
         self._count("Events", ["Ingest"], answers, "$.accepted")
         self._count("Rejects", ["Ingest", "Commit"], answers, "$.rejected")
         self._count("HandledFailures", ["Ingest", "Query"], failures, "1", by_service=True)
-        for metric, functions, field, by_service in (
-            ("PartialBatchFailures", ["Commit"], "$.failed_messages", False),
-            ("CommitsSinceCheckpoint", ["Merge"], "$.commits_since_checkpoint", False),
-            ("TablesLeft", ["Merge", "Vacuum"], "$.tables_left", True),
-        ):
-            self._count(metric, functions, _number(field), field, by_service=by_service)
+        failed, commits = "$.failed_messages", "$.commits_since_checkpoint"
+        consumers = ["Commit", "Merge", "Vacuum"]
+        self._count("PartialBatchFailures", consumers, _number(failed), failed, by_service=True)
+        self._count("CommitsSinceCheckpoint", ["Merge"], _number(commits), commits)
+        self._count("Sweeps", ["Merge", "Vacuum"], _number("$.tables_enqueued"), "1", by_service=True)
 
     def metric(
         self, name: str, period: Duration, *, statistic: str = "Sum", service: str | None = None

@@ -1,4 +1,4 @@
-"""When merge and vacuum run by themselves. Backfill has no schedule: someone asks for it."""
+"""When merge and vacuum look at all tables. Backfill has no schedule: someone asks for it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-MERGE_EVERY = Duration.minutes(10)
-VACUUM_EVERY = Duration.days(1)
+SWEEP_EVERY = Duration.days(1)
+SWEEP_RETRIES = 2
 
 
 class Schedules(Construct):
-    """A run that failed is not retried: the next one does its work too. Runs may overlap, so nothing locks."""
+    """Sweeps, which put a message for each table into the function's queue: a minute's work for any number of tables.
+
+    One that failed is tried again. A table may then be in the queue twice, which costs a second look at it.
+    """
 
     def __init__(self, scope: Construct, construct_id: str, *, merge: lambda_.Alias, vacuum: lambda_.Alias) -> None:
         super().__init__(scope, construct_id)
-        for name, function, every in (("Merge", merge, MERGE_EVERY), ("Vacuum", vacuum, VACUUM_EVERY)):
-            # Lambda itself would run a failed asynchronous call twice more.
-            function.configure_async_invoke(retry_attempts=0)
-            target = targets.LambdaFunction(function, retry_attempts=0, max_event_age=Duration.minutes(5))
-            events.Rule(self, name, schedule=events.Schedule.rate(every), targets=[target])
+        for name, function in (("Merge", merge), ("Vacuum", vacuum)):
+            function.configure_async_invoke(retry_attempts=SWEEP_RETRIES)
+            target = targets.LambdaFunction(function, retry_attempts=SWEEP_RETRIES, max_event_age=Duration.hours(1))
+            events.Rule(self, name, schedule=events.Schedule.rate(SWEEP_EVERY), targets=[target])

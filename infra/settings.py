@@ -35,6 +35,8 @@ class Settings:
     ingest_concurrency: int | None = None
     query_concurrency: int | None = None
     commit_concurrency: int = 8
+    merge_concurrency: int = 4
+    vacuum_concurrency: int = 2
 
 
 def read_settings(context: Mapping[str, object]) -> Settings:
@@ -52,6 +54,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     `alluvia:query_concurrency`   the same for query functions. Lambda wants 100 of the account's concurrent executions
                                   left for all, so an account with fewer, such as a new one, can set none aside
     `alluvia:commit_concurrency`  how many functions may commit from the queue at once, 2 to 1000
+    `alluvia:merge_concurrency`, `alluvia:vacuum_concurrency`  how many may merge, and vacuum, tables at once, 2 to 1000
 
     Other names, such as CDK's own flags, are ignored.
 
@@ -77,6 +80,8 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         ingest_concurrency=_number_or_none("ingest_concurrency", values),
         query_concurrency=_number_or_none("query_concurrency", values),
         commit_concurrency=_number("commit_concurrency", values, default.commit_concurrency, 2, 1000),
+        merge_concurrency=_number("merge_concurrency", values, default.merge_concurrency, 2, 1000),
+        vacuum_concurrency=_number("vacuum_concurrency", values, default.vacuum_concurrency, 2, 1000),
     )
 
 

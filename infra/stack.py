@@ -8,10 +8,10 @@ from constructs import Construct
 
 from infra.alarms import Alarms
 from infra.backfill import Backfill
-from infra.event_queue import EventQueue
 from infra.http_api import HttpApi
 from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, VACUUM, Functions
 from infra.metrics import LogMetrics
+from infra.queues import EVENTS, TABLES, FunctionQueue
 from infra.schedules import Schedules
 from infra.settings import Settings
 from infra.sources import Sources
@@ -21,6 +21,7 @@ from infra.storage import LAKE_PREFIX, REJECTS, Storage
 QUERY_MEMORY_MB = QUERY.memory_mb * 2 // 3
 # Less than the function's own time-out, so that a long query fails as a query.
 QUERY_TIMEOUT_SECONDS = 25
+TABLES_QUEUE = "ALLUVIA_TABLES_QUEUE_URL"
 
 
 class AlluviaStack(Stack):
@@ -29,9 +30,9 @@ class AlluviaStack(Stack):
     Ingest    over HTTP: sends to the queue, reads the lake (is there such a table?) and keeps rejects, which are all
               that it can write; in direct mode, or if it may create tables, it appends to the lake
     Commit    the same folder behind the queue: takes messages, appends to the lake
-    Merge     appends to the lake
+    Merge     takes messages about tables and sends itself some, appends to the lake
     Query     reads the lake
-    Vacuum    appends to the lake and deletes from it, the only one
+    Vacuum    the same with a queue of its own, and deletes from the lake, the only one
     Backfill  starts and watches jobs; a job reads its input and appends to the lake
 
     Ingest is deployed twice from one folder: what is reached over HTTP should be able to write no table's log, only
@@ -41,13 +42,21 @@ class AlluviaStack(Stack):
     def __init__(self, scope: Construct, construct_id: str, *, sources: Sources, settings: Settings) -> None:
         super().__init__(scope, construct_id, description="Alluvia: events settle into Delta tables")
         self.storage = Storage(self, "Storage")
-        self.events = EventQueue(self, "EventQueue", timeout_seconds=COMMIT.timeout_seconds)
+        self.events = FunctionQueue(self, "EventQueue", spec=EVENTS, timeout_seconds=COMMIT.timeout_seconds)
+        self.tables = {
+            name: FunctionQueue(self, f"{name}Queue", spec=TABLES, timeout_seconds=spec.timeout_seconds)
+            for name, spec in (("Merge", MERGE), ("Vacuum", VACUUM))
+        }
+        self.storage.notify(self.tables["Merge"].queue)
         self.spark = Backfill(self, "Spark", sources=sources, storage=self.storage, may_read=settings.backfill_sources)
         self.functions = Functions(self, "Functions", sources=sources)
         self._add_functions(settings)
         self._grant(settings)
         live = self.functions.live
+        # One log takes about 15 conditional writes a second: 8 committers of a table seldom wait for each other.
         self.events.feed(live["Commit"], settings.commit_concurrency)
+        self.tables["Merge"].feed(live["Merge"], settings.merge_concurrency)
+        self.tables["Vacuum"].feed(live["Vacuum"], settings.vacuum_concurrency)
         self.http = HttpApi(
             self,
             "Http",
@@ -71,7 +80,9 @@ class AlluviaStack(Stack):
         for name in ("Commit", "Merge", "Vacuum", "Backfill"):
             alarms.watch_calls(name, functions[name])
         alarms.watch_rejects(metrics)
-        alarms.watch_rounds(functions["Merge"], functions["Vacuum"], metrics)
+        for name, tables in self.tables.items():
+            alarms.watch_tables(name, tables.queue, tables.dead_letters, metrics)
+        alarms.watch_checkpoints(metrics)
         alarms.watch_jobs(self.spark.application.attr_application_id)
         return alarms
 
@@ -92,9 +103,10 @@ class AlluviaStack(Stack):
         ingest = {**lake, "ALLUVIA_MODE": settings.ingest_mode, **queue, **create}
         add("Ingest", INGEST, ingest, reserved=settings.ingest_concurrency)
         add("Commit", COMMIT, {**lake, "ALLUVIA_MODE": "direct", **create})
-        add("Merge", MERGE, lake)
+        own = {name: {**lake, TABLES_QUEUE: tables.queue.queue_url} for name, tables in self.tables.items()}
+        add("Merge", MERGE, own["Merge"])
         add("Query", QUERY, {**lake, **query}, reserved=settings.query_concurrency)
-        add("Vacuum", VACUUM, {**lake, "ALLUVIA_RETENTION_HOURS": str(settings.retention_hours)})
+        add("Vacuum", VACUUM, {**own["Vacuum"], "ALLUVIA_RETENTION_HOURS": str(settings.retention_hours)})
         add("Backfill", BACKFILL, {**lake, **spark})
 
     def _grant(self, settings: Settings) -> None:
@@ -104,6 +116,8 @@ class AlluviaStack(Stack):
         commits = settings.ingest_mode == "direct" or settings.create_tables
         self.storage.allow_append(roles["Ingest"], LAKE_PREFIX if commits else REJECTS)
         self.storage.allow_append(roles["Commit"])
+        for name, tables in self.tables.items():
+            tables.queue.grant_send_messages(roles[name])
         self.storage.allow_append(roles["Merge"])
         self.storage.allow_read(roles["Query"])
         self.storage.allow_append(roles["Vacuum"])
@@ -117,6 +131,9 @@ class AlluviaStack(Stack):
         CfnOutput(self, "IncomingUri", value=self.storage.incoming_uri)
         CfnOutput(self, "QueueUrl", value=self.events.queue.queue_url)
         CfnOutput(self, "DeadLettersUrl", value=self.events.dead_letters.queue_url)
+        for name, tables in self.tables.items():
+            CfnOutput(self, f"{name}QueueUrl", value=tables.queue.queue_url)
+            CfnOutput(self, f"{name}DeadLettersUrl", value=tables.dead_letters.queue_url)
         CfnOutput(self, "AlarmTopicArn", value=self.alarms.topic.topic_arn)
         CfnOutput(self, "EmrApplicationId", value=self.spark.application.attr_application_id)
         for name, function in self.functions.by_name.items():

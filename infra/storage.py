@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Aws, Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.nag import accept, accept_wildcard
@@ -15,6 +16,8 @@ REJECTS = f"{LAKE_PREFIX}*/_rejects/"
 # Where people put files for a backfill to read.
 INCOMING_PREFIX = "incoming/"
 UNDO_DAYS = 7
+# A commit's name is its version, in 20 digits: every tenth of a table ends like this.
+NOTIFIED_SUFFIX = "0.json"
 
 
 class Storage(Construct):
@@ -52,6 +55,38 @@ class Storage(Construct):
     def allow_delete(self, role: iam.Role) -> None:
         """Lets `role` delete objects of the lake, but no version of one: what it deletes can be restored for a week."""
         self._allow(role, LAKE_PREFIX, "s3:DeleteObject")
+
+    def notify(self, queue: sqs.Queue) -> None:
+        """Has S3 send `queue` a message for every tenth commit of each table of the lake.
+
+        The policy names the account, not the bucket: S3 checks it when the bucket is made, so it must come first, and
+        cannot know the bucket's name. The reader of the queue refuses what comes from another bucket. The resource is
+        configured directly, since CDK's own way deploys a function with rights on every bucket.
+        """
+        queue.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="NotificationsOfS3",
+                principals=[iam.ServicePrincipal("s3.amazonaws.com")],
+                actions=["sqs:SendMessage"],
+                resources=[queue.queue_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": Aws.ACCOUNT_ID}},
+            )
+        )
+        rules = [
+            s3.CfnBucket.FilterRuleProperty(name=name, value=value)
+            for name, value in (("prefix", LAKE_PREFIX), ("suffix", NOTIFIED_SUFFIX))
+        ]
+        commits = s3.CfnBucket.QueueConfigurationProperty(
+            event="s3:ObjectCreated:Put",
+            queue=queue.queue_arn,
+            filter=s3.CfnBucket.NotificationFilterProperty(s3_key=s3.CfnBucket.S3KeyFilterProperty(rules=rules)),
+        )
+        bucket = self.bucket.node.default_child
+        assert isinstance(bucket, s3.CfnBucket)  # noqa: S101 - narrows the type
+        bucket.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+            queue_configurations=[commits]
+        )
+        bucket.node.add_dependency(queue)
 
     def _allow(self, role: iam.Role, prefix: str, *actions: str) -> None:
         resource = self.bucket.arn_for_objects(f"{prefix}*")

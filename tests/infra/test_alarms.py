@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from infra.settings import Settings
 from infra.sources import Sources
 from tests.infra.conftest import read_template, synthesise
 from tests.infra.metric_math import evaluate
@@ -26,7 +27,7 @@ EXPECTED = {
     *(f"{name}{kind}" for name in ("Commit", "Merge", "Vacuum", "Backfill") for kind in ("Errors", "Throttles")),
     "Rejects",
     "CommitsSinceCheckpoint",
-    *(f"{name}{kind}" for name in ("Merge", "Vacuum") for kind in ("Missing", "TablesLeft")),
+    *(f"{name}{kind}" for name in ("Merge", "Vacuum") for kind in ("Missing", "Failures", "DeadLetters", "QueueAge")),
 }
 
 
@@ -74,7 +75,10 @@ def test_an_alarm_says_what_is_felt_why_and_what_to_do(template: Template, name:
     assert 120 < len(description) <= 1024  # CloudWatch takes no more
     assert len(re.findall(r"[.:;] ", description)) >= 2
     settings = set(re.findall(r"alluvia:(\w+)", description))
-    assert settings <= {"ingest_concurrency", "query_concurrency", "commit_concurrency", "query_rate"}
+    assert settings <= {
+        "query_rate",
+        *(name for name in Settings.__dataclass_fields__ if name.endswith("_concurrency")),
+    }
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
@@ -86,17 +90,27 @@ def test_only_what_must_run_is_missed(template: Template, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "queue", "metric", "threshold"),
     [
-        ("DeadLetters", "DeadLetters", "ApproximateNumberOfMessagesVisible", 1),
-        ("QueueAge", "Events", "ApproximateAgeOfOldestMessage", 900),
+        ("DeadLetters", "EventQueueDeadLetters", "ApproximateNumberOfMessagesVisible", 1),
+        ("QueueAge", "EventQueueEvents", "ApproximateAgeOfOldestMessage", 900),
+        ("MergeDeadLetters", "MergeQueueDeadLetters", "ApproximateNumberOfMessagesVisible", 1),
+        ("MergeQueueAge", "MergeQueueTables", "ApproximateAgeOfOldestMessage", 7200),
+        ("VacuumDeadLetters", "VacuumQueueDeadLetters", "ApproximateNumberOfMessagesVisible", 1),
+        ("VacuumQueueAge", "VacuumQueueTables", "ApproximateAgeOfOldestMessage", 7200),
     ],
 )
 def test_queues_raise_alarms(template: Template, name: str, queue: str, metric: str, threshold: int) -> None:
     alarm = alarms(template)[name]
     assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"]) == ("AWS/SQS", metric, "Maximum")
     assert (alarm["Threshold"], alarm["EvaluationPeriods"], alarm["Period"]) == (threshold, 1, 300)
-    assert dimensions(alarm) == {
-        "QueueName": f"{{{the_id(template, 'AWS::SQS::Queue', f'EventQueue{queue}')}.QueueName}}"
-    }
+    assert dimensions(alarm) == {"QueueName": f"{{{the_id(template, 'AWS::SQS::Queue', queue)}.QueueName}}"}
+
+
+@pytest.mark.parametrize("name", ["Merge", "Vacuum"])
+def test_a_message_that_failed_once_is_tried_again_before_its_age_raises_an_alarm(
+    template: Template, name: str
+) -> None:
+    queue = resources_of(template, "AWS::SQS::Queue")[the_id(template, "AWS::SQS::Queue", f"{name}QueueTables")]
+    assert alarms(template)[f"{name}QueueAge"]["Threshold"] > queue["VisibilityTimeout"] + 900
 
 
 @pytest.mark.parametrize("kind", ["Errors", "Throttles"])
@@ -161,25 +175,28 @@ def test_rejects_raise_an_alarm_by_their_share(template: Template) -> None:
     assert not rings(alarm, {"Events": 951})
 
 
-@pytest.mark.parametrize(("name", "rule", "seconds", "periods"), [("Merge", 10, 600, 3), ("Vacuum", 1440, 86400, 2)])
-def test_a_schedule_that_does_not_run_is_missed(
-    template: Template, name: str, rule: int, seconds: int, periods: int
-) -> None:
+@pytest.mark.parametrize("name", ["Merge", "Vacuum"])
+def test_a_sweep_that_does_not_come_is_missed(template: Template, name: str) -> None:
     alarm = alarms(template)[f"{name}Missing"]
-    assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"]) == ("AWS/Lambda", "Invocations", "Sum")
-    assert dimensions(alarm) == {"FunctionName": f"{{{the_id(template, FUNCTION, f'Functions{name}')}}}"}
+    assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"]) == ("Alluvia", "Sweeps", "Sum")
+    assert dimensions(alarm) == {"service": name.lower()}
     assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (1, "LessThanThreshold")
-    assert (alarm["Period"], alarm["EvaluationPeriods"]) == (seconds, periods)
-    assert alarm["Period"] == rule * 60
+    assert (alarm["Period"], alarm["EvaluationPeriods"]) == (86_400, 2)
+    (rule,) = (
+        found
+        for rule, found in resources_of(template, "AWS::Events::Rule").items()
+        if rule.startswith(f"Schedules{name}")
+    )
+    assert rule["ScheduleExpression"] == "rate(1 day)"
 
 
 @pytest.mark.parametrize(
     ("name", "metric", "service", "threshold", "statistic", "seconds", "periods", "breaching"),
     [
-        ("PartialBatchFailures", "PartialBatchFailures", None, 1, "Sum", 300, 6, 3),
+        ("PartialBatchFailures", "PartialBatchFailures", "ingest", 1, "Sum", 300, 6, 3),
         ("CommitsSinceCheckpoint", "CommitsSinceCheckpoint", None, 1000, "Maximum", 600, 3, 3),
-        ("MergeTablesLeft", "TablesLeft", "merge", 1, "Maximum", 600, 3, 3),
-        ("VacuumTablesLeft", "TablesLeft", "vacuum", 1, "Maximum", 86400, 1, 1),
+        ("MergeFailures", "PartialBatchFailures", "merge", 1, "Sum", 300, 1, 1),
+        ("VacuumFailures", "PartialBatchFailures", "vacuum", 1, "Sum", 300, 1, 1),
     ],
 )
 def test_what_the_functions_report_raises_alarms(

@@ -93,7 +93,7 @@ def test_what_a_schedule_starts_may_take_as_long_as_lambda_allows(template: Temp
     (config,) = (config for config in configs if config["FunctionName"] == called)
     live = the_id(template, "AWS::Lambda::Alias", f"Functions{name}Live")
     assert text(config["Qualifier"]) == f"{{{live}}}.split(':')[7]"
-    assert config["MaximumRetryAttempts"] == 0
+    assert config["MaximumRetryAttempts"] == 2
 
 
 def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
@@ -107,6 +107,7 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
     }
     lake = f"s3://{{{the_id(template, 'AWS::S3::Bucket', 'StorageLake')}}}/lake"
     queue = the_id(template, "AWS::SQS::Queue", "EventQueueEvents")
+    tables = {name: the_id(template, "AWS::SQS::Queue", f"{name}QueueTables") for name in ("Merge", "Vacuum")}
     code = found["Backfill"].pop("ALLUVIA_CODE_URI")
     assert found == {
         "Ingest": {
@@ -116,9 +117,13 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
             "ALLUVIA_CREATE_TABLES": "false",
         },
         "Commit": {"ALLUVIA_LAKE": lake, "ALLUVIA_MODE": "direct", "ALLUVIA_CREATE_TABLES": "false"},
-        "Merge": {"ALLUVIA_LAKE": lake},
+        "Merge": {"ALLUVIA_LAKE": lake, "ALLUVIA_TABLES_QUEUE_URL": f"{{{tables['Merge']}}}"},
         "Query": {"ALLUVIA_LAKE": lake, "ALLUVIA_QUERY_TIMEOUT_SECONDS": "25", "ALLUVIA_QUERY_MEMORY_MB": "2358"},
-        "Vacuum": {"ALLUVIA_LAKE": lake, "ALLUVIA_RETENTION_HOURS": "168"},
+        "Vacuum": {
+            "ALLUVIA_LAKE": lake,
+            "ALLUVIA_TABLES_QUEUE_URL": f"{{{tables['Vacuum']}}}",
+            "ALLUVIA_RETENTION_HOURS": "168",
+        },
         "Backfill": {
             "ALLUVIA_LAKE": lake,
             "ALLUVIA_EMR_APPLICATION_ID": (
@@ -186,5 +191,6 @@ def test_outputs_name_what_a_user_needs(template: Template) -> None:
         "IncomingUri",
         "EmrApplicationId",
         "QueueUrl",
+        *(f"{name}{kind}Url" for name in ("Merge", "Vacuum") for kind in ("Queue", "DeadLetters")),
         *(f"{name}FunctionName" for name in FOLDERS),
     }

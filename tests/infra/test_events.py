@@ -1,8 +1,9 @@
-"""How events come in, and what runs by itself: the queue, the API, the schedules."""
+"""How events come in, and what runs by itself: the queues, the API, the schedules."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +17,47 @@ Template = dict[str, Any]
 QUEUE = "AWS::SQS::Queue"
 
 
-def test_a_message_that_keeps_failing_goes_to_the_dead_letters(template: Template) -> None:
+QUEUES = {"Commit": "EventQueueEvents", "Merge": "MergeQueueTables", "Vacuum": "VacuumQueueTables"}
+"""What feeds which function."""
+
+
+def dead_letters_of(template: Template, name: str) -> str:
+    return the_id(template, QUEUE, re.sub("(Events|Tables)$", "DeadLetters", QUEUES[name]))
+
+
+def mapping_of(template: Template, name: str) -> dict[str, Any]:
+    """What feeds a function."""
+    live = the_id(template, "AWS::Lambda::Alias", f"Functions{name}Live")
+    mappings = resources_of(template, "AWS::Lambda::EventSourceMapping").values()
+    (found,) = (each for each in mappings if text(each["FunctionName"]) == f"{{{live}}}.split(':')[6]:live")
+    return found
+
+
+@pytest.mark.parametrize(("name", "receives"), [("Commit", 5), ("Merge", 3), ("Vacuum", 3)])
+def test_a_message_that_keeps_failing_goes_to_the_dead_letters(template: Template, name: str, receives: int) -> None:
     queues = resources_of(template, QUEUE)
-    dead, events = the_id(template, QUEUE, "EventQueueDeadLetters"), the_id(template, QUEUE, "EventQueueEvents")
-    assert set(queues) == {dead, events}
-    assert queues[events]["RedrivePolicy"] == {
+    dead, fed = dead_letters_of(template, name), the_id(template, QUEUE, QUEUES[name])
+    assert queues[fed]["RedrivePolicy"] == {
         "deadLetterTargetArn": {"Fn::GetAtt": [dead, "Arn"]},
-        "maxReceiveCount": 5,
+        "maxReceiveCount": receives,
     }
-    assert queues[dead]["MessageRetentionPeriod"] > queues[events]["MessageRetentionPeriod"]
-    assert [queue["MaximumMessageSize"] for queue in queues.values()] == [1_048_576, 1_048_576]
-    assert [queue["SqsManagedSseEnabled"] for queue in queues.values()] == [True, True]
+    assert queues[dead]["MessageRetentionPeriod"] > queues[fed]["MessageRetentionPeriod"]
+    assert [queues[each]["MaximumMessageSize"] for each in (dead, fed)] == [1_048_576, 1_048_576]
 
 
-def test_queues_outlive_the_stack(template: Template) -> None:
-    """Events in them are nowhere else."""
-    queues = [found for found in template["Resources"].values() if found["Type"] == QUEUE]
-    assert [(queue["DeletionPolicy"], queue["UpdateReplacePolicy"]) for queue in queues] == [("Retain", "Retain")] * 2
+def test_these_are_all_the_queues_and_they_are_encrypted(template: Template) -> None:
+    queues = resources_of(template, QUEUE)
+    fed = {the_id(template, QUEUE, prefix) for prefix in QUEUES.values()}
+    assert set(queues) == fed | {dead_letters_of(template, name) for name in QUEUES}
+    assert {queue["SqsManagedSseEnabled"] for queue in queues.values()} == {True}
+
+
+def test_queues_of_events_outlive_the_stack(template: Template) -> None:
+    """Events in them are nowhere else; what a queue of tables holds comes again with the next sweep."""
+    queues = {name: found for name, found in template["Resources"].items() if found["Type"] == QUEUE}
+    policies = {name: (queue["DeletionPolicy"], queue["UpdateReplacePolicy"]) for name, queue in queues.items()}
+    events = {the_id(template, QUEUE, "EventQueueEvents"), dead_letters_of(template, "Commit")}
+    assert policies == {name: ("Retain", "Retain") if name in events else ("Delete", "Delete") for name in queues}
 
 
 def test_queues_are_reached_over_tls_alone(template: Template) -> None:
@@ -40,30 +65,84 @@ def test_queues_are_reached_over_tls_alone(template: Template) -> None:
     protected = {text(queue) for policy in policies for queue in policy["Queues"]}
     assert protected == {f"{{{name}}}" for name in resources_of(template, QUEUE)}
     for policy in policies:
-        (statement,) = policy["PolicyDocument"]["Statement"]
-        assert statement["Effect"] == "Deny"
+        (statement,) = (each for each in policy["PolicyDocument"]["Statement"] if each["Effect"] == "Deny")
         assert statement["Action"] == "sqs:*"
         assert statement["Principal"] == {"AWS": "*"}
         assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
 
 
-def test_the_queue_is_committed_in_batches_that_can_fail_in_part(template: Template) -> None:
-    (mapping,) = resources_of(template, "AWS::Lambda::EventSourceMapping").values()
-    assert mapping["EventSourceArn"] == {"Fn::GetAtt": [the_id(template, QUEUE, "EventQueueEvents"), "Arn"]}
-    live = the_id(template, "AWS::Lambda::Alias", "FunctionsCommitLive")
-    assert text(mapping["FunctionName"]) == f"{{{live}}}.split(':')[6]:live"
+@pytest.mark.parametrize(
+    ("name", "messages", "concurrency"), [("Commit", 10_000, 8), ("Merge", 100, 4), ("Vacuum", 100, 2)]
+)
+def test_a_queue_is_read_in_batches_that_can_fail_in_part(
+    template: Template, name: str, messages: int, concurrency: int
+) -> None:
+    assert len(resources_of(template, "AWS::Lambda::EventSourceMapping")) == len(QUEUES)
+    mapping = mapping_of(template, name)
+    assert mapping["EventSourceArn"] == {"Fn::GetAtt": [the_id(template, QUEUE, QUEUES[name]), "Arn"]}
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-    assert mapping["BatchSize"] == 10_000
+    assert mapping["BatchSize"] == messages
     assert mapping["MaximumBatchingWindowInSeconds"] == 20
-    assert mapping["ScalingConfig"] == {"MaximumConcurrency": 8}
+    assert mapping["ScalingConfig"] == {"MaximumConcurrency": concurrency}
 
 
-def test_a_batch_stays_invisible_for_six_time_outs_and_the_window(template: Template) -> None:
+@pytest.mark.parametrize("name", QUEUES)
+def test_a_batch_stays_invisible_for_six_time_outs_and_the_window(template: Template, name: str) -> None:
     functions = resources_of(template, "AWS::Lambda::Function")
-    commit = functions[the_id(template, "AWS::Lambda::Function", "FunctionsCommit")]
-    queue = resources_of(template, QUEUE)[the_id(template, QUEUE, "EventQueueEvents")]
-    (mapping,) = resources_of(template, "AWS::Lambda::EventSourceMapping").values()
-    assert queue["VisibilityTimeout"] >= 6 * commit["Timeout"] + mapping["MaximumBatchingWindowInSeconds"]
+    function = functions[the_id(template, "AWS::Lambda::Function", f"Functions{name}")]
+    queue = resources_of(template, QUEUE)[the_id(template, QUEUE, QUEUES[name])]
+    window = mapping_of(template, name)["MaximumBatchingWindowInSeconds"]
+    assert queue["VisibilityTimeout"] >= 6 * function["Timeout"] + window
+
+
+def test_s3_notifies_the_merge_queue_of_every_tenth_commit(template: Template) -> None:
+    lake = template["Resources"][the_id(template, "AWS::S3::Bucket", "StorageLake")]
+    queue = the_id(template, QUEUE, "MergeQueueTables")
+    (notification,) = lake["Properties"]["NotificationConfiguration"]["QueueConfigurations"]
+    assert notification["Event"] == "s3:ObjectCreated:Put"
+    assert notification["Queue"] == {"Fn::GetAtt": [queue, "Arn"]}
+    rules = {rule["Name"]: rule["Value"] for rule in notification["Filter"]["S3Key"]["Rules"]}
+    assert set(rules) == {"prefix", "suffix"}
+    root = text(lake_uri(template)).partition("}/")[2]
+
+    def notified(key: str) -> bool:
+        return key.startswith(rules["prefix"]) and key.endswith(rules["suffix"])
+
+    for table in ("clicks", "clicks/_rejects"):
+        told = [v for v in range(100) if notified(f"{root}/{table}/_delta_log/{v:020}.json")]
+        assert told == list(range(0, 100, 10))
+    assert not notified("incoming/clicks/_delta_log/00000000000000000010.json")
+    assert not notified(f"{root}/clicks/_delta_log/00000000000000000010.checkpoint.parquet")
+    # S3 asks the queue whether it may send before the bucket has a notification.
+    (policy,) = (
+        name
+        for name, found in resources_of(template, "AWS::SQS::QueuePolicy").items()
+        if {"Ref": queue} in found["Queues"]
+    )
+    assert {queue, policy} <= set(lake["DependsOn"])
+
+
+def lake_uri(template: Template) -> Any:
+    return template["Outputs"]["LakeUri"]["Value"]
+
+
+def test_s3_may_send_to_the_merge_queue_alone_and_for_this_account_alone(template: Template) -> None:
+    ((queues, statement),) = (
+        (policy["Queues"], statement)
+        for policy in resources_of(template, "AWS::SQS::QueuePolicy").values()
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Effect"] == "Allow"
+    )
+    queue = the_id(template, QUEUE, "MergeQueueTables")
+    assert queues == [{"Ref": queue}]
+    assert statement == {
+        "Sid": "NotificationsOfS3",
+        "Effect": "Allow",
+        "Principal": {"Service": "s3.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": {"Fn::GetAtt": [queue, "Arn"]},
+        "Condition": {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}},
+    }
 
 
 def test_every_route_asks_for_a_signature(template: Template) -> None:
@@ -122,24 +201,26 @@ def test_rates_and_concurrency_are_settings(placeholders: Sources, tmp_path: Pat
         "query_burst": "3",
         "ingest_concurrency": "70",
         "query_concurrency": "30",
-        "commit_concurrency": "4",
+        "commit_concurrency": "5",
+        "merge_concurrency": "6",
+        "vacuum_concurrency": "7",
     }
     found = read_template(synthesise(placeholders, tmp_path, **chosen))
     (stage,) = resources_of(found, "AWS::ApiGatewayV2::Stage").values()
     assert stage["DefaultRouteSettings"] == {"ThrottlingRateLimit": 50, "ThrottlingBurstLimit": 60}
     assert stage["RouteSettings"] == {"POST /q": {"ThrottlingRateLimit": 2, "ThrottlingBurstLimit": 3}}
-    (mapping,) = resources_of(found, "AWS::Lambda::EventSourceMapping").values()
-    assert mapping["ScalingConfig"] == {"MaximumConcurrency": 4}
+    concurrency = {name: mapping_of(found, name)["ScalingConfig"]["MaximumConcurrency"] for name in QUEUES}
+    assert concurrency == {"Commit": 5, "Merge": 6, "Vacuum": 7}
     functions = resources_of(found, "AWS::Lambda::Function")
     key, kind = "ReservedConcurrentExecutions", "AWS::Lambda::Function"
     reserved = {name: each[key] for name, each in functions.items() if key in each}
     assert reserved == {the_id(found, kind, "FunctionsIngest"): 70, the_id(found, kind, "FunctionsQuery"): 30}
 
 
-@pytest.mark.parametrize(("name", "every"), [("Merge", "rate(10 minutes)"), ("Vacuum", "rate(1 day)")])
-def test_merge_and_vacuum_run_by_themselves(template: Template, name: str, every: str) -> None:
+@pytest.mark.parametrize("name", ["Merge", "Vacuum"])
+def test_merge_and_vacuum_sweep_by_themselves(template: Template, name: str) -> None:
     rule = template["Resources"][the_id(template, "AWS::Events::Rule", f"Schedules{name}")]["Properties"]
-    assert rule["ScheduleExpression"] == every
+    assert rule["ScheduleExpression"] == "rate(1 day)"
     assert rule["State"] == "ENABLED"
     (target,) = rule["Targets"]
     assert target["Arn"] == {"Ref": the_id(template, "AWS::Lambda::Alias", f"Functions{name}Live")}

@@ -10,8 +10,7 @@ import pytest
 import alluvia
 from alluvia.errors import Corrupt, Unavailable
 from alluvia.ingest import pipeline
-from alluvia.serverless import warm_lake
-from alluvia.serverless.rounds import MARGIN_MS
+from alluvia.serverless import table_queue, warm_lake
 from functions.query import handler as query_module
 from tests.infra.metric_filters import Datapoint, datapoints
 from tests.infra.policies import resources_of, the_id
@@ -19,7 +18,7 @@ from tests.log_lines import HANDLERS, Context, log_lines
 from tests.samples import payload, post
 
 Template = dict[str, Any]
-QUERY = {"service": "query"}
+INGEST = (("service", "ingest"),)
 
 
 def metrics_of(template: Template, name: str, event: dict[str, Any], remaining_ms: int = 900_000) -> list[Datapoint]:
@@ -53,13 +52,13 @@ def test_rejects_behind_the_queue_count_and_its_events_do_not_count_again(
 
 def test_messages_that_will_come_again(template: Template, lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     event = payload("ingest_sqs")
-    assert ("PartialBatchFailures", (), 0.0) not in metrics_of(template, "Commit", event)
+    assert [p for p in metrics_of(template, "Commit", event) if p[0] == "PartialBatchFailures"] == []
     records = [*event["Records"], event["Records"][0] | {"body": "not ours", "messageId": "poison"}]
     found = metrics_of(template, "Commit", {"Records": records})
-    assert [point for point in found if point[0] == "PartialBatchFailures"] == [("PartialBatchFailures", (), 1.0)]
+    assert [point for point in found if point[0] == "PartialBatchFailures"] == [("PartialBatchFailures", INGEST, 1.0)]
     monkeypatch.setattr(pipeline, "ingest", unavailable)
     found = metrics_of(template, "Commit", {"Records": records})
-    assert found == [("PartialBatchFailures", (), float(len(records)))]
+    assert found == [("PartialBatchFailures", INGEST, float(len(records)))]
 
 
 def test_requests_that_ingest_answers_with_a_503(
@@ -87,26 +86,42 @@ def test_a_query_that_is_answered_or_refused_counts_nowhere(template: Template, 
     assert metrics_of(template, "Query", {"query": query}) == []
 
 
-def test_merge_counts_commits_since_the_checkpoint_and_tables_left(template: Template, lake: alluvia.Lake) -> None:
+def test_merge_counts_commits_since_the_checkpoint(template: Template, lake: alluvia.Lake) -> None:
     for number in range(4):
         HANDLERS["ingest"].handler(post(json.dumps({"event_id": f"e{number}"})), Context("r"))
     one = {"tables": ["access_log"]}
     # Its creation, four commits and the merge, without a checkpoint.
-    left: Datapoint = ("TablesLeft", (("service", "merge"),), 0.0)
-    assert metrics_of(template, "Merge", one) == [("CommitsSinceCheckpoint", (), 6.0), left]
+    assert metrics_of(template, "Merge", one) == [("CommitsSinceCheckpoint", (), 6.0)]
     lake.table("access_log").checkpoint()
     warm_lake._lakes.clear()  # a cold function
-    assert metrics_of(template, "Merge", one) == [("CommitsSinceCheckpoint", (), 0.0), left]
+    assert metrics_of(template, "Merge", one) == [("CommitsSinceCheckpoint", (), 0.0)]
     HANDLERS["ingest"].handler(post('{"event_id":"later"}'), Context("r"))
-    found = metrics_of(template, "Merge", {"tables": ["access_log", "github_webhooks"]}, MARGIN_MS)
-    # One commit and the merge of its file; the other table is left.
-    assert found == [("CommitsSinceCheckpoint", (), 2.0), ("TablesLeft", (("service", "merge"),), 1.0)]
+    # One commit and the merge of its file, which a notification asks for.
+    (_, notification, *_) = payload("merge_sqs")["Records"]
+    assert metrics_of(template, "Merge", {"Records": [notification]}) == [("CommitsSinceCheckpoint", (), 2.0)]
 
 
-def test_vacuum_counts_tables_left(template: Template, lake: alluvia.Lake) -> None:
-    event = payload("vacuum_schedule")
-    assert metrics_of(template, "Vacuum", event) == [("TablesLeft", (("service", "vacuum"),), 0.0)]
-    assert metrics_of(template, "Vacuum", event, MARGIN_MS) == [("TablesLeft", (("service", "vacuum"),), 1.0)]
+@pytest.mark.parametrize("name", ["Merge", "Vacuum"])
+def test_messages_about_tables_that_will_come_again(template: Template, lake: alluvia.Lake, name: str) -> None:
+    records = payload(f"{name.lower()}_sqs")["Records"]
+    service = (("service", name.lower()),)
+
+    def failures(sent: list[dict[str, Any]]) -> list[Datapoint]:
+        return [each for each in metrics_of(template, name, {"Records": sent}) if each[0] == "PartialBatchFailures"]
+
+    assert failures(records) == []
+    assert failures([*records, records[0] | {"body": "poison"}]) == [("PartialBatchFailures", service, 1.0)]
+
+
+@pytest.mark.parametrize("name", ["Merge", "Vacuum"])
+def test_a_sweep_counts(template: Template, lake: alluvia.Lake, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    event = payload(f"{name.lower()}_schedule")
+    sent: list[bytes] = []
+    monkeypatch.setenv("ALLUVIA_TABLES_QUEUE_URL", "https://queue")
+    monkeypatch.setattr(table_queue, "sqs", lambda: None)
+    monkeypatch.setattr(table_queue, "send", lambda client, url, messages, clock: sent.extend(messages))
+    assert metrics_of(template, name, event) == [("Sweeps", (("service", name.lower()),), 1.0)]
+    assert len(sent) == 2
 
 
 def test_every_metric_of_ours_has_an_alarm_and_every_alarm_its_metric(template: Template) -> None:

@@ -127,8 +127,23 @@ def test_ingest_sends_and_commit_receives(template: Template) -> None:
     assert not allowed(statements(template, "Ingest"), "sqs:DeleteMessage", queue)
     assert allowed(statements(template, "Commit"), "sqs:ReceiveMessage", queue)
     assert not allowed(statements(template, "Commit"), "sqs:SendMessage", queue)
-    for name in ("Merge", "Query", "Vacuum", "Backfill", "Job"):
+    for name in ("Query", "Backfill", "Job"):
         assert actions(template, name, "sqs") == set()
+
+
+@pytest.mark.parametrize("name", ["Merge", "Vacuum"])
+def test_merge_and_vacuum_send_to_their_own_queue_and_receive_from_it(template: Template, name: str) -> None:
+    queue = f"{{{the_id(template, 'AWS::SQS::Queue', f'{name}QueueTables')}.Arn}}"
+    found = {pair for pair in grants(statements(template, name)) if pair[0].startswith("sqs:")}
+    names = (
+        "SendMessage",
+        "GetQueueAttributes",
+        "GetQueueUrl",
+        "ReceiveMessage",
+        "DeleteMessage",
+        "ChangeMessageVisibility",
+    )
+    assert found == {(f"sqs:{action}", queue) for action in names}
 
 
 def test_backfill_starts_jobs_on_one_application_with_one_role(template: Template) -> None:

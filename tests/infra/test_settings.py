@@ -21,6 +21,8 @@ def test_the_defaults_are_those_of_cdk_json() -> None:
         ingest_concurrency=None,
         query_concurrency=None,
         commit_concurrency=8,
+        merge_concurrency=4,
+        vacuum_concurrency=2,
     )
 
 
@@ -39,6 +41,8 @@ def test_every_setting_is_read() -> None:
         "alluvia:ingest_concurrency": "5",
         "alluvia:query_concurrency": "6",
         "alluvia:commit_concurrency": "7",
+        "alluvia:merge_concurrency": "8",
+        "alluvia:vacuum_concurrency": "9",
     }
     assert read_settings(context) == Settings(
         ingest_mode="direct",
@@ -53,6 +57,8 @@ def test_every_setting_is_read() -> None:
         ingest_concurrency=5,
         query_concurrency=6,
         commit_concurrency=7,
+        merge_concurrency=8,
+        vacuum_concurrency=9,
     )
 
 
@@ -70,6 +76,8 @@ def test_every_setting_is_read() -> None:
         ("query_concurrency", "0"),
         ("commit_concurrency", "1"),
         ("commit_concurrency", "1001"),
+        ("merge_concurrency", "1"),
+        ("vacuum_concurrency", "1001"),
         ("backfill_sources", "one-bucket/a"),
         ("backfill_sources", "s3://one-bucket/*"),
         ("backfill_sources", "s3://*/a"),
