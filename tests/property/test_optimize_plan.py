@@ -148,3 +148,15 @@ def test_between_one_and_a_quarter_and_one_and_a_half_targets_one_file_is_full()
     while more := next_rows(1400, taken, 1.0, 1000, 2000):
         taken += more
     assert taken == TARGET
+
+
+def test_small_files_over_all_days_go_into_the_ranges_that_they_overlap() -> None:
+    files = Files()
+    for first in range(0, 400, 20):
+        files.add(dict.fromkeys(range(first, first + 20), 5))
+    for number in range(20):
+        files.add(dict.fromkeys(range(number % 3, 398 + number % 3, 20), 1))
+    for group in plan_optimize(files.candidates(), TARGET):
+        files.rewrite(group)
+    assert len(files.days) <= 20
+    assert max(len(read) for read in files.read_for(range(400)).values()) == 1

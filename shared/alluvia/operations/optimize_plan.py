@@ -162,27 +162,34 @@ def _divisible(files: Sequence[Candidate], target: int) -> bool:
 
 def _as_group(files: Sequence[Candidate], target: int) -> FileGroup:
     """Return a group with its expected number of files, as if each file's rows were spread evenly over its span."""
-    places = _places(files)
-    ends = list(accumulate(_widths(files), initial=0))
-    rates = [each.weight / (ends[end] - ends[start]) for each, (start, end) in zip(files, places, strict=True)]
-    sizes = [rate * width for rate, width in zip(_covering(files, rates), _widths(files), strict=True)]
-    limits = _covering(files, [each.weight for each in files])
-    return FileGroup(tuple(files), cut=True, expected=len(cut_ranges(sizes, limits, target)))
+    widths = _widths(files)
+    ends = list(accumulate(widths, initial=0))
+    weights = [each.weight for each in files]
+    rates = [weight / (ends[end] - ends[start]) for weight, (start, end) in zip(weights, _places(files), strict=True)]
+    covering = zip(widths, _covering(files, rates), _covering(files, weights), strict=True)
+    pieces = [(rate * width, limit) for width, rate, limit in covering if width]
+    ranges = cut_ranges([size for size, _ in pieces], [limit for _, limit in pieces], target)
+    return FileGroup(tuple(files), cut=True, expected=len(ranges))
 
 
-def _ends(files: Sequence[Candidate]) -> list[Key]:
-    return sorted({end for each in files for end in (each.span.low, each.span.high)})
+def _borders(files: Sequence[Candidate]) -> list[tuple[Key, bool]]:
+    """Return where spans begin, before a key, and end, after one (then True), in order."""
+    return sorted({border for each in files for border in ((each.span.low, False), (each.span.high, True))})
 
 
 def _places(files: Sequence[Candidate]) -> list[tuple[int, int]]:
-    """Return the pieces of the keys that each file covers: between two ends of spans, the same files have the keys."""
-    numbers = {end: number for number, end in enumerate(_ends(files))}
-    return [(numbers[each.span.low], numbers[each.span.high]) for each in files]
+    """Return the pieces of the keys that each file covers: between two borders, the same files have the keys."""
+    numbers = {border: number for number, border in enumerate(_borders(files))}
+    return [(numbers[each.span.low, False], numbers[each.span.high, True]) for each in files]
 
 
 def _widths(files: Sequence[Candidate]) -> list[int]:
-    """Return how many keys each piece may have; 1 where that is not known."""
-    return [max(1, (keys_within(Span(low, high)) or 2) - 1) for low, high in pairwise(_ends(files))]
+    """Return how many keys each piece may have; where that is not known 1, or 0 if no span begins or ends in it."""
+    widths = []
+    for (low, after_low), (high, after_high) in pairwise(_borders(files)):
+        keys = keys_within(Span(low, high))
+        widths.append(int(not (after_low and not after_high)) if keys is None else keys - after_low - (not after_high))
+    return widths
 
 
 def _covering(files: Sequence[Candidate], amounts: Sequence[float]) -> list[float]:
