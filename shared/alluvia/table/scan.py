@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,6 +13,7 @@ from alluvia.log.actions import AddFile
 from alluvia.store import Store
 from alluvia.table.reader import read_file
 from alluvia.table.schema.column_mapping import ColumnMapping
+from alluvia.table.skipping.file_spans import prune_buckets
 from alluvia.table.skipping.predicate import Predicate, Unknown, physical_predicate
 from alluvia.table.skipping.pruning import prune
 from alluvia.table.snapshot import Snapshot
@@ -40,18 +41,23 @@ class Scan:
     @cached_property
     def files(self) -> list[AddFile]:
         """Return the snapshot's files that can hold such rows. Raises `Corrupt` if one of them is listed twice."""
-        found = prune(self.snapshot.files, *self._rule)
+        found = self._pruned(self.snapshot.files)
         check_once(found)
         return found
 
     def can_match(self, file: AddFile) -> bool:
         """Whether a file of the table, also one of another version, can hold such rows."""
-        return bool(prune([file], *self._rule))
+        return bool(self._pruned([file]))
 
     def read(self, store: Store) -> Iterator[pa.RecordBatch]:
         """Return the rows of the files. One GET a file, when its turn comes. Raises `Corrupt`, as `read_file` does."""
         files, schema = self.files, self.schema
         return (batch for file in files for batch in read_file(self.snapshot, store, file, schema))
+
+    def _pruned(self, files: Iterable[AddFile]) -> list[AddFile]:
+        found = prune(files, *self._rule)
+        mapped = self.snapshot.mapping is not ColumnMapping.NONE  # then partition_by, with buckets, is another writer's
+        return found if mapped else prune_buckets(found, self.predicate, self.snapshot.partition_spec)
 
     @cached_property
     def _rule(self) -> tuple[Predicate, pa.Schema, list[str]]:

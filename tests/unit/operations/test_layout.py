@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import pairwise
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -120,3 +121,58 @@ def test_files_have_the_size_that_the_table_asks_for(lake: Lake, days: int) -> N
     small = [size for size in sizes if not 0.75 * target <= size <= 1.25 * target]
     assert len(small) <= (1 if days == 400 else 0), sorted(sizes)
     assert sum(file.num_records or 0 for file in table.snapshot().files) == 60_000
+
+
+@pytest.fixture
+def bucketed(lake: Lake) -> Table:
+    table = lake.create_table("t", {"user": "string", "n": "long"}, partition_by=["bucket(8, user)", "bucket(4, n)"])
+    table.append([{"user": f"u{n % 50}" if n % 51 else None, "n": n % 40} for n in range(1000)])
+    return table
+
+
+@pytest.mark.parametrize(
+    ("where", "share"),
+    [
+        ("user = 'u7'", 1 / 8),
+        ("user IN ('u7', 'u7')", 1 / 8),
+        ("user = 'u7' AND n = 7", 1 / 32),
+        ("user IS NULL", 1 / 8),
+        ("user = 'u7' OR n > 3", 1),
+        ("user = 'nobody' AND n > 3", 1 / 8),
+        ("user = 'u7' OR n = 3", 3 / 8),
+        ("user != 'u7'", 1),
+        ("n = 7", 1 / 4),
+        ("n = 7.0", 1),
+        ("user > 'u7' AND n IN (7, 8)", 1 / 2),
+    ],
+)
+def test_an_equal_value_is_looked_for_in_its_bucket_only(
+    bucketed: Table, store: CountingStore, where: str, share: float
+) -> None:
+    everything = duckdb.from_arrow(bucketed.to_arrow())
+    files = len(bucketed.snapshot().files)
+    store.reset()
+    found = bucketed.to_arrow(where=where)
+    expected = everything.filter(where).to_arrow_table()
+    assert sorted(found.to_pylist(), key=repr) == sorted(expected.to_pylist(), key=repr)
+    read = sum(key.endswith(".parquet") for _, key in store.keys)
+    assert read <= files * share * 1.6
+    if share == 1:
+        assert read > files * 0.7
+
+
+def test_a_bucket_is_known_only_below_one_value_of_what_comes_before(lake: Lake) -> None:
+    table = lake.create_table("t", {"ts": "timestamp", "n": "long"}, partition_by=["day(ts)", "bucket(4, n)"])
+    rows = rows_over(400, 2000)
+    table.append(pa.table({"ts": rows["ts"], "n": rows["id"]}))
+    assert len(table.snapshot().files) == 1
+    assert table.to_arrow(where="n = 1999").num_rows == 1
+
+
+def test_rows_that_move_to_another_bucket_are_found_there(bucketed: Table) -> None:
+    before = bucketed.to_arrow(where="user = 'u7'").num_rows
+    assert bucketed.update({"user": "'v7'"}, where="user = 'u7'").rows_updated == before > 0
+    assert bucketed.to_arrow(where="user = 'v7'").num_rows == before
+    assert bucketed.to_arrow(where="user = 'u7'").num_rows == 0
+    assert bucketed.upsert([{"user": "w", "n": 7}], on=["n"]).rows_updated > 0
+    assert bucketed.to_arrow(where="user = 'w'").num_rows == bucketed.to_arrow(where="n = 7").num_rows > 0

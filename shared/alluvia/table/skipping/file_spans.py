@@ -1,6 +1,8 @@
-"""The span of a data file: by its tag, else by its statistics. Pure."""
+"""The span of a data file: by its tag, else by its statistics; and pruning by the buckets in it. Pure."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import pyarrow as pa
 
@@ -8,6 +10,8 @@ from alluvia.log.actions import AddFile
 from alluvia.table.partitioning.spans import KeyPart, Span, part, tagged_span
 from alluvia.table.partitioning.spec import BUCKET, PartitionField, PartitionSpec
 from alluvia.table.partitioning.transforms import key_part
+from alluvia.table.schema.column_path import ColumnPath
+from alluvia.table.skipping.predicate import And, Comparison, In, IsNull, Or, Predicate, columns_of
 from alluvia.table.skipping.verdicts import FileStatistics
 
 
@@ -41,3 +45,43 @@ def _bounds(statistics: FileStatistics, field: PartitionField) -> tuple[KeyPart,
             return None
         low, high = (key_part(field, bound) for bound in bounds)
     return low, high if nulls == 0 else part(None)
+
+
+def prune_buckets(files: Iterable[AddFile], predicate: Predicate, spec: PartitionSpec) -> list[AddFile]:
+    """Return the files whose buckets can hold rows for which a predicate holds: what statistics cannot tell."""
+    columns = columns_of(predicate)
+    if not any(field.transform == BUCKET and (field.column,) in columns for field in spec.transforms):
+        return list(files)
+    return [file for file in files if _can_match(predicate, _bucket_ranges(file, spec))]
+
+
+Buckets = dict[ColumnPath, tuple[PartitionField, KeyPart, KeyPart]]
+
+
+def _bucket_ranges(file: AddFile, spec: PartitionSpec) -> Buckets:
+    """Return between which buckets a file's rows are; behind a transform with several values, they can be in any."""
+    span = span_of(file, spec)
+    found: Buckets = {}
+    for field, low, high in zip(spec.transforms, span.low, span.high, strict=True) if span else ():
+        if field.transform == BUCKET:
+            found[(field.column,)] = field, low, high
+        if low != high:
+            break
+    return found
+
+
+def _can_match(predicate: Predicate, buckets: Buckets) -> bool:
+    if isinstance(predicate, And):
+        return all(_can_match(child, buckets) for child in predicate.children)
+    if isinstance(predicate, Or):
+        return any(_can_match(child, buckets) for child in predicate.children)
+    if not isinstance(predicate, (Comparison, In, IsNull)) or predicate.column not in buckets:
+        return True
+    field, low, high = buckets[predicate.column]
+    if isinstance(predicate, IsNull):
+        return high == part(None)
+    values = predicate.values if isinstance(predicate, In) else (predicate.value,)
+    exact = str if pa.types.is_string(field.kind) else int
+    if (isinstance(predicate, Comparison) and predicate.op != "=") or any(type(value) is not exact for value in values):
+        return True
+    return any(low <= key_part(field, value) <= high for value in values)
