@@ -18,7 +18,7 @@ from benchmarks import (
     report,
     requests,
     rollups,
-    upserts,
+    row_changes,
     writers,
 )
 from tests.s3server import running_server
@@ -29,7 +29,7 @@ PARTS = {
     "appends": appends.figures,
     "checkpoints": checkpoints.figures,
     "queries": queries.figures,
-    "upserts": upserts.figures,
+    "row_changes": row_changes.figures,
     "rollups": rollups.figures,
     "cold_starts": cold_starts.figures,
     "merges": merges.figures,

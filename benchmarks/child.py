@@ -97,6 +97,38 @@ def upsert_ours(uri: str, rows: str) -> Timed:
     return timed
 
 
+def delete_ours(uri: str, where: str) -> Timed:
+    """Delete the rows that match a condition."""
+    import alluvia.lake  # what is timed has all its modules
+
+    table = alluvia.open_table(uri)
+    return lambda: table.delete(where).rows_deleted
+
+
+def delete_deltalake(uri: str, where: str) -> Timed:
+    """Delete the rows that match a condition."""
+    from deltalake import DeltaTable
+
+    table = DeltaTable(uri)
+    return lambda: table.delete(where)["num_deleted_rows"]
+
+
+def update_ours(uri: str, values: dict[str, str], where: str) -> Timed:
+    """Set columns of the rows that match a condition."""
+    import alluvia.lake  # what is timed has all its modules
+
+    table = alluvia.open_table(uri)
+    return lambda: table.update(values, where).rows_updated
+
+
+def update_deltalake(uri: str, values: dict[str, str], where: str) -> Timed:
+    """Set columns of the rows that match a condition."""
+    from deltalake import DeltaTable
+
+    table = DeltaTable(uri)
+    return lambda: table.update(values, predicate=where)["num_updated_rows"]
+
+
 def upsert_deltalake(uri: str, rows: str) -> Timed:
     """Merge rows, which lie in a Parquet file, into a table by `id`."""
     import pyarrow.parquet as pq
@@ -172,6 +204,10 @@ ACTIONS = (
     none_duckdb,
     upsert_ours,
     upsert_deltalake,
+    delete_ours,
+    delete_deltalake,
+    update_ours,
+    update_deltalake,
 )
 
 

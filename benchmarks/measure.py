@@ -40,10 +40,11 @@ def in_processes(actions: Mapping[str, tuple[str, Mapping[str, Any]]], repeats: 
             command = [sys.executable, "-m", "benchmarks.child", action, json.dumps(arguments)]
             done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=600)
             found[name].append(Run(**json.loads(done.stdout)))
-    return {name: _best(runs) for name, runs in found.items()}
+    return {name: best(runs) for name, runs in found.items()}
 
 
-def _best(runs: list[Run]) -> Run:
+def best(runs: list[Run]) -> Run:
+    """Return the best of several runs, which must agree on the answer, in each respect."""
     assert all(run.answer == runs[0].answer for run in runs)
     return Run(
         min(run.seconds for run in runs),

@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import IO, Any, Self, TypeAlias
 
@@ -22,6 +22,8 @@ class Statistics:
 class ColumnChunkMetaData:
     @property
     def compression(self) -> str: ...
+    @property
+    def encodings(self) -> tuple[str, ...]: ...
     @property
     def is_stats_set(self) -> bool: ...
     @property
@@ -105,9 +107,10 @@ class ParquetWriter:
         *,
         compression: str = "snappy",
         store_schema: bool = True,
-        use_dictionary: bool | list[str] = True,
         write_page_checksum: bool = False,
         write_statistics: bool | list[str] = True,
+        use_dictionary: bool | Sequence[str] = True,
+        column_encoding: str | Mapping[str, str] | None = None,
     ) -> None: ...
     def close(self) -> None: ...
     def write_batch(self, batch: RecordBatch, row_group_size: int | None = None) -> None: ...

@@ -206,5 +206,5 @@ class FileSink:
         settings = self._snapshot.settings
         self._statistics.append(file_statistics(rows, settings.indexed_columns))
         if self._writer is None:
-            self._writer = parquet_writer(self._path, rows.schema, settings)
+            self._writer = parquet_writer(self._path, rows, settings)
         write_rows(self._writer, rows, settings)

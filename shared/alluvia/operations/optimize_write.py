@@ -24,7 +24,6 @@ from alluvia.log.actions import AddFile
 from alluvia.log.files.parquet import UNREADABLE
 from alluvia.operations.optimize_plan import FileGroup, KeyedRows, cut_group, next_rows
 from alluvia.scratch import scratch_root
-from alluvia.table.dictionaries import dictionary_columns
 from alluvia.table.handle import TableHandle
 from alluvia.table.partitioning.partition import partition_of
 from alluvia.table.partitioning.spans import Span, part
@@ -231,7 +230,7 @@ class _Outputs:
 
             def write(rows: pa.Table) -> None:
                 if not files:
-                    file = parquet_writer(sink, rows.schema, self._settings, dictionary_columns(rows))
+                    file = parquet_writer(sink, rows, self._settings)
                     files.append(opened.enter_context(file))
                 write_rows(files[0], rows, self._settings)
                 output.statistics.append(file_statistics(rows, self._settings.indexed_columns))

@@ -15,6 +15,7 @@ from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
 from alluvia.log.paths import folder_of
 from alluvia.store import Store
+from alluvia.table.encodings import encodings_of
 from alluvia.table.partitioning.partition import Partition, split
 from alluvia.table.partitioning.spans import PARTITION_TAG
 from alluvia.table.partitioning.spec import PartitionSpec
@@ -84,7 +85,7 @@ class FileWriter:
         if expected >= target * 1.5:
             target = expected / round(expected / target)  # files of one size, and no small one at the end
         rate, written, most = expected / len(rows), 0, 0.5
-        with ParquetBuffer(rows.schema, self._settings) as buffer:
+        with ParquetBuffer(rows, self._settings) as buffer:
             while written < len(rows) and buffer.size < target * ENOUGH_SHARE:
                 count = len(rows) - written
                 if buffer.size + count * rate > target * (1 + FILE_SIZE_SLACK / 2):
@@ -147,12 +148,15 @@ def bounded_columns(schema: pa.Schema) -> list[str]:
 
 
 class ParquetBuffer:
-    """A Parquet file in memory, written row group by row group. Use it in a `with` block; `data` is good after it."""
+    """A Parquet file in memory, written row group by row group. Use it in a `with` block; `data` is good after it.
 
-    def __init__(self, schema: pa.Schema, settings: Properties) -> None:
+    `rows` are what it is to hold, or the first of it.
+    """
+
+    def __init__(self, rows: pa.Table, settings: Properties) -> None:
         self._sink = pa.BufferOutputStream()
         self._settings = settings
-        self._writer = parquet_writer(self._sink, schema, settings)
+        self._writer = parquet_writer(self._sink, rows, settings)
 
     def __enter__(self) -> Self:
         return self
@@ -178,26 +182,23 @@ class ParquetBuffer:
 
 def encode_parquet(rows: pa.Table, settings: Properties) -> bytes:
     """Return a Parquet file's bytes. Raises `Invalid`, naming the field, for a null where the schema has none."""
-    with ParquetBuffer(rows.schema, settings) as buffer:
+    with ParquetBuffer(rows, settings) as buffer:
         buffer.write(rows)
     return buffer.data()
 
 
-def parquet_writer(
-    sink: pa.NativeFile | Path, schema: pa.Schema, settings: Properties, dictionary: list[str] | None = None
-) -> pq.ParquetWriter:
-    """Open a Parquet file for rows of a schema, as a table's properties have it.
-
-    `dictionary` are the paths of the columns that get one (see `dictionary_columns`), by default all.
-    """
+def parquet_writer(sink: pa.NativeFile | Path, rows: pa.Table, settings: Properties) -> pq.ParquetWriter:
+    """Open a Parquet file that begins with some rows, as a table's properties have it; encodings suit the rows."""
+    encodings = encodings_of(rows)
     return pq.ParquetWriter(
         sink,
-        schema,
+        rows.schema,
         compression=settings.codec,
         store_schema=False,
-        use_dictionary=True if dictionary is None else dictionary,
         write_page_checksum=True,
-        write_statistics=bounded_columns(schema) or False,
+        write_statistics=bounded_columns(rows.schema) or False,
+        use_dictionary=encodings.dictionary,
+        column_encoding=encodings.others,
     )
 
 
