@@ -18,8 +18,22 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="0 chooses a free one.")
 @click.option("--allow-host", multiple=True, metavar="NAME", help="A host name that requests may use.")
-@click.option("--merge-every", default=60.0, type=_SECONDS, show_default=True, metavar="SECONDS", help="0: never.")
-@click.option("--vacuum-every", default=86400.0, type=_SECONDS, show_default=True, metavar="SECONDS", help="0: never.")
+@click.option(
+    "--merge-every",
+    default=3600.0,
+    type=_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="Merge all tables so often, and each after ten commits. 0: never, neither.",
+)
+@click.option(
+    "--vacuum-every",
+    default=86400.0,
+    type=_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="Vacuum all tables so often. 0: never.",
+)
 @click.option("--refresh-rollups", is_flag=True, help="Refresh rollups after each post of events; else with merges.")
 @click.option("--create-tables-max", type=click.IntRange(1), help="Events create no more tables than this.  [1000]")
 @click.option("--quiet", is_flag=True, help="Do not log requests.")
@@ -35,7 +49,7 @@ def serve(
     refresh_rollups: bool,
     quiet: bool,
 ) -> None:
-    """Put the functions behind a local HTTP server; merge and vacuum run on a schedule. Without authentication."""
+    """Put the functions behind a local HTTP server; merge and vacuum run in the background. Without authentication."""
     import signal
 
     from alluvia.cli.guards import is_loopback

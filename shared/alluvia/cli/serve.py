@@ -1,4 +1,4 @@
-"""The lake behind a local HTTP server, with merge and vacuum on a schedule."""
+"""The lake behind a local HTTP server, with merge and vacuum in the background."""
 
 from __future__ import annotations
 
@@ -10,73 +10,33 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import waitress
 
-from alluvia.cli.bundled import LocalContext, load_handler
 from alluvia.cli.gateway import Gateway, ServerRules
 from alluvia.cli.guards import is_loopback
 from alluvia.cli.listening import listen
 from alluvia.cli.refreshing import Refresher
+from alluvia.cli.upkeep import CommitWatch, Upkeep
 from alluvia.lake import Lake
 from alluvia.query.processes import POOL
 from alluvia.serverless.environment import environment
+from alluvia.serverless.table_queue import QUEUE_URL
 from alluvia.serverless.warm_lake import using
 
 QUERY_MEMORY = "ALLUVIA_QUERY_MEMORY_MB"
-MERGE_SECONDS = 60.0
+MERGE_SECONDS = 3600.0
 VACUUM_SECONDS = 24 * 3600.0
 THREADS = 8
 """Threads for other requests than queries, which have as many as may run or wait."""
 
 
-class Schedule:
-    """Calls the merge and vacuum functions in the background, as their schedules would. Failures go to stderr."""
-
-    def __init__(self, lake: Lake, merge_seconds: float, vacuum_seconds: float) -> None:
-        self._lake = lake
-        self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._run, args=(name, seconds), name=f"schedule-{name}", daemon=True)
-            for name, seconds in (("merge", merge_seconds), ("vacuum", vacuum_seconds))
-            if seconds > 0
-        ]
-
-    def start(self) -> None:
-        """Begin; the first calls come after one interval."""
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        """End, after a call that is under way."""
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _run(self, function: str, seconds: float) -> None:
-        handler = load_handler(function)
-        while not self._stop.wait(seconds):
-            try:
-                handler(schedule_event(self._lake), LocalContext(function, self._lake.clock))
-            except Exception as error:  # noqa: BLE001 - one failed run must not end the schedule; the next may pass
-                sys.stderr.write(f"{function} failed: {error}\n")
-
-
-def schedule_event(lake: Lake) -> dict[str, Any]:
-    """Return the event that EventBridge sends to a scheduled function."""
-    return {
-        "version": "0",
-        "id": lake.clock.new_id(),
-        "source": "aws.events",
-        "detail-type": "Scheduled Event",
-        "detail": {},
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a lake is served: where, to whom, and how often it is merged and vacuumed (in seconds; 0: never)."""
+    """How a lake is served: where, to whom, and how often all tables are merged and vacuumed, in seconds.
+
+    With 0 they never are; else tables are also merged after every tenth commit.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -105,20 +65,26 @@ def running(lake: Lake, options: Options) -> Iterator[waitress.server.BaseWSGISe
     rules = ServerRules(options.hosts)
     memory = {QUERY_MEMORY: str(memory_mb(rules.queries))} if QUERY_MEMORY not in os.environ else {}
     log = _log if options.log_requests else _log_nothing
-    with using(lake), environment(memory):
-        schedule = Schedule(lake, options.merge_seconds, options.vacuum_seconds)
+    merge = Upkeep(lake, "merge", options.merge_seconds) if options.merge_seconds else None
+    vacuum = Upkeep(lake, "vacuum", options.vacuum_seconds) if options.vacuum_seconds else None
+    if merge is not None:
+        lake = Lake(CommitWatch(lake.store, merge.changed), lake.clock)
+    upkeep = [each for each in (merge, vacuum) if each is not None]
+    with using(lake), environment(memory, without=[QUEUE_URL]):
         threads = THREADS + rules.queries + rules.queries_waiting
         refresher = Refresher(lake)
         gateway = Gateway(lake.clock, rules, log, refresher.changed if options.refresh_rollups else _log_nothing)
         server = listen(gateway, options.host, options.port, threads, log)
         POOL.prepare(1)
-        schedule.start()
+        for each in upkeep:
+            each.start()
         refresher.start()
         try:
             yield server
         finally:
             server.close()
-            schedule.stop()
+            for each in upkeep:
+                each.stop()
             refresher.stop()
 
 

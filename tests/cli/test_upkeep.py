@@ -1,0 +1,130 @@
+"""What `serve` does in the background: which commits it is told of, and how it calls the functions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import alluvia
+from alluvia.cli import upkeep
+from alluvia.cli.upkeep import CommitWatch, Upkeep
+from alluvia.lake import Lake
+from alluvia.store import PutResult
+
+Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
+LONG = 3600.0
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return alluvia.connect(str(tmp_path))
+
+
+def started(monkeypatch: pytest.MonkeyPatch, lake: Lake, handler: Handler, sweep_seconds: float = LONG) -> Upkeep:
+    monkeypatch.setattr(upkeep, "load_handler", lambda _: handler)
+    found = Upkeep(lake, "merge", sweep_seconds)
+    found.start()
+    return found
+
+
+def test_every_tenth_commit_is_told_and_lost_races_are_not(lake: Lake) -> None:
+    told: list[str] = []
+    watched = Lake(CommitWatch(lake.store, told.append), lake.clock)
+    table = watched.create_table("a", {"n": "long"})
+    assert told == ["a"]
+    for number in range(21):
+        table.append([{"n": number}])
+    assert told == ["a", "a", "a"]
+    assert watched.store.put_if_absent("a/_delta_log/00000000000000000010.json", b"") is PutResult.EXISTS
+    watched.create_table("a/_rejects", {"n": "long"})
+    watched.store.put_if_absent("a/part-0.json", b"")
+    assert told == ["a", "a", "a", "a/_rejects"]
+
+
+def test_tables_that_change_during_a_call_wait_each_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    inside, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def handler(event: dict[str, Any], _: Any) -> dict[str, Any]:
+        calls.append(event["tables"])
+        inside.set()
+        assert go_on.wait(30)
+        if calls[-1] == ["c"]:
+            done.set()
+        return {"left": []}
+
+    found = started(monkeypatch, lake, handler)
+    found.changed("a")
+    assert inside.wait(30)
+    for table in ("a", "b", "a", "b", "c"):
+        found.changed(table)
+    go_on.set()
+    assert done.wait(30)
+    found.stop()
+    assert calls == [["a"], ["a"], ["b"], ["c"]]
+
+
+def test_a_failure_is_told_and_ends_nothing(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = threading.Event()
+
+    def handler(event: dict[str, Any], _: Any) -> dict[str, Any]:
+        if event["tables"] == ["bad"]:
+            raise RuntimeError("the disk is full")
+        done.set()
+        return {"left": []}
+
+    found = started(monkeypatch, lake, handler)
+    found.changed("bad")
+    found.changed("good")
+    assert done.wait(30)
+    found.stop()
+    assert capsys.readouterr().err == "merge failed: the disk is full\n"
+
+
+def test_what_is_left_is_done_next_and_sweeps_are_for_all_tables(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[str, Any]] = []
+    done = threading.Event()
+
+    def handler(event: dict[str, Any], _: Any) -> dict[str, Any]:
+        calls.append(event)
+        if len(calls) == 2:
+            done.set()
+        return {"left": ["big"] if len(calls) == 1 else []}
+
+    found = started(monkeypatch, lake, handler)
+    found.changed("big")
+    assert done.wait(30)
+    found.stop()
+    assert calls == [{"tables": ["big"]}] * 2
+    calls.clear()
+    done.clear()
+    found = started(monkeypatch, lake, handler, 0.001)
+    assert done.wait(30)
+    found.stop()
+    assert calls[0] == {}
+
+
+def test_stopping_has_a_call_end_early_and_waits_for_it(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = threading.Event()
+    remaining: list[int] = []
+
+    def handler(_: dict[str, Any], context: Any) -> dict[str, Any]:
+        remaining.append(context.get_remaining_time_in_millis())
+        inside.set()
+        while context.get_remaining_time_in_millis():
+            pass
+        remaining.append(context.get_remaining_time_in_millis())
+        return {"left": ["a"]}
+
+    found = started(monkeypatch, lake, handler)
+    found.changed("a")
+    assert inside.wait(30)
+    found.stop()
+    assert remaining[0] > 0
+    assert remaining[1:] == [0]
