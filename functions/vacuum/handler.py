@@ -1,4 +1,4 @@
-"""Vacuum: what no retained version of a table needs is deleted."""
+"""Vacuum: rows expire, and what no retained version of a table needs is deleted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ warm_lake.prepare()
 
 @with_request_id(logger)
 def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
-    """Vacuum the tables that messages of a queue name, or that `{"tables": [...]}` names.
+    """Expire rows of, and vacuum, the tables that messages of a queue name, or that `{"tables": [...]}` names.
 
     Any other event is for all tables and their rejects: they are put into the queue, or vacuumed if there is none.
     `{"dry_run": true}` only says what would go, and uses no queue.
@@ -49,9 +49,10 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     listing = BoundedSemaphore(LISTINGS_AT_ONCE)
 
     def work(table: Table) -> dict[str, Any]:
+        expired = len(table.expire(dry_run=dry_run).files)
         own = FILE_RETENTION in table.lake.handle(table.name).newest(dropped=True).properties
         with listing:
-            return summary(table.vacuum(None if own else keep, dry_run=dry_run))
+            return {"expired": expired, **summary(table.vacuum(None if own else keep, dry_run=dry_run))}
 
     if queued:
         return consume(lake, messages_of(event), context, lambda table, _: work(table), logger, queue_url)

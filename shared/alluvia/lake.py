@@ -28,8 +28,10 @@ from alluvia.table.handle import TableHandle
 from alluvia.table.properties import ROLLUP
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Commit
+from alluvia.table_names import REJECTS
 
 if TYPE_CHECKING:
+    from alluvia.operations import expire as expiring
     from alluvia.operations import history, restore, vacuum
     from alluvia.operations import optimize as optimizing
     from alluvia.operations.edits import RowChanges
@@ -386,11 +388,16 @@ class Table:
 
         return restore.restore(self._handle, version, timestamp)
 
-    def changes(self, from_version: int, to_version: int | None = None) -> pa.RecordBatchReader:
-        """Read the rows that versions inserted and deleted (both ends included), with change type, version and time."""
+    def changes(
+        self, from_version: int, to_version: int | None = None, *, expired: bool = False
+    ) -> pa.RecordBatchReader:
+        """Read the rows that versions inserted and deleted (both ends included), with change type, version and time.
+
+        Rows that expired are left out; with `expired` they have the change type `expire`.
+        """
         from alluvia.operations import changes
 
-        return changes.changes(self._handle, from_version, to_version)
+        return changes.changes(self._handle, from_version, to_version, expired=expired)
 
     def history(self, limit: int | None = None) -> list[history.HistoryEntry]:
         """Return the commits in the log, newest first."""
@@ -458,6 +465,16 @@ class Table:
         from alluvia.rollups import asking
 
         return asking.freshness(self.lake, self.snapshot())
+
+    def expire(self, *, dry_run: bool = False) -> expiring.ExpireReport:
+        """Remove the files whose rows are all older than `alluvia.ttl`; for rejects without one, that of their table.
+
+        A dry run only says which. Removed files are deleted by vacuum, after the table's retention.
+        """
+        from alluvia.operations import expire as expiring
+
+        parent, found, _ = self.name.partition(f"/{REJECTS}")
+        return expiring.expire(self._handle, ttl_of=self.lake.handle(parent) if found else None, dry_run=dry_run)
 
     def vacuum(self, retention: timedelta | None = None, *, dry_run: bool = False) -> vacuum.VacuumReport:
         """Delete what no version within the retention needs."""

@@ -98,6 +98,24 @@ def test_a_broken_gzip_file_is_one_clear_line(shell: Shell, tmp_path: Path) -> N
     assert "Traceback" not in result.output
 
 
+def test_rows_expire_by_command_and_before_vacuum(shell: Shell) -> None:
+    assert shell.run("create", "t", "--property", "alluvia.ttl=90 days").exit_code == 0
+    for day in ("2024-01-01", "2024-01-02", "2999-01-01"):
+        shell.rows("ingest", "t", "-", stdin=json.dumps({"event_id": day, "ts": day, "event": "e"}).encode())
+    plan = shell.rows("expire", "t", "--dry-run")[0]
+    assert (plan["dry_run"], plan["rows"], plan["column"], len(plan["files"])) == (True, 2, "ts", 2)
+    assert len(shell.rows("files", "t")) == 3
+    assert "would_expire" in shell.run("expire", "--dry-run").stdout
+    shell.rows("optimize")
+    done = shell.rows("vacuum", "t", "--dry-run")[0]
+    assert (len(done["expired"]), len(shell.rows("files", "t"))) == (2, 3)
+    assert len(shell.rows("vacuum", "t")[0]["expired"]) == 2
+    assert [row["rows"] for row in shell.rows("files", "t")] == [1]
+    assert shell.rows("changes", "t", "--from", "4") == []
+    assert {row["_change_type"] for row in shell.rows("changes", "t", "--from", "4", "--expired")} == {"expire"}
+    assert shell.rows("expire")[0]["files"] == []
+
+
 def test_merge_vacuum_history_files_and_time_travel(shell: Shell) -> None:
     for at in range(5):
         shell.rows(

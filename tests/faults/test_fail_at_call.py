@@ -309,6 +309,27 @@ def test_a_request_with_rejects_whose_nth_call_fails(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_an_expiry_whose_nth_call_fails(mode: str) -> None:
+    def old(clock: ManualClock) -> MemoryStore:
+        store = MemoryStore("faults", clock)
+        table = Lake(store, clock).create_events("events", properties={"alluvia.ttl": "1 day"})
+        table.ingest(events(1, 2))
+        clock.advance(datetime(2026, 2, 1, tzinfo=UTC).timestamp() - clock.now_us() / 1e6)
+        now = pa.array([clock.now_us()], pa.int64()).cast(pa.timestamp("us", "UTC"))
+        table.ingest(events(3).set_column(1, "ts", now))
+        return store
+
+    for store, clock in attempts(mode, old):
+        finished = tried(Lake(store, clock).table("events").expire)
+        again = Lake(store.inner, clock).table("events")
+        assert again.count() in ((1,) if finished else (1, 3)), store.at
+        again.expire()
+        assert again.to_arrow(["event_id"])["event_id"].to_pylist() == ["e3"], store.at
+        check_log(Lake(store.inner, clock), "events")
+        assert [entry.operation for entry in again.history()].count("EXPIRE") == 1, store.at
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_vacuum_of_an_old_log_whose_nth_call_fails(mode: str) -> None:
     def old(clock: ManualClock) -> MemoryStore:
         store = made(clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,15 @@ def test_a_schedule_vacuums_dropped_tables_too(lake: alluvia.Lake) -> None:
     assert parquet_files(lake, "access_log") == 0
     with pytest.raises(VersionExpired):
         lake.undrop("access_log")
+
+
+def test_rows_expire_before_the_vacuum_of_their_table(lake: alluvia.Lake) -> None:
+    old = lake.create_table("old", {"ts": "timestamp"}, properties={"alluvia.ttl": "1 day", "alluvia.ttl_column": "ts"})
+    old.append([{"ts": datetime(2024, 1, 1, tzinfo=UTC)}])
+    [report] = handler({"tables": ["old"], "dry_run": True}, None)["tables"]
+    assert (report["expired"], report["data_files"], old.count()) == (1, 0, 1)
+    [report] = handler({"tables": ["old"]}, None)["tables"]
+    assert (report["expired"], report["data_files"], old.count()) == (1, 1, 0)
 
 
 def test_a_dry_run_deletes_nothing(lake: alluvia.Lake) -> None:

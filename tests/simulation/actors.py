@@ -25,7 +25,17 @@ from alluvia.ingest.values import RawEvent
 from alluvia.lake import Lake
 from tests.simulation.checker import Event, tuples
 from tests.simulation.faults import HOUR_US, SECOND_US, FaultSource
-from tests.simulation.intents import AddColumn, AddEvents, AddRows, ChangeRows, NoRows, PutRows, RestoreRows, Steps
+from tests.simulation.intents import (
+    AddColumn,
+    AddEvents,
+    AddRows,
+    ChangeRows,
+    ExpireRows,
+    NoRows,
+    PutRows,
+    RestoreRows,
+    Steps,
+)
 from tests.simulation.model import Version
 from tests.simulation.rollups import has_rollup, refresher, refreshers
 from tests.simulation.s3 import Crash, Process
@@ -223,6 +233,16 @@ def vacuum(actor: Actor) -> None:
     actor.table(_any_root(actor)).vacuum(retention)
 
 
+def expire(actor: Actor) -> None:
+    """Let events or rejects expire, where their table has a ttl: only rows that are old by this actor's clock."""
+    world, clock = actor.world, actor.lake.clock
+    root = actor.chance.choice([EVENTS, EVENTS, REJECTS] if REJECTS in world.checker.tables else [EVENTS])
+    if world.ttl:
+        column = "ts" if root == EVENTS else "received_at"
+        actor.intent = ExpireRows(column, lambda: datetime.fromtimestamp((clock.now_us() - world.ttl_us) / 1e6, UTC))
+        actor.table(root).expire()
+
+
 def read(actor: Actor) -> None:
     """Take a snapshot, hold it a while, and read it."""
     world, chance = actor.world, actor.chance
@@ -371,6 +391,7 @@ CASTS: dict[str, list[tuple[str, Act, list[int]]]] = {
         ("vacuumer", vacuum, [0, 1]),
         ("reader", read, [0, 1]),
         ("deleter", delete, [0, 0, 1]),
+        ("expirer", expire, [0, 1]),
     ],
     "bank": [
         ("banker", bank, [1, 2, 3]),
@@ -391,6 +412,7 @@ CASTS: dict[str, list[tuple[str, Act, list[int]]]] = {
         ("checkpointer", checkpoint, [1, 2]),
         ("vacuumer", vacuum, [1, 2, 3]),
         ("traveller", travel, [0, 1, 2]),
+        ("expirer", expire, [0, 1]),
         ("reader", read, [0, 1]),
         ("restorer", restore, [0, 1]),
     ],
@@ -407,6 +429,7 @@ CASTS: dict[str, list[tuple[str, Act, list[int]]]] = {
         ("deleter", delete, [0, 0, 1, 2]),
         ("evolver", evolve, [0, 0, 1, 2]),
         ("restorer", restore, [0, 0, 1]),
+        ("expirer", expire, [0, 1]),
     ],
 }
 """Who plays in a run with a focus, and how many of each: one of the numbers."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from tests.simulation.model import Row, TableModel, Version, event_of
@@ -117,6 +118,19 @@ class PutRows:
             old[values[self.key]] = tuple((kept | values)[name] for name in after.columns)
         if Counter(old.values()) != after.rows:
             _fail("an upsert", after, removed, added)
+
+
+@dataclass(frozen=True)
+class ExpireRows:
+    """Rows go whose time in a column is before a moment, which is asked for when they go."""
+
+    column: str
+    before: Callable[[], datetime]
+
+    def check(self, table: TableModel, before: Version, after: Version, removed: Rows, added: Rows) -> None:
+        at = after.columns.index(self.column)
+        if added or after.operation != "EXPIRE" or any(row[at] >= self.before() for row in removed):
+            _fail("expiry", after, removed, added)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ SMALL = 0.95
 START_US = 1_700_000_000_000_000
 EVENTS, REJECTS, BANK = "events/", "events/_rejects/", "bank/"
 ACCOUNTS = 6
+TTL_SECONDS = (0, 0, 0, 3570, 3580, 3590, 14_400)
+"""How long events are kept, 0 for ever. They happened an hour before the first of them is sent, 7 seconds apart."""
 SKEWS_US = (0, 0, 40 * SECOND_US, -40 * SECOND_US, 3 * MINUTE_US, -3 * MINUTE_US)
 SKEW_MS_MAX = 180_000
 BANK_SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("amount", pa.int64()), pa.field("owner", pa.string())])
@@ -143,6 +145,9 @@ class World:
         self.next_event = 0
         self.shown = -1
         """The version of the bank that the rollup shows, where there is one."""
+        seconds = random.Random(f"{seed} ttl").choice(TTL_SECONDS)
+        self.ttl_us = seconds * SECOND_US
+        self.ttl = {"alluvia.ttl": f"{seconds} seconds"} if seconds else {}
 
     def actor(self) -> Actor | None:
         """Return who runs now."""
@@ -209,7 +214,7 @@ class World:
             "delta.logRetentionDuration": "interval 24 hours",
             "delta.deletedFileRetentionDuration": f"interval {scenario.file_retention_hours} hours",
         }
-        lake.create_events("events", properties=properties)
+        lake.create_events("events", properties=properties | self.ttl)
         lake.create_table("bank", BANK_SCHEMA, sort_by=["id"], properties=properties)
         accounts = [{"id": f"a{at}", "amount": 100, "owner": "bank"} for at in range(ACCOUNTS)]
         for half in (accounts[: ACCOUNTS // 2], accounts[ACCOUNTS // 2 :]):

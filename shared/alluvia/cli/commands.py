@@ -23,7 +23,7 @@ _MODULES = {
     "changing": ("delete", "update", "upsert", "restore"),
     "changing_lake": ("convert", "drop", "undrop", "evolve"),
     "inspecting": ("query", "tables", "describe", "history", "files", "changes"),
-    "maintaining": ("optimize", "checkpoint", "vacuum"),
+    "maintaining": ("optimize", "checkpoint", "expire", "vacuum"),
     "verifying": ("verify",),
     "rollups": ("rollup",),
 }

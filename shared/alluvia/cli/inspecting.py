@@ -118,11 +118,12 @@ def files(common: Common, table: str, version: int | None, timestamp: str | None
 @click.argument("table", type=TABLE)
 @click.option("--from", "first", type=int, required=True, metavar="VERSION", help="The first version.")
 @click.option("--to", "last", type=int, metavar="VERSION", help="The last version; the newest by default.")
-def changes(common: Common, table: str, first: int, last: int | None) -> None:
+@click.option("--expired", is_flag=True, help="Also the rows that expired by alluvia.ttl, as `expire`.")
+def changes(common: Common, table: str, first: int, last: int | None, *, expired: bool) -> None:
     """Show the rows that versions inserted and deleted, both ends included, with `_change_type`."""
     from alluvia.cli.rows import show_rows
 
-    feed = common.lake().table(table).changes(first, last)
+    feed = common.lake().table(table).changes(first, last, expired=expired)
     show_rows(common, feed.schema, feed)
 
 

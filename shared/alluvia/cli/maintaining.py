@@ -1,4 +1,4 @@
-"""Commands that maintain tables: optimize, checkpoint, vacuum."""
+"""Commands that maintain tables: optimize, checkpoint, expire, vacuum."""
 
 from __future__ import annotations
 
@@ -87,13 +87,39 @@ def checkpoint(common: Common, tables: tuple[str, ...]) -> None:
 
 @command
 @click.argument("tables", nargs=-1, type=TABLE)
+@click.option("--dry-run", is_flag=True, help="Show what would expire, and change nothing.")
+def expire(common: Common, tables: tuple[str, ...], *, dry_run: bool) -> None:
+    """Remove rows that are older than a table's alluvia.ttl (from all tables by default).
+
+    Whole files go, once all their rows are older; vacuum deletes them later. vacuum does this too, before it begins.
+    """
+
+    def work(table: Table) -> dict[str, Any]:
+        report = table.expire(dry_run=dry_run)
+        if common.as_json:
+            return {"table": table.name, **dataclasses.asdict(report)}
+        return {
+            "table": table.name,
+            "column": report.column,
+            "before": report.before,
+            "would_expire" if dry_run else "expired": len(report.files),
+            "rows": report.rows,
+            "size": size(report.bytes),
+            "version": report.version,
+        }
+
+    show_each(common, tables, work)
+
+
+@command
+@click.argument("tables", nargs=-1, type=TABLE)
 @click.option(
     "--retention", type=Duration(), help="Keep what was removed less than this long ago, such as 7d or '1 hour'."
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask where --retention is shorter than a table's own.")
 def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None, *, dry_run: bool, yes: bool) -> None:
-    """Delete what no retained version needs (of all tables by default).
+    """Delete what no retained version needs (of all tables by default), after rows have expired by alluvia.ttl.
 
     Asks first where --retention is shorter than a table's own (delta.deletedFileRetentionDuration, 7 days by default).
     """
@@ -102,11 +128,13 @@ def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None,
         _ask(lake, tables, retention)
 
     def work(table: Table) -> dict[str, Any]:
+        expired = table.expire(dry_run=dry_run).files
         report = table.vacuum(retention, dry_run=dry_run)
         if common.as_json:
-            return {"table": table.name, **dataclasses.asdict(report)}
+            return {"table": table.name, "expired": expired, **dataclasses.asdict(report)}
         return {
             "table": table.name,
+            "expired": len(expired),
             "data_files": len(report.data_files),
             "orphans": len(report.orphans),
             "log_files": len(report.log_files),

@@ -18,6 +18,7 @@ from alluvia.table.writer import encode_parquet
 CHANGE_FOLDER = "_change_data/"
 CHANGE_TYPE = "_change_type"
 INSERT, DELETE, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
+EXPIRED = "expire"
 
 
 class ChangeWriter:

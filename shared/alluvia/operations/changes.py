@@ -16,8 +16,10 @@ from alluvia.errors import Corrupt, Invalid, ObjectNotFound, VersionExpired, Ver
 from alluvia.log.actions import AddFile, CdcFile, RemoveFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.paths import commit_name
-from alluvia.operations.change_files import CHANGE_TYPE, DELETE, INSERT
+from alluvia.operations.change_files import CHANGE_TYPE, DELETE, EXPIRED, INSERT
 from alluvia.operations.datafile import DataFile
+from alluvia.operations.expire import EXPIRE
+from alluvia.operations.restore import RESTORE
 from alluvia.operations.row_difference import RowDifference
 from alluvia.table.deletion_vectors.storage import read_deletions
 from alluvia.table.handle import TableHandle, oldest_readable, other_table_message
@@ -43,13 +45,19 @@ class Piece:
     positions: pa.Int64Array | None = None
 
 
-def changes(handle: TableHandle, from_version: int, to_version: int | None = None) -> pa.RecordBatchReader:
+def changes(
+    handle: TableHandle, from_version: int, to_version: int | None = None, *, expired: bool = False
+) -> pa.RecordBatchReader:
     """Return the rows that the commits of some versions, both ends included, inserted and deleted.
 
     Each row has the columns of `to_version` (the newest by default), and `_change_type`, `_commit_version` and
     `_commit_timestamp`. The type is `insert` or `delete`; an updated row is deleted and inserted, unless its commit has
     change files, in which case it is an `update_preimage` and an `update_postimage`. Rows that were only
-    rewritten are left out. Raises `VersionNotFound`, and `VersionExpired` if clean-up has deleted what a version's
+    rewritten are left out. So are those that expired (`alluvia.ttl`), and that a restore of an earlier version brought
+    back: what is kept of a table's history is not undone because the table forgets it. With `expired`, rows that
+    expired are there too, with the type `expire`.
+
+    Raises `VersionNotFound`, and `VersionExpired` if clean-up has deleted what a version's
     changes need.
     """
     if not isinstance(from_version, int) or isinstance(from_version, bool) or from_version < 0:
@@ -67,7 +75,7 @@ def changes(handle: TableHandle, from_version: int, to_version: int | None = Non
     if not is_own_commit(gaps, from_version):
         raise VersionNotFound(other_table_message(handle.name, from_version))
     commits = [each for each in read_commits(handle, from_version, last.version) if is_own_commit(gaps, each.version)]
-    feed = _Feed(handle, last, commits)
+    feed = _Feed(handle, last, commits, expired=expired)
     return pa.RecordBatchReader.from_batches(pa.schema([*last.schema, *_FEED]), feed.batches())
 
 
@@ -103,8 +111,11 @@ class _Feed:
         last: Snapshot,
         commits: Sequence[CommitActions],
         columns: Sequence[str] | None = None,
+        *,
+        expired: bool = False,
     ) -> None:
         self._handle = handle
+        self._expired = expired
         self._last = last
         self._commits = commits
         self._names = list(last.schema.names if columns is None else columns)
@@ -157,6 +168,11 @@ class _Feed:
         if commit.cdc:
             yield INSERT, self._from_files(commit, after)
             return
+        if is_expiry(commit):
+            if self._expired:
+                files = [Piece(self._added(commit, remove)) for remove in commit.removes]
+                yield EXPIRED, self._rows(commit, before, files)
+            return
         inserted: list[Iterable[pa.RecordBatch]] = []
         with ExitStack() as stack:
             for old, new in self._partitions(commit, before).values():
@@ -173,7 +189,7 @@ class _Feed:
         """Return what went and what came, by partition: a row that stays as it is stays in its partition."""
         found: dict[Values, tuple[list[Piece], list[Piece]]] = {}
         adds = {file.path: file for file in commit.adds if file.data_change}
-        for remove in commit.removes:
+        for remove in (*commit.removes, *self._brought_back(commit)):
             if not remove.data_change:
                 continue
             add = adds.pop(remove.path, None)
@@ -188,6 +204,20 @@ class _Feed:
         for add in adds.values():
             found.setdefault(_values(add), ([], []))[1].append(Piece(add))
         return found
+
+    def _brought_back(self, commit: CommitActions) -> list[RemoveFile]:
+        """Return the tombstones of the files that had expired, and that a restore added again.
+
+        From the commits since the version that it restored, of which clean-up may have taken the first.
+        """
+        version = _restored_version(commit)
+        if version is None:
+            return []
+        left = [each for each in self._handle.log.listing().commits if version < each < commit.version]
+        gone: dict[str, RemoveFile | None] = {}
+        for each in self._handle.log.read_commits(sorted(left)):
+            gone.update({remove.path: remove if is_expiry(each) else None for remove in each.removes})
+        return [found for add in commit.adds if (found := gone.get(add.path)) is not None]
 
     def _added(self, commit: CommitActions, file: RemoveFile) -> AddFile:
         """Return the add of a file that a commit removed; where the tombstone says too little, from the log."""
@@ -260,6 +290,20 @@ class _Feed:
                 f"the changes of version {commit.version} of {name} have expired: {file.path} is gone"
             )
         return Corrupt(f"data file {file.path}, which version {commit.version} names, is missing")
+
+
+def is_expiry(commit: CommitActions) -> bool:
+    """Whether a commit only removes rows because of their age."""
+    return commit.info.get("operation") == EXPIRE and not commit.adds
+
+
+def _restored_version(commit: CommitActions) -> int | None:
+    """Return the version that a commit restored; None for other commits, and where another writer does not say it."""
+    parameters = commit.info.get("operationParameters")
+    if commit.info.get("operation") != RESTORE or not isinstance(parameters, dict):
+        return None
+    text = str(parameters.get("version"))
+    return int(text) if text.isdecimal() else None
 
 
 def _values(file: AddFile) -> Values:

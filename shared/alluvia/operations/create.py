@@ -13,6 +13,7 @@ from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.log.log import FOLLOW_AGE_MS_MAX
 from alluvia.operations.constraints import row_check
 from alluvia.operations.drop import find_log, recreate
+from alluvia.operations.expire_plan import check_ttl
 from alluvia.table.arguments import check_names
 from alluvia.table.handle import TableHandle
 from alluvia.table.partitioning.spec import parse_spec
@@ -64,7 +65,9 @@ def plan_create(
         configuration[PARTITION_BY] = names_text([str(field) for field in spec.fields])
     if sort_by:
         configuration[SORT_BY] = names_text(sort_by)
-    return Metadata(table_id, text, spec.identity_columns, configuration, now_ms)
+    metadata = Metadata(table_id, text, spec.identity_columns, configuration, now_ms)
+    check_ttl(metadata)
+    return metadata
 
 
 def check_constraints(metadata: Metadata) -> None:

@@ -11,6 +11,7 @@ from alluvia.errors import Invalid
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.operations.create import check_sort
+from alluvia.operations.expire_plan import check_ttl
 from alluvia.table.arguments import schema_of
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import (
@@ -50,6 +51,7 @@ def plan_evolve(
             raise Invalid(f"property {name}: CHECK constraints can be set only when a table is created")
     changed = replace(metadata, schema_string=text, configuration={**metadata.configuration, **given})
     check_sort(read_properties(changed.configuration).sort_by, arrow_schema(text))
+    check_ttl(changed)
     return changed
 
 

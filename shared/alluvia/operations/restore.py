@@ -19,6 +19,7 @@ from alluvia.table.protocols import features_needed, with_features
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 
+RESTORE = "RESTORE"
 HEADS_MAX = 100
 """Up to so many files are looked for one by one; beyond, a listing of the table is cheaper."""
 _KEPT = (IN_COMMIT_TIMESTAMPS, ENABLED_VERSION, ENABLED_TIMESTAMP, OLDEST_READABLE, *LINEAGE)
@@ -113,7 +114,7 @@ def restore(handle: TableHandle, version: int | None = None, timestamp: datetime
 def _changes(handle: TableHandle, snapshot: Snapshot, target: Snapshot, plan: RestorePlan) -> Changes:
     now_ms = handle.clock.now_ms()
     return Changes(
-        "RESTORE",
+        RESTORE,
         {"version": str(target.version)},
         adds=plan.adds,
         removes=[file.removed(now_ms, data_change=True) for file in plan.removes],

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from alluvia.errors import VersionExpired
 from alluvia.log.actions import AddFile, Txn
 from alluvia.log.commit import CommitActions
-from alluvia.operations.changes import read_commits, rows_changed
+from alluvia.operations.changes import is_expiry, read_commits, rows_changed
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import is_own_commit, version_gaps
 from alluvia.table.snapshot import Snapshot
@@ -78,7 +78,8 @@ def find_change(handle: TableHandle, rollup: Snapshot, source: Snapshot) -> Chan
         commits = read_commits(handle, shown + 1, source.version)
     except VersionExpired as error:
         return Change(source, shown, rebuild=str(error))
-    commits = [commit for commit in commits if is_own_commit(gaps, commit.version)]
+    # What a source forgets because of its age stays in the rollup.
+    commits = [each for each in commits if is_own_commit(gaps, each.version) and not is_expiry(each)]
     files: dict[str, AddFile] = {}
     others: set[int] = set()
     only_appends = True

@@ -26,6 +26,8 @@ CODEC = "alluvia.codec"
 OLDEST_READABLE = "alluvia.oldest_readable_version"
 ROLLUP = "alluvia.rollup"
 """What a rollup is computed from, and how: JSON that `create_rollup` writes."""
+TTL = "alluvia.ttl"
+TTL_COLUMN = "alluvia.ttl_column"
 APPEND_ONLY = "delta.appendOnly"
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 LOG_RETENTION = "delta.logRetentionDuration"
@@ -45,7 +47,7 @@ CONFIGURATIONS_KEPT = 1024
 KNOWN = frozenset(
     {
         *(PARTITION_BY, SORT_BY, WRITERS, DEDUP_WINDOW, TARGET_FILE_SIZE, ROW_GROUP_ROWS, CODEC, OLDEST_READABLE),
-        *(ID_FIELD, TIME_FIELD, ROLLUP),
+        *(ID_FIELD, TIME_FIELD, ROLLUP, TTL, TTL_COLUMN),
         *(IN_COMMIT_TIMESTAMPS, APPEND_ONLY, CHECKPOINT_INTERVAL, LOG_RETENTION, FILE_RETENTION, INDEXED_COLUMNS),
         *(DELETION_VECTORS, CHANGE_DATA_FEED, LOG_CLEANUP),
         *(CHECKPOINT_POLICY, STATISTICS_AS_JSON, STATISTICS_AS_STRUCT),
@@ -103,6 +105,9 @@ class Properties:
     cleans_log: bool = True
     id_field: tuple[str, ...] = ()
     time_field: tuple[str, ...] = ()
+    ttl_ms: int = 0
+    """How long rows are kept; 0 for ever."""
+    ttl_column: str = ""
 
 
 def read_properties(configuration: Mapping[str, str]) -> Properties:
@@ -172,6 +177,8 @@ def _read(given: Mapping[str, str]) -> Properties:
         cleans_log=_flag(given, LOG_CLEANUP, "true"),
         id_field=_path(given, ID_FIELD),
         time_field=_path(given, TIME_FIELD),
+        ttl_ms=_ttl(given),
+        ttl_column=given.get(TTL_COLUMN, ""),
     )
 
 
@@ -208,6 +215,14 @@ def _duration(given: Mapping[str, str], name: str, default: str) -> int:
         msg = f"property {name}: {given.get(name)!r} is not a duration; use for example '1 hour' or 'interval 7 days'"
         raise Invalid(msg)
     return int(match[1]) * unit
+
+
+def _ttl(given: Mapping[str, str]) -> int:
+    found = _duration(given, TTL, "0 days")
+    if TTL in given and not found:
+        msg = f"property {TTL}: rows must be kept for some time; use for example '90 days'"
+        raise Invalid(msg)
+    return found
 
 
 def _size(given: Mapping[str, str], name: str, default: str) -> int:

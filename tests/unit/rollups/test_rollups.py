@@ -66,6 +66,19 @@ def test_rows_that_are_deleted_or_changed_have_their_groups_recomputed(events: T
     assert rows(hits) == {(DAYS[0], "/docs", 2, 2)}
 
 
+def test_what_the_source_lets_expire_stays(lake: Lake, events: Table, hits: Table, clock: ManualClock) -> None:
+    events.evolve(properties={"alluvia.ttl": "2 days"})
+    clock.advance(datetime(2026, 1, 4, 12, tzinfo=UTC).timestamp() - clock.now_us() / 1e6)
+    assert events.expire().rows == 2
+    assert events.count() == 1
+    events.append([event(3)])
+    assert hits.refresh().mode == "folded"
+    assert rows(hits) == rows(lake.sql("SELECT * FROM hits_live")) == {*START, (DAYS[3], "/", 1, 1)}
+    events.restore(version=1)
+    hits.refresh()
+    assert rows(hits) == START
+
+
 def test_a_restore_is_followed(events: Table, hits: Table) -> None:
     events.append([event(3)])
     hits.refresh()
