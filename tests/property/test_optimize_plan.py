@@ -150,13 +150,17 @@ def test_between_one_and_a_quarter_and_one_and_a_half_targets_one_file_is_full()
     assert taken == TARGET
 
 
-def test_small_files_over_all_days_go_into_the_ranges_that_they_overlap() -> None:
+def test_small_files_over_all_days_go_into_the_ranges_that_they_overlap_once_they_weigh_enough() -> None:
     files = Files()
     for first in range(0, 400, 20):
         files.add(dict.fromkeys(range(first, first + 20), 5))
-    for number in range(20):
-        files.add(dict.fromkeys(range(number % 3, 398 + number % 3, 20), 1))
-    for group in plan_optimize(files.candidates(), TARGET):
-        files.rewrite(group)
-    assert len(files.days) <= 20
-    assert max(len(read) for read in files.read_for(range(400)).values()) == 1
+    written: list[int] = []
+    for number in range(150):
+        files.add(dict.fromkeys(range(number % 3, 398 + number % 3, 100), 1))
+        groups = plan_optimize(files.candidates(), TARGET)
+        written.append(sum(group.weight for group in groups))
+        for group in groups:
+            files.rewrite(group)
+        assert max(len(read) for read in files.read_for(range(400)).values()) <= 8
+    assert max(written) > 2000, "they never went into the ranges"
+    assert sum(written) < 150 * 100, "a few bytes had all ranges written again and again"

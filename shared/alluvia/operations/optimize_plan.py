@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, groupby, pairwise
-from math import ceil
+from math import ceil, inf, log
 
 from alluvia.operations.optimize_files import Candidate
 from alluvia.table.partitioning.spans import Key, Span, hull
@@ -115,7 +115,8 @@ def _recut(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[F
     """Group files of several values, in ascending order: small ones that overlap, and big ones worth being divided."""
     small = [each for each in files if each.thinned or each.weight < target * FULL_SHARE]
     big = [each for each in files if not (each.thinned or each.weight < target * FULL_SHARE)]
-    for tier in _tiers(small, CUT_TARGETS_MAX * target, full=full):
+    tiers = [chunk for level in _levels(small, full=full) for chunk in _chunks(level, CUT_TARGETS_MAX * target)]
+    for tier in tiers:
         for overlapping in _components(tier):
             group = _as_group(overlapping, target)
             fewer = group.expected < len(overlapping)
@@ -125,6 +126,26 @@ def _recut(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[F
         for chunk in _chunks(overlapping, CUT_TARGETS_MAX * target):
             if _divisible(chunk, target) or max(_covering(chunk, [1] * len(chunk))) > DEPTH_MAX:
                 yield _as_group(chunk, target)
+
+
+def _levels(files: Sequence[Candidate], *, full: bool) -> Iterator[list[Candidate]]:
+    """Divide files, in ascending order, where those of the next magnitude are too much to be written again with them.
+
+    One small file over all keys overlaps every bigger one: each of them may be small enough to join it, but not all.
+    """
+    taken: list[Candidate] = []
+    for _, same in groupby(files, lambda each: int(log(each.weight, GROWTH_MAX))):
+        level = list(same)
+        if taken and not full and _total(level) > GROWTH_MAX * _total(taken):
+            yield taken
+            taken = []
+        taken += level
+    if taken:
+        yield taken
+
+
+def _total(files: Iterable[Candidate]) -> int:
+    return sum(each.weight for each in files)
 
 
 def _components(files: Sequence[Candidate]) -> Iterator[list[Candidate]]:
@@ -202,29 +223,36 @@ def _covering(files: Sequence[Candidate], amounts: Sequence[float]) -> list[floa
     return list(accumulate(changes))[:-1]
 
 
-def cut_ranges(sizes: Sequence[float], limits: Sequence[float], target: int) -> list[range]:
+def cut_ranges(
+    sizes: Sequence[float], limits: Sequence[float], target: int, between: Sequence[float] | None = None
+) -> list[range]:
     """Cut keys, in order, into ranges of their positions; `sizes` are the bytes of their rows.
 
     A key of enough bytes is a range of its own. What lies between such keys is divided evenly into ranges of about the
-    target. None of them has more bytes than any of its keys' `limits`: what a query for that key read before.
+    target. None of them has more bytes than any of its keys' `limits`: what a query for that key read before; nor more
+    than the limits `between` a key and the one before, for keys without rows.
     """
     ranges: list[range] = []
+    before = [inf] * len(sizes) if between is None else between
     for own, run in groupby(range(len(sizes)), lambda at: sizes[at] >= target * OWN_SHARE):
         if own:
             ranges += [range(at, at + 1) for at in run]
         else:
-            ranges += _even_ranges(list(run), sizes, limits, target)
+            ranges += _even_ranges(list(run), sizes, limits, before, target)
     return ranges
 
 
-def _even_ranges(run: Sequence[int], sizes: Sequence[float], limits: Sequence[float], target: int) -> Iterator[range]:
+def _even_ranges(
+    run: Sequence[int], sizes: Sequence[float], limits: Sequence[float], between: Sequence[float], target: int
+) -> Iterator[range]:
     even = _even_size(sum(sizes[at] for at in run), target)
-    start, held, limit = run[0], 0.0, target * OVER_SHARE
+    start, held, limit = run[0], 0.0, inf
     for at in run:
-        if start < at and (held + sizes[at] / 2 > even or held + sizes[at] > min(limit, limits[at])):
+        limit = min(limit, limits[at], between[at], target * OVER_SHARE)
+        if start < at and (held + sizes[at] / 2 > even or held + sizes[at] > limit):
             yield range(start, at)
-            start, held, limit = at, 0.0, target * OVER_SHARE
-        held, limit = held + sizes[at], min(limit, limits[at])
+            start, held, limit = at, 0.0, limits[at]
+        held += sizes[at]
     yield range(start, run[-1] + 1)
 
 
@@ -243,20 +271,28 @@ def cut_group(group: FileGroup, keys: Sequence[KeyedRows], target: int) -> list[
     """Return how many of a group's rows go to which span, in order; `keys` are in order too."""
     rows = sum(each.rows for each in keys)
     sizes = [each.rows * group.weight / rows for each in keys]
-    limits = _read_before(group.files, [each.key for each in keys])
+    limits, between = _read_before(group.files, [each.key for each in keys])
     return [
         (sum(each.rows for each in keys[at.start : at.stop]), Span(keys[at.start].key, keys[at.stop - 1].key))
-        for at in cut_ranges(sizes, limits, target)
+        for at in cut_ranges(sizes, limits, target, between)
     ]
 
 
-def _read_before(files: Sequence[Candidate], keys: Sequence[Key]) -> list[int]:
-    """Return for each key, in order, the bytes of the files that may hold it."""
-    changes = [0] * (len(keys) + 1)
+def _read_before(files: Sequence[Candidate], keys: Sequence[Key]) -> tuple[list[float], list[float]]:
+    """Return the bytes of the files that may hold each key, and of those that may hold one between it and the last.
+
+    Where no key can be between the two, there is no limit.
+    """
+    at_key, between = [0.0] * (len(keys) + 1), [0.0] * (len(keys) + 1)
     for each in files:
-        changes[bisect_left(keys, each.span.low)] += each.weight
-        changes[bisect_right(keys, each.span.high)] -= each.weight
-    return list(accumulate(changes))[:-1]
+        first, end = bisect_left(keys, each.span.low), bisect_right(keys, each.span.high)
+        for changes, start in ((at_key, first), (between, first + 1)):
+            if start < end:
+                changes[start] += each.weight
+                changes[end] -= each.weight
+    neighbours = [True, *((keys_within(Span(*pair)) or 2) == 2 for pair in pairwise(keys))]
+    limits = zip(neighbours, accumulate(between), strict=False)
+    return list(accumulate(at_key))[:-1], [inf if near else limit for near, limit in limits]
 
 
 def next_rows(left: int, taken: int, row_bytes: float, target: int, most: int) -> int:
