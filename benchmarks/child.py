@@ -146,9 +146,10 @@ def upsert_deltalake(uri: str, rows: str) -> Timed:
 
 def merge_ours(uri: str, memory_mb: int | None = None) -> Timed:
     """Merge a table's files: the bytes that are written."""
-    import alluvia.operations.optimize  # what is timed has all its modules
+    import alluvia.lake  # what is timed has all its modules
+    import alluvia.operations.optimize
 
-    table = alluvia.lake.open_table(uri)
+    table = alluvia.open_table(uri)
     return lambda: table.optimize(full=True, memory_mb=memory_mb).bytes_written
 
 
@@ -184,9 +185,10 @@ def merge_deltalake(uri: str, columns: list[str] | None = None) -> Timed:
 
 def merge_nothing(uri: str) -> Timed:
     """Open a table, and merge where nothing is to be done."""
-    import alluvia.operations.optimize  # what is timed has all its modules
+    import alluvia.lake  # what is timed has all its modules
+    import alluvia.operations.optimize
 
-    return lambda: alluvia.lake.open_table(uri).optimize().files_removed
+    return lambda: alluvia.open_table(uri).optimize().files_removed
 
 
 ACTIONS = (

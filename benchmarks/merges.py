@@ -27,7 +27,7 @@ from tests.s3server import S3Server
 FILES, FILE_ROWS = 100, 20_000
 MEMORY_MB = 512
 LISTED_FILES = 1_000_000
-REPEATS = 5
+REPEATS = 4
 TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(
     [

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
 from alluvia.log.files.file_set import FEW_ACTIONS, ActionSet
+from alluvia.log.files.parquet import joined
 from alluvia.log.files.rows import LogRows
 from alluvia.log.files.sidecars import open_rows
 from alluvia.table.masks import count, mask_of, positions_of
@@ -157,8 +158,8 @@ def _maybe_thinned(section: LogRows[AddFile], *, full: bool) -> pa.BooleanArray:
 
 def _maybe_wide(section: LogRows[AddFile]) -> pa.BooleanArray:
     """Return which rows have no tag, or one with a list, as that of a span of several keys has."""
-    tags = section.map_texts("tags", PARTITION_TAG)
-    return pc.fill_null(pc.match_substring(tags, "["), fill_value=True)
+    tags = section.map_batches("tags", PARTITION_TAG)
+    return joined([pc.fill_null(pc.match_substring(each, "["), fill_value=True) for each in tags])
 
 
 def _without_lone(

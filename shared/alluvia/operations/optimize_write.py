@@ -211,18 +211,18 @@ class _Outputs:
 
     def write(self, ranges: Iterable[tuple[int, Span]]) -> list[_Output]:
         """Write each range, so many rows of a span, into as many files as it needs, evenly."""
-        with ThreadPoolExecutor(1) as thread:
+        with ThreadPoolExecutor(2) as threads:
             for rows, span in ranges:
                 left = rows
                 while left:
-                    output = self._write_file(thread, left, span)
+                    output = self._write_file(threads, left, span)
                     if not output.rows:  # the files hold fewer rows than their statistics say
                         return self._written
                     self._written.append(output)
                     left -= output.rows
         return self._written
 
-    def _write_file(self, thread: ThreadPoolExecutor, left: int, span: Span) -> _Output:
+    def _write_file(self, threads: ThreadPoolExecutor, left: int, span: Span) -> _Output:
         output = _Output(self._folder / f"new-{len(self._written)}.parquet", span)
         with ExitStack() as opened:
             sink = opened.enter_context(pa.OSFile(str(output.path), "wb"))
@@ -233,22 +233,24 @@ class _Outputs:
                     file = parquet_writer(sink, rows, self._settings)
                     files.append(opened.enter_context(file))
                 write_rows(files[0], rows, self._settings)
-                output.statistics.append(file_statistics(rows, self._settings.indexed_columns))
                 output.rows += len(rows)
                 self._row_bytes = sink.tell() / output.rows
 
             taken = 0
             pending: Future[None] | None = None
+            statistics: list[Future[str]] = []
             while count := next_rows(left, taken, self._row_bytes, self._target, self._settings.row_group_rows):
                 rows = self._rows.take(count)
                 if pending is not None:
                     pending.result()
-                pending = thread.submit(write, rows) if len(rows) else None
+                pending = threads.submit(write, rows) if len(rows) else None
                 if pending is None:
                     break
+                statistics.append(threads.submit(file_statistics, rows, self._settings.indexed_columns))
                 taken += len(rows)
             if pending is not None:
                 pending.result()
+            output.statistics = [each.result() for each in statistics]
         return output
 
 

@@ -89,9 +89,13 @@ class LogRows(ABC, Generic[T]):
         """Return those of some keys that a row has."""
         return set(self.keys.filter(pc.is_in(self.keys, value_set=keys)).to_pylist())
 
-    @abstractmethod
     def map_texts(self, field: str, name: str) -> pa.Array:
         """Return each row's text under a name in `partitionValues` or `tags`; null where it has none."""
+        return joined(list(self.map_batches(field, name)) or [pa.array([], pa.string())])
+
+    @abstractmethod
+    def map_batches(self, field: str, name: str) -> Iterator[pa.Array]:
+        """Yield what `map_texts` returns in batches: the whole map takes far more memory."""
 
     @abstractmethod
     def with_vector(self) -> pa.BooleanArray:
@@ -138,9 +142,9 @@ class ActionRows(LogRows[T]):
     def keys(self) -> pa.Array:
         return pa.array([action.key for action in self._actions], pa.string())
 
-    def map_texts(self, field: str, name: str) -> pa.Array:
+    def map_batches(self, field: str, name: str) -> Iterator[pa.Array]:
         values = (getattr(action, _ATTRIBUTES[field], None) or {} for action in self._actions)
-        return pa.array([each.get(name) for each in values], pa.string())
+        yield pa.array([each.get(name) for each in values], pa.string())
 
     def with_vector(self) -> pa.BooleanArray:
         return pa.array([getattr(action, "deletion_vector", None) is not None for action in self._actions], pa.bool_())
@@ -211,17 +215,15 @@ class FileRows(LogRows[T]):
                 break
         return found
 
-    def map_texts(self, field: str, name: str) -> pa.Array:
-        """Return each row's text under a name in a map, decoded in batches: the whole map takes far more memory."""
+    def map_batches(self, field: str, name: str) -> Iterator[pa.Array]:
         kind = self.type_of((field,))
         if kind is None or not pa.types.is_map(kind) or self.lacks((field,)):
-            return pa.nulls(len(self), pa.string())
-        found = []
+            yield pa.nulls(len(self), pa.string())
+            return
+        key = pa.scalar(name, kind.key_type)
         for rows in self._batches([(field,)]):
             values = pc.struct_field(rows, field)
-            key = pa.scalar(name, kind.key_type)
-            found.append(pc.map_lookup(values, query_key=key, occurrence="last").cast(pa.string()))
-        return joined(found)
+            yield pc.map_lookup(values, query_key=key, occurrence="last").cast(pa.string())
 
     def lacks(self, leaf: Path) -> bool:
         """Whether a field is absent, or null or empty in every row."""

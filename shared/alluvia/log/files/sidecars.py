@@ -186,8 +186,8 @@ class SidecarRows(LogRows[T]):
     def held(self, keys: pa.Array) -> set[str]:
         return self._rows.held(keys)
 
-    def map_texts(self, field: str, name: str) -> pa.Array:
-        return self._rows.map_texts(field, name)
+    def map_batches(self, field: str, name: str) -> Iterator[pa.Array]:
+        return self._rows.map_batches(field, name)
 
     def with_vector(self) -> pa.BooleanArray:
         return self._rows.with_vector()
