@@ -18,6 +18,7 @@ from alluvia.table.arguments import check_names
 from alluvia.table.handle import TableHandle
 from alluvia.table.partitioning.spec import parse_spec
 from alluvia.table.properties import (
+    BLOOM_FILTERS,
     OLDEST_READABLE,
     PARTITION_BY,
     ROLLUP,
@@ -56,6 +57,7 @@ def plan_create(
     spec = parse_spec(partition_by, normal_schema(schema))
     check_sort(sort_by, normal_schema(schema))
     given = check_properties(properties)
+    check_bloom_filters(read_properties(given).bloom_filters, normal_schema(schema))
     for name, instead in _BY_ARGUMENT.items():
         if name in given:
             msg = f"property {name} cannot be set: {instead}"
@@ -73,6 +75,14 @@ def plan_create(
 def check_constraints(metadata: Metadata) -> None:
     """Raise `Unsupported`, naming it, for a CHECK constraint that no row could be checked against."""
     row_check(read_properties(metadata.configuration).constraints, arrow_schema(metadata.schema_string))
+
+
+def check_bloom_filters(names: Sequence[str], schema: pa.Schema) -> None:
+    """Raise `Invalid` for columns that can have no Bloom filter."""
+    for name in names:
+        kind = schema.field(name).type if name in schema.names else None
+        if kind is None or not (pa.types.is_string(kind) or pa.types.is_integer(kind)):
+            raise Invalid(f"property {BLOOM_FILTERS}: {name!r} is not a column of text or whole numbers")
 
 
 def check_sort(names: Sequence[str], schema: pa.Schema) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from alluvia.errors import Invalid
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
-from alluvia.operations.create import check_sort
+from alluvia.operations.create import check_bloom_filters, check_sort
 from alluvia.operations.expire_plan import check_ttl
 from alluvia.table.arguments import schema_of
 from alluvia.table.handle import TableHandle
@@ -50,6 +50,7 @@ def plan_evolve(
         if name.startswith(CONSTRAINT) and given[name] != metadata.configuration.get(name):
             raise Invalid(f"property {name}: CHECK constraints can be set only when a table is created")
     changed = replace(metadata, schema_string=text, configuration={**metadata.configuration, **given})
+    check_bloom_filters(read_properties(changed.configuration).bloom_filters, arrow_schema(text))
     check_sort(read_properties(changed.configuration).sort_by, arrow_schema(text))
     check_ttl(changed)
     return changed

@@ -22,6 +22,7 @@ ID_FIELD = "alluvia.id_field"
 TIME_FIELD = "alluvia.time_field"
 TARGET_FILE_SIZE = "alluvia.target_file_size"
 ROW_GROUP_ROWS = "alluvia.row_group_rows"
+BLOOM_FILTERS = "alluvia.bloom_filters"
 CODEC = "alluvia.codec"
 OLDEST_READABLE = "alluvia.oldest_readable_version"
 ROLLUP = "alluvia.rollup"
@@ -47,7 +48,7 @@ CONFIGURATIONS_KEPT = 1024
 KNOWN = frozenset(
     {
         *(PARTITION_BY, SORT_BY, WRITERS, DEDUP_WINDOW, TARGET_FILE_SIZE, ROW_GROUP_ROWS, CODEC, OLDEST_READABLE),
-        *(ID_FIELD, TIME_FIELD, ROLLUP, TTL, TTL_COLUMN),
+        *(BLOOM_FILTERS, ID_FIELD, TIME_FIELD, ROLLUP, TTL, TTL_COLUMN),
         *(IN_COMMIT_TIMESTAMPS, APPEND_ONLY, CHECKPOINT_INTERVAL, LOG_RETENTION, FILE_RETENTION, INDEXED_COLUMNS),
         *(DELETION_VECTORS, CHANGE_DATA_FEED, LOG_CLEANUP),
         *(CHECKPOINT_POLICY, STATISTICS_AS_JSON, STATISTICS_AS_STRUCT),
@@ -108,6 +109,7 @@ class Properties:
     ttl_ms: int = 0
     """How long rows are kept; 0 for ever."""
     ttl_column: str = ""
+    bloom_filters: tuple[str, ...] = ()
 
 
 def read_properties(configuration: Mapping[str, str]) -> Properties:
@@ -179,6 +181,7 @@ def _read(given: Mapping[str, str]) -> Properties:
         time_field=_path(given, TIME_FIELD),
         ttl_ms=_ttl(given),
         ttl_column=given.get(TTL_COLUMN, ""),
+        bloom_filters=_names(given, BLOOM_FILTERS),
     )
 
 

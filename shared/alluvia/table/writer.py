@@ -190,6 +190,8 @@ def encode_parquet(rows: pa.Table, settings: Properties) -> bytes:
 def parquet_writer(sink: pa.NativeFile | Path, rows: pa.Table, settings: Properties) -> pq.ParquetWriter:
     """Open a Parquet file that begins with some rows, as a table's properties have it; encodings suit the rows."""
     encodings = encodings_of(rows)
+    distinct = max(1, min(len(rows), settings.row_group_rows))  # at most, in a row group
+    blooms = {name: {"ndv": distinct} for name in settings.bloom_filters if name in rows.column_names}
     return pq.ParquetWriter(
         sink,
         rows.schema,
@@ -199,6 +201,7 @@ def parquet_writer(sink: pa.NativeFile | Path, rows: pa.Table, settings: Propert
         write_statistics=bounded_columns(rows.schema) or False,
         use_dictionary=encodings.dictionary,
         column_encoding=encodings.others,
+        bloom_filter_options=blooms or None,
     )
 
 

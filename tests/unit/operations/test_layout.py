@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from alluvia.errors import Invalid
 from alluvia.lake import Lake, Table
 from alluvia.log.actions import AddFile
 from alluvia.store import CountingStore
@@ -176,3 +177,29 @@ def test_rows_that_move_to_another_bucket_are_found_there(bucketed: Table) -> No
     assert bucketed.to_arrow(where="user = 'u7'").num_rows == 0
     assert bucketed.upsert([{"user": "w", "n": 7}], on=["n"]).rows_updated > 0
     assert bucketed.to_arrow(where="user = 'w'").num_rows == bucketed.to_arrow(where="n = 7").num_rows > 0
+
+
+def test_row_groups_without_an_id_are_skipped_by_bloom_filters(disk: Lake) -> None:
+    properties = {"alluvia.bloom_filters": '["name", "id"]', "alluvia.row_group_rows": "5000"}
+    table = disk.create_table("t", SCHEMA, sort_by=["ts"], properties=properties)
+    rows = rows_over(20, 20_000)
+    table.append(rows)
+    table.delete("id = 0")
+
+    def excluded(column: str, value: object) -> int:
+        [file] = table.snapshot().files
+        path = disk.store.local_path(table.snapshot().key(file))
+        probe = f"SELECT count(*) FILTER (bloom_filter_excludes) FROM parquet_bloom_probe('{path}', '{column}', ?)"
+        [[count]] = duckdb.execute(probe, [value]).fetchall()
+        return int(count)
+
+    assert excluded("name", rows["name"][777].as_py()) == 3
+    assert excluded("name", "f" * 64) == 4
+    assert excluded("id", 777) == 3
+    assert table.to_arrow(["id"], where=f"name = '{rows['name'][777]}'").to_pylist() == [{"id": 777}]
+
+
+@pytest.mark.parametrize("named", ['["none"]', '["ts"]', '"id"'])
+def test_a_column_that_can_have_no_bloom_filter_is_refused(lake: Lake, named: str) -> None:
+    with pytest.raises(Invalid, match=r"property alluvia.bloom_filters: "):
+        lake.create_table("t", SCHEMA, properties={"alluvia.bloom_filters": named})

@@ -90,7 +90,7 @@ def test_a_broken_value_names_its_property(name: str, value: str) -> None:
     "name", ["alluvia.dedupwindow", "delta.appendonly", "delta.constraints.", "delta.someFutureSetting"]
 )
 def test_an_unknown_property_of_ours_or_deltas_is_refused(name: str) -> None:
-    with pytest.raises(Invalid, match=f"property {name} is unknown; the known ones are alluvia.codec"):
+    with pytest.raises(Invalid, match=f"property {name} is unknown; the known ones are alluvia.bloom_filters"):
         check_properties({name: "true"})
 
 
