@@ -133,7 +133,7 @@ def _checked(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, name: str
 
 
 def _values(connection: duckdb.DuckDBPyConnection, name: str, text: str, rows: pa.Table) -> pa.ChunkedArray:
-    connection.register("rows", rows)
+    connection.register("rows", rows.to_reader())
     try:
         query = _START + text + _END + known_as(rows.column_names)
         values = connection.execute(query).to_arrow_table().column(0)

@@ -114,8 +114,10 @@ class DataFile:
             self._live = pc.invert(mask_of(self.deleted, self.rows))
         return self._live
 
-    def batches(self, columns: Sequence[str], beside: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, deleted ones included, in order, with some of the table's columns.
+    def batches(
+        self, columns: Sequence[str], beside: Sequence[str] = (), *, rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, deleted ones included, in order, with some of the table's columns, at most `rows` at a time.
 
         `beside` names columns of the file that are not the table's.
         """
@@ -123,7 +125,7 @@ class DataFile:
         parquet = self._opened()
         try:
             stored = [*plan.stored_names(parquet.schema_arrow), *beside]
-            for batch in parquet.iter_batches(BATCH_ROWS, columns=stored):
+            for batch in parquet.iter_batches(rows, columns=stored):
                 fitted = plan.fit(batch, self.file)
                 for name in beside:
                     fitted = fitted.append_column(name, batch[name])

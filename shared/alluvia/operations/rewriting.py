@@ -230,13 +230,13 @@ class Rewriter:
                 start += len(batch)
                 new = self._renew(rows, here)
                 if new is None or not self.edit.in_place:
-                    sink.write(rows.filter(pc.and_not(live, here.mask)))
+                    sink.write(_filtered(rows, pc.and_not(live, here.mask)))
                     continue
                 if self._check is not None:
                     self._check(new)
                 updated = _spread(here)
-                rows = interleaved(rows, updated, new)
-                sink.write(rows.filter(pc.or_(pc.and_not(live, here.mask), updated)))
+                rows = interleaved(rows, updated, new.select(self.edit.columns_set))
+                sink.write(_filtered(rows, pc.or_(pc.and_not(live, here.mask), updated)))
             return sink.finish()
 
     def _take(self, data: DataFile, hits: Hits) -> None:
@@ -292,6 +292,10 @@ def _whole(file: AddFile) -> Outcome:
     rows = file.num_records
     gone = 0 if file.deletion_vector is None else cardinality_of(file.deletion_vector)
     return Outcome(file, changed=True, deleted=None if rows is None else rows - gone)
+
+
+def _filtered(rows: pa.Table, mask: pa.BooleanArray) -> pa.Table:
+    return rows if count(mask) == len(rows) else rows.filter(mask)
 
 
 def _spread(hits: Hits) -> pa.BooleanArray:

@@ -34,7 +34,8 @@ class UpdateEdit(WhereEdit):
     def __init__(self, snapshot: Snapshot, values: Mapping[str, str], where: str) -> None:
         self._assignments = assignments(values, snapshot.schema)
         super().__init__(snapshot, where)
-        self.in_place = not moves_rows(snapshot, self._assignments.names)
+        self.columns_set = self._assignments.names
+        self.in_place = not moves_rows(snapshot, self.columns_set)
 
     def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:  # noqa: ARG002
         return with_columns(rows, self._assignments.apply(rows))

@@ -111,9 +111,9 @@ class UpsertEdit(Edit):
         self.source = Source(given, on)
         self.predicate = self.source.predicate
         self.known = given.select([name for name in schema.names if name in given.column_names])
-        self._set = self._columns_to_set(schema)
+        self.columns_set = self._columns_to_set(schema)
         self._schema = schema
-        self.in_place = not moves_rows(snapshot, self._set)
+        self.in_place = not moves_rows(snapshot, self.columns_set)
         self.parameters = _parameters(rules, on)
         self._columns = [name for name in schema.names if name in self._needed()]
 
@@ -174,7 +174,7 @@ class UpsertEdit(Edit):
         new = self.source.rows
         applies = _holds(self._when, rows, new, sources)
         stays = pa.nulls(len(rows), pa.bool_())
-        acts = {"update": True if self._set else None, "delete": False}.get(self._rules.matched)
+        acts = {"update": True if self.columns_set else None, "delete": False}.get(self._rules.matched)
         verdicts = stays if acts is None else pc.if_else(applies, pa.scalar(acts, pa.bool_()), stays)
         if self._delete_when is None:
             return verdicts
@@ -182,7 +182,7 @@ class UpsertEdit(Edit):
         return pc.if_else(deleted, pa.scalar(value=False), verdicts)
 
     def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:
-        return with_columns(rows, self.known.select(self._set).take(sources))
+        return with_columns(rows, self.known.select(self.columns_set).take(sources))
 
     def inserts(self, matched: pa.Int64Array) -> Inserts:
         if not self._rules.inserts:

@@ -59,7 +59,7 @@ class Source:
     def pairs(self, keys: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
         """Return the positions, ascending, of those rows of `keys` that the source has, and its rows' numbers."""
         numbered = keys.rename_columns(self._keys).append_column("position", numbers(len(keys)))
-        self._connection.register("file", numbered)
+        self._connection.register("file", numbered.to_reader())
         on = " AND ".join(f"f.{key} = s.{key}" for key in self._keys)
         try:
             found = self._connection.execute(_PAIRS.format(on=on)).to_arrow_table()

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.table.masks import numbers
-
 SAMPLE_ROWS = 4096
+SAMPLE_RUNS = 16
 DISTINCT_SHARE_MIN = 0.9
 """A column in whose sample this share of the values is distinct gets no dictionary."""
 
@@ -44,10 +43,11 @@ def encodings_of(rows: pa.Table) -> Encodings:
 
 
 def _sample(rows: pa.Table) -> pa.Table:
-    """Return rows spread evenly: rows that follow one another repeat values by which the file is sorted."""
+    """Return runs of rows, spread evenly: a file's first rows may be unlike the others."""
     if len(rows) <= SAMPLE_ROWS:
         return rows
-    return rows.take(pc.multiply(numbers(SAMPLE_ROWS), len(rows) // SAMPLE_ROWS))
+    step = len(rows) // SAMPLE_RUNS
+    return pa.concat_tables([rows.slice(at * step, SAMPLE_ROWS // SAMPLE_RUNS) for at in range(SAMPLE_RUNS)])
 
 
 def _leaves(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:

@@ -34,7 +34,17 @@ def mask_of(positions: pa.Int64Array, rows: int) -> pa.BooleanArray:
 
 
 def interleaved(rows: pa.Table, replaced: pa.BooleanArray, new: pa.Table) -> pa.Table:
-    """Return rows with those of a mask replaced in place by new ones, in order."""
-    rank = pc.cumulative_sum(replaced.cast(pa.int64()))
-    taken = pc.if_else(replaced, pc.add(rank, len(rows) - 1), numbers(len(rows)))
-    return pa.concat_tables([rows, new.select(rows.column_names).cast(rows.schema)]).take(taken)
+    """Return rows with those of a mask replaced in place by new ones, in order, in the columns that `new` has."""
+    places: pa.Array | None = None
+    for name in new.column_names:
+        at, field = rows.schema.get_field_index(name), rows.schema.field(name)
+        old, values = rows[name], new[name].cast(field.type)
+        if pa.types.is_nested(field.type):  # for which Arrow has no replace_with_mask
+            if places is None:
+                rank = pc.cumulative_sum(replaced.cast(pa.int64()))
+                places = pc.if_else(replaced, pc.add(rank, len(rows) - 1), numbers(len(rows)))
+            column = pa.chunked_array([*old.chunks, *values.chunks], field.type).take(places)
+        else:
+            column = pc.replace_with_mask(old, replaced, values.combine_chunks())
+        rows = rows.set_column(at, field, column)
+    return rows
