@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia.errors import Invalid
-from alluvia.log.actions import AddFile
-from alluvia.table.partitioning.partition import layout_of, partition_text, split
+from alluvia.table.partitioning.partition import partition_text, split
 from alluvia.table.partitioning.spans import PARTITION_TAG
 from alluvia.table.partitioning.spec import PartitionField, PartitionSpec, parse_spec
 from alluvia.table.partitioning.values import parse_partition_text
@@ -221,12 +220,3 @@ def test_a_time_that_no_calendar_here_holds_has_no_partition() -> None:
     table = pa.table({"ts": pa.array([300_000_000_000_000_000], ZONED), "n": [1]})
     with pytest.raises(Invalid, match=r"column ts: .*years 1 to 9999"):
         parts(table, "day(ts)")
-
-
-def test_files_of_one_partition_share_a_layout() -> None:
-    def add(values: dict[str, str | None], tag: str = "") -> AddFile:
-        return AddFile("f", values, 1, 1, data_change=True, tags={PARTITION_TAG: tag} if tag else {})
-
-    assert layout_of(add({"a": "1", "b": None})) == layout_of(add({"b": None, "a": "1"}))
-    different = [add({"a": "1"}), add({"a": None}), add({"a": "2"}), add({"a": "1"}, "x"), add({"a": "1"}, "y")]
-    assert len({layout_of(each) for each in different}) == 5

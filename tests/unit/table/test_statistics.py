@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from alluvia.duck.copied_statistics import copied_statistics
 from alluvia.table.statistics.written import cut_upwards, file_statistics
 
 LAST = "\U0010ffff"
@@ -152,44 +151,3 @@ def test_a_column_may_be_in_several_chunks() -> None:
     table = pa.concat_tables([pa.table({"c": ["b", "z"]}), pa.table({"c": ["a"]})])
     assert statistics(table)["minValues"] == {"c": "a"}
     assert statistics(table)["maxValues"] == {"c": "z"}
-
-
-def test_duckdbs_statistics_become_deltas() -> None:
-    schema = pa.schema(
-        [
-            ("i", pa.int64()), ("f", pa.float32()), ("x", pa.float64()), ("d", pa.decimal128(10, 2)),
-            ("ts", pa.timestamp("us", tz="UTC")), ("day", pa.date32()), ("t", pa.string()), ("b", pa.bool_()),
-            ("l", pa.list_(pa.int64())), ("s", pa.struct([("a", pa.int64())])), ('we"ird', pa.int64()),
-            ("n", pa.int64()), ("nan", pa.float64()),
-        ]
-    )  # fmt: skip
-    found = {
-        '"i"': {"min": "-5", "max": "7", "null_count": "1"},
-        '"f"': {"min": "0.1", "max": "7.967599e+07", "null_count": "0", "has_nan": "false"},
-        '"nan"': {"min": "0.1", "max": "0.2", "null_count": "0", "has_nan": "true"},
-        '"x"': {"min": "-inf", "max": "1.5", "null_count": "0"},
-        '"d"': {"min": "-1.50", "max": "2.25", "null_count": "0"},
-        '"ts"': {"min": "2024-05-06 07:08:09.0009+00", "max": "2024-05-06 07:08:09.0009+00", "null_count": "0"},
-        '"day"': {"min": "2024-05-06", "max": "infinity", "null_count": "0"},
-        '"t"': {"min": "y" * 33, "max": "y" * 33, "null_count": "0"},
-        '"b"': {"min": "false", "max": "true", "null_count": "0"},
-        '"l"."element"': {"min": "1", "max": "2", "null_count": "0"},
-        '"s"."a"': {"min": "1", "max": "2", "null_count": "3"},
-        '"we""ird"': {"min": "1", "max": "1", "null_count": "0"},
-        '"n"': {"null_count": "9"},
-    }
-    stats = json.loads(copied_statistics(9, found, schema, 32))
-    assert stats["numRecords"] == 9
-    assert stats["minValues"] == {
-        "i": -5, "f": 0.10000000149011612, "d": -1.5, "ts": "2024-05-06T07:08:09.000Z", "t": "y" * 32, "s": {"a": 1},
-        'we"ird': 1,
-    }  # fmt: skip
-    assert stats["maxValues"] == {
-        "i": 7, "f": 79675992.0, "d": 2.25, "ts": "2024-05-06T07:08:09.001Z", "t": "y" * 32 + LAST, "s": {"a": 2},
-        'we"ird': 1,
-    }  # fmt: skip
-    assert stats["nullCount"] == {
-        "i": 1, "f": 0, "x": 0, "d": 0, "ts": 0, "day": 0, "t": 0, "b": 0, "s": {"a": 3}, 'we"ird': 0, "n": 9,
-        "nan": 0,
-    }  # fmt: skip
-    assert json.loads(copied_statistics(9, found, schema, 2))["nullCount"] == {"i": 1, "f": 0}

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
-from alluvia.log.actions import AddFile
 from alluvia.table.partitioning.spans import PARTITION_TAG, Key, Span, cut, part
 from alluvia.table.partitioning.spec import PartitionField, PartitionSpec
 from alluvia.table.partitioning.transforms import one_array, plain, transformed
@@ -233,8 +232,3 @@ def partition_text(value: Any, column: str) -> str | None:
         msg = f"column {column}: the empty string cannot be a partition value; use null"
         raise Invalid(msg)
     return value.isoformat() if isinstance(value, date) else str(value)
-
-
-def layout_of(file: AddFile) -> tuple[tuple[tuple[str, str | None], ...], str]:
-    """Return what two files share if and only if they belong to one partition."""
-    return tuple(sorted(file.partition_values.items())), file.tags.get(PARTITION_TAG, "")
