@@ -27,7 +27,7 @@ from alluvia.table.arguments import check_number, check_place, schema_of
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import ROLLUP
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Commit
+from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Commit
 from alluvia.table_names import REJECTS
 
 if TYPE_CHECKING:
@@ -160,11 +160,12 @@ class Lake(Catalog):
         return creating.rollups_of(self, source)
 
     def evaluation(self, memory_mb: int | None = None) -> Evaluate:
-        """Return what computes rollups, within a memory limit in MB."""
+        """Return what computes rollups, within a memory limit in MB, and no longer than a transaction may take."""
         from alluvia.query.evaluation import evaluation
         from alluvia.query.limits import QueryLimits
 
-        return evaluation(self.store, QueryLimits(memory_bytes=None if memory_mb is None else memory_mb * 1_000_000))
+        memory_bytes = None if memory_mb is None else memory_mb * 1_000_000
+        return evaluation(self.store, QueryLimits(TRANSACTION_AGE_MS_MAX / 1000, memory_bytes))
 
     def convert(
         self,
