@@ -217,8 +217,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "tell readers of changes that a restore inserts what had expired",
         "operations/changes.py",
-        "(*commit.removes, *self._brought_back(commit))",
-        "commit.removes",
+        "        gone = _last_removes(since)\n",
+        "        gone = _last_removes(())\n",
+        ("tests/unit/operations/test_expire.py",),
+    ),
+    Mutant(
+        "tell readers of changes that a restore deletes what had expired",
+        "operations/changes.py",
+        "if expired.get(remove.path) is None)",
+        "if expired)",
         ("tests/unit/operations/test_expire.py",),
     ),
     Mutant(

@@ -189,7 +189,7 @@ class _Feed:
         """Return what went and what came, by partition: a row that stays as it is stays in its partition."""
         found: dict[Values, tuple[list[Piece], list[Piece]]] = {}
         adds = {file.path: file for file in commit.adds if file.data_change}
-        for remove in (*commit.removes, *self._brought_back(commit)):
+        for remove in self._removes(commit):
             if not remove.data_change:
                 continue
             add = adds.pop(remove.path, None)
@@ -205,19 +205,25 @@ class _Feed:
             found.setdefault(_values(add), ([], []))[1].append(Piece(add))
         return found
 
-    def _brought_back(self, commit: CommitActions) -> list[RemoveFile]:
-        """Return the tombstones of the files that had expired, and that a restore added again.
+    def _removes(self, commit: CommitActions) -> list[RemoveFile]:
+        """Return what a commit took away from the rows that readers of changes know, to whom nothing expires.
 
-        From the commits since the version that it restored, of which clean-up may have taken the first.
+        They know rows that had expired and that a restore adds again: so their tombstones are among these. They still
+        know those that a restore takes away because they had expired in its version. The commits tell, of which
+        clean-up may have taken the first.
         """
         version = _restored_version(commit)
         if version is None:
-            return []
-        left = [each for each in self._handle.log.listing().commits if version < each < commit.version]
-        gone: dict[str, RemoveFile | None] = {}
-        for each in self._handle.log.read_commits(sorted(left)):
-            gone.update({remove.path: remove if is_expiry(each) else None for remove in each.removes})
-        return [found for add in commit.adds if (found := gone.get(add.path)) is not None]
+            return list(commit.removes)
+        left = sorted(each for each in self._handle.log.listing().commits if each < commit.version)
+        since = self._handle.log.read_commits([each for each in left if each > version])
+        gone = _last_removes(since)
+        brought_back = [found for add in commit.adds if (found := gone.get(add.path)) is not None]
+        restored = {add.path for each in since if _restored_version(each) is not None for add in each.adds}
+        if not any(remove.path in restored for remove in commit.removes):
+            return [*commit.removes, *brought_back]
+        expired = _last_removes(self._handle.log.read_commits([each for each in left if each <= version]))
+        return [*(remove for remove in commit.removes if expired.get(remove.path) is None), *brought_back]
 
     def _added(self, commit: CommitActions, file: RemoveFile) -> AddFile:
         """Return the add of a file that a commit removed; where the tombstone says too little, from the log."""
@@ -295,6 +301,14 @@ class _Feed:
 def is_expiry(commit: CommitActions) -> bool:
     """Whether a commit only removes rows because of their age."""
     return commit.info.get("operation") == EXPIRE and not commit.adds
+
+
+def _last_removes(commits: Iterable[CommitActions]) -> dict[str, RemoveFile | None]:
+    """Return by path the last tombstone of each file that commits removed; None where it did not expire."""
+    found: dict[str, RemoveFile | None] = {}
+    for commit in commits:
+        found.update({remove.path: remove if is_expiry(commit) else None for remove in commit.removes})
+    return found
 
 
 def _restored_version(commit: CommitActions) -> int | None:

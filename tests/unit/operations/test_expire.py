@@ -212,6 +212,19 @@ def test_rows_that_a_restore_brings_back_are_not_inserted_again(lake: Lake) -> N
     assert ids(table) == [2]
 
 
+def test_rows_that_restores_bring_back_and_take_away_again_are_not_deleted(lake: Lake) -> None:
+    table = make(lake)
+    table.append(rows(at(days=4), at(hours=1)))
+    table.expire()
+    table.append(rows(at(hours=2), first=2))
+    table.restore(version=1)
+    table.restore(version=3)
+    assert ids(table) == [1, 2]
+    assert kinds(table, 4) == [("delete", 2), ("insert", 2)]
+    table.restore(version=0)
+    assert kinds(table, 6) == [("delete", 1), ("delete", 2)]
+
+
 def test_a_restore_works_until_vacuum(lake: Lake) -> None:
     table = make(lake)
     table.append(rows(at(days=4)))
