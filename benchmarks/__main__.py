@@ -19,6 +19,7 @@ from benchmarks import (
     requests,
     rollups,
     row_changes,
+    vacuums,
     writers,
 )
 from tests.s3server import running_server
@@ -31,6 +32,7 @@ PARTS = {
     "queries": queries.figures,
     "row_changes": row_changes.figures,
     "rollups": rollups.figures,
+    "vacuums": vacuums.figures,
     "cold_starts": cold_starts.figures,
     "merges": merges.figures,
     "writers": writers.figures,

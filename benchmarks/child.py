@@ -191,6 +191,22 @@ def merge_nothing(uri: str) -> Timed:
     return lambda: alluvia.open_table(uri).optimize().files_removed
 
 
+def vacuum_ours(uri: str, keys: str) -> Timed:
+    """Vacuum a table whose data files are the lines of a file: how many stay."""
+    import alluvia.operations.vacuum  # noqa: F401 - what is timed has all its modules
+    from alluvia.clock import SystemClock
+    from alluvia.lake import Lake
+    from benchmarks.vacuum_listing import Listed
+
+    store = Listed(Path(uri).parent, Path(keys))
+
+    def timed() -> int:
+        report = Lake(store, SystemClock()).table(Path(uri).name).vacuum()
+        return next(each.objects for each in report.kept if each.reason == "live")
+
+    return timed
+
+
 ACTIONS = (
     merge_ours,
     merge_copy,
@@ -210,6 +226,7 @@ ACTIONS = (
     delete_deltalake,
     update_ours,
     update_deltalake,
+    vacuum_ours,
 )
 
 

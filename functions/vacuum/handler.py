@@ -9,17 +9,17 @@ from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
 
 from alluvia import Table
-from alluvia.errors import Invalid
+from alluvia.errors import Invalid, Unavailable
 from alluvia.serverless import warm_lake
 from alluvia.serverless.events import messages_of
 from alluvia.serverless.log_lines import Logger, with_request_id
-from alluvia.serverless.rounds import checked, every_table
+from alluvia.serverless.rounds import MARGIN_MS, checked, every_table, remaining_ms
 from alluvia.serverless.settings import number
 from alluvia.serverless.table_queue import QUEUE_URL, consume, fan_out
 from alluvia.table.properties import FILE_RETENTION
 
 if TYPE_CHECKING:
-    from alluvia.operations.vacuum import VacuumReport
+    from alluvia.operations.vacuum_report import VacuumReport
 
 NAMES_MAX = 100
 RETENTION_HOURS_MAX = 24 * 365 * 100
@@ -52,7 +52,9 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         expired = len(table.expire(dry_run=dry_run).files)
         own = FILE_RETENTION in table.lake.handle(table.name).newest(dropped=True).properties
         with listing:
-            return {"expired": expired, **summary(table.vacuum(None if own else keep, dry_run=dry_run))}
+            limit = time_limit(context)
+            done = table.vacuum(None if own else keep, dry_run=dry_run, time_limit=limit, names_max=NAMES_MAX)
+        return {"expired": expired, **summary(done)}
 
     if queued:
         return consume(lake, messages_of(event), context, lambda table, _: work(table), logger, queue_url)
@@ -62,14 +64,28 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
 
 
 def summary(report: VacuumReport) -> dict[str, Any]:
-    """Return what vacuum did to a table: how many objects of each kind, and the names of the first of them."""
+    """Return what vacuum did to a table: how many objects of each kind, the names of the first, and why others stay.
+
+    `left` says that there was no time for the rest. Raises `Unavailable` where the store refused to delete something.
+    """
+    if report.not_deleted:
+        first = ", ".join(report.not_deleted[:3])
+        raise Unavailable(f"{len(report.not_deleted)} objects could not be deleted, such as {first}")
     kinds = {"data_files": report.data_files, "orphans": report.orphans, "log_files": report.log_files}
     return {
-        **{kind: len(names) for kind, names in kinds.items()},
+        **{kind: report.counts.get(kind, 0) for kind in kinds},
         "bytes_freed": report.bytes_freed,
         "oldest_version": report.oldest_version,
         "names": [each for names in kinds.values() for each in names][:NAMES_MAX],
+        "kept": {each.reason: {"objects": each.objects, "bytes": each.bytes} for each in report.kept},
+        "left": not report.complete,
     }
+
+
+def time_limit(context: object) -> timedelta | None:
+    """Return how long one table may take, so that it can note how far it came; None outside Lambda."""
+    remaining = remaining_ms(context)
+    return None if remaining == float("inf") else timedelta(milliseconds=max(0.0, remaining - MARGIN_MS))
 
 
 def retention(environment: Mapping[str, str]) -> timedelta | None:

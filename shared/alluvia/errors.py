@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 MESSAGE_CHARS_MAX = 2000
 
 
@@ -32,6 +34,14 @@ class Corrupt(AlluviaError):
 
 class Unavailable(AlluviaError):
     """The store did not answer, or refused for now: try again."""
+
+
+class NotDeleted(Unavailable):
+    """The store did not delete some objects, whose keys are `keys`; it deleted all others."""
+
+    def __init__(self, keys: Sequence[str], reason: str) -> None:
+        super().__init__(f"{len(keys)} objects were not deleted, such as {keys[0]}: {reason}")
+        self.keys = tuple(keys)
 
 
 class CommitUnknown(AlluviaError):

@@ -32,7 +32,7 @@ from alluvia.table_names import REJECTS
 
 if TYPE_CHECKING:
     from alluvia.operations import expire as expiring
-    from alluvia.operations import history, restore, vacuum
+    from alluvia.operations import history, restore, vacuum_report
     from alluvia.operations import optimize as optimizing
     from alluvia.operations.edits import RowChanges
     from alluvia.operations.relations import Evaluate
@@ -477,11 +477,21 @@ class Table:
         parent, found, _ = self.name.partition(f"/{REJECTS}")
         return expiring.expire(self._handle, ttl_of=self.lake.handle(parent) if found else None, dry_run=dry_run)
 
-    def vacuum(self, retention: timedelta | None = None, *, dry_run: bool = False) -> vacuum.VacuumReport:
-        """Delete what no version within the retention needs."""
+    def vacuum(
+        self,
+        retention: timedelta | None = None,
+        *,
+        dry_run: bool = False,
+        time_limit: timedelta | None = None,
+        names_max: int | None = None,
+    ) -> vacuum_report.VacuumReport:
+        """Delete what no version within the retention needs; a dry run says what would go, and why the rest stays.
+
+        After `time_limit` it stops, and the next vacuum goes on. `names_max` limits the names of a kind in the report.
+        """
         from alluvia.operations import vacuum
 
-        return vacuum.vacuum(self._handle, retention, dry_run=dry_run)
+        return vacuum.vacuum(self._handle, retention, dry_run=dry_run, time_limit=time_limit, names_max=names_max)
 
     def checkpoint(self) -> int:
         """Write a checkpoint of the newest version, and return that version."""

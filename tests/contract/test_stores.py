@@ -339,7 +339,7 @@ class TestWrapper(StoreContract):
         return Wrapper(MemoryStore("test"))
 
     def test_it_passes_on_all_that_is_for_one_object(self) -> None:
-        for_many = {"map", "get_many", "put_many", "get_files", "prefetch"}
+        for_many = {"list_pages", "map", "get_many", "put_many", "get_files", "prefetch"}
         methods = {name for name, value in vars(Store).items() if callable(value) and not name.startswith("_")}
         assert methods - for_many <= vars(Wrapper).keys()
         for wrapper in (CountingStore, WideStore):

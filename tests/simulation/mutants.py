@@ -157,14 +157,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "vacuum by clock instead of reference",
         "operations/vacuum_plan.py",
-        "        elif key in dead:\n            if dead[key] < cutoffs.removed:",
-        "        elif key in dead:\n            if info.modified_ms < cutoffs.removed:",
+        "pc.less(dead_ms, cutoffs.removed)",
+        "pc.less(modified_ms, cutoffs.removed)",
     ),
     Mutant(
         "vacuum what is live, once it is old",
         "operations/vacuum_plan.py",
-        "or key in live:\n            continue",
-        "or (key in live and info.modified_ms >= cutoffs.orphans):\n            continue",
+        "    dead_ms = needed.removed_ms(hashes)\n    unneeded",
+        "    live = pc.and_not(live, pc.less(modified_ms, cutoffs.orphans))\n"
+        "    dead_ms = needed.removed_ms(hashes)\n    unneeded",
         ("tests/unit/operations/test_vacuum.py",),
     ),
     Mutant(
@@ -176,14 +177,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "vacuum orphans without a fence",
         "operations/vacuum.py",
-        "fence=bool(plan.orphans or work.hints)",
+        "fence=bool(plan.orphans.num_rows or log_plan.hints)",
         "fence=False",
         ("tests/faults/test_sleepers.py",),
     ),
     Mutant(
         "vacuum what came back before the record",
         "operations/vacuum.py",
-        "            plan = plan.without(newest)\n",
+        "            plan = plan.without(self._needed_by(newest))\n",
         "",
         ("tests/faults/test_sleepers.py",),
     ),
@@ -244,8 +245,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "vacuum the hint of a drop without a fence",
         "operations/vacuum.py",
-        "fence=bool(plan.orphans or work.hints)",
-        "fence=bool(plan.orphans)",
+        "fence=bool(plan.orphans.num_rows or log_plan.hints)",
+        "fence=bool(plan.orphans.num_rows)",
         ("tests/faults/test_sleepers.py",),
     ),
     Mutant(
@@ -278,9 +279,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "know a live file by the text of its path",
-        "operations/vacuum_plan.py",
-        "return {snapshot.locate(path) for file",
-        "return {snapshot.root + path for file",
+        "operations/vacuum_keys.py",
+        "        return snapshot.locate(path)\n",
+        "        return snapshot.root + path\n",
         ("tests/unit/operations/test_foreign_tables.py",),
     ),
     Mutant(

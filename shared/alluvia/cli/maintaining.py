@@ -18,6 +18,7 @@ from alluvia.errors import AlluviaError
 
 if TYPE_CHECKING:
     from alluvia.lake import Lake, Table
+    from alluvia.operations.vacuum_plan import Kept
 
 _SHORT = re.compile(r"(\d+)\s*([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -132,7 +133,7 @@ def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None,
         report = table.vacuum(retention, dry_run=dry_run)
         if common.as_json:
             return {"table": table.name, "expired": expired, **dataclasses.asdict(report)}
-        return {
+        row = {
             "table": table.name,
             "expired": len(expired),
             "data_files": len(report.data_files),
@@ -141,8 +142,27 @@ def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None,
             "would_free" if dry_run else "freed": size(report.bytes_freed),
             "oldest_version": report.oldest_version,
         }
+        if report.not_deleted:
+            row["not_deleted"] = len(report.not_deleted)
+        if dry_run:
+            row["stays"] = "; ".join(_stays(each, report.oldest_version) for each in report.kept)
+        return row
 
     show_each(common, tables, work, lake=lake)
+
+
+def _stays(kept: Kept, oldest: int) -> str:
+    """Say what stays, and why."""
+    why = {
+        "live": "in use",
+        "removed": f"removed, but needed by versions from {oldest} on",
+        "young": "in no commit, but too young to delete",
+        "changes": "change files",
+        "log": f"log of versions from {oldest} on",
+        "other": "not data of this table",
+    }[kept.reason]
+    until = "" if kept.until is None else f", until {kept.until:%Y-%m-%d %H:%M} UTC at the latest"
+    return f"{kept.objects} {why} ({size(kept.bytes)}{until})"
 
 
 def _ask(lake: Lake, given: Sequence[str], retention: timedelta) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+
+import pyarrow as pa
 
 from alluvia.errors import (
     ConcurrentDomain,
     Invalid,
     MetadataChanged,
+    NotDeleted,
     TransactionExpired,
     Unavailable,
     VersionExpired,
@@ -17,15 +20,18 @@ from alluvia.errors import (
 )
 from alluvia.log.actions import DomainMetadata, RemoveFile
 from alluvia.log.features import GUARD
-from alluvia.log.paths import LOG_FOLDER, parse_name
+from alluvia.log.paths import LOG_FOLDER
 from alluvia.log.segment import read_listing
 from alluvia.log.time_travel import version_at
 from alluvia.operations.checkpoint import checkpoint, tombstones_after_ms
 from alluvia.operations.drop import old_hints
 from alluvia.operations.log_cleanup import expired_log, named_sidecars
-from alluvia.operations.vacuum_plan import Cutoffs, VacuumPlan, plan_vacuum
-from alluvia.store import ObjectInfo
-from alluvia.table.event_window.index import index_name
+from alluvia.operations.vacuum_keys import Needed, needed
+from alluvia.operations.vacuum_note import forget_note, read_note, write_note
+from alluvia.operations.vacuum_plan import Cutoffs, LogPlan, VacuumPlan, infos_below, listed, plan_log, plan_vacuum
+from alluvia.operations.vacuum_report import Tally, VacuumReport
+from alluvia.store import ListedPage, ObjectInfo
+from alluvia.table.event_window.index import WINDOW_FOLDER
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.lineage import is_dropped
 from alluvia.table.properties import OLDEST_READABLE
@@ -41,112 +47,227 @@ version, and a transaction lasts, which could otherwise write a version that has
 PLAN_AGE_MS_MAX = 12 * 60 * 60 * 1000
 """A plan older than this is not executed: files added and removed since may be in no checkpoint any more."""
 PLANS_MAX = 5
+BLOCK_KEYS = 200_000
+"""Objects that are in memory at once, 100 bytes each."""
+DELETE_TRIES = 3
 TRIES_MAX = 100
 
 
-@dataclass(frozen=True, slots=True)
-class VacuumReport:
-    """What vacuum deleted, or would delete. Sizes in bytes; `oldest_version` is the oldest that can be read after.
-
-    `data_files` has deletion vectors too, `change_files` what is below `_change_data`.
-    """
-
-    dry_run: bool
-    data_files: tuple[str, ...]
-    orphans: tuple[str, ...]
-    log_files: tuple[str, ...]
-    bytes_freed: int
-    oldest_version: int
-    change_files: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What a vacuum means to do: `oldest` is the version that will be the oldest to be read."""
-
-    planned_ms: int
-    snapshot: Snapshot
-    cutoffs: Cutoffs
-    plan: VacuumPlan
-    oldest: int
-    hints: list[str]
-
-
-def vacuum(handle: TableHandle, retention: timedelta | None = None, *, dry_run: bool = False) -> VacuumReport:
+def vacuum(
+    handle: TableHandle,
+    retention: timedelta | None = None,
+    *,
+    dry_run: bool = False,
+    time_limit: timedelta | None = None,
+    names_max: int | None = None,
+) -> VacuumReport:
     """Delete data files that were removed longer ago than `retention` (the table's own by default), orphans, old log.
 
     Orphans, files that no commit names, are kept for at least a day, because a transaction may be about to name them.
     Before anything is deleted, a commit records the oldest version that stays readable. Before orphans are deleted,
     there is always such a commit, so that a transaction that means to name one loses a race and learns that it is too
-    old. One LIST request per 1,000 objects, one DELETE per 1,000 deleted ones. Raises `Invalid` for a negative
-    retention, and `Unavailable` if planning alone takes half a day.
+    old. One LIST request per 1,000 objects, one DELETE per 1,000 deleted ones.
+
+    It works through the listing in blocks of `BLOCK_KEYS`, so memory does not grow with the number of objects, except
+    for the names of what was deleted, at most `names_max` of each kind. After each block it notes in the lake how far
+    it has come; a run that ends early, by a crash or after `time_limit`, is continued by the next one. Raises `Invalid`
+    for a negative retention, and `Unavailable` if planning alone takes half a day.
     """
-    for _ in range(PLANS_MAX):
-        work = _planned(handle, retention)
-        plan = work.plan
-        if dry_run:
-            return _report(work, plan, dry_run=True)
-        if plan.objects or work.hints:
-            _record_oldest(handle, work.oldest, fence=bool(plan.orphans or work.hints))
-            newest = handle.newest(dropped=True)
-            if handle.clock.now_ms() - work.planned_ms > PLAN_AGE_MS_MAX:
-                continue
-            plan = plan.without(newest)
-            handle.store.delete([handle.root + info.key for info in plan.objects])
-            _delete_indexes(handle, plan)
-        handle.store.sweep(handle.root, work.cutoffs.orphans)
-        if is_dropped(work.snapshot.properties):
-            checkpoint(handle, dropped=True)
-        else:
-            handle.store.delete([handle.root + key for key in work.hints])
-        return _report(work, plan, dry_run=False)
+    tally = Tally(names_max)
+    until_ms = None if time_limit is None else handle.clock.now_ms() + int(time_limit / timedelta(milliseconds=1))
+    after: str | None = None
+    too_slow = 0
+    while too_slow < PLANS_MAX:
+        run = _Run(handle, retention, after, dry_run=dry_run, noted=after is not None)
+        block = run.first
+        while True:
+            try:
+                run.do(block, tally)
+            except _TooOldError:
+                too_slow += 1
+                break
+            if block.last:
+                run.finish()
+                return tally.report(run.oldest, dry_run=dry_run, complete=True)
+            after = block.end
+            run.note(after)
+            if until_ms is not None and handle.clock.now_ms() >= until_ms:
+                return tally.report(run.oldest, dry_run=dry_run, complete=False)
+            if not run.is_young:
+                break
+            block = run.next_block(after)
     msg = f"vacuum of {handle.name} took longer than {PLAN_AGE_MS_MAX // 3_600_000} hours to plan, {PLANS_MAX} times"
     raise Unavailable(msg)
 
 
-def _planned(handle: TableHandle, retention: timedelta | None) -> _Work:
-    now_ms = handle.clock.now_ms()
-    # The listing comes first: whatever it holds that was ever committed, the version read after it knows.
-    objects = [replace(info, key=info.key[len(handle.root) :]) for info in handle.store.list(handle.root)]
-    snapshot = handle.newest(dropped=True)
-    check_writable(snapshot.state.protocol, snapshot.state.metadata)
-    retention_ms = snapshot.settings.file_retention_ms if retention is None else _milliseconds(retention)
-    cutoffs = Cutoffs(
+class _TooOldError(Exception):
+    """A plan must not be carried out any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Consecutive objects of the listing, with keys below the root, and whether they are the last."""
+
+    objects: pa.Table
+    last: bool
+    end: str
+
+
+class _Run:
+    """One vacuum from its listing on, for half a day at most: cut-offs, and what of the log they need."""
+
+    def __init__(
+        self, handle: TableHandle, retention: timedelta | None, after: str | None, *, dry_run: bool, noted: bool
+    ) -> None:
+        self._handle = handle
+        self._dry_run = dry_run
+        self._noted = noted
+        self._needed: Needed | None = None
+        self._windows: list[ObjectInfo] = []
+        self.began_ms = handle.clock.now_ms()
+        # The listing comes first: whatever it holds that was ever committed, the version read after it knows.
+        self._pages = handle.store.list_pages(handle.root, None if after is None else handle.root + after)
+        self.first = self.next_block("")
+        self._whole = self.first.last and after is None
+        self._log_files = self._listed_log()
+        snapshot = handle.newest(dropped=True)
+        check_writable(snapshot.state.protocol, snapshot.state.metadata)
+        self.oldest = oldest_readable(snapshot.state)
+        self._snapshot: Snapshot | None = snapshot
+        self._dropped = is_dropped(snapshot.properties)
+        self._cutoffs = _cutoffs(snapshot, retention, self.began_ms)
+        self._in_effect = False
+        self._forgotten = _forgotten_removes(
+            handle, snapshot, self._log_files, self._cutoffs.removed, 0 if self._whole else PLAN_AGE_MS_MAX
+        )
+        if not self.first.last and after is None and not dry_run:
+            self._go_on()
+
+    @property
+    def is_young(self) -> bool:
+        """Whether another block may be planned with these cut-offs."""
+        return self._handle.clock.now_ms() - self.began_ms <= PLAN_AGE_MS_MAX // 2
+
+    def _go_on(self) -> None:
+        """Continue where an earlier run has ended, if it got further than the first block."""
+        noted = read_note(self._handle)
+        self._noted = noted is not None
+        if noted is not None and noted > self.first.end:
+            self._pages = self._handle.store.list_pages(self._handle.root, self._handle.root + noted)
+            self.first = self.next_block(noted)
+            self._snapshot = None
+
+    def next_block(self, after: str) -> _Block:
+        """Read the next objects."""
+        objects = listed(self._next_pages(), self._handle.root)
+        self._windows += infos_below(objects, WINDOW_FOLDER)
+        end = objects["key"][-1].as_py() if len(objects) else after
+        return _Block(objects, len(objects) < BLOCK_KEYS, end)
+
+    def _next_pages(self) -> Iterator[ListedPage]:
+        count = 0
+        while count < BLOCK_KEYS and (page := next(self._pages, None)) is not None:
+            count += len(page.keys)
+            yield page
+
+    def do(self, block: _Block, tally: Tally) -> None:
+        """Delete what is useless of a block, with the last one also of the log. Raises `_TooOldError`."""
+        handle = self._handle
+        if block.last and not self._whole:
+            self._log_files = self._listed_log()
+            self._snapshot = None
+        snapshot = self._snapshot or handle.newest(dropped=True)
+        self._snapshot = None  # the next block will have been listed after it
+        self._dropped = is_dropped(snapshot.properties)
+        plan = plan_vacuum(self._needed_by(snapshot), block.objects, self._cutoffs)
+        if len(plan.data_files) and not self._in_effect:
+            removed = _in_effect(handle, snapshot, self._log_files, self._cutoffs.removed)
+            self._cutoffs, self._in_effect = replace(self._cutoffs, removed=removed), True
+            plan = plan_vacuum(self._needed_by(snapshot), block.objects, self._cutoffs)
+        log_plan = self._planned_log() if block.last else LogPlan()
+        oldest = _oldest_after(handle, snapshot, self._log_files, plan, log_plan, self._cutoffs)
+        self.oldest = max(self.oldest, oldest)
+        failed: list[str] = []
+        if not self._dry_run and (plan.objects.num_rows or log_plan.objects or log_plan.hints):
+            _record_oldest(handle, oldest, fence=bool(plan.orphans.num_rows or log_plan.hints))
+            newest = handle.newest(dropped=True)
+            if handle.clock.now_ms() - self.began_ms > PLAN_AGE_MS_MAX:
+                raise _TooOldError
+            plan = plan.without(self._needed_by(newest))
+            failed = self._delete([*plan.objects["key"].to_pylist(), *(info.key for info in log_plan.objects)])
+            if not self._dropped:
+                failed += self._delete(log_plan.hints)
+        tally.add(plan, log_plan, failed)
+
+    def finish(self) -> None:
+        """Clean up after the last block."""
+        if self._dry_run:
+            return
+        handle = self._handle
+        handle.store.sweep(handle.root, self._cutoffs.orphans)
+        if self._dropped:
+            checkpoint(handle, dropped=True)
+        if self._noted:
+            forget_note(handle)
+
+    def note(self, after: str) -> None:
+        """Record how far this vacuum has come."""
+        if not self._dry_run:
+            write_note(self._handle, after)
+            self._noted = True
+
+    def _needed_by(self, snapshot: Snapshot) -> Needed:
+        if self._needed is None or self._needed.version != snapshot.version:
+            self._needed = None
+            self._needed = needed(snapshot, self._forgotten)
+        return self._needed
+
+    def _listed_log(self) -> list[ObjectInfo]:
+        """Return the files of the log, with keys below the root."""
+        if self._whole:
+            return infos_below(self.first.objects, LOG_FOLDER)
+        root = self._handle.root
+        return [replace(i, key=i.key[len(root) :]) for i in self._handle.store.list(root + LOG_FOLDER)]
+
+    def _planned_log(self) -> LogPlan:
+        files, cutoffs = self._log_files, self._cutoffs
+        named = named_sidecars(self._handle.log, files, expired_log(files, cutoffs.log))
+        return plan_log(files, self._windows, old_hints(files, cutoffs.orphans), cutoffs, named)
+
+    def _delete(self, keys: Sequence[str]) -> list[str]:
+        """Delete objects by their keys below the root; return those that the store refused twice."""
+        store, root = self._handle.store, self._handle.root
+        wanted: Sequence[str] = [root + key for key in keys]
+        for _ in range(DELETE_TRIES):
+            try:
+                store.delete(wanted)
+            except NotDeleted as error:
+                wanted = error.keys
+            else:
+                return []
+        return [key[len(root) :] for key in wanted]
+
+
+def _cutoffs(snapshot: Snapshot, retention: timedelta | None, now_ms: int) -> Cutoffs:
+    settings = snapshot.settings
+    retention_ms = settings.file_retention_ms if retention is None else _milliseconds(retention)
+    return Cutoffs(
         removed=now_ms - retention_ms if retention_ms else max(now_ms, snapshot.timestamp_ms) + 1,
         orphans=now_ms - max(retention_ms, ORPHAN_AGE_MS_MIN),
-        log=now_ms - max(snapshot.settings.log_retention_ms, LOG_AGE_MS_MIN) if snapshot.settings.cleans_log else 0,
-    )
-    log_files = [info for info in objects if info.key.startswith(LOG_FOLDER)]
-    named = named_sidecars(handle.log, log_files, expired_log(log_files, cutoffs.log))
-    forgotten = _forgotten_removes(handle, snapshot, log_files, cutoffs.removed)
-    plan = plan_vacuum(snapshot, objects, cutoffs, named, forgotten)
-    if plan.data_files:
-        cutoffs = replace(cutoffs, removed=_in_effect(handle, snapshot, log_files, cutoffs.removed))
-        plan = plan_vacuum(snapshot, objects, cutoffs, named, forgotten)
-    oldest = _oldest_after(handle, snapshot, objects, plan, cutoffs)
-    return _Work(now_ms, snapshot, cutoffs, plan, oldest, old_hints(objects, cutoffs.orphans))
-
-
-def _report(work: _Work, plan: VacuumPlan, *, dry_run: bool) -> VacuumReport:
-    return VacuumReport(
-        dry_run,
-        tuple(info.key for info in plan.data_files),
-        tuple(info.key for info in plan.orphans),
-        tuple(info.key for info in plan.log_files),
-        sum(info.size for info in plan.objects),
-        work.oldest,
-        tuple(info.key for info in plan.change_files),
+        log=now_ms - max(settings.log_retention_ms, LOG_AGE_MS_MIN) if settings.cleans_log else 0,
+        now=now_ms,
     )
 
 
 def _forgotten_removes(
-    handle: TableHandle, snapshot: Snapshot, log_files: Sequence[ObjectInfo], since_ms: int
+    handle: TableHandle, snapshot: Snapshot, log_files: Sequence[ObjectInfo], since_ms: int, ahead_ms: int
 ) -> list[RemoveFile]:
     """Return the removes since a moment that checkpoints have dropped: those older than the table's own retention.
 
-    None, and no request, unless more is asked for than the table's own retention keeps.
+    `ahead_ms` is how much longer there may be new checkpoints. None, and no request, unless more is asked for than the
+    table's own retention keeps.
     """
-    if tombstones_after_ms(snapshot, handle.clock.now_ms()) <= since_ms:
+    if tombstones_after_ms(snapshot, handle.clock.now_ms() + ahead_ms) <= since_ms:
         return []
     commits = handle.log.read_commits(_put_since(log_files, since_ms))
     return [remove for commit in commits for remove in commit.removes]
@@ -174,23 +295,29 @@ def _is_exact(snapshot: Snapshot) -> bool:
 
 
 def _oldest_after(
-    handle: TableHandle, snapshot: Snapshot, objects: Iterable[ObjectInfo], plan: VacuumPlan, cutoffs: Cutoffs
+    handle: TableHandle,
+    snapshot: Snapshot,
+    log_files: Sequence[ObjectInfo],
+    plan: VacuumPlan,
+    log_plan: LogPlan,
+    cutoffs: Cutoffs,
 ) -> int:
-    """Return the oldest version that can be read once the plan is done.
+    """Return the oldest version that can be read once the plans are done.
 
     Our commits give a tombstone their own timestamp, so the time of the last removal names its version. Where others
     write too, their tombstones say less: then whatever is older than the retention has expired. A checkpoint drops
     tombstones that are older than the table's retention, so an orphan may have been part of a version up to then.
     """
     oldest = oldest_readable(snapshot.state)
-    if plan.log_files:
-        gone = {info.key for info in plan.log_files}
-        left = read_listing(info.key.removeprefix(LOG_FOLDER) for info in objects if info.key not in gone).commits
+    data_files, orphans = len(plan.data_files), len(plan.orphans)
+    if log_plan.log_files:
+        gone = {info.key for info in log_plan.log_files}
+        left = read_listing(info.key.removeprefix(LOG_FOLDER) for info in log_files if info.key not in gone).commits
         oldest = max(oldest, min(left, default=snapshot.version))
     moments = [] if plan.removed_ms is None else [plan.removed_ms]
-    if plan.orphans and handle.log.checkpoint_version is not None:
+    if orphans and handle.log.checkpoint_version is not None:
         moments.append(tombstones_after_ms(snapshot, handle.clock.now_ms()))
-    if not _is_exact(snapshot) and (plan.data_files or plan.orphans):
+    if not _is_exact(snapshot) and (data_files or orphans):
         moments.append(cutoffs.removed)
     return max(oldest, _version_at(handle, max(moments))) if moments else oldest
 
@@ -240,14 +367,3 @@ def _record(snapshot: Snapshot, oldest: int) -> Changes:
         configuration = {**metadata.configuration, OLDEST_READABLE: str(oldest)}
         changes.metadata = replace(metadata, configuration=configuration)
     return changes
-
-
-def _delete_indexes(handle: TableHandle, plan: VacuumPlan) -> None:
-    """Delete the windows of event ids of checkpoints that are gone."""
-    gone = {
-        file.version
-        for info in plan.log_files
-        if (file := parse_name(info.key.removeprefix(LOG_FOLDER))) is not None and info.key.endswith(".parquet")
-    }
-    if gone:
-        handle.store.delete([handle.root + index_name(version) for version in sorted(gone)])

@@ -2,49 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
-from alluvia.errors import Unsupported
-from alluvia.log.actions import AddFile, RemoveFile
-from alluvia.log.paths import LOG_FOLDER
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.log.paths import LOG_FOLDER, CheckpointFile, parse_name
 from alluvia.operations.change_files import CHANGE_FOLDER
 from alluvia.operations.log_cleanup import expired_log, unnamed_sidecars
-from alluvia.store import ObjectInfo
-from alluvia.table.deletion_vectors.descriptors import stored_vector
-from alluvia.table.partitioning.hive import is_hidden
-from alluvia.table.snapshot import Snapshot
+from alluvia.operations.vacuum_keys import Needed, hashed
+from alluvia.store import ListedPage, ObjectInfo
+from alluvia.table.event_window.index import index_version
+from alluvia.table.partitioning.hive import HIDDEN
+
+LIVE, REMOVED, YOUNG, CHANGES, LOG, OTHER = "live", "removed", "young", "changes", "log", "other"
+_OBJECTS = pa.schema({"key": pa.string(), "size": pa.int64(), "modified_ms": pa.int64(), "hash": pa.int64()})
 
 
 @dataclass(frozen=True, slots=True)
-class VacuumPlan:
-    """Objects below the table's root; `removed_ms` is when the last of the data files was removed, None if none was."""
+class Kept:
+    """Objects that stay, and why. `bytes` is their size; `until` is when the last of them may go, None if unknown.
 
-    data_files: tuple[ObjectInfo, ...]
-    orphans: tuple[ObjectInfo, ...]
-    log_files: tuple[ObjectInfo, ...]
-    removed_ms: int | None
-    change_files: tuple[ObjectInfo, ...] = ()
+    Reasons: `live` (the newest version needs them), `removed` (older versions need them, within the retention),
+    `young` (no commit names them, but one may still), `changes` and `log` (within their retention), `other` (not this
+    table's data, such as rejects and windows of event ids).
+    """
 
-    @property
-    def objects(self) -> tuple[ObjectInfo, ...]:
-        """Return everything to delete, the log last: whatever names a file outlives the file."""
-        return (*self.data_files, *self.orphans, *self.change_files, *self.log_files)
+    reason: str
+    objects: int
+    bytes: int
+    until: datetime | None = None
 
-    def without(self, newest: Snapshot) -> VacuumPlan:
-        """Return the plan without files that came back since it was made, even temporarily.
-
-        A restore may have won before its record, or the commit that an orphan was written for.
-        """
-        kept = live_keys(newest)
-        removed_ms = self.removed_ms or 0
-        dead = _removed(newest, newest.state.tombstones)
-        kept |= {key for key, deleted_ms in dead.items() if deleted_ms > removed_ms}
-        data_files = tuple(info for info in self.data_files if newest.root + info.key not in kept)
-        orphans = tuple(
-            info for info in self.orphans if newest.root + info.key not in kept and newest.root + info.key not in dead
-        )
-        return replace(self, data_files=data_files, orphans=orphans)
+    def __add__(self, other: Kept) -> Kept:
+        moments = [each for each in (self.until, other.until) if each is not None]
+        return Kept(self.reason, self.objects + other.objects, self.bytes + other.bytes, max(moments, default=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,68 +47,166 @@ class Cutoffs:
     removed: int
     orphans: int
     log: int
+    now: int = 0
 
 
-def plan_vacuum(
-    snapshot: Snapshot,
-    objects: Iterable[ObjectInfo],
+@dataclass(frozen=True, slots=True)
+class VacuumPlan:
+    """Some objects below the table's root: which go, as tables of `key` and `size`, and why the others stay.
+
+    `removed_ms` is when the last of the data files was removed, None if none was.
+    """
+
+    data_files: pa.Table
+    orphans: pa.Table
+    change_files: pa.Table
+    removed_ms: int | None
+    kept: Sequence[Kept] = ()
+
+    @property
+    def objects(self) -> pa.Table:
+        """Return everything to delete."""
+        return pa.concat_tables([self.data_files, self.orphans, self.change_files])
+
+    def without(self, newest: Needed) -> VacuumPlan:
+        """Return the plan without files that came back since it was made, even temporarily.
+
+        A restore may have won before its record, or the commit that an orphan was written for.
+        """
+        data, orphans = (_column(files, "hash") for files in (self.data_files, self.orphans))
+        later = pc.coalesce(pc.greater(newest.removed_ms(data), self.removed_ms or 0), False)
+        came_back = pc.or_(newest.is_live(data), later)
+        named = pc.or_(newest.is_live(orphans), pc.is_valid(newest.removed_ms(orphans)))
+        return replace(
+            self,
+            data_files=self.data_files.filter(pc.invert(came_back)),
+            orphans=self.orphans.filter(pc.invert(named)),
+        )
+
+
+def listed(pages: Iterable[ListedPage], root: str) -> pa.Table:
+    """Return objects of a listing as columns: `key` below the root, `size`, `modified_ms` and the key's hash."""
+    batches = []
+    for page in pages:
+        keys = pc.utf8_slice_codeunits(pa.array(page.keys, pa.string()), len(root))
+        numbers = [pa.array(each, pa.int64()) for each in (page.sizes, page.modified_ms)]
+        batches.append(pa.RecordBatch.from_arrays([keys, *numbers, hashed(page.keys)], schema=_OBJECTS))
+    return pa.Table.from_batches(batches, _OBJECTS).combine_chunks()
+
+
+def infos_below(objects: pa.Table, folder: str) -> list[ObjectInfo]:
+    """Return those of some objects that are in a folder below the root."""
+    found = objects.filter(pc.starts_with(_column(objects, "key"), folder))
+    rows = zip(*(found[name].to_pylist() for name in ("key", "size", "modified_ms")), strict=True)
+    return [ObjectInfo(*row) for row in rows]
+
+
+def plan_vacuum(needed: Needed, objects: pa.Table, cutoffs: Cutoffs) -> VacuumPlan:
+    """Choose what to delete of objects below a table's root, as `listed` returns them; the log is not looked at.
+
+    A data file is deleted if it was removed before its cut-off, an orphan if it was last written before its own. Files
+    of changes have the retention of removed files, but are deleted no sooner than orphans. Other folders whose name
+    starts with `_` or `.` hold no data files.
+    """
+    keys, hashes, modified_ms = (_column(objects, name) for name in ("key", "hash", "modified_ms"))
+    in_log = pc.starts_with(keys, LOG_FOLDER)
+    change = pc.starts_with(keys, CHANGE_FOLDER)
+    tables = pc.or_(in_log, change)
+    live = pc.and_not(needed.is_live(hashes), tables)
+    hidden = pc.and_not(pc.match_substring_regex(keys, HIDDEN), pc.or_(tables, live))
+    dead_ms = needed.removed_ms(hashes)
+    unneeded = pc.invert(pc.or_(tables, pc.or_(hidden, live)))
+    dead = pc.and_(unneeded, pc.is_valid(dead_ms))
+    unnamed = pc.and_(unneeded, pc.is_null(dead_ms))
+    expired = pc.coalesce(pc.less(dead_ms, cutoffs.removed), False)
+    old = pc.less(modified_ms, cutoffs.orphans)
+    gone = pc.and_(dead, expired)
+    orphaned = pc.and_(unnamed, old)
+    change_cutoff = min(cutoffs.removed, cutoffs.orphans)
+    change_gone = pc.and_(change, pc.less(modified_ms, change_cutoff))
+    kept = [
+        _kept(LIVE, objects, live),
+        _kept(REMOVED, objects, pc.and_not(dead, expired), dead_ms, cutoffs.now - cutoffs.removed),
+        _kept(YOUNG, objects, pc.and_not(unnamed, old), modified_ms, cutoffs.now - cutoffs.orphans),
+        _kept(CHANGES, objects, pc.and_not(change, change_gone), modified_ms, cutoffs.now - change_cutoff),
+        _kept(OTHER, objects, hidden),
+    ]
+    return VacuumPlan(
+        _chosen(objects, gone),
+        _chosen(objects, orphaned),
+        _chosen(objects, change_gone),
+        pc.max(dead_ms.filter(gone)).as_py(),
+        [each for each in kept if each.objects],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlan:
+    """Files of the log and windows of event ids that go, and the hints of drops, whose deletion is not reported."""
+
+    log_files: tuple[ObjectInfo, ...] = ()
+    windows: tuple[ObjectInfo, ...] = ()
+    hints: tuple[str, ...] = ()
+    kept: tuple[Kept, ...] = ()
+
+    @property
+    def objects(self) -> tuple[ObjectInfo, ...]:
+        """Return everything to delete, what names others last."""
+        return (*self.windows, *self.log_files)
+
+
+def plan_log(
+    log_files: Sequence[ObjectInfo],
+    windows: Iterable[ObjectInfo],
+    hints: Iterable[str],
     cutoffs: Cutoffs,
-    sidecars_named: Collection[str] | None = None,
-    forgotten: Iterable[RemoveFile] = (),
-) -> VacuumPlan:
-    """Choose what to delete from all objects below a table's root (their keys relative to it).
+    sidecars_named: Collection[str],
+) -> LogPlan:
+    """Choose what to delete of a table's log, and the windows of event ids of checkpoints that go or have gone.
 
-    A data file is deleted if it was removed before its cut-off, an orphan if it was last written before its own.
-    `forgotten` are removes that are no longer tombstones. Files of changes have the retention of removed files, but are
-    deleted no sooner than orphans. Other folders whose name starts with `_` or `.` hold no data files. Sidecars of
-    checkpoints are deleted unless they are among `sidecars_named`; if that is not known, all of them stay.
+    Sidecars of checkpoints are deleted unless they are among `sidecars_named`.
     """
-    live = live_keys(snapshot)
-    dead = _removed(snapshot, (*snapshot.state.tombstones, *forgotten))
-    data_files, orphans, log_files, change_files = [], [], [], []
-    for info in objects:
-        key = snapshot.root + info.key
-        if info.key.startswith(LOG_FOLDER):
-            log_files.append(info)
-        elif info.key.startswith(CHANGE_FOLDER):
-            if info.modified_ms < min(cutoffs.removed, cutoffs.orphans):
-                change_files.append(info)
-        elif is_hidden(info.key) or key in live:
-            continue
-        elif key in dead:
-            if dead[key] < cutoffs.removed:
-                data_files.append(info)
-        elif info.modified_ms < cutoffs.orphans:
-            orphans.append(info)
     expired = expired_log(log_files, cutoffs.log)
-    if sidecars_named is not None:
-        expired += unnamed_sidecars(log_files, sidecars_named, cutoffs.log)
-    removed_ms = max((dead[snapshot.root + info.key] for info in data_files), default=None)
-    return VacuumPlan(tuple(data_files), tuple(orphans), tuple(expired), removed_ms, tuple(change_files))
+    expired += unnamed_sidecars(log_files, sidecars_named, cutoffs.log)
+    gone = {info.key for info in expired}
+    left = [info for info in log_files if info.key not in gone]
+    names = (parse_name(info.key.removeprefix(LOG_FOLDER)) for info in left)
+    oldest = min((file.version for file in names if file is not None), default=0)
+    useless = [info for info in windows if _is_useless(info, oldest, gone, cutoffs)]
+    size = sum(info.size for info in left)
+    return LogPlan(tuple(expired), tuple(useless), tuple(hints), (Kept(LOG, len(left), size),) if left else ())
 
 
-def live_keys(snapshot: Snapshot) -> set[str]:
-    """Return the keys in the store of what a version needs, in the one form that a listing has.
-
-    Raises `Unsupported` for a file that may lie anywhere.
-    """
-    return {snapshot.locate(path) for file in snapshot.files for path in _paths(file)}
-
-
-def _removed(snapshot: Snapshot, files: Iterable[RemoveFile]) -> dict[str, int]:
-    """Return when the files of some tombstones were removed, in ms, by their keys in the store."""
-    found: dict[str, int] = {}
-    for file in files:
-        for path in _paths(file):
-            try:
-                key = snapshot.locate(path)
-            except Unsupported:  # it is outside the lake, and so of what vacuum lists
-                continue
-            found[key] = max(found.get(key, 0), file.deletion_timestamp)
-    return found
+def _is_useless(window: ObjectInfo, oldest: int, gone: Collection[str], cutoffs: Cutoffs) -> bool:
+    """Whether the checkpoint that a window was written for goes, or went long ago."""
+    version = index_version(window.key)
+    if version is None or version >= oldest:
+        return False
+    going = (parse_name(key.removeprefix(LOG_FOLDER)) for key in gone)
+    return window.modified_ms < cutoffs.orphans or any(
+        isinstance(file, CheckpointFile) and file.version == version for file in going
+    )
 
 
-def _paths(file: AddFile | RemoveFile) -> list[str]:
-    """Return the path of a data file, and that of its deletion vector if that is in a file of its own."""
-    stored = None if file.deletion_vector is None else stored_vector(file.deletion_vector)
-    return [file.path] if stored is None else [file.path, stored.path]
+def _kept(
+    reason: str, objects: pa.Table, mask: pa.BooleanArray, times: pa.Array | None = None, retention_ms: int = 0
+) -> Kept:
+    size = pc.sum(_column(objects, "size").filter(mask)).as_py() or 0
+    last = None if times is None else pc.max(times.filter(mask)).as_py()
+    until = None if last is None else _moment(last + retention_ms)
+    return Kept(reason, mask.true_count, size, until)
+
+
+def _moment(ms: int) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # what a foreign writer's tombstone says may be no date
+        return None
+
+
+def _chosen(objects: pa.Table, mask: pa.BooleanArray) -> pa.Table:
+    return objects.filter(mask).select(["key", "size", "hash"])
+
+
+def _column(objects: pa.Table, name: str) -> pa.Array:
+    return objects[name].combine_chunks()

@@ -19,7 +19,7 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from alluvia.errors import AlluviaError, AnswerLost, Invalid, ObjectNotFound, Unavailable
+from alluvia.errors import AlluviaError, AnswerLost, Invalid, NotDeleted, ObjectNotFound, Unavailable
 from alluvia.store.base import ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
 from alluvia.store.uris import canonical_path, key_below
 
@@ -143,12 +143,16 @@ class DirectoryStore(Store):
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects. Folders stay, since removing one would race with a put into it."""
+        failed: dict[str, OSError] = {}
         for key in keys:
             try:
                 self._path(key).unlink()
             except OSError as error:
                 if error.errno not in _ABSENT:
-                    raise Unavailable(f"cannot delete {key}: {error.strerror or error}") from error
+                    failed[key] = error
+        if failed:
+            first = next(iter(failed.values()))
+            raise NotDeleted(list(failed), first.strerror or str(first)) from first
 
     def sweep(self, prefix: str, before_ms: int) -> None:
         """Delete the temporary files of writers that died before a moment."""

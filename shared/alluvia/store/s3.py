@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 from urllib.parse import urlsplit
@@ -23,7 +24,16 @@ from obstore.exceptions import BaseError
 from alluvia.clock import Clock
 from alluvia.errors import AnswerLost, Invalid, ObjectNotFound, Unavailable, Unsupported
 from alluvia.store.answers import NOT_PARTIAL, Failure, NoKeys, read_failure
-from alluvia.store.base import ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
+from alluvia.store.base import (
+    PAGE_KEYS,
+    ListedPage,
+    ObjectInfo,
+    PutResult,
+    Store,
+    check_key,
+    check_prefix,
+    check_range,
+)
 from alluvia.store.credentials import Access, Keys, find_access
 
 if TYPE_CHECKING:
@@ -31,7 +41,6 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Credential
 
 T = TypeVar("T")
-PAGE_KEYS = 1000
 TRIES = 5
 CONFLICT_TRIES = 8
 CONFLICT_WAIT_SECONDS = 0.05
@@ -172,17 +181,34 @@ class S3Store(Store):
         after = None if start_after is None else self._prefix + start_after
         if rest[:-1] and (after is None or after < whole):
             after = whole[:-1]  # obstore lists whole folders: start near the first key, and stop after the last
-        return self._without_marks(self._below(whole, folder, after, start_after or ""))
+        entries = chain.from_iterable(self._pages(folder, after))
+        return self._without_marks(self._below(whole, entries, start_after or ""))
 
-    def _below(self, whole: str, folder: str, after: str | None, start_after: str) -> Iterator[ObjectInfo]:
-        for entry in self._entries(folder, after):
+    def list_pages(self, prefix: str, start_after: str | None = None) -> Iterator[ListedPage]:
+        whole = self._prefix + check_prefix(prefix)
+        if not whole.endswith("/"):
+            yield from super().list_pages(prefix, start_after)
+            return
+        last = start_after
+        for page in self._pages(whole[:-1], None if start_after is None else self._prefix + start_after):
+            if not all(entry["size"] for entry in page):  # one may be the mark of a folder
+                yield from super().list_pages(prefix, last)
+                return
+            keys = [entry["path"][len(self._prefix) :] for entry in page]
+            yield ListedPage(
+                keys, [entry["size"] for entry in page], [_milliseconds(entry["last_modified"]) for entry in page]
+            )
+            last = keys[-1] if keys else last
+
+    def _below(self, whole: str, entries: Iterable[ObjectMeta], start_after: str) -> Iterator[ObjectInfo]:
+        for entry in entries:
             name, key = entry["path"], entry["path"][len(self._prefix) :]
             if name.startswith(whole) and key > start_after:
                 yield ObjectInfo(key, entry["size"], _milliseconds(entry["last_modified"]))
             elif name > whole and not name.startswith(whole):
                 return
 
-    def _entries(self, folder: str, after: str | None) -> Iterator[ObjectMeta]:
+    def _pages(self, folder: str, after: str | None) -> Iterator[Sequence[ObjectMeta]]:
         """Yield what obstore lists; if a page fails for a while, go on after the last key that is not a mark."""
         stream: Iterator[Sequence[ObjectMeta]] | None = None
         empty: set[str] = set()
@@ -196,6 +222,7 @@ class S3Store(Store):
             return page
 
         while page := self._tried(folder, read_page):
+            fresh = []
             for entry in page:
                 if entry["size"]:
                     after = entry["path"]
@@ -204,7 +231,8 @@ class S3Store(Store):
                     continue
                 else:
                     empty.add(entry["path"])
-                yield entry
+                fresh.append(entry)
+            yield fresh
 
     def _without_marks(self, infos: Iterator[ObjectInfo]) -> Iterator[ObjectInfo]:
         """Leave out the marks of folders, empty objects named `folder/`, which obstore shows under the folder's name.

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from alluvia.errors import Unsupported
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import replay
 from alluvia.operations.log_cleanup import expired_log
-from alluvia.operations.vacuum_plan import Cutoffs, plan_vacuum
-from alluvia.store import ObjectInfo
+from alluvia.operations.vacuum_keys import needed
+from alluvia.operations.vacuum_plan import Cutoffs, Kept, listed, plan_vacuum
+from alluvia.store import ListedPage, ObjectInfo
+from alluvia.table.partitioning.hive import HIDDEN, is_hidden
 from alluvia.table.snapshot import Snapshot
 from tests.unit.log.build import PROTOCOL, metadata
 
@@ -30,20 +38,38 @@ def snapshot(files: list[str], removed: dict[str, int]) -> Snapshot:
 def test_the_plan_by_itself() -> None:
     objects = [info(key) for key in ("live", "p=a%20b/live", "back", "gone", "young", "orphan")]
     objects += [info("fresh", 500), info("_x/y"), info(".x"), info("_delta_log/00000000000000000000.json")]
+    objects += [info("_change_data/old"), info("_change_data/new", 100), info("young orphan", 700)]
     found = plan_vacuum(
-        snapshot(["live", "p=a%20b/live", "back"], {"gone": 99, "young": 100, "back": 5}),
-        objects,
-        Cutoffs(removed=100, orphans=400, log=0),
+        needed(snapshot(["live", "p=a%20b/live", "back"], {"gone": 99, "young": 100, "back": 5})),
+        listed([page(objects)], "t/"),
+        Cutoffs(removed=100, orphans=400, log=0, now=1000),
     )
-    assert [each.key for each in found.data_files] == ["gone"]
-    assert [each.key for each in found.orphans] == ["orphan"]
-    assert (found.log_files, found.removed_ms) == ((), 99)
+    assert found.data_files["key"].to_pylist() == ["gone"]
+    assert found.orphans["key"].to_pylist() == ["orphan"]
+    assert found.change_files["key"].to_pylist() == ["_change_data/old"]
+    assert found.removed_ms == 99
+    assert list(found.kept) == [
+        Kept("live", 3, 3),
+        Kept("removed", 1, 1, datetime.fromtimestamp(1, UTC)),
+        Kept("young", 2, 2, datetime.fromtimestamp(1.3, UTC)),
+        Kept("changes", 1, 1, datetime.fromtimestamp(1, UTC)),
+        Kept("other", 2, 2),
+    ]
+
+
+def page(objects: list[ObjectInfo]) -> ListedPage:
+    return ListedPage([f"t/{i.key}" for i in objects], [i.size for i in objects], [i.modified_ms for i in objects])
+
+
+@given(st.lists(st.text("a._=/\n", min_size=1), min_size=1))
+def test_hidden_means_the_same_in_columns(paths: list[str]) -> None:
+    assert pc.match_substring_regex(pa.array(paths), HIDDEN).to_pylist() == [is_hidden(path) for path in paths]
 
 
 def test_a_plan_is_not_made_where_a_live_file_could_be_mistaken_for_an_orphan() -> None:
     elsewhere = snapshot(["gs://b/t/live"], {})
     with pytest.raises(Unsupported, match="gs://b/t/live"):
-        plan_vacuum(elsewhere, [info("live")], Cutoffs(1000, 1000, 0))
+        needed(elsewhere)
 
 
 def log(*names: str, **times: int) -> list[ObjectInfo]:

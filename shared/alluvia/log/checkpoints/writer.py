@@ -6,7 +6,7 @@ reader of one decodes little of the other. Source: Delta protocol, "Checkpoints"
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from alluvia.log.checkpoints.schema import ADD, REMOVE, SCHEMA
 from alluvia.log.fields import Json
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.rows import LogRows, T
+from alluvia.log.files.scanning import grouped
 from alluvia.log.files.sidecars import open_rows
 from alluvia.log.files.struct_statistics import statistics_texts
 from alluvia.log.replay import State
@@ -74,7 +75,7 @@ def write_checkpoint(state: State, tombstones_after_ms: int, form: Form | None =
             ("remove", live_tombstones(state.tombstones, tombstones_after_ms)),
             ("add", add_structs(state.files, form)),
         ):
-            for batch in grouped(batches):
+            for batch in grouped(batches, GROUP_ROWS):
                 rows += len(batch)
                 columns = [
                     batch if name == kind else pa.nulls(len(batch), schema.field(name).type) for name in schema.names
@@ -144,16 +145,3 @@ def live_tombstones_of(
     for removes in live_structs(tombstones, section, REMOVE):
         times = pc.coalesce(pc.struct_field(removes, "deletionTimestamp"), 0)
         yield removes.filter(pc.greater(times, after_ms))
-
-
-def grouped(batches: Iterable[pa.StructArray]) -> Iterator[pa.StructArray]:
-    """Yield the rows of some batches in bigger ones, of a row group or less."""
-    held: list[pa.StructArray] = []
-    for batch in batches:
-        if held and sum(map(len, held)) + len(batch) > GROUP_ROWS:
-            yield pa.concat_arrays(held)
-            held = []
-        if len(batch):
-            held.append(batch)
-    if held:
-        yield pa.concat_arrays(held)

@@ -167,7 +167,7 @@ class ActionSet(Generic[T]):
     def shown(self, section: LogRows[T]) -> pa.BooleanArray | None:
         """Return which rows of a section still hold; None for all of them."""
         if section not in self._masks:
-            newer = self._keys_above(section)
+            newer = self.keys_above(section)
             mask = None
             if len(newer) and section.may_hold(newer):
                 hidden = pc.is_in(section.keys, value_set=newer)
@@ -177,14 +177,14 @@ class ActionSet(Generic[T]):
 
     def touches(self, section: LogRows[T]) -> bool:
         """Whether later commits may have changed a row of a section, as far as is known without opening it."""
-        newer = self._keys_above(section)
+        newer = self.keys_above(section)
         return bool(len(newer)) and section.may_hold(newer)
 
     def above(self, key: str) -> T | None:
         """Return the action that the layers have for a key, or None."""
         return next((layer.changes[key] for layer in reversed(self.layers) if key in layer.changes), None)
 
-    def _keys_above(self, section: LogRows[T]) -> pa.Array:
+    def keys_above(self, section: LogRows[T]) -> pa.Array:
         """Return the keys that later commits than a section's changed."""
         above = [layer.keys for layer in self._layers_above(section)]
         return pa.concat_arrays(above or [pa.array([], pa.string())])

@@ -156,6 +156,12 @@ class SidecarRows(LogRows[T]):
             self._opened = FileRows(self.file.file, self.kind, self._parse)
         return self._opened
 
+    def read(self, data: bytes) -> FileRows[T]:
+        """Return the rows in the sidecar's bytes, and keep neither. Raises `Corrupt`."""
+        file = ActionFile(self.file.name, data)
+        check_fields(file, self.kind, self._fields)
+        return FileRows(file, self.kind, self._parse)
+
     def __len__(self) -> int:
         return len(self._rows) if self.file.facts is None else self.file.facts.rows
 

@@ -21,6 +21,8 @@ _FORMS = (
     (pa.date32(), re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)),
     (_TIME, re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?Z?", re.ASCII)),
 )
+HIDDEN = r"(^|/)(\.|_[^=/]*(/|$))"
+"""What `is_hidden` finds, as a regular expression of Arrow's."""
 
 
 def is_hidden(path: str) -> bool:

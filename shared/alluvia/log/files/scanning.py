@@ -1,0 +1,75 @@
+"""Read a few fields of all actions of a set, in batches, keeping nothing of what is opened for it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.log.files.columns import canonical_paths, with_vectors
+from alluvia.log.files.file_set import ActionSet
+from alluvia.log.files.rows import LogRows, T
+from alluvia.log.files.sidecars import SidecarRows
+
+GROUP_ROWS = 1 << 16
+SIDECARS_AT_ONCE = 16
+"""Sidecars that are fetched together, and so are in memory together."""
+VECTOR = pa.struct(
+    {
+        "storageType": pa.string(),
+        "pathOrInlineDv": pa.string(),
+        "offset": pa.int32(),
+        "sizeInBytes": pa.int32(),
+        "cardinality": pa.int64(),
+    }
+)
+KEY_FIELDS = {"path": pa.string(), "deletionVector": VECTOR}
+
+
+def scanned(actions: ActionSet[T], fields: Mapping[str, pa.DataType]) -> Iterator[pa.StructArray]:
+    """Yield the actions of a set as structs: `path` (canonical), `deletionVector`, and some fields more.
+
+    A closed sidecar is fetched and forgotten, so that memory depends neither on the number of files nor of sidecars.
+    """
+    wanted = {**KEY_FIELDS, **fields}
+    kinds = [pa.field(name, kind) for name, kind in wanted.items()]
+    for section, rows in _opened(actions):
+        newer = actions.keys_above(section)
+        for batch in grouped(rows.structs(wanted)):
+            paths = canonical_paths(pc.struct_field(batch, "path"))
+            others = [pc.struct_field(batch, name) for name in wanted if name != "path"]
+            found = pa.StructArray.from_arrays([paths, *others], fields=kinds)
+            if len(newer):
+                hidden = pc.is_in(with_vectors(paths, others[0]), value_set=newer)
+                found = found.filter(pc.invert(hidden))
+            yield found
+
+
+def _opened(actions: ActionSet[T]) -> Iterator[tuple[LogRows[T], LogRows[T]]]:
+    """Yield the sections of a set, each with rows that can be read."""
+    closed: list[SidecarRows[T]] = []
+    for section in actions.sections:
+        if isinstance(section, SidecarRows) and not section.is_open:
+            closed.append(section)
+        else:
+            yield section, section
+    waiting = iter(closed)
+    while several := list(islice(waiting, SIDECARS_AT_ONCE)):
+        data = several[0].file.fetch([each.file.name for each in several])
+        for section, body in zip(several, data, strict=True):
+            yield section, section.read(body)
+
+
+def grouped(batches: Iterable[pa.StructArray], rows_max: int = GROUP_ROWS) -> Iterator[pa.StructArray]:
+    """Yield the rows of some batches in bigger ones, of so many rows or less."""
+    held: list[pa.StructArray] = []
+    for batch in batches:
+        if held and sum(map(len, held)) + len(batch) > rows_max:
+            yield pa.concat_arrays(held)
+            held = []
+        if len(batch):
+            held.append(batch)
+    if held:
+        yield pa.concat_arrays(held)

@@ -1,0 +1,97 @@
+"""Which objects the versions of a table need, as columns of hashes: 8 bytes a file, however long its path. Pure.
+
+A hash has 64 bits. Where two keys share one, an object that could go stays: among a million files, the chance is one in
+ten million million for each object that nothing names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.errors import Unsupported
+from alluvia.log.actions import RemoveFile
+from alluvia.log.files.file_set import ActionSet
+from alluvia.log.files.scanning import scanned
+from alluvia.table.deletion_vectors.descriptors import stored_vector
+from alluvia.table.snapshot import Snapshot
+
+_UNUSUAL = r"(^|/)(\.{0,2})/|/\.{1,2}$|^[A-Za-z][A-Za-z0-9+.-]*:/"
+"""Paths whose key is not the table's root and the path: absolute ones, and those with `.`, `..` or empty parts."""
+_NONE = pa.table({"key": pa.array([], pa.int64()), "ms": pa.array([], pa.int64())})
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Hashes of keys in the store: of what is live, and of what was removed with the time of that in ms."""
+
+    version: int
+    live: pa.Array
+    dead: pa.Array
+    dead_ms: pa.Array
+
+    def is_live(self, hashes: pa.Array) -> pa.BooleanArray:
+        """Return which keys the version needs."""
+        # The other way round first: a table of the few hashes asked for is made faster than one of all.
+        here = self.live.filter(pc.is_in(self.live, value_set=hashes))
+        return pc.is_in(hashes, value_set=here)
+
+    def removed_ms(self, hashes: pa.Array) -> pa.Array:
+        """Return when each was removed; null for those that were not."""
+        return self.dead_ms.take(pc.index_in(hashes, value_set=self.dead))
+
+
+def hashed(keys: Iterable[str]) -> pa.Array:
+    """Return the hashes of keys, which are good for this process only."""
+    return pa.array(list(map(hash, keys)), pa.int64())
+
+
+def needed(snapshot: Snapshot, forgotten: Iterable[RemoveFile] = ()) -> Needed:
+    """Return what a version needs, and what its tombstones and those `forgotten` removed.
+
+    Raises `Unsupported` for a live file that may lie anywhere.
+    """
+    live = [_hashes(snapshot, batch, strict=True)[0] for batch in scanned(snapshot.files, {})]
+    dead = []
+    lost: ActionSet[RemoveFile] = ActionSet(RemoveFile.from_json).changed((file.key, file) for file in forgotten)
+    for removes in (snapshot.state.tombstones, lost):
+        for batch in scanned(removes, {"deletionTimestamp": pa.int64()}):
+            hashes, rows = _hashes(snapshot, batch, strict=False)
+            times = pc.coalesce(pc.struct_field(batch, "deletionTimestamp"), 0)
+            dead.append(pa.table({"key": hashes, "ms": times if rows is None else times.take(rows)}))
+    last = pa.concat_tables([_NONE, *dead]).group_by("key", use_threads=False).aggregate([("ms", "max")])
+    keys, times = (last[name].combine_chunks() for name in ("key", "ms_max"))
+    return Needed(snapshot.version, pa.concat_arrays([hashed(()), *live]), keys, times)
+
+
+def _hashes(snapshot: Snapshot, batch: pa.StructArray, *, strict: bool) -> tuple[pa.Array, pa.Array | None]:
+    """Return the hashes of the keys of files and of their deletion vectors, and their rows; None for one a row.
+
+    Unless `strict`, files outside the lake are left out.
+    """
+    paths = pc.struct_field(batch, "path")
+    vectors = pc.struct_field(batch, "deletionVector")
+    having = pc.is_valid(pc.struct_field(vectors, "storageType"))
+    if not pc.any(having).as_py() and not pc.any(pc.match_substring_regex(paths, _UNUSUAL)).as_py():
+        return hashed(snapshot.root + path for path in paths.to_pylist()), None
+    named = list(enumerate(paths.to_pylist()))
+    rows = pc.indices_nonzero(having).to_pylist()
+    for row, descriptor in zip(rows, vectors.filter(having).to_pylist(), strict=True):
+        stored = stored_vector(descriptor)
+        if stored is not None:
+            named.append((row, stored.path))
+    found = [(row, key) for row, path in named if (key := _key(snapshot, path, strict=strict)) is not None]
+    return hashed(key for _, key in found), pa.array([row for row, _ in found], pa.int64())
+
+
+def _key(snapshot: Snapshot, path: str, *, strict: bool) -> str | None:
+    """Return a path's key in the store; None if it lies elsewhere."""
+    try:
+        return snapshot.locate(path)
+    except Unsupported:
+        if strict:
+            raise
+        return None
