@@ -401,7 +401,7 @@ class Table:
         return changes.changes(self._handle, from_version, to_version, expired=expired)
 
     def history(self, limit: int | None = None) -> list[history.HistoryEntry]:
-        """Return the commits in the log, newest first."""
+        """Return the commits in the log, newest first, and whether their versions can still be read."""
         from alluvia.operations import history
 
         return history.history(self._handle, limit)

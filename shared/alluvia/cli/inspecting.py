@@ -86,6 +86,7 @@ def history(common: Common, table: str, limit: int) -> None:
                 "files_removed": entry.files_removed,
                 "rows": int(entry.metrics["numOutputRows"]) if "numOutputRows" in entry.metrics else None,
                 "engine": entry.engine,
+                "readable": entry.readable,
             }
             for entry in entries
         ],

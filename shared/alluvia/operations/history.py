@@ -11,13 +11,17 @@ import orjson
 from alluvia.errors import Corrupt, Invalid
 from alluvia.log.commit import CommitActions
 from alluvia.log.paths import commit_name
-from alluvia.table.handle import TableHandle
+from alluvia.log.segment import oldest_version
+from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.lineage import is_own_commit, version_gaps
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One commit: who did what, and how many files came and went."""
+    """One commit: who did what, and how many files came and went.
+
+    `readable` says whether the version can be read still: it cannot if vacuum has deleted files that it needs.
+    """
 
     version: int
     timestamp: datetime
@@ -27,6 +31,7 @@ class HistoryEntry:
     engine: str = ""
     files_added: int = 0
     files_removed: int = 0
+    readable: bool = True
 
 
 def history(handle: TableHandle, limit: int | None = None) -> list[HistoryEntry]:
@@ -36,13 +41,15 @@ def history(handle: TableHandle, limit: int | None = None) -> list[HistoryEntry]
     """
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
         raise Invalid(f"limit: expected a number of commits, 0 or more, got {limit!r}")
-    gaps = version_gaps(handle.newest().properties)
-    commits = sorted(handle.log.listing().commits, reverse=True)
-    versions = [version for version in commits if is_own_commit(gaps, version)][:limit]
-    return [_entry(commit) for commit in handle.log.read_commits(versions)]
+    newest = handle.newest()
+    gaps = version_gaps(newest.properties)
+    listing = handle.log.listing()
+    oldest = max(oldest_readable(newest.state), oldest_version(listing) or 0)
+    versions = [version for version in sorted(listing.commits, reverse=True) if is_own_commit(gaps, version)][:limit]
+    return [_entry(commit, readable=commit.version >= oldest) for commit in handle.log.read_commits(versions)]
 
 
-def _entry(commit: CommitActions) -> HistoryEntry:
+def _entry(commit: CommitActions, *, readable: bool) -> HistoryEntry:
     info = commit.info
     return HistoryEntry(
         commit.version,
@@ -53,6 +60,7 @@ def _entry(commit: CommitActions) -> HistoryEntry:
         str(info.get("engineInfo") or ""),
         len(commit.adds),
         len(commit.removes),
+        readable,
     )
 
 

@@ -460,3 +460,29 @@ def test_a_dry_run_tells_why_the_rest_stays(table: Table, clock: ManualClock, st
     until = kept["removed"].until
     assert until is not None
     assert abs(until.timestamp() - removed_s - 7 * DAY) < 1
+
+
+@pytest.mark.parametrize("writers", ["alluvia", "any"])
+def test_history_marks_the_versions_that_can_be_read(lake: Lake, clock: ManualClock, writers: str) -> None:
+    table = lake.create_table("t", SCHEMA, properties={"alluvia.writers": writers})
+    history(table, clock, 3)
+    clock.advance(1)
+    table.optimize()
+    assert all(entry.readable for entry in table.history())
+    clock.advance(1)
+    table.vacuum(timedelta(0))
+    entries = cold(table).history()
+    assert [entry.version for entry in entries] == [5, 4, 3, 2, 1, 0]
+    assert sorted(entry.version for entry in entries if entry.readable) == readable(table)
+
+
+def test_versions_before_the_log_that_is_left_are_not_readable(
+    table: Table, clock: ManualClock, store: CountingStore
+) -> None:
+    history(table, clock, 4)
+    table.checkpoint()
+    history(table, clock, 1)
+    store.delete([f"t/{LOG_FOLDER}{0:020d}.json"])
+    assert [(entry.version, entry.readable) for entry in cold(table).history()] == [
+        (5, True), (4, True), (3, False), (2, False), (1, False),
+    ]  # fmt: skip
