@@ -12,6 +12,7 @@ from benchmarks import (
     appends,
     checkpoints,
     cold_starts,
+    many_tables,
     merges,
     opens,
     queries,
@@ -35,6 +36,7 @@ PARTS = {
     "vacuums": vacuums.figures,
     "cold_starts": cold_starts.figures,
     "merges": merges.figures,
+    "many_tables": many_tables.figures,
     "writers": writers.figures,
 }
 
