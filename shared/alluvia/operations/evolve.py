@@ -12,6 +12,7 @@ from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.operations.create import check_bloom_filters, check_sort
 from alluvia.operations.expire_plan import check_ttl
+from alluvia.operations.replanning import commit_planned
 from alluvia.table.arguments import schema_of
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import (
@@ -26,6 +27,7 @@ from alluvia.table.properties import (
 from alluvia.table.protocols import features_needed, with_features
 from alluvia.table.schema.serialization import add_fields, arrow_schema
 from alluvia.table.schema.type_names import type_name
+from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes, Commit
 
 _FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE, ROLLUP)
@@ -78,13 +80,31 @@ def evolve(
     add: pa.Schema | Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> Commit:
-    """Add nullable columns, set properties, or both, in one commit, with the protocol's features that they need."""
-    snapshot = handle.newest()
-    metadata = plan_evolve(snapshot.state.metadata, add, properties)
-    if metadata == snapshot.state.metadata:
-        return Commit(snapshot.version, snapshot.timestamp_ms)
-    operation = "ADD COLUMNS" if add else "SET TBLPROPERTIES"
-    changes = Changes(operation, metadata=metadata, protocol=protocol_for(snapshot.protocol, metadata))
-    commit = handle.transaction(snapshot).commit(changes)
-    assert commit is not None  # noqa: S101 - only an on_lost callback gives up
-    return Commit(commit.version, commit.timestamp_ms)
+    """Add nullable columns, set properties, or both, in one commit, with the protocol's features that they need.
+
+    Where another writer changes the table first, this is planned again on its version. A column that it added meanwhile
+    with the same type is fine; one with another type raises `Invalid`, which names it.
+    """
+    fields = schema_of(add) if add else None
+    before: pa.Schema | None = None
+
+    def plan(snapshot: Snapshot) -> Changes | None:
+        nonlocal before
+        before = snapshot.schema if before is None else before
+        metadata = plan_evolve(snapshot.state.metadata, _not_added(fields, before, snapshot.schema), properties)
+        if metadata == snapshot.state.metadata:
+            return None
+        operation = "ADD COLUMNS" if add else "SET TBLPROPERTIES"
+        return Changes(operation, metadata=metadata, protocol=protocol_for(snapshot.protocol, metadata))
+
+    commit, snapshot, _ = commit_planned(handle, plan)
+    return commit or Commit(snapshot.version, snapshot.timestamp_ms)
+
+
+def _not_added(fields: pa.Schema | None, before: pa.Schema, now: pa.Schema) -> pa.Schema | None:
+    """Return the columns to add, without those that came since the first plan just as they are wanted."""
+    if fields is None:
+        return None
+    present = set(before.names)
+    came = {field.name: field.type for field in now if field.name not in present}
+    return pa.schema([field for field in fields if came.get(field.name) != field.type])

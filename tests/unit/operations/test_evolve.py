@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 from alluvia.clock import ManualClock
-from alluvia.errors import Invalid, MetadataChanged
+from alluvia.errors import Invalid
 from alluvia.lake import Lake, Table
 from tests.judges import canonical, deltalake_sql_table, duckdb_rows, judges_agree, on_disk, ours
+from tests.unit.operations.races import Race
 
 SCHEMA = pa.schema([("x", pa.int64()), ("c", pa.string())])
 
@@ -76,24 +77,31 @@ def test_a_column_may_be_called_after_a_type(table: Table) -> None:
     assert "timestampNtz" not in (table.snapshot().protocol.writer_features or ())
 
 
-def test_two_evolutions_at_once_do_not_overwrite_each_other(
-    table: Table, other: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rival = other.table("t")
-    handle = table._handle
-    newest = handle.newest
+def test_columns_that_others_add_at_the_same_time_all_come(lake: Lake, table: Table) -> None:
+    race = Race(lake)
+    ours = race.table(
+        lambda t: t.evolve({"theirs": "long"}), lambda t: t.evolve(properties={"delta.appendOnly": "true"})
+    )
+    assert ours.evolve({"ours": "timestamp_ntz"}).version == 3
+    assert ours.snapshot().schema.names == ["x", "c", "theirs", "ours"]
+    assert ours.snapshot().settings.append_only
 
-    def overtaken(**_: Any) -> Any:
-        found = newest()
-        monkeypatch.setattr(handle, "newest", newest)
-        rival.evolve({"theirs": "long"})
-        return found
 
-    monkeypatch.setattr(handle, "newest", overtaken)
-    with pytest.raises(MetadataChanged):
-        table.evolve({"ours": "long"})
-    table.evolve({"ours": "long"})
-    assert table.snapshot().schema.names == ["x", "c", "theirs", "ours"]
+def test_the_same_column_added_at_the_same_time_is_fine(lake: Lake, table: Table) -> None:
+    ours = Race(lake).table(lambda t: t.evolve({"both": "long", "theirs": "long"}))
+    assert ours.evolve({"both": "long"}).version == 1
+    ours = Race(lake).table(lambda t: t.evolve({"two": "long"}))
+    assert ours.evolve({"two": "long", "three": "long"}).version == 3
+    assert ours.snapshot().schema.names == ["x", "c", "both", "theirs", "two", "three"]
+    with pytest.raises(Invalid, match="column two already exists, as long"):
+        ours.evolve({"two": "long"})
+
+
+def test_a_column_that_another_adds_with_another_type_is_refused_by_name(lake: Lake, table: Table) -> None:
+    ours = Race(lake).table(lambda t: t.evolve({"both": "long"}))
+    with pytest.raises(Invalid, match="column both already exists, as long"):
+        ours.evolve({"both": "string", "ours": "long"})
+    assert ours.snapshot().schema.names == ["x", "c", "both"]
 
 
 def test_history_tells_who_did_what_newest_first(table: Table, clock: ManualClock) -> None:
