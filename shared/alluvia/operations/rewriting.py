@@ -15,13 +15,13 @@ from alluvia.log.actions import AddFile, CdcFile
 from alluvia.operations.change_files import ChangeWriter
 from alluvia.operations.constraints import row_check
 from alluvia.operations.datafile import DataFile, FileSink, opened
-from alluvia.operations.edits import Edit, Hits
+from alluvia.operations.edits import ROWS_AT_ONCE, Edit, Hits
 from alluvia.progress import report
 from alluvia.table.deletion_vectors.descriptors import cardinality_of
 from alluvia.table.deletion_vectors.roaring import sorted_positions
 from alluvia.table.deletion_vectors.storage import NO_POSITIONS, write_deletions
 from alluvia.table.handle import TableHandle
-from alluvia.table.masks import count, interleaved, mask_of, positions_of
+from alluvia.table.masks import count, interleaved, positions_of
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics.merged import loose_statistics
 from alluvia.table.transaction import FILE_AGE_MS_MAX
@@ -224,7 +224,7 @@ class Rewriter:
         """Write the rows that stay into a new file, updated ones in place where they may stay too."""
         with FileSink(self._handle, self._snapshot, data.file) as sink:
             start = 0
-            for batch in data.batches(self._snapshot.schema.names):
+            for batch in data.batches(self._snapshot.schema.names, rows=ROWS_AT_ONCE):
                 rows, here = pa.Table.from_batches([batch]), hits.slice(start, len(batch))
                 live = data.live.slice(start, len(batch))
                 start += len(batch)
@@ -301,4 +301,4 @@ def _filtered(rows: pa.Table, mask: pa.BooleanArray) -> pa.Table:
 def _spread(hits: Hits) -> pa.BooleanArray:
     if hits.updated is None:
         return pc.and_not(hits.mask, hits.mask)
-    return mask_of(positions_of(hits.mask).filter(hits.updated), len(hits.mask))
+    return pc.replace_with_mask(hits.mask, hits.mask, hits.updated)
