@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)|External AWS credential provider: (\w+)")
+_NOT_DELETED = re.compile(r"DeleteObjects request failed for key (.*): .* \(code: (\w+)\)", re.DOTALL)
 _KIND = re.compile(r"kind: (\w+),")
 _WRONG_REGION = "Received redirect without LOCATION"
 _NOT_PARTIAL = "Received non-partial response"
@@ -29,10 +30,14 @@ class NoKeys(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request that failed: the status of S3's answer (0 if no complete one came), and S3's code or what failed."""
+    """A request that failed: the status of S3's answer (0 if no complete one came), and S3's code or what failed.
+
+    `key` is the object that a bulk delete did not delete.
+    """
 
     status: int
     code: str
+    key: str | None = None
 
     @property
     def is_missing(self) -> bool:
@@ -63,6 +68,9 @@ def read_failure(error: Exception, name: str) -> Failure:
         return NOT_PARTIAL
     if _WRONG_REGION in answer:
         return Failure(301, "PermanentRedirect")
+    kept = _NOT_DELETED.search(answer)
+    if kept is not None:
+        return Failure(0, kept[2], kept[1])
     status, code = _STATUS.search(answer), _CODE.search(answer)
     if status is None and code is None:
         kind = _KIND.search(dump)

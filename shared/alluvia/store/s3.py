@@ -22,7 +22,7 @@ import obstore.store
 from obstore.exceptions import BaseError
 
 from alluvia.clock import Clock
-from alluvia.errors import AnswerLost, Invalid, ObjectNotFound, Unavailable, Unsupported
+from alluvia.errors import AnswerLost, Invalid, NotDeleted, ObjectNotFound, Unavailable, Unsupported
 from alluvia.store.answers import NOT_PARTIAL, Failure, NoKeys, read_failure
 from alluvia.store.base import (
     PAGE_KEYS,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TRIES = 5
 CONFLICT_TRIES = 8
+REFUSED_MAX = 100
+"""If S3 refuses to delete more objects than this, something is wrong with all."""
 CONFLICT_WAIT_SECONDS = 0.05
 READ_SECONDS = 30
 """How long an answer may keep silent. The time begins with a request, so a big upload needs longer."""
@@ -255,11 +257,21 @@ class S3Store(Store):
         yield from sorted((each[len(whole) :] for each in found["common_prefixes"]), key=lambda name: f"{name}/")
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects, 1,000 a request."""
+        """Delete objects, 1,000 a request, and one more for each object that S3 refuses to delete."""
         names = [self._key(key) for key in keys]
+        refused: dict[str, str] = {}
         for start in range(0, len(names), PAGE_KEYS):
             batch = names[start : start + PAGE_KEYS]
-            self._tried(batch[0], partial(self._client.delete, batch))
+            while batch:
+                found = self._attempted(batch[0][len(self._prefix) :], partial(self._client.delete, batch))
+                if not isinstance(found, Failure):
+                    break
+                if found.key not in batch or len(refused) == REFUSED_MAX:
+                    _fail(found, batch[0])
+                refused[found.key[len(self._prefix) :]] = found.code
+                batch = [name for name in batch if name != found.key]
+        if refused:
+            raise NotDeleted(list(refused), next(iter(refused.values())))
 
     def head(self, key: str) -> ObjectInfo | None:
         name = self._key(key)

@@ -33,7 +33,13 @@ def answered(status: str, code: str = "") -> str:
     ],
 )
 def test_status_and_code_are_read(error: Exception, status: int, code: str) -> None:
-    assert read_failure(error, "k") == Failure(status, code)
+    failure = read_failure(error, "k")
+    assert (failure.status, failure.code) == (status, code)
+
+
+def test_the_object_that_was_not_deleted_is_named() -> None:
+    error = GenericError("DeleteObjects request failed for key a: b (code: X): We encountered (code: InternalError)")
+    assert read_failure(error, "k") == Failure(0, "InternalError", "a: b (code: X)")
 
 
 @pytest.mark.parametrize("key", ["status code: 412", "Server returned non-2xx status code: 412", "<Code>X</Code>"])
