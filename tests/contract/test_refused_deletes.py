@@ -25,7 +25,7 @@ class Server(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         keys = re.findall("<Key>(.*?)</Key>", body)
         self.requests.append(keys)
-        error = "<Error><Key>{}</Key><Code>AccessDenied</Code><Message>no</Message></Error>"
+        error = "<Error><Key>{}</Key><Code>AccessDenied</Code><Message>x may not: s3:Delete</Message></Error>"
         done = "<Deleted><Key>{}</Key></Deleted>"
         answers = "".join((error if REFUSED.search(key) else done).format(key) for key in keys)
         answer = f"<?xml version='1.0'?><DeleteResult>{answers}</DeleteResult>".encode()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)|External AWS credential provider: (\w+)")
-_NOT_DELETED = re.compile(r"DeleteObjects request failed for key (.*): .* \(code: (\w+)\)", re.DOTALL)
+_NOT_DELETED = re.compile(r"DeleteObjects request failed for key (.*: .*) \(code: (\w+)\)", re.DOTALL)
 _KIND = re.compile(r"kind: (\w+),")
 _WRONG_REGION = "Received redirect without LOCATION"
 _NOT_PARTIAL = "Received non-partial response"
@@ -32,12 +32,12 @@ class NoKeys(Exception):
 class Failure:
     """A request that failed: the status of S3's answer (0 if no complete one came), and S3's code or what failed.
 
-    `key` is the object that a bulk delete did not delete.
+    `refused` begins with the key of an object that a bulk delete did not delete, a colon and a space.
     """
 
     status: int
     code: str
-    key: str | None = None
+    refused: str | None = None
 
     @property
     def is_missing(self) -> bool:

@@ -266,10 +266,12 @@ class S3Store(Store):
                 found = self._attempted(batch[0][len(self._prefix) :], partial(self._client.delete, batch))
                 if not isinstance(found, Failure):
                     break
-                if found.key not in batch or len(refused) == REFUSED_MAX:
+                text = found.refused or ""
+                name = max((name for name in batch if text.startswith(f"{name}: ")), key=len, default=None)
+                if name is None or len(refused) == REFUSED_MAX:
                     _fail(found, batch[0])
-                refused[found.key[len(self._prefix) :]] = found.code
-                batch = [name for name in batch if name != found.key]
+                refused[name[len(self._prefix) :]] = found.code
+                batch.remove(name)
         if refused:
             raise NotDeleted(list(refused), next(iter(refused.values())))
 

@@ -39,7 +39,7 @@ def test_status_and_code_are_read(error: Exception, status: int, code: str) -> N
 
 def test_the_object_that_was_not_deleted_is_named() -> None:
     error = GenericError("DeleteObjects request failed for key a: b (code: X): We encountered (code: InternalError)")
-    assert read_failure(error, "k") == Failure(0, "InternalError", "a: b (code: X)")
+    assert read_failure(error, "k") == Failure(0, "InternalError", "a: b (code: X): We encountered")
 
 
 @pytest.mark.parametrize("key", ["status code: 412", "Server returned non-2xx status code: 412", "<Code>X</Code>"])
