@@ -11,7 +11,9 @@ import pytest
 
 import alluvia
 from alluvia.errors import AlluviaError, Invalid, Unavailable, VersionExpired
+from alluvia.operations import vacuum as vacuuming
 from alluvia.serverless.rounds import MARGIN_MS
+from alluvia.store import base
 from functions.vacuum import handler as vacuum
 from functions.vacuum.handler import handler
 from tests.log_lines import Context
@@ -107,6 +109,23 @@ def test_it_stops_between_tables_when_time_runs_out(lake: alluvia.Lake) -> None:
         ["access_log"],
         ["access_log/_rejects"],
     )
+
+
+def test_a_table_too_big_for_one_run_is_continued_by_the_next(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vacuuming, "BLOCK_KEYS", 5)
+    monkeypatch.setattr(base, "PAGE_KEYS", 5)
+    runs, deleted = 0, 0
+    while True:
+        answer = handler({"tables": ["access_log"]}, Context("r", MARGIN_MS))
+        deleted += answer["tables"][0]["data_files"]
+        if not answer["left"]:
+            break
+        assert answer["left"] == ["access_log"]
+        runs += 1
+    assert runs > 1
+    assert (deleted, parquet_files(lake, "access_log"), rows(lake, "access_log")) == (FILES, 1, FILES)
 
 
 def test_one_failing_table_stops_no_other_and_is_raised_at_the_end(
