@@ -95,9 +95,11 @@ class Computing:
         columns = ", ".join(quote_name(field.name) for field in self.schema)
         kept = f"SELECT {columns} FROM {named(old)} o ANTI JOIN {named(new)} g ON {self._same('o', 'g')}"  # noqa: S608
         made = f"SELECT {columns} FROM {named(fresh)} f SEMI JOIN {named(new)} g ON {self._same('f', 'g')}{where}"  # noqa: S608
+        # Materialized, since DuckDB 1.5.5 never ends a UNION ALL of two such joins where both are long.
+        both = f"WITH made AS MATERIALIZED ({made}) {kept} UNION ALL FROM made"
         return Relation(
             {old: Files(rollup, files), new: groups.rows, read: Files(source, scan.files)},
-            {fresh: self._over("source"), self._name("result"): f"{kept} UNION ALL {made}"},
+            {fresh: self._over("source"), self._name("result"): both},
         )
 
     def _name(self, name: str) -> str:
