@@ -70,8 +70,7 @@ class Lake(Catalog):
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         if clock is None:
-            msg = "lakes come from alluvia.connect(uri)"
-            raise TypeError(msg)
+            raise TypeError("lakes come from alluvia.connect(uri)")
         super().__init__(store, clock)
 
     @property
@@ -237,8 +236,7 @@ class Table:
 
     def __init__(self, lake: Lake, handle: TableHandle | None = None) -> None:
         if handle is None:
-            msg = "tables come from lake.table(name), and from alluvia.open_table(uri)"
-            raise TypeError(msg)
+            raise TypeError("tables come from lake.table(name), and from alluvia.open_table(uri)")
         self.lake = lake
         self._handle = handle
 

@@ -38,8 +38,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Load one."""
         if cmd_name == "merge":
-            msg = "no command 'merge': use optimize to compact files, or upsert for SQL's MERGE INTO"
-            raise click.UsageError(msg)
+            raise click.UsageError("no command 'merge': use optimize to compact files, or upsert for SQL's MERGE INTO")
         if cmd_name not in _MODULE_OF:
             return None
         found: click.Command = getattr(import_module(f"alluvia.cli.{_MODULE_OF[cmd_name]}"), cmd_name)

@@ -132,8 +132,7 @@ def relation_parts(
     whole = [pair for pair in pairs if pair[0].deletion_vector is None]
     partial = [pair for pair in pairs if pair[0].deletion_vector is not None]
     if partial and deleted is None:
-        msg = "files with deletion vectors need the relation of the deleted rows"
-        raise ValueError(msg)
+        raise ValueError("files with deletion vectors need the relation of the deleted rows")
     parts = [_part(schema, names, partition_columns, whole, None)] if whole else []
     return [*parts, *([_part(schema, names, partition_columns, partial, deleted)] if partial else [])]
 
@@ -187,8 +186,7 @@ def empty_sql(fields: Iterable[pa.Field]) -> str:
     """Return an empty relation of some columns. Raises `Unsupported` where there are none."""
     fields = list(fields)
     if not fields:
-        msg = "the table has no columns, which SQL cannot show: add one"
-        raise Unsupported(msg)
+        raise Unsupported("the table has no columns, which SQL cannot show: add one")
     shown = ", ".join(f"CAST(NULL AS {duckdb_type(field.type)}) AS {quote_name(field.name)}" for field in fields)
     return f"SELECT {shown} WHERE false"
 

@@ -103,15 +103,12 @@ def _expression(text: str) -> Node:
     expression: Node | None = root.get("where_clause")
     same_rest = without_locations({**root, "where_clause": None}) == without_locations(plain)
     if not same_rest or expression is None:
-        msg = "where: give one condition, without FROM, ORDER BY or other clauses"
-        raise Invalid(msg)
+        raise Invalid("where: give one condition, without FROM, ORDER BY or other clauses")
     if without_locations(mask["select_list"][0].get("child")) != without_locations(expression):
-        msg = "where: give one condition, without an alias"
-        raise Invalid(msg)
+        raise Invalid("where: give one condition, without an alias")
     find_references(root)
     if looks_beyond_its_row(expression):
-        msg = "where: a condition cannot use subqueries or window functions: use Lake.sql for those"
-        raise Invalid(msg)
+        raise Invalid("where: a condition cannot use subqueries or window functions: use Lake.sql for those")
     return expression
 
 
@@ -151,8 +148,7 @@ def _mask(connection: duckdb.DuckDBPyConnection, text: str, rows: pa.Table) -> p
     finally:
         connection.unregister("rows")
     if len(mask) != len(rows):
-        msg = "where: a condition cannot use aggregates or unnest: use Lake.sql for those"
-        raise Invalid(msg)
+        raise Invalid("where: a condition cannot use aggregates or unnest: use Lake.sql for those")
     return mask
 
 

@@ -107,8 +107,7 @@ def _check_still_fitting(handle: TableHandle, before: Snapshot, after: Snapshot,
         msg = f"the schema or properties of {handle.name} changed since version {before.version}: append again"
         raise MetadataChanged(msg)
     if too_old(adds, handle.clock.now_ms()):
-        msg = f"the files to append to {handle.name} are too old to be committed: append again"
-        raise TransactionExpired(msg)
+        raise TransactionExpired(f"the files to append to {handle.name} are too old to be committed: append again")
 
 
 def check_txn(txn: tuple[str, int]) -> None:
@@ -116,8 +115,7 @@ def check_txn(txn: tuple[str, int]) -> None:
     app_id, version = txn if isinstance(txn, tuple) and len(txn) == 2 else (None, None)
     number = isinstance(version, int) and not isinstance(version, bool) and 0 <= version < 1 << 63
     if not isinstance(app_id, str) or not app_id or not number:
-        msg = f"txn: expected a string and a number from 0 to 2**63 - 1, got {txn!r}"
-        raise Invalid(msg)
+        raise Invalid(f"txn: expected a string and a number from 0 to 2**63 - 1, got {txn!r}")
 
 
 def applied(snapshot: Snapshot, txn: tuple[str, int]) -> Commit | None:

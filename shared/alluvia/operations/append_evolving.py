@@ -58,8 +58,7 @@ class _Evolving:
             if old or not _fits(self._written[0], metadata):
                 if isinstance(self._rows, pa.RecordBatchReader):
                     why = "files grew too old" if old else "table's columns or properties changed"
-                    msg = f"{self._handle.name}: the {why} in the meantime: append again"
-                    raise Invalid(msg)
+                    raise Invalid(f"{self._handle.name}: the {why} in the meantime: append again")
                 self._written = None
         if self._written is None:
             self._written = metadata, self._write(snapshot, metadata)
@@ -87,8 +86,7 @@ def _fields(rows: Any) -> Sequence[pa.Field]:
         try:
             found.append(pa.field(name, pa.array([row.get(name) for row in rows]).type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            msg = f"column {name}: its values do not have one type: {error}"
-            raise Invalid(msg) from error
+            raise Invalid(f"column {name}: its values do not have one type: {error}") from error
     return found
 
 

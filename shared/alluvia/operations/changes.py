@@ -61,16 +61,13 @@ def changes(
     changes need.
     """
     if not isinstance(from_version, int) or isinstance(from_version, bool) or from_version < 0:
-        msg = f"from_version: expected a version number, got {from_version!r}"
-        raise Invalid(msg)
+        raise Invalid(f"from_version: expected a version number, got {from_version!r}")
     last = handle.snapshot(to_version)
     if from_version > last.version:
-        msg = f"from_version: {from_version} is greater than the last version requested, {last.version}"
-        raise Invalid(msg)
+        raise Invalid(f"from_version: {from_version} is greater than the last version requested, {last.version}")
     taken = [field.name for field in _FEED if field.name in last.schema.names]
     if taken:
-        msg = f"the table has a column {taken[0]}, a name that the change feed uses itself"
-        raise Invalid(msg)
+        raise Invalid(f"the table has a column {taken[0]}, a name that the change feed uses itself")
     gaps = version_gaps(handle.at_hand().properties)
     if not is_own_commit(gaps, from_version):
         raise VersionNotFound(other_table_message(handle.name, from_version))
@@ -230,8 +227,7 @@ class _Feed:
         if file.partition_values is None and self._last.partition_columns:
             found = self._handle.log.at(commit.version - 1).files.get(file.key)
             if found is None:
-                msg = f"version {commit.version} removes {file.path}, which is not in the version before"
-                raise Corrupt(msg)
+                raise Corrupt(f"version {commit.version} removes {file.path}, which is not in the version before")
             return found
         values = file.partition_values or {}
         return AddFile(file.path, values, file.size or 0, 0, data_change=True, deletion_vector=file.deletion_vector)

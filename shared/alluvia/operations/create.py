@@ -60,8 +60,7 @@ def plan_create(
     check_bloom_filters(read_properties(given).bloom_filters, normal_schema(schema))
     for name, instead in _BY_ARGUMENT.items():
         if name in given:
-            msg = f"property {name} cannot be set: {instead}"
-            raise Invalid(msg)
+            raise Invalid(f"property {name} cannot be set: {instead}")
     configuration = {**default_properties(given.get(WRITERS, "alluvia")), **given}
     if partition_by:
         configuration[PARTITION_BY] = names_text([str(field) for field in spec.fields])
@@ -89,11 +88,9 @@ def check_sort(names: Sequence[str], schema: pa.Schema) -> None:
     """Raise `Invalid` for a sort order that rows of a schema cannot have."""
     for name in names:
         if name not in schema.names:
-            msg = f"sort_by: {name!r} is not a column of the schema"
-            raise Invalid(msg)
+            raise Invalid(f"sort_by: {name!r} is not a column of the schema")
         if pa.types.is_nested(schema.field(name).type):
-            msg = f"sort_by: {name!r} is {type_name(schema.field(name).type)}, which cannot be sorted"
-            raise Invalid(msg)
+            raise Invalid(f"sort_by: {name!r} is {type_name(schema.field(name).type)}, which cannot be sorted")
 
 
 def create(
@@ -135,6 +132,5 @@ def create(
         if may_be_dropped and not adds and recreate(handle, rejects, metadata, protocol):
             return True
     if not exist_ok:
-        msg = f"table {handle.name!r} already exists: choose another name, or pass exist_ok=True"
-        raise TableExists(msg)
+        raise TableExists(f"table {handle.name!r} already exists: choose another name, or pass exist_ok=True")
     return False

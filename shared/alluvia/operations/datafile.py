@@ -86,8 +86,7 @@ class DataFile:
         rows = self._opened().metadata.num_rows
         promised = self.file.num_records
         if promised is not None and promised != rows:
-            msg = f"data file {self.file.path} holds {rows} rows, but its statistics say {promised}"
-            raise Corrupt(msg)
+            raise Corrupt(f"data file {self.file.path} holds {rows} rows, but its statistics say {promised}")
         self._rows = rows
         return rows
 

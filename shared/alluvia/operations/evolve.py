@@ -62,11 +62,10 @@ def _check_new(fields: pa.Schema, present: pa.Schema) -> None:
     known = {field.name.lower(): field for field in present}
     for field in fields:
         if (there := known.get(field.name.lower())) is not None:
-            msg = (
+            raise Invalid(
                 f"column {there.name} already exists, as {type_name(there.type)}; a column cannot change its type, be "
                 f"renamed or be dropped: add a column with another name, or write the rows into a new table"
             )
-            raise Invalid(msg)
 
 
 def protocol_for(protocol: Protocol, metadata: Metadata) -> Protocol | None:

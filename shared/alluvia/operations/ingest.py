@@ -49,8 +49,7 @@ def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None
     for each row; without them, the rows' own columns count. Raises `Invalid` for rows that do not fit the table.
     """
     if EVENT_ID not in rows.column_names:
-        msg = f"{handle.name}: ingestion needs a column {EVENT_ID}, which identifies an event"
-        raise Invalid(msg)
+        raise Invalid(f"{handle.name}: ingestion needs a column {EVENT_ID}, which identifies an event")
     while True:
         with handle.lock:
             snapshot = handle.fitting(rows.column_names)
@@ -74,8 +73,7 @@ def _check_still_there(handle: TableHandle, snapshot: Snapshot) -> None:
     with handle.lock:
         newest = handle.newest(dropped=True).properties
     if is_dropped(newest) or version_gaps(newest) != version_gaps(snapshot.properties):
-        msg = f"{handle.name} was dropped, and its event ids with it: send the events again"
-        raise TableDropped(msg)
+        raise TableDropped(f"{handle.name} was dropped, and its event ids with it: send the events again")
 
 
 def refusals(snapshot: Snapshot, rows: pa.Table) -> dict[int, str]:
@@ -169,8 +167,7 @@ def sort_out(
 def _ids(rows: pa.Table, name: str) -> list[str]:
     column = rows[EVENT_ID]
     if not pa.types.is_string(column.type) or column.null_count:
-        msg = f"{name}.{EVENT_ID}: every event needs an id, a string"
-        raise Invalid(msg)
+        raise Invalid(f"{name}.{EVENT_ID}: every event needs an id, a string")
     return column.to_pylist()
 
 
@@ -184,6 +181,5 @@ def _contents(rows: pa.Table, contents: Sequence[bytes] | None, name: str) -> Se
     if contents is None:
         contents = content_hashes(rows)
     elif len(contents) != len(rows) or any(len(each) != CONTENT_BYTES for each in contents):
-        msg = f"{name}: contents: expected {len(rows)} hashes of {CONTENT_BYTES} bytes, one for each row"
-        raise Invalid(msg)
+        raise Invalid(f"{name}: contents: expected {len(rows)} hashes of {CONTENT_BYTES} bytes, one for each row")
     return [_LIKE_UNKNOWN if each == UNKNOWN else each for each in contents]

@@ -85,8 +85,7 @@ def restore(handle: TableHandle, version: int | None = None, timestamp: datetime
     append-only table would lose rows.
     """
     if (version is None) == (timestamp is None):
-        msg = "restore: give a version or a timestamp"
-        raise Invalid(msg)
+        raise Invalid("restore: give a version or a timestamp")
     target = handle.snapshot(version, timestamp)
     done: list[RestorePlan] = []
 

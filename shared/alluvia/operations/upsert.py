@@ -63,22 +63,18 @@ def check_rules(rules: Rules) -> None:
         ("unmatched", rules.unmatched or "insert", UNMATCHED),
     ):
         if value not in allowed:
-            msg = f"{name}: {value!r} is not valid; use one of {', '.join(map(repr, allowed))}"
-            raise Invalid(msg)
+            raise Invalid(f"{name}: {value!r} is not valid; use one of {', '.join(map(repr, allowed))}")
     for name in ("when", "delete_when", "insert_when"):
         if getattr(rules, name) is not None:
             check_text(name, getattr(rules, name), "new.id > 0")
     if rules.columns is not None:
         check_names("columns", rules.columns)
     if rules.columns is not None and rules.matched != "update":
-        msg = "columns: valid only with matched='update'"
-        raise Invalid(msg)
+        raise Invalid("columns: valid only with matched='update'")
     if rules.when is not None and rules.matched == "ignore":
-        msg = "when: valid only with matched='update' or matched='delete'"
-        raise Invalid(msg)
+        raise Invalid("when: valid only with matched='update' or matched='delete'")
     if rules.insert_when is not None and not rules.inserts:
-        msg = "insert_when: valid only with unmatched='insert'"
-        raise Invalid(msg)
+        raise Invalid("insert_when: valid only with unmatched='insert'")
 
 
 def upsert(handle: TableHandle, rows: Any, on: Sequence[str], rules: Rules) -> RowChanges:

@@ -53,8 +53,7 @@ class Source:
         found = self._connection.execute(_REPEATED.format(names=", ".join(self._keys))).fetchone()
         if found is not None:
             key = ", ".join(f"{name}={value!r}" for name, value in zip(self.on, found, strict=False))
-            msg = f"rows: the key {key} occurs in {found[-1]} rows; each key must be unique"
-            raise Invalid(msg)
+            raise Invalid(f"rows: the key {key} occurs in {found[-1]} rows; each key must be unique")
 
     def pairs(self, keys: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
         """Return the positions, ascending, of those rows of `keys` that the source has, and its rows' numbers."""
@@ -152,8 +151,7 @@ def read_rows(rows: Any, schema: pa.Schema, on: Sequence[str], extra: Callable[[
     Raises `Invalid`, naming the column.
     """
     if isinstance(on, str) or not on or len(set(on)) < len(on):
-        msg = f"on: expected the names of the key columns, each once, such as ['event_id'], got {on!r}"
-        raise Invalid(msg)
+        raise Invalid(f"on: expected the names of the key columns, each once, such as ['event_id'], got {on!r}")
     if isinstance(rows, pa.RecordBatchReader):
         rows = rows.read_all()
     elif isinstance(rows, (list, tuple)) and not rows:
@@ -161,11 +159,9 @@ def read_rows(rows: Any, schema: pa.Schema, on: Sequence[str], extra: Callable[[
     given = columns_of_rows(rows)
     for name in on:
         if name not in schema.names or name not in given:
-            msg = f"on: {name!r} is not a column of {'the table' if name not in schema.names else 'the rows'}"
-            raise Invalid(msg)
+            raise Invalid(f"on: {name!r} is not a column of {'the table' if name not in schema.names else 'the rows'}")
         if pa.types.is_nested(schema.field(name).type):
-            msg = f"on: {name!r} is {type_name(schema.field(name).type)}, which cannot be a key"
-            raise Invalid(msg)
+            raise Invalid(f"on: {name!r} is {type_name(schema.field(name).type)}, which cannot be a key")
     known = pa.schema([field for field in schema if field.name in given])
     beside = sorted(name for name in given if name not in schema.names and extra(name))
     if isinstance(rows, (pa.Table, pa.RecordBatch)):

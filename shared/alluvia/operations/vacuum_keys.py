@@ -1,7 +1,8 @@
 """Which objects the versions of a table need, as columns of hashes: 8 bytes a file, however long its path. Pure.
 
-A hash has 64 bits. Where two keys share one, an object that could go stays: among a million files, the chance is one in
-ten million million for each object that nothing names.
+A hash has 64 bits. Where an object shares one with a live file, it stays though it could go; with a removed file, an
+object that nothing names yet goes as early as a removed one. With a million files, the chance of either is one in ten
+million million for each such object.
 """
 
 from __future__ import annotations

@@ -120,16 +120,14 @@ def _moment(catalog: Catalog, reference: Reference, constants: Constants) -> dat
     if at_us is None:
         if reference.is_function and reference.table not in catalog.tables():
             raise Invalid(_unknown(catalog, reference))
-        msg = (
+        raise Invalid(
             f"the version of {reference.shown} must be a timestamp, as in {reference.shown}('2026-01-31 12:00:00'), "
             f"or a number, as in {reference.shown}(version => 3)"
         )
-        raise Invalid(msg)
     try:
         return to_datetime(at_us)
     except OverflowError as error:
-        msg = f"{reference.shown} has no version at that time"
-        raise VersionNotFound(msg) from error
+        raise VersionNotFound(f"{reference.shown} has no version at that time") from error
 
 
 def _unknown(catalog: Catalog, reference: Reference) -> str:

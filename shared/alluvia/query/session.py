@@ -81,8 +81,7 @@ class Session:
             except QueryTooCostly:
                 raise
             except Invalid:
-                msg = f"the data files of {source.snapshot.name} do not match the table's schema"
-                raise Corrupt(msg) from None
+                raise Corrupt(f"the data files of {source.snapshot.name} do not match the table's schema") from None
         self._files |= self._views.copies
         with self._translated(Context("")):
             self._engine.confine(sorted({form for path in self._files for form in (path, escape_glob(path))}))
@@ -161,8 +160,7 @@ class Session:
         try:
             self._store.get_file(key, path)
         except ObjectNotFound as error:
-            msg = f"data file {key} of version {scan.snapshot.version} is missing"
-            raise Corrupt(msg) from error
+            raise Corrupt(f"data file {key} of version {scan.snapshot.version} is missing") from error
         return str(path)
 
     def check_time(self) -> None:
@@ -191,8 +189,7 @@ class Session:
             if error.status == -signal.SIGKILL:  # by none of us: the system had no more memory
                 raise QueryTooCostly(out_of_memory(self._limits.memory_bytes)) from error
             if error.status == -signal.SIGXCPU:
-                msg = "the query takes too long to parse: shorten it"
-                raise QueryTooCostly(msg) from error
+                raise QueryTooCostly("the query takes too long to parse: shorten it") from error
             raise Invalid(ENGINE_FAILED) from error
         except EngineError as error:
             raise self._failure(error, context) from None

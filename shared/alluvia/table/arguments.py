@@ -16,29 +16,25 @@ def check_names(argument: str, given: object) -> None:
     """Refuse anything but a list of names; a string is one name, not its letters."""
     whole = isinstance(given, Sequence) and not isinstance(given, str | bytes)
     if not whole or not all(isinstance(name, str) for name in given):  # type: ignore[attr-defined]
-        msg = f"{argument}: expected a list of names, such as ['id'], got {given!r:.100}"
-        raise Invalid(msg)
+        raise Invalid(f"{argument}: expected a list of names, such as ['id'], got {given!r:.100}")
 
 
 def check_text(argument: str, given: object, example: str) -> None:
     """Refuse anything but text."""
     if not isinstance(given, str):
-        msg = f"{argument}: expected text, such as {example!r}, got {given!r:.100}"
-        raise Invalid(msg)
+        raise Invalid(f"{argument}: expected text, such as {example!r}, got {given!r:.100}")
 
 
 def check_place(argument: str, given: object) -> None:
     """Refuse what is neither a path nor a URI."""
     if not isinstance(given, str | os.PathLike) or not str(given):
-        msg = f"{argument}: expected a path or a URI, such as 's3://bucket/prefix', got {given!r:.100}"
-        raise Invalid(msg)
+        raise Invalid(f"{argument}: expected a path or a URI, such as 's3://bucket/prefix', got {given!r:.100}")
 
 
 def check_number(argument: str, given: object) -> None:
     """Refuse what is neither None nor a whole number above 0."""
     if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given <= 0):
-        msg = f"{argument}: expected a whole number above 0, got {given!r:.100}"
-        raise Invalid(msg)
+        raise Invalid(f"{argument}: expected a whole number above 0, got {given!r:.100}")
 
 
 def check_mapping(argument: str, given: object) -> None:
@@ -52,8 +48,7 @@ def schema_of(given: Any) -> pa.Schema:
     if isinstance(given, pa.Schema):
         return given
     if not isinstance(given, Mapping):
-        msg = f"schema: expected a pyarrow schema or a mapping such as {{'id': 'long'}}, got {given!r:.100}"
-        raise Invalid(msg)
+        raise Invalid(f"schema: expected a pyarrow schema or a mapping such as {{'id': 'long'}}, got {given!r:.100}")
     return pa.schema([(name, type_of(name, kind)) for name, kind in given.items()])
 
 
@@ -64,5 +59,4 @@ def type_of(name: object, kind: object) -> pa.DataType:
         return parse_type(kind)
     if isinstance(kind, pa.DataType):
         return kind
-    msg = f"column {name}: expected a type's name such as 'long', or a pyarrow type, got {kind!r:.100}"
-    raise Invalid(msg)
+    raise Invalid(f"column {name}: expected a type's name such as 'long', or a pyarrow type, got {kind!r:.100}")

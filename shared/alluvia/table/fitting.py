@@ -62,8 +62,7 @@ class ReadPlan:
             try:
                 arrays.append(fit_array(batch.column(at), field.type, physical.type, self.mapping))
             except (pa.ArrowException, ValueError) as error:
-                msg = f"data file {file.path}: column {field.name} does not fit the table: {error}"
-                raise Corrupt(msg) from error
+                raise Corrupt(f"data file {file.path}: column {field.name} does not fit the table: {error}") from error
         if not arrays:
             return batch.select([])
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -96,16 +95,14 @@ def _find(fields: Fields, wanted: pa.Field, mapping: ColumnMapping) -> int | Non
     if mapping is ColumnMapping.ID:
         ids = [(field.metadata or {}).get(FIELD_ID) for field in fields]
         if fields and not any(ids):
-            msg = "a data file has no field ids, which the table's column mapping by id needs"
-            raise Corrupt(msg)
+            raise Corrupt("a data file has no field ids, which the table's column mapping by id needs")
         found = [at for at, identity in enumerate(ids) if identity == (wanted.metadata or {})[FIELD_ID]]
     else:
         found = [at for at, field in enumerate(fields) if field.name == wanted.name]
         if not found:
             found = [at for at, field in enumerate(fields) if field.name.lower() == wanted.name.lower()]
     if len(found) > 1:
-        msg = f"a data file has the column {wanted.name} {len(found)} times"
-        raise Corrupt(msg)
+        raise Corrupt(f"a data file has the column {wanted.name} {len(found)} times")
     return found[0] if found else None
 
 

@@ -130,18 +130,15 @@ def check_properties(configuration: Mapping[str, object]) -> dict[str, str]:
     checked: dict[str, str] = {}
     for name, value in configuration.items():
         if not isinstance(value, str):
-            msg = f"property {name}: expected text, got {type(value).__name__}"
-            raise Invalid(msg)
+            raise Invalid(f"property {name}: expected text, got {type(value).__name__}")
         constraint = name.startswith(CONSTRAINT) and name != CONSTRAINT
         if name in _NOT_WRITTEN:
-            msg = f"property {name} needs the feature {_NOT_WRITTEN[name]}, which this library does not write"
-            raise Invalid(msg)
+            raise Invalid(f"property {name} needs the feature {_NOT_WRITTEN[name]}, which this library does not write")
         if name.startswith(_PROTOCOL):
             msg = f"property {name} cannot be set: the protocol follows from the other properties and the columns"
             raise Invalid(msg)
         if name.startswith(("alluvia.", "delta.")) and name not in KNOWN and not constraint:
-            msg = f"property {name} is unknown; the known ones are {', '.join(sorted(KNOWN))}"
-            raise Invalid(msg)
+            raise Invalid(f"property {name} is unknown; the known ones are {', '.join(sorted(KNOWN))}")
         checked[name] = value
     _read(checked)
     return checked
@@ -150,12 +147,10 @@ def check_properties(configuration: Mapping[str, object]) -> dict[str, str]:
 def _read(given: Mapping[str, str]) -> Properties:
     writers = given.get(WRITERS, "alluvia")
     if writers not in ("alluvia", "any"):
-        msg = f"property {WRITERS}: {writers!r} is not valid; use 'alluvia' or 'any'"
-        raise Invalid(msg)
+        raise Invalid(f"property {WRITERS}: {writers!r} is not valid; use 'alluvia' or 'any'")
     codec = given.get(CODEC, "zstd").lower()
     if codec not in _CODECS:
-        msg = f"property {CODEC}: {codec!r} is not valid; use one of {', '.join(_CODECS)}"
-        raise Invalid(msg)
+        raise Invalid(f"property {CODEC}: {codec!r} is not valid; use one of {', '.join(_CODECS)}")
     return Properties(
         partition_by=_names(given, PARTITION_BY),
         sort_by=_names(given, SORT_BY),
@@ -196,8 +191,7 @@ def _names(given: Mapping[str, str], name: str) -> tuple[str, ...]:
     except ValueError:
         value = None
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        msg = f"property {name}: expected a JSON list of names"
-        raise Invalid(msg)
+        raise Invalid(f"property {name}: expected a JSON list of names")
     return tuple(value)
 
 
@@ -223,40 +217,35 @@ def _duration(given: Mapping[str, str], name: str, default: str) -> int:
 def _ttl(given: Mapping[str, str]) -> int:
     found = _duration(given, TTL, "0 days")
     if TTL in given and not found:
-        msg = f"property {TTL}: rows must be kept for some time; use for example '90 days'"
-        raise Invalid(msg)
+        raise Invalid(f"property {TTL}: rows must be kept for some time; use for example '90 days'")
     return found
 
 
 def _size(given: Mapping[str, str], name: str, default: str) -> int:
     match = _SIZE.match(given.get(name, default))
     if match is None or int(match[1]) == 0:
-        msg = f"property {name}: {given.get(name)!r} is not a size; use for example '128 MB'"
-        raise Invalid(msg)
+        raise Invalid(f"property {name}: {given.get(name)!r} is not a size; use for example '128 MB'")
     return int(match[1]) * _SIZES[(match[2] or "").lower()]
 
 
 def _policy(given: Mapping[str, str]) -> str:
     text = given.get(CHECKPOINT_POLICY, "classic").lower()
     if text not in ("classic", "v2"):
-        msg = f"property {CHECKPOINT_POLICY}: {given[CHECKPOINT_POLICY]!r} is not valid; use 'classic' or 'v2'"
-        raise Invalid(msg)
+        raise Invalid(f"property {CHECKPOINT_POLICY}: {given[CHECKPOINT_POLICY]!r} is not valid; use 'classic' or 'v2'")
     return text
 
 
 def _flag(given: Mapping[str, str], name: str, default: str = "false") -> bool:
     text = given.get(name, default).lower()
     if text not in ("true", "false"):
-        msg = f"property {name}: {given[name]!r} is not valid; use 'true' or 'false'"
-        raise Invalid(msg)
+        raise Invalid(f"property {name}: {given[name]!r} is not valid; use 'true' or 'false'")
     return text == "true"
 
 
 def _positive(given: Mapping[str, str], name: str, default: int) -> int:
     text = given.get(name, str(default))
     if not text.isdecimal() or int(text) == 0:
-        msg = f"property {name}: {text!r} is not a whole number above 0"
-        raise Invalid(msg)
+        raise Invalid(f"property {name}: {text!r} is not a whole number above 0")
     return int(text)
 
 
@@ -265,6 +254,5 @@ def _indexed(given: Mapping[str, str]) -> int:
     if text == "-1":
         return 1 << 30
     if not text.isdecimal():
-        msg = f"property {INDEXED_COLUMNS}: {text!r} is not a number of columns, or -1 for all"
-        raise Invalid(msg)
+        raise Invalid(f"property {INDEXED_COLUMNS}: {text!r} is not a number of columns, or -1 for all")
     return int(text)

@@ -34,8 +34,7 @@ def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema
     try:
         data = store.get(snapshot.key(file))
     except ObjectNotFound as error:
-        msg = f"data file {file.path} of version {snapshot.version} is missing"
-        raise Corrupt(msg) from error
+        raise Corrupt(f"data file {file.path} of version {snapshot.version} is missing") from error
     metadata = None
     try:
         parquet = open_parquet(io.BytesIO(data))
@@ -69,8 +68,7 @@ def live_rows(batch: pa.RecordBatch, deleted: pa.Int64Array, start: int) -> pa.R
 def check_positions(file: AddFile, deleted: pa.Int64Array, rows: int) -> None:
     """Raise `Corrupt` where a deletion vector deletes rows beyond the end of its file, and so is another file's."""
     if len(deleted) and deleted[-1].as_py() >= rows:
-        msg = f"data file {file.path} has {rows} rows, but its deletion vector deletes row {deleted[-1]}"
-        raise Corrupt(msg)
+        raise Corrupt(f"data file {file.path} has {rows} rows, but its deletion vector deletes row {deleted[-1]}")
 
 
 def unreadable(file: AddFile, error: Exception, metadata: pq.FileMetaData | None = None) -> AlluviaError:

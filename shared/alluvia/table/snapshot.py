@@ -166,5 +166,4 @@ class Snapshot:
             found = self._locate(path)
             if found is not None:
                 return found
-        msg = f"file {path} of the table is outside the lake, where this library does not read"
-        raise Unsupported(msg)
+        raise Unsupported(f"file {path} of the table is outside the lake, where this library does not read")

@@ -210,5 +210,4 @@ def write_rows(writer: pq.ParquetWriter, rows: pa.Table, settings: Properties) -
     try:
         writer.write_table(rows, row_group_size=settings.row_group_rows)
     except pa.ArrowInvalid as error:  # a null in a field of a struct that allows none
-        msg = f"the rows do not fit the table: {error}"
-        raise Invalid(msg) from error
+        raise Invalid(f"the rows do not fit the table: {error}") from error

@@ -296,8 +296,7 @@ class FileRows(LogRows[T]):
         try:
             return self._parse(body)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            msg = f"{self.file.name}: {self.kind} {body.get('path')}: {error}"
-            raise Corrupt(msg) from error
+            raise Corrupt(f"{self.file.name}: {self.kind} {body.get('path')}: {error}") from error
 
 
 def _between(numbers: Sequence[int] | None, start: int, end: int) -> list[int] | None:
@@ -312,8 +311,7 @@ def check_fields(file: ActionFile, kind: str, fields: Mapping[str, pa.DataType])
     for name, wanted in fields.items():
         found = file.type_of(kind, (name,))
         if found is not None and not _fits(found, wanted):
-            msg = f"checkpoint {file.name}: {kind}.{name} is {found}, expected {wanted}"
-            raise Corrupt(msg)
+            raise Corrupt(f"checkpoint {file.name}: {kind}.{name} is {found}, expected {wanted}")
 
 
 def check_partitions(name: str, adds: LogRows[Any]) -> None:
@@ -322,8 +320,7 @@ def check_partitions(name: str, adds: LogRows[Any]) -> None:
         return
     values = adds.column(("partitionValues",))
     if values is None or values.null_count:
-        msg = f"checkpoint {name}: add.partitionValues is missing, but the table is partitioned"
-        raise Corrupt(msg)
+        raise Corrupt(f"checkpoint {name}: add.partitionValues is missing, but the table is partitioned")
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:

@@ -46,8 +46,7 @@ class Sidecar:
         """Read the action's body. Of an absolute URI only the name counts. Raises `ValueError`."""
         name = decode_path(text(body, "path")).rpartition("/")[2]
         if not name or name in {".", ".."}:
-            msg = f"path is {body['path']!r}, which does not name a file"
-            raise ValueError(msg)
+            raise ValueError(f"path is {body['path']!r}, which does not name a file")
         return cls(
             SIDECAR_FOLDER + name, whole(body, "sizeInBytes"), whole(body, "modificationTime"), text_map(body, "tags")
         )

@@ -32,8 +32,7 @@ class _Reader:
 
     def take(self, size: int) -> memoryview:
         if self.at + size > len(self.data):
-            msg = f"the bitmap is truncated at {len(self.data)} bytes"
-            raise ValueError(msg)
+            raise ValueError(f"the bitmap is truncated at {len(self.data)} bytes")
         found = self.data[self.at : self.at + size]
         self.at += size
         return found
@@ -50,8 +49,7 @@ def decode_roaring(data: bytes, cardinality: int) -> pa.Int64Array:
     for _ in range(reader.number("<Q")):
         key = reader.number("<I")
         if key >= _BUCKETS_MAX:
-            msg = f"the bitmap has a bucket with the key {key}"
-            raise ValueError(msg)
+            raise ValueError(f"the bitmap has a bucket with the key {key}")
         parts += _read_bucket(reader, key << 32)
     return _joined(parts, reader, cardinality)
 
@@ -67,20 +65,17 @@ def decode_native(data: bytes, cardinality: int, order: str) -> pa.Int64Array:
         end = reader.number(f"{order}I") + reader.at
         parts += _read_bucket(reader, key << 32)
         if reader.at != end:
-            msg = f"a bitmap ends at byte {reader.at} instead of {end}"
-            raise ValueError(msg)
+            raise ValueError(f"a bitmap ends at byte {reader.at} instead of {end}")
     return _joined(parts, reader, cardinality)
 
 
 def _joined(parts: list[pa.Int64Array], reader: _Reader, cardinality: int) -> pa.Int64Array:
     if reader.left:
-        msg = f"the bitmap holds {cardinality - reader.left} positions instead of {cardinality}"
-        raise ValueError(msg)
+        raise ValueError(f"the bitmap holds {cardinality - reader.left} positions instead of {cardinality}")
     positions = pa.concat_arrays(parts) if parts else pa.array([], pa.int64())
     gaps = pc.pairwise_diff(positions)
     if pc.min(gaps).as_py() is not None and pc.min(gaps).as_py() <= 0:
-        msg = "the positions of the bitmap are not in ascending order"
-        raise ValueError(msg)
+        raise ValueError("the positions of the bitmap are not in ascending order")
     return positions
 
 
@@ -93,11 +88,9 @@ def _read_bucket(reader: _Reader, base: int) -> list[pa.Int64Array]:
     elif cookie == _PLAIN_COOKIE:
         count, flags = reader.number("<I"), b""
     else:
-        msg = f"the bitmap has the cookie {cookie}"
-        raise ValueError(msg)
+        raise ValueError(f"the bitmap has the cookie {cookie}")
     if count > _CONTAINER:
-        msg = f"the bitmap has {count} containers in one bucket"
-        raise ValueError(msg)
+        raise ValueError(f"the bitmap has {count} containers in one bucket")
     heads = struct.unpack(f"<{2 * count}H", reader.take(4 * count))
     if not has_runs or count >= _OFFSETS_FROM:
         reader.take(4 * count)
@@ -106,13 +99,11 @@ def _read_bucket(reader: _Reader, base: int) -> list[pa.Int64Array]:
         key, cardinality = heads[2 * at], heads[2 * at + 1] + 1
         reader.left -= cardinality
         if reader.left < 0:
-            msg = "the bitmap holds more positions than it should"
-            raise ValueError(msg)
+            raise ValueError("the bitmap holds more positions than it should")
         is_run = has_runs and flags[at // 8] >> at % 8 & 1
         lows = _read_runs(reader) if is_run else _read_container(reader, cardinality)
         if len(lows) != cardinality:
-            msg = f"a container of the bitmap holds {len(lows)} positions, but says {cardinality}"
-            raise ValueError(msg)
+            raise ValueError(f"a container of the bitmap holds {len(lows)} positions, but says {cardinality}")
         parts.append(pc.add(lows.cast(pa.int64()), pa.scalar(base + (key << 16), pa.int64())))
     return parts
 
@@ -131,8 +122,7 @@ def _read_runs(reader: _Reader) -> pa.Array:
     lows: list[int] = []
     for start, length in zip(runs[::2], runs[1::2], strict=True):
         if start + length >= _CONTAINER:
-            msg = "a run of the bitmap exceeds its container"
-            raise ValueError(msg)
+            raise ValueError("a run of the bitmap exceeds its container")
         lows.extend(range(start, start + length + 1))
     return pa.array(lows, pa.int64())
 
@@ -143,8 +133,7 @@ def sorted_positions(positions: Iterable[int] | pa.Array | pa.ChunkedArray) -> p
     unique = pc.unique(found).cast(pa.int64())
     ordered = unique.take(pc.sort_indices(unique))
     if ordered.null_count or (len(ordered) and ordered[0].as_py() < 0):
-        msg = "a row's position must be 0 or more"
-        raise ValueError(msg)
+        raise ValueError("a row's position must be 0 or more")
     return ordered
 
 

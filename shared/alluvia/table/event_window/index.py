@@ -57,11 +57,9 @@ def read_index(data: bytes, name: str, rules: WindowRules, version: int) -> Dedu
         for batch in batches:
             batch.validate(full=True)  # reading checks no offsets: a value beyond its buffer would end the process
     except (pa.ArrowException, ValueError, OSError) as error:
-        msg = f"{name} cannot be read: {error}"
-        raise Corrupt(msg) from error
+        raise Corrupt(f"{name} cannot be read: {error}") from error
     if schema not in (_SCHEMA, _OLD_SCHEMA) or any(column.null_count for batch in batches for column in batch.columns):
-        msg = f"{name} cannot be read: its columns are not those of an index"
-        raise Corrupt(msg)
+        raise Corrupt(f"{name} cannot be read: its columns are not those of an index")
     if schema == _OLD_SCHEMA:
         window = DedupWindow(rules)
         for ids in (ids for batch in batches for ids in _old_entries(batch, name)):
@@ -77,15 +75,12 @@ def _runs(batch: pa.RecordBatch, name: str) -> Iterator[IdRun]:
         lengths = {len(column) for column in columns}
         nulls = any(column.null_count for column in (versions, times_ms, *columns))
         if len(versions) != len(times_ms) or len(lengths) != 1 or nulls:
-            msg = f"{name} cannot be read: its columns are not of one length"
-            raise Corrupt(msg)
+            raise Corrupt(f"{name} cannot be read: its columns are not of one length")
         ids = pa.RecordBatch.from_arrays(columns, schema=COLUMNS)
         if not len(ids) or pc.max(ids["commit"]).as_py() >= len(versions):
-            msg = f"{name} cannot be read: a run without ids, or an id without a commit"
-            raise Corrupt(msg)
+            raise Corrupt(f"{name} cannot be read: a run without ids, or an id without a commit")
         if pc.any(pc.less(ids["head"][1:], ids["head"][:-1])).as_py():
-            msg = f"{name} cannot be read: its ids are not sorted"
-            raise Corrupt(msg)
+            raise Corrupt(f"{name} cannot be read: its ids are not sorted")
         yield IdRun(array("q", versions.to_pylist()), array("q", times_ms.to_pylist()), ids, borrowed=True)
 
 
@@ -93,6 +88,5 @@ def _old_entries(batch: pa.RecordBatch, name: str) -> Iterator[CommitIds]:
     for version, timestamp_ms, prints in zip(*(column.to_pylist() for column in batch.columns), strict=True):
         count, rest = divmod(len(prints), FINGERPRINT_BYTES)
         if rest:
-            msg = f"{name} cannot be read: version {version} has {len(prints)} bytes of ids"
-            raise Corrupt(msg)
+            raise Corrupt(f"{name} cannot be read: version {version} has {len(prints)} bytes of ids")
         yield CommitIds(version, timestamp_ms, prints, UNKNOWN * count)

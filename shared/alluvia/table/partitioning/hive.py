@@ -41,8 +41,7 @@ def partition_texts(path: str) -> dict[str, str | None]:
         name, equals, value = part.partition("=")
         if equals and name:
             if unquote(name) in found:
-                msg = f"{path}: its folders name the partition column {unquote(name)} twice"
-                raise Invalid(msg)
+                raise Invalid(f"{path}: its folders name the partition column {unquote(name)} twice")
             found[unquote(name)] = None if value in ("", NULL_FOLDER) else unquote(value)
     return found
 

@@ -229,6 +229,5 @@ def partition_text(value: Any, column: str) -> str | None:
     if isinstance(value, Decimal):
         return format(value, "f")
     if value == "":
-        msg = f"column {column}: the empty string cannot be a partition value; use null"
-        raise Invalid(msg)
+        raise Invalid(f"column {column}: the empty string cannot be a partition value; use null")
     return value.isoformat() if isinstance(value, date) else str(value)

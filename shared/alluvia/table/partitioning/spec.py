@@ -77,8 +77,7 @@ def parse_spec(fields: Sequence[str], schema: pa.Schema) -> PartitionSpec:
     """
     spec = PartitionSpec(tuple(_field(text, schema) for text in fields))
     if len(set(spec.fields)) < len(fields) or (fields and len(spec.identity_columns) == len(schema)):
-        msg = "partition_by: a field is repeated, or no column is left for the files"
-        raise Invalid(msg)
+        raise Invalid("partition_by: a field is repeated, or no column is left for the files")
     return spec
 
 
@@ -87,19 +86,16 @@ def _field(text: str, schema: pa.Schema) -> PartitionField:
     transform = match[1].lower() if match else None
     arguments = [part.strip() for part in match[2].split(",")] if match else [text.strip()]
     if transform not in (None, *TIMES, BUCKET, TRUNCATE):
-        msg = (
+        raise Invalid(
             f"partition_by: {text!r} uses an unknown transform; use one of {', '.join(TIMES)}, {BUCKET} and {TRUNCATE}"
         )
-        raise Invalid(msg)
     column, width = _arguments(text, transform, arguments)
     if column not in schema.names:
-        msg = f"partition_by: {text!r} is not a column of the schema"
-        raise Invalid(msg)
+        raise Invalid(f"partition_by: {text!r} is not a column of the schema")
     kind = schema.field(column).type
     wanted = _wanted(transform, kind)
     if wanted is not None:
-        msg = f"partition_by: {text!r} needs {wanted}, {column} is {type_name(kind)}"
-        raise Invalid(msg)
+        raise Invalid(f"partition_by: {text!r} needs {wanted}, {column} is {type_name(kind)}")
     return PartitionField(column, transform, width, kind)
 
 
@@ -114,8 +110,7 @@ def _arguments(text: str, transform: str | None, arguments: Sequence[str]) -> tu
             width, column = column, width
         if _WIDTH.fullmatch(width) and 0 < int(width) <= WIDTH_MAX:
             return column, int(width)
-    msg = f"partition_by: {text!r} needs a column and a whole number from 1 to {WIDTH_MAX}, as in {example}"
-    raise Invalid(msg)
+    raise Invalid(f"partition_by: {text!r} needs a column and a whole number from 1 to {WIDTH_MAX}, as in {example}")
 
 
 def _wanted(transform: str | None, kind: pa.DataType) -> str | None:

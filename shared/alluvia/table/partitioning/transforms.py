@@ -42,8 +42,7 @@ def plain(values: pa.Array, field: PartitionField) -> list[str | int | None]:
     try:
         found: list[Any] = values.to_pylist()
     except (OverflowError, ValueError) as error:
-        msg = f"column {field.column}: a time outside the years 1 to 9999 has no partition"
-        raise Invalid(msg) from error
+        raise Invalid(f"column {field.column}: a time outside the years 1 to 9999 has no partition") from error
     if field.transform in TIMES:
         return [None if each is None else key_part(field, each)[1] for each in found]
     return found

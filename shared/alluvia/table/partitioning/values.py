@@ -45,23 +45,20 @@ def parse_partition_text(text: str | None, kind: pa.DataType) -> Any:
         return None
     parse = next((parse for matches, parse in _PARSERS if matches(kind)), None)
     if parse is None:
-        msg = f"a column of the type {kind} cannot be a partition column"
-        raise ValueError(msg)
+        raise ValueError(f"a column of the type {kind} cannot be a partition column")
     return parse(text, kind)
 
 
 def _whole(text: str, kind: pa.DataType) -> int:
     value = int(text) if _WHOLE.fullmatch(text) and len(text) < _DIGITS_MAX else 1 << 64
     if not -(1 << kind.bit_width - 1) <= value < 1 << kind.bit_width - 1:
-        msg = f"{text!r} is not a {kind.bit_width}-bit whole number"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is not a {kind.bit_width}-bit whole number")
     return value
 
 
 def _float(text: str, _: pa.DataType) -> float:
     if not _FLOATS.fullmatch(text):
-        msg = f"{text!r} is not a number"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is not a number")
     return float(text)
 
 
@@ -70,23 +67,20 @@ def _decimal(text: str, kind: pa.DataType) -> Decimal:
     try:
         pa.scalar(value, kind)
     except pa.ArrowException as error:
-        msg = f"{text!r} is not a number that fits"
-        raise ValueError(msg) from error
+        raise ValueError(f"{text!r} is not a number that fits") from error
     return value
 
 
 def _flag(text: str, _: pa.DataType) -> bool:
     if text.lower() not in _FLAGS:
-        msg = f"{text!r} is neither true nor false"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is neither true nor false")
     return _FLAGS[text.lower()]
 
 
 def _date(text: str, _: pa.DataType) -> date:
     match = _DATE.fullmatch(text)
     if match is None:
-        msg = f"{text!r} is not a date"
-        raise ValueError(msg)
+        raise ValueError(f"{text!r} is not a date")
     return date(int(match[1]), int(match[2]), int(match[3]))
 
 

@@ -39,8 +39,7 @@ def mapping_of(protocol: Protocol, metadata: Metadata) -> ColumnMapping:
     try:
         return ColumnMapping(text)
     except ValueError as error:
-        msg = f"the table's column mapping is {text!r}; this library supports none, name and id"
-        raise Unsupported(msg) from error
+        raise Unsupported(f"the table's column mapping is {text!r}; this library supports none, name and id") from error
 
 
 def physical_schema(schema_string: str, mapping: ColumnMapping) -> pa.Schema:
@@ -108,13 +107,11 @@ _IDENTIFY: dict[ColumnMapping, Identify] = {
 def _physical_name(field: Json) -> str:
     name = (field.get("metadata") or {}).get(_NAME, field["name"])
     if not isinstance(name, str):
-        msg = f"{_NAME} of column {field['name']} is {name!r}, which is not a string"
-        raise TypeError(msg)
+        raise TypeError(f"{_NAME} of column {field['name']} is {name!r}, which is not a string")
     return name
 
 
 def _field_id(identity: object) -> dict[bytes, bytes]:
     if not isinstance(identity, int):
-        msg = f"{_ID} is {identity!r}, which is not a whole number"
-        raise TypeError(msg)
+        raise TypeError(f"{_ID} is {identity!r}, which is not a whole number")
     return {FIELD_ID: str(identity).encode()}

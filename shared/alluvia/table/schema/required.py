@@ -32,8 +32,7 @@ def _check(array: pa.Array, kind: pa.DataType, path: str) -> None:
         values, where = _values(present, kind, field.name), f"{path}.{field.name}"
         nulls = values.null_count
         if nulls and not field.nullable:
-            msg = f"column {where} must not be null, but {nulls} of its {len(values)} values are"
-            raise Invalid(msg)
+            raise Invalid(f"column {where} must not be null, but {nulls} of its {len(values)} values are")
         _check(values, field.type, where)
 
 

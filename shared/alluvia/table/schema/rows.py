@@ -78,8 +78,7 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Tabl
         try:
             columns.append(pa.array(values, field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            msg = f"column {field.name}: a value does not fit {type_name(field.type)}: {error}"
-            raise Invalid(msg) from error
+            raise Invalid(f"column {field.name}: a value does not fit {type_name(field.type)}: {error}") from error
     return pa.Table.from_arrays(columns, names=schema.names)
 
 
@@ -105,8 +104,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def _check_known(names: Iterable[str], schema: pa.Schema) -> None:
     unknown = sorted(set(names) - set(schema.names))
     if unknown:
-        msg = f"column {unknown[0]} is not in the table: add it with evolve(add=…), or leave it out"
-        raise Invalid(msg)
+        raise Invalid(f"column {unknown[0]} is not in the table: add it with evolve(add=…), or leave it out")
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
@@ -115,11 +113,10 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not _castable(column.type, field.type):
-        msg = (
+        raise Invalid(
             f"column {field.name} is {type_name(field.type)} in the table, but the rows have "
             f"{type_name(column.type)}: cast them, or use another name; a column cannot change its type"
         )
-        raise Invalid(msg)
     try:
         if pa.types.is_timestamp(column.type) and is_zoned(field.type) and not is_zoned(column.type):
             return pc.assume_timezone(column.cast(pa.timestamp("us")), "UTC")
@@ -127,12 +124,10 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
             column = column.cast(pa.decimal256(76, field.type.scale))
         cast = column.cast(field.type)
         if pa.types.is_float32(field.type) and not pc.is_finite(cast).equals(pc.is_finite(column)):
-            msg = f"column {field.name}: a value does not fit {type_name(field.type)}"
-            raise Invalid(msg)
+            raise Invalid(f"column {field.name}: a value does not fit {type_name(field.type)}")
         return cast
     except pa.ArrowException as error:
-        msg = f"column {field.name}: a value does not fit {type_name(field.type)}: {error}"
-        raise Invalid(msg) from error
+        raise Invalid(f"column {field.name}: a value does not fit {type_name(field.type)}: {error}") from error
 
 
 def _castable(source: pa.DataType, target: pa.DataType) -> bool:

@@ -45,8 +45,7 @@ def variant_texts(array: pa.Array) -> pa.StringArray:
     Raises `ValueError` for what is not a variant; `Unsupported` for a version or a type that came later.
     """
     if not pa.types.is_struct(array.type) or array.type.get_field_index("metadata") < 0:
-        msg = f"the file has {array.type}, which is not a variant"
-        raise ValueError(msg)
+        raise ValueError(f"the file has {array.type}, which is not a variant")
     names_of = cache(field_names)
     valid, metadata = array.is_valid().to_pylist(), pc.struct_field(array, "metadata").to_pylist()
     texts = [
@@ -65,8 +64,7 @@ def _rows(group: pa.Array) -> list[Row]:
 
 def _child(group: pa.Array, name: str) -> pa.Array | None:
     if not pa.types.is_struct(group.type):
-        msg = f"the file has {group.type} where a part of a variant should be"
-        raise ValueError(msg)
+        raise ValueError(f"the file has {group.type} where a part of a variant should be")
     at = group.type.get_field_index(name)
     return None if at < 0 else pc.struct_field(group, [at])
 
@@ -111,8 +109,7 @@ def _literals(array: pa.Array) -> list[str | None]:
         return list(moment_texts(array, ""))
     found = next((text for matches, text in _LITERALS if matches(kind)), None)
     if found is None:
-        msg = f"the file has {kind} as a part of a variant"
-        raise ValueError(msg)
+        raise ValueError(f"the file has {kind} as a part of a variant")
     return [None if value is None else found(value) for value in array.to_pylist()]
 
 

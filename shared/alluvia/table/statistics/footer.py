@@ -44,11 +44,9 @@ def footer_size(tail: bytes) -> int:
     """Return how many bytes a file's footer takes, from its last 8 bytes or more. Raises `Invalid`."""
     magic = tail[-4:]
     if magic == _ENCRYPTED:
-        msg = "its footer is encrypted"
-        raise Invalid(msg)
+        raise Invalid("its footer is encrypted")
     if len(tail) < TAIL_BYTES or magic != _MAGIC:
-        msg = "it is not a Parquet file"
-        raise Invalid(msg)
+        raise Invalid("it is not a Parquet file")
     return int.from_bytes(tail[-8:-4], "little") + TAIL_BYTES
 
 
@@ -57,8 +55,7 @@ def parse_footer(footer: bytes) -> pq.FileMetaData:
     try:
         return pq.read_metadata(io.BytesIO(footer))
     except UNREADABLE as error:
-        msg = f"its footer cannot be read: {str(error).splitlines()[0]}"
-        raise Invalid(msg) from error
+        raise Invalid(f"its footer cannot be read: {str(error).splitlines()[0]}") from error
 
 
 def stored_columns(metadata: pq.FileMetaData) -> StoredColumns:
@@ -66,13 +63,11 @@ def stored_columns(metadata: pq.FileMetaData) -> StoredColumns:
     try:
         arrow = metadata.schema.to_arrow_schema()
     except pa.ArrowException as error:
-        msg = f"its schema cannot be read: {str(error).splitlines()[0]}"
-        raise Invalid(msg) from error
+        raise Invalid(f"its schema cannot be read: {str(error).splitlines()[0]}") from error
     walk = _Walk(metadata.schema)
     fields = [pa.field(field.name, walk.kind(field.type, (field.name,))) for field in arrow]
     if not fields:
-        msg = "it has no columns"
-        raise Invalid(msg)
+        raise Invalid("it has no columns")
     return StoredColumns(normal_schema(pa.schema(fields)), tuple(walk.leaves))
 
 
@@ -112,8 +107,7 @@ def _leaf_kind(kind: pa.DataType, physical: str, path: tuple[str, ...]) -> pa.Da
             raise Invalid(msg)
         return pa.timestamp("us", tz=None if kind.tz is None else "UTC")
     if pa.types.is_float16(kind):
-        msg = f"column {'.'.join(path)} has numbers of 16 bits, which Delta's readers do not take for numbers"
-        raise Invalid(msg)
+        raise Invalid(f"column {'.'.join(path)} has numbers of 16 bits, which Delta's readers do not take for numbers")
     if pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_binary_view(kind):

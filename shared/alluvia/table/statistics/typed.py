@@ -191,8 +191,7 @@ def _parse_at_once(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -
         parse_options=pj.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"),
     )
     if len(table) != len(texts):
-        msg = "a text holds two objects"
-        raise ValueError(msg)
+        raise ValueError("a text holds two objects")
     found = {}
     for column, kind in columns.items():
         low, high = (_bound(table, (name, *column), kind) for name in ("minValues", "maxValues"))
@@ -205,8 +204,7 @@ def _check_lines(data: bytes, count: int) -> None:
     """Raise `ValueError` unless texts are one object a line. Arrow's parser crashes if a document is null."""
     objects = data.startswith(b"{") and data.count(b"\n") == data.count(b"\n{") == count - 1
     if not objects or _NULL_AFTER.search(data):
-        msg = "a text is no line with one object"
-        raise ValueError(msg)
+        raise ValueError("a text is no line with one object")
 
 
 def tree(leaves: Mapping[ColumnPath, pa.DataType]) -> pa.StructType:
