@@ -90,18 +90,19 @@ def plan_optimize(candidates: Iterable[Candidate], target: int, *, full: bool = 
 
 
 def _packed(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[FileGroup]:
-    """Pack files of one value, in ascending order, into groups of about the target."""
+    """Pack files of one value, in ascending order, into groups that hold at least about the target, if possible."""
     for tier in _tiers(files, target, full=full):
         if len(tier) > 1 or tier[0].thinned:
-            yield FileGroup(tuple(tier))
+            yield FileGroup(tuple(tier), expected=ceil(_total(tier) / _even_size(_total(tier), target)))
 
 
-def _tiers(files: Sequence[Candidate], most: int, *, full: bool) -> Iterator[list[Candidate]]:
+def _tiers(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[list[Candidate]]:
     taken: list[Candidate] = []
     size = 0
     for each in files:
         too_big = not full and each.weight > GROWTH_MAX * size
-        over = size + each.weight > most * (OVER_SHARE if size < most * FULL_SHARE else 1)
+        # Two files that are both nearly full become a full one, and one that waits for more rows.
+        over = size + each.weight > target and size >= target * FULL_SHARE
         if taken and (too_big or over):
             yield taken
             taken, size = [], 0

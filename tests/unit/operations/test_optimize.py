@@ -271,7 +271,7 @@ def noise(rows: int, seed: int) -> list[dict[str, Any]]:
     return [{"x": chance.getrandbits(62), "c": f"{chance.getrandbits(128):032x}"} for _ in range(rows)]
 
 
-@pytest.mark.parametrize("rows", [300, 1500, 6000])
+@pytest.mark.parametrize("rows", [300, 1500, 2000, 6000])
 def test_files_are_within_a_quarter_of_the_target(lake: Lake, rows: int) -> None:
     table = table_of(lake, sort_by=["x"], properties={"alluvia.target_file_size": "64 KB"})
     for number in range(12_000 // rows):
