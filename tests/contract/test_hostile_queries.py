@@ -101,6 +101,12 @@ def test_a_query_that_takes_memory_beyond_the_engines_count_is_stopped(
     assert_nothing_happened()
 
 
+def test_without_a_limit_the_memory_of_the_machine_is_one(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alluvia.query.limits.machine_bytes", lambda: 100_000_000)
+    with pytest.raises(QueryTooCostly, match="more memory than is allowed"):
+        run(lake, "SELECT len(range(1000000000))")
+
+
 def test_a_long_message_is_cut(lake: alluvia.Lake) -> None:
     for text in ("SELECT error(repeat('x', 10000000))", f'FROM "{"x" * 100000}"', f"SELECT {'y' * 100000} FROM t"):
         status, body = ask(text)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import waitress
 
@@ -19,6 +18,7 @@ from alluvia.cli.listening import listen
 from alluvia.cli.refreshing import Refresher
 from alluvia.cli.upkeep import CommitWatch, Upkeep
 from alluvia.lake import Lake
+from alluvia.query.limits import machine_bytes
 from alluvia.query.processes import POOL
 from alluvia.serverless.environment import environment
 from alluvia.serverless.table_queue import QUEUE_URL
@@ -90,10 +90,7 @@ def running(lake: Lake, options: Options) -> Iterator[waitress.server.BaseWSGISe
 
 def memory_mb(queries: int) -> int:
     """Return how much memory each of some queries at once may take on this machine, in MB: two thirds in all."""
-    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with suppress(OSError, ValueError):  # no such file, or "max"
-        size = min(size, int(Path("/sys/fs/cgroup/memory.max").read_text("ascii")))
-    return max(64, size * 2 // 3 // queries // 1_000_000)
+    return max(64, machine_bytes() * 2 // 3 // queries // 1_000_000)
 
 
 def _log(line: str) -> None:

@@ -119,7 +119,7 @@ def _attempt(
     of_result: Callable[[Result], _Answer],
 ) -> _Answer:
     """Plan a query and have it answered; once more for each kind of file that DuckDB turns out not to read."""
-    watch = Watch(limits.deadline(), limits.memory_bytes)
+    watch = Watch(limits.deadline(), limits.held_bytes_max)
     unreadable: set[str | None] = set()
     while True:
         session = Session(catalog.store, limits, watch, lambda path: None in unreadable or path in unreadable)

@@ -25,7 +25,7 @@ def evaluation(store: Store, limits: QueryLimits | None = None) -> Evaluate:
     allowed = limits or QueryLimits()
 
     def evaluate(relation: Relation, take: Callable[[pa.Schema, Iterator[pa.RecordBatch]], T]) -> T:
-        watch = Watch(allowed.deadline(), allowed.memory_bytes)
+        watch = Watch(allowed.deadline(), allowed.held_bytes_max)
         unreadable: set[str | None] = set()
         while True:
             session = Session(store, allowed, watch, lambda path: None in unreadable or path in unreadable)
