@@ -17,7 +17,7 @@ from alluvia.table.handle import TableHandle
 from alluvia.table_names import REJECTS, TABLE_OR_REJECTS
 
 HANDLES_MAX = 1000
-"""Handles kept, before those go that found no table: callers may name any number of tables that do not exist."""
+"""Handles kept, the last used ones: a sweep opens many tables, and callers may name any number that do not exist."""
 ABSENT_MS_MAX = 60 * 60 * 1000
 """For so long a table without rejects is not asked for them again."""
 
@@ -43,11 +43,13 @@ class Catalog:
                 "with a letter first"
             )
         with self._lock:
-            if name not in self._handles:
+            found = self._handles.pop(name, None)
+            if found is None:
+                found = TableHandle(self.store, f"{name}/", name, self.clock, checkpoint_overdue)
                 if len(self._handles) >= HANDLES_MAX:
-                    self._handles = {each: h for each, h in self._handles.items() if h.log.state is not None}
-                self._handles[name] = TableHandle(self.store, f"{name}/", name, self.clock, checkpoint_overdue)
-            return self._handles[name]
+                    del self._handles[next(iter(self._handles))]
+            self._handles[name] = found  # the last used comes last
+            return found
 
     def rejects_handle(self, name: str) -> TableHandle | None:
         """Return the handle of a table's rejected events; None for a table of such, which has none."""
