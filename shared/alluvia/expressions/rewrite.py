@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from alluvia.duck.failures import QueryTooCostly
 from alluvia.duck.relation import quote_name
 from alluvia.errors import Invalid
 from alluvia.expressions.parse import Analyse, Statement, analyse, read
@@ -44,7 +45,7 @@ class Rewritten:
 def rewrite(statement: Statement, views: Mapping[Reference, str], analyse: Analyse = analyse) -> Rewritten:
     """Put views, by their name within `VIEW_SCHEMA`, in the place of tables. Raises `Invalid` where that fails.
 
-    `analyse` has DuckDB read the new text.
+    `analyse` has DuckDB read the new text, and raises `QueryTooCostly` where its time is up.
     """
     data = statement.text.encode()
     tokens = _Tokens(statement.starts, data)
@@ -57,6 +58,8 @@ def rewrite(statement: Statement, views: Mapping[Reference, str], analyse: Analy
     rewritten = _splice(data, sorted(edits))
     try:
         root = read(rewritten.text, analyse).root
+    except QueryTooCostly:
+        raise
     except Invalid as error:
         raise Invalid(_UNUSUAL) from error
     if not same(root, statement.root, replacements):

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid
-from alluvia.expressions.parse import parse
+from alluvia.expressions.parse import Analysis, parse
 from alluvia.expressions.references import find_references
 from alluvia.expressions.rewrite import VIEW_SCHEMA, rewrite
 from alluvia.expressions.second_wall import check_tables
@@ -46,6 +47,16 @@ def rewritten(text: str) -> str:
 )
 def test_views_take_the_place_of_tables_and_nothing_else_changes(text: str, expected: str) -> None:
     assert rewritten(text) == expected
+
+
+def test_what_stops_the_second_reading_is_said_as_it_is() -> None:
+    def out_of_time(_: str) -> Analysis:
+        raise QueryTooCostly("the query takes longer than the 2 seconds allowed")
+
+    statement = parse("FROM events")
+    views = dict.fromkeys(find_references(statement.root).tables, "v0")
+    with pytest.raises(QueryTooCostly, match="2 seconds"):
+        rewrite(statement, views, out_of_time)
 
 
 def test_positions_lead_back_to_the_users_text() -> None:
