@@ -117,7 +117,6 @@ class _Feed:
         self._commits = commits
         self._names = list(last.schema.names if columns is None else columns)
         self._schema = pa.schema([last.schema.field(name) for name in self._names])
-        self._oldest = oldest_readable(handle.at_hand().state)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the changes in the order of the versions, in each version what was deleted first."""
@@ -286,7 +285,8 @@ class _Feed:
         """Return what to raise where a file, or its deletion vector, is missing; other errors as they are."""
         if not isinstance(error, ObjectNotFound) and not isinstance(error.__cause__, ObjectNotFound):
             return error
-        if commit.cdc or commit.version <= self._oldest:
+        # A vacuum may have said so since the commits were read.
+        if commit.cdc or commit.version <= oldest_readable(self._handle.newest().state):
             name = self._handle.name
             return VersionExpired(
                 f"the changes of version {commit.version} of {name} have expired: {file.path} is gone"

@@ -63,9 +63,19 @@ def needed(snapshot: Snapshot, forgotten: Iterable[RemoveFile] = ()) -> Needed:
             hashes, rows = _hashes(snapshot, batch, strict=False)
             times = pc.coalesce(pc.struct_field(batch, "deletionTimestamp"), 0)
             dead.append(pa.table({"key": hashes, "ms": times if rows is None else times.take(rows)}))
-    last = pa.concat_tables([_NONE, *dead]).group_by("key", use_threads=False).aggregate([("ms", "max")])
-    keys, times = (last[name].combine_chunks() for name in ("key", "ms_max"))
+    keys, times = _last(pa.concat_tables([_NONE, *dead]))
     return Needed(snapshot.version, pa.concat_arrays([hashed(()), *live]), keys, times)
+
+
+def _last(removed: pa.Table) -> tuple[pa.Array, pa.Array]:
+    """Return each key once, with the last of its times. Not by `group_by`, which loads all of pyarrow's datasets."""
+    order = pc.sort_indices(removed, sort_keys=[("key", "ascending"), ("ms", "ascending")])
+    keys, times = (removed[name].combine_chunks().take(order) for name in ("key", "ms"))
+    if len(keys):
+        ends = pc.not_equal(keys.slice(0, len(keys) - 1), keys.slice(1))
+        final = pa.concat_arrays([ends, pa.array([True])])
+        keys, times = keys.filter(final), times.filter(final)
+    return keys, times
 
 
 def _hashes(snapshot: Snapshot, batch: pa.StructArray, *, strict: bool) -> tuple[pa.Array, pa.Array | None]:

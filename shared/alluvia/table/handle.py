@@ -14,6 +14,7 @@ from alluvia.log.time_travel import version_at
 from alluvia.store import Store
 from alluvia.table.event_window.window import DedupWindow
 from alluvia.table.lineage import first_version, in_gap, is_dropped, version_gaps
+from alluvia.table.partitioning.spec import check_types
 from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import check_writable, settings_of
 from alluvia.table.snapshot import Snapshot
@@ -105,6 +106,7 @@ class TableHandle:
 
     def writer(self, snapshot: Snapshot, check: RowCheck | None = None) -> FileWriter:
         """Return a writer of data files for a snapshot's table; `check` raises for rows that may not be written."""
+        check_types(snapshot.partition_spec)  # of other writers' tables nobody has
         return FileWriter(self.store, snapshot.root, snapshot.partition_spec, snapshot.settings, self.clock, check)
 
     def _committed(self, state: State) -> None:

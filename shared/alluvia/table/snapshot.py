@@ -17,7 +17,7 @@ from alluvia.log.files.file_set import ActionSet
 from alluvia.log.paths import is_absolute
 from alluvia.log.replay import State, totals
 from alluvia.table.fitting import ReadPlan
-from alluvia.table.partitioning.spec import PartitionSpec, parse_spec
+from alluvia.table.partitioning.spec import PartitionField, PartitionSpec, parse_spec
 from alluvia.table.properties import Properties
 from alluvia.table.protocols import check_readable, settings_of
 from alluvia.table.schema.column_mapping import ColumnMapping, mapping_of, physical_schema
@@ -113,7 +113,11 @@ class Snapshot:
     @cached_property
     def partition_spec(self) -> PartitionSpec:
         """Return how rows are split into files: `alluvia.partition_by`, else the partition columns."""
-        return parse_spec(self.settings.partition_by or self.partition_columns, self.schema)
+        if self.settings.partition_by:
+            return parse_spec(self.settings.partition_by, self.schema)
+        # Another writer's columns may have any type, and any name.
+        columns = [self.schema.field(name) for name in self.partition_columns]
+        return PartitionSpec(tuple(PartitionField(each.name, kind=each.type) for each in columns))
 
     @cached_property
     def mapping(self) -> ColumnMapping:

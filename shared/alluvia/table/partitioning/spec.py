@@ -92,11 +92,21 @@ def _field(text: str, schema: pa.Schema) -> PartitionField:
     column, width = _arguments(text, transform, arguments)
     if column not in schema.names:
         raise Invalid(f"partition_by: {text!r} is not a column of the schema")
-    kind = schema.field(column).type
-    wanted = _wanted(transform, kind)
+    field = PartitionField(column, transform, width, schema.field(column).type)
+    _check_type(field, text)
+    return field
+
+
+def check_types(spec: PartitionSpec) -> None:
+    """Raise `Invalid`, naming the field, where rows cannot be divided by a column of its type."""
+    for each in spec.fields:
+        _check_type(each, str(each))
+
+
+def _check_type(field: PartitionField, text: str) -> None:
+    wanted = _wanted(field.transform, field.kind)
     if wanted is not None:
-        raise Invalid(f"partition_by: {text!r} needs {wanted}, {column} is {type_name(kind)}")
-    return PartitionField(column, transform, width, kind)
+        raise Invalid(f"partition_by: {text!r} needs {wanted}, {field.column} is {type_name(field.kind)}")
 
 
 def _arguments(text: str, transform: str | None, arguments: Sequence[str]) -> tuple[str, int]:
