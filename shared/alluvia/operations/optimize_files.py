@@ -17,7 +17,7 @@ from alluvia.log.files.file_set import FEW_ACTIONS, ActionSet
 from alluvia.log.files.parquet import joined
 from alluvia.log.files.rows import LogRows
 from alluvia.log.files.sidecars import open_rows
-from alluvia.table.masks import count, mask_of, positions_of
+from alluvia.table.masks import count, mask_of, positions_of, whole
 from alluvia.table.partitioning.partition import partition_text
 from alluvia.table.partitioning.spans import PARTITION_TAG, KeyPart, Span, part
 from alluvia.table.partitioning.spec import PartitionSpec
@@ -98,7 +98,7 @@ def merged_row_bytes(files: ActionSet[AddFile], target: int) -> float | None:
         sizes = section.column(("size",))
         if sizes is None:
             continue
-        big = pc.fill_null(pc.greater_equal(sizes, _whole(int(target * BIG_SHARE))), fill_value=False)
+        big = pc.fill_null(pc.greater_equal(sizes, whole(int(target * BIG_SHARE))), fill_value=False)
         numbers = _row_counts(section, big)
         if numbers is not None:
             counted = pc.and_(big, pc.is_valid(numbers))
@@ -122,11 +122,6 @@ _COUNTED_MAX = 1000
 """Row counts that only JSON has are parsed for no more files than this."""
 
 
-def _whole(number: int) -> pa.Scalar:
-    """Return a number for Arrow, which would load other packages to find its type."""
-    return pa.scalar(number, pa.int64())
-
-
 def _anywhere(spec: PartitionSpec) -> Span:
     """Return the span of a file of which nothing is known: from before every key to the last, which is all nulls."""
     return Span((), tuple(part(None) for _ in spec.transforms))
@@ -138,7 +133,7 @@ def _mask(
     sizes = section.column(("size",))
     if sizes is None:
         return pa.repeat(pa.scalar(value=True), len(section))
-    mask = pc.or_(pc.fill_null(pc.less(sizes, _whole(small)), fill_value=True), _maybe_thinned(section, full=full))
+    mask = pc.or_(pc.fill_null(pc.less(sizes, whole(small)), fill_value=True), _maybe_thinned(section, full=full))
     if spec.transforms:
         mask = pc.or_(mask, _maybe_wide(section))
     return wanted.mask(section, mask)
@@ -170,7 +165,7 @@ def _without_lone(
         return masks
     columns = [_partitions(section, mask, spec) for section, mask in zip(sections, masks, strict=True)]
     counts = pc.value_counts(pa.concat_arrays(columns))
-    often = counts.field("values").filter(pc.greater(counts.field("counts"), _whole(1)))
+    often = counts.field("values").filter(pc.greater(counts.field("counts"), whole(1)))
     kept = []
     for section, mask, column in zip(sections, masks, columns, strict=True):
         alone = pc.invert(pc.is_in(column, value_set=often, skip_nulls=True))

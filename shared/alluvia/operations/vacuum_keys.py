@@ -18,6 +18,7 @@ from alluvia.log.actions import RemoveFile
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.scanning import scanned
 from alluvia.table.deletion_vectors.descriptors import stored_vector
+from alluvia.table.masks import whole
 from alluvia.table.snapshot import Snapshot
 
 _UNUSUAL = r"(^|/)(\.{0,2})/|/\.{1,2}$|^[A-Za-z][A-Za-z0-9+.-]*:/"
@@ -61,7 +62,7 @@ def needed(snapshot: Snapshot, forgotten: Iterable[RemoveFile] = ()) -> Needed:
     for removes in (snapshot.state.tombstones, lost):
         for batch in scanned(removes, {"deletionTimestamp": pa.int64()}):
             hashes, rows = _hashes(snapshot, batch, strict=False)
-            times = pc.coalesce(pc.struct_field(batch, "deletionTimestamp"), 0)
+            times = pc.coalesce(pc.struct_field(batch, "deletionTimestamp"), whole(0))
             dead.append(pa.table({"key": hashes, "ms": times if rows is None else times.take(rows)}))
     keys, times = _last(pa.concat_tables([_NONE, *dead]))
     return Needed(snapshot.version, pa.concat_arrays([hashed(()), *live]), keys, times)
@@ -73,7 +74,7 @@ def _last(removed: pa.Table) -> tuple[pa.Array, pa.Array]:
     keys, times = (removed[name].combine_chunks().take(order) for name in ("key", "ms"))
     if len(keys):
         ends = pc.not_equal(keys.slice(0, len(keys) - 1), keys.slice(1))
-        final = pa.concat_arrays([ends, pa.array([True])])
+        final = pa.concat_arrays([ends, pa.repeat(pa.scalar(value=True), 1)])
         keys, times = keys.filter(final), times.filter(final)
     return keys, times
 

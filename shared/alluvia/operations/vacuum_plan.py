@@ -15,6 +15,7 @@ from alluvia.operations.log_cleanup import expired_log, unnamed_sidecars
 from alluvia.operations.vacuum_keys import Needed, hashed
 from alluvia.store import ListedPage, ObjectInfo
 from alluvia.table.event_window.index import index_version
+from alluvia.table.masks import whole
 from alluvia.table.partitioning.hive import HIDDEN
 
 LIVE, REMOVED, YOUNG, CHANGES, LOG, OTHER = "live", "removed", "young", "changes", "log", "other"
@@ -74,7 +75,7 @@ class VacuumPlan:
         A restore may have won before its record, or the commit that an orphan was written for.
         """
         data, orphans = (_column(files, "hash") for files in (self.data_files, self.orphans))
-        later = pc.coalesce(pc.greater(newest.removed_ms(data), self.removed_ms or 0), False)
+        later = pc.fill_null(pc.greater(newest.removed_ms(data), whole(self.removed_ms or 0)), fill_value=False)
         came_back = pc.or_(newest.is_live(data), later)
         named = pc.or_(newest.is_live(orphans), pc.is_valid(newest.removed_ms(orphans)))
         return replace(
@@ -118,12 +119,12 @@ def plan_vacuum(needed: Needed, objects: pa.Table, cutoffs: Cutoffs) -> VacuumPl
     unneeded = pc.invert(pc.or_(tables, pc.or_(hidden, live)))
     dead = pc.and_(unneeded, pc.is_valid(dead_ms))
     unnamed = pc.and_(unneeded, pc.is_null(dead_ms))
-    expired = pc.coalesce(pc.less(dead_ms, cutoffs.removed), False)
-    old = pc.less(modified_ms, cutoffs.orphans)
+    expired = pc.fill_null(pc.less(dead_ms, whole(cutoffs.removed)), fill_value=False)
+    old = pc.less(modified_ms, whole(cutoffs.orphans))
     gone = pc.and_(dead, expired)
     orphaned = pc.and_(unnamed, old)
     change_cutoff = min(cutoffs.removed, cutoffs.orphans)
-    change_gone = pc.and_(change, pc.less(modified_ms, change_cutoff))
+    change_gone = pc.and_(change, pc.less(modified_ms, whole(change_cutoff)))
     kept = [
         _kept(LIVE, objects, live),
         _kept(REMOVED, objects, pc.and_not(dead, expired), dead_ms, cutoffs.now - cutoffs.removed),

@@ -48,3 +48,8 @@ def interleaved(rows: pa.Table, replaced: pa.BooleanArray, new: pa.Table) -> pa.
             column = pc.replace_with_mask(old, replaced, values.combine_chunks())
         rows = rows.set_column(at, field, column)
     return rows
+
+
+def whole(number: int) -> pa.Int64Scalar:
+    """Return a number for Arrow, which would load other packages to find its type."""
+    return pa.scalar(number, pa.int64())
