@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from hashlib import md5
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -263,7 +264,7 @@ def test_files_directories_and_globs_plain_and_gzip(events: Table, fill: Callabl
 def test_a_big_file_is_read_and_written_by_many_tasks(
     lake: Lake, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    events = lake.create_events("requests", COLUMNS, properties={"alluvia.target_file_size": "10 kB"})
+    events = lake.create_events("requests", COLUMNS, properties={"alluvia.target_file_size": "5 kB"})
     count = 6000
     lines = [_event(number, day=1 + (number > 5500), text="x" * 50) for number in range(count)]
     source = _write(tmp_path / "in.ndjson", [*lines, *lines[::2]])
@@ -289,7 +290,7 @@ def test_many_days_become_files_of_ranges_of_days(lake: Lake, fill: Callable[...
     lines = [
         orjson.dumps(
             {
-                "event_id": f"{n * 7919 % 99_991:032x}",
+                "event_id": md5(str(n).encode()).hexdigest(),  # which no encoding makes small
                 "ts": f"{first + timedelta(days=n % 400)}T00:00:01Z",
                 "event": "e",
                 "n": n,
