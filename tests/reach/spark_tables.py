@@ -287,7 +287,7 @@ TABLES = [
             tail="PARTITIONED BY (f, b, d)",
         ),
         [0, 2],
-        no_rows="'f' is float",
+        no_rows="f is float",
     ),
     Made("variants", _made("", _VARIANTS, columns="n BIGINT, v VARIANT"), [0, 7], "variantType", shown=_JSON),
     Made(
