@@ -16,8 +16,8 @@ from tests.s3server import S3Server
 FILES = 1_000_000
 A_COMMIT = 50_000
 REPEATS = 3
-CPU_SECONDS_MAX = 4.0
-PEAK_BYTES_MAX = 300_000_000
+CPU_SECONDS_MAX = 1.0
+PEAK_BYTES_MAX = 200_000_000
 
 
 def figures(server: S3Server, folder: Path) -> list[Figure]:  # noqa: ARG001 - all parts are called alike

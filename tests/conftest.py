@@ -13,7 +13,11 @@ from tests.s3proxy import running_s3proxy
 from tests.s3server import S3Endpoint, S3Server, running_server
 
 settings.register_profile(
-    "alluvia", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    "alluvia",
+    deadline=None,
+    derandomize=False,  # as Hypothesis would where it finds itself in CI: then portions of a test would be the same
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("alluvia")
 sys.meta_path.insert(0, NoPandas())

@@ -22,9 +22,9 @@ from tests.processes.journal import entries
 from tests.processes.worker import main
 from tests.warm import started
 
-STEP_SECONDS = (0.3, 1.2)
+STEP_SECONDS = (0.5, 2.0)
 PAUSE_CHANCE = 0.3
-PAUSE_SECONDS = (0.2, 2.0)
+PAUSE_SECONDS = (0.2, 3.0)
 READY_SECONDS_MAX = 120
 
 
