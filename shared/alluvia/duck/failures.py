@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from alluvia.errors import MESSAGE_CHARS_MAX, AlluviaError, Corrupt, Invalid, Unavailable, cut
@@ -115,10 +116,8 @@ def details_of(error: Exception) -> dict[str, str]:
     named = _KIND.match(text)
     kind, message = (named[1], text[named.end() :]) if named else (_NO_KIND, text.partition("\n")[0])
     found = {"exception_type": kind, "exception_message": message or type(error).__name__}
-    try:
+    with suppress(ValueError, TypeError, KeyError, RecursionError):  # of a message without fields
         fields = json.loads(message)
         if fields["exception_type"] == kind:
             found = {str(key): str(value) for key, value in fields.items()}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        pass  # a message, and no fields
     return {key: value[: 2 * MESSAGE_CHARS_MAX] for key, value in found.items()}

@@ -8,7 +8,7 @@ more than before; a value with enough rows gets files of its own. Files of diffe
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, groupby, pairwise
@@ -97,13 +97,23 @@ def _packed(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[
 
 
 def _tiers(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[list[Candidate]]:
+    def ends(size: int, more: int) -> bool:
+        # Two files that are both nearly full become a full one, and one that waits for more rows.
+        return (not full and more > GROWTH_MAX * size) or (size + more > target and size >= target * FULL_SHARE)
+
+    return _filled(files, ends)
+
+
+def _chunks(files: Sequence[Candidate], most: int) -> Iterator[list[Candidate]]:
+    return _filled(files, lambda size, more: size + more > most)
+
+
+def _filled(files: Sequence[Candidate], ends: Callable[[int, int], bool]) -> Iterator[list[Candidate]]:
+    """Divide files where `ends` says so, given the bytes of those taken and of the next one."""
     taken: list[Candidate] = []
     size = 0
     for each in files:
-        too_big = not full and each.weight > GROWTH_MAX * size
-        # Two files that are both nearly full become a full one, and one that waits for more rows.
-        over = size + each.weight > target and size >= target * FULL_SHARE
-        if taken and (too_big or over):
+        if taken and ends(size, each.weight):
             yield taken
             taken, size = [], 0
         taken.append(each)
@@ -161,19 +171,6 @@ def _components(files: Sequence[Candidate]) -> Iterator[list[Candidate]]:
         together.append(each)
     if together:
         yield together
-
-
-def _chunks(files: Sequence[Candidate], most: int) -> Iterator[list[Candidate]]:
-    taken: list[Candidate] = []
-    size = 0
-    for each in files:
-        if taken and size + each.weight > most:
-            yield taken
-            taken, size = [], 0
-        taken.append(each)
-        size += each.weight
-    if taken:
-        yield taken
 
 
 def _divisible(files: Sequence[Candidate], target: int) -> bool:
