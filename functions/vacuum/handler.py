@@ -66,7 +66,7 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
 def summary(report: VacuumReport) -> dict[str, Any]:
     """Return what vacuum did to a table: how many objects of each kind, the names of the first, and why others stay.
 
-    `left` says that there was no time for the rest. Raises `Unavailable` where the store refused to delete something.
+    `left` says that time ran out before the end. Raises `Unavailable` where the store refused to delete something.
     """
     if report.not_deleted:
         first = ", ".join(report.not_deleted[:3])

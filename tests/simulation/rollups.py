@@ -44,7 +44,7 @@ def has_rollup(world: World) -> bool:
 
 
 class Copying(Wrapper):
-    """A store whose files DuckDB gets as copies, since there is no server that it could ask."""
+    """A store whose files DuckDB gets as copies, since it cannot ask a server for them."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)

@@ -72,7 +72,7 @@ def refresh(common: Common, tables: tuple[str, ...]) -> None:
 def drop(common: Common, table: str) -> None:
     """Drop the rollup TABLE. `alluvia undrop` brings it back, until vacuum has taken the files."""
     lake = common.lake()
-    lake.table(table).freshness()  # refuses a table that is no rollup
+    lake.table(table).freshness()  # refuses a table that is not a rollup
     show_one({"dropped": table, "version": lake.drop_table(table).version}, as_json=common.as_json)
 
 

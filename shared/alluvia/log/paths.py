@@ -58,7 +58,7 @@ def is_absolute(path: str) -> bool:
 
 
 def folder_of(path: str) -> str:
-    """Return the folder below the root, ending in `/`, in which a file may be put beside another; "" for the root.
+    """Return the folder below the root, ending in `/`, in which a file may be put next to another; "" for the root.
 
     A file elsewhere belongs to another table: nothing is written next to it.
     """

@@ -256,7 +256,7 @@ class _Feed:
         names = [name for name in self._names if name in snapshot.schema.names]
         for file in commit.cdc:
             with self._opened(commit, snapshot, _as_add(file)) as data:
-                for batch in data.batches(names, beside=[CHANGE_TYPE]):
+                for batch in data.batches(names, extra=[CHANGE_TYPE]):
                     yield self._projected(batch)
 
     def _projected(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -114,19 +114,19 @@ class DataFile:
         return self._live
 
     def batches(
-        self, columns: Sequence[str], beside: Sequence[str] = (), *, rows: int = BATCH_ROWS
+        self, columns: Sequence[str], extra: Sequence[str] = (), *, rows: int = BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:
         """Yield all rows, deleted ones included, in order, with some of the table's columns, at most `rows` at a time.
 
-        `beside` names columns of the file that are not the table's.
+        `extra` names columns of the file that are not the table's.
         """
         plan = self._snapshot.read_plan(pa.schema([self._snapshot.schema.field(name) for name in columns]))
         parquet = self._opened()
         try:
-            stored = [*plan.stored_names(parquet.schema_arrow), *beside]
+            stored = [*plan.stored_names(parquet.schema_arrow), *extra]
             for batch in parquet.iter_batches(rows, columns=stored):
                 fitted = plan.fit(batch, self.file)
-                for name in beside:
+                for name in extra:
                     fitted = fitted.append_column(name, batch[name])
                 yield fitted
         except (*UNREADABLE, KeyError) as error:

@@ -33,7 +33,7 @@ class Computing:
 
     @property
     def folds(self) -> Mapping[str, str] | None:
-        """Return for each column that is no key the SQL that folds it; None unless all can be folded."""
+        """Return for each column that is not a key the SQL that folds it; None unless all can be folded."""
         found = {
             field.name: self.query.fold_of(at, field.type)
             for at, field in enumerate(self.schema)
@@ -121,6 +121,6 @@ class Computing:
 
 
 def computing(rollup: Snapshot, prefix: str = "") -> Computing:
-    """Return what makes a rollup's relations. Raises `Invalid` for a table that is no rollup."""
+    """Return what makes a rollup's relations. Raises `Invalid` for a table that is not a rollup."""
     definition = definition_of(rollup)
     return Computing(definition, read_query(definition.query), rollup.schema, prefix)

@@ -33,7 +33,7 @@ def checked(event: object, *fields: str) -> dict[str, Any]:
 class Outcome:
     """What became of tables, by name: reports of those that were worked on or failed, and why they failed.
 
-    `left` are those that there was no time for, or that `work` itself left something of; `absent` those that are not
+    `left` are those that time ran out for, or that `work` did not finish; `absent` those that are not
     there.
     """
 

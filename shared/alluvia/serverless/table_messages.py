@@ -29,7 +29,7 @@ _TEST = "s3:TestEvent"
 class Look:
     """A wish to look at a table.
 
-    `version` is that of the commit that S3 notified of; None where it was no commit. `swept` tables are looked at with
+    `version` is that of the commit that S3 notified of; None for another message. `swept` tables are looked at with
     all others, whether they have changed or not.
     """
 

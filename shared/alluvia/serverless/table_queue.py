@@ -41,7 +41,7 @@ def consume(
 
     `work` is told whether nothing but a sweep asks for the table.
     A message that cannot be read fails alone, and so does each table. Messages about tables that are gone are done. For
-    a table that there was no time for, or that `work` says has something `left`, another message is sent; without a
+    a table that time ran out for, or that `work` did not finish, another message is sent; without a
     queue its messages fail, and so come again.
     """
     failed: set[str] = set()

@@ -204,7 +204,7 @@ def _check_lines(data: bytes, count: int) -> None:
     """Raise `ValueError` unless texts are one object a line. Arrow's parser crashes if a document is null."""
     objects = data.startswith(b"{") and data.count(b"\n") == data.count(b"\n{") == count - 1
     if not objects or _NULL_AFTER.search(data):
-        raise ValueError("a text is no line with one object")
+        raise ValueError("a text is not one JSON object on one line")
 
 
 def tree(leaves: Mapping[ColumnPath, pa.DataType]) -> pa.StructType:
