@@ -157,8 +157,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "vacuum by clock instead of reference",
         "operations/vacuum_plan.py",
-        "pc.less(dead_ms, cutoffs.removed)",
-        "pc.less(modified_ms, cutoffs.removed)",
+        "pc.less(dead_ms, whole(cutoffs.removed))",
+        "pc.less(modified_ms, whole(cutoffs.removed))",
     ),
     Mutant(
         "vacuum what is live, once it is old",
