@@ -8,7 +8,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.nag import accept_wildcard
-from infra.settings import Source
+from infra.settings import BackfillSource
 from infra.sources import SPARK_ARCHIVE, Sources
 from infra.storage import INCOMING_PREFIX, Storage, allow_read
 from layers.build import digest
@@ -34,7 +34,13 @@ class Backfill(Construct):
     """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, sources: Sources, storage: Storage, may_read: tuple[Source, ...]
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        sources: Sources,
+        storage: Storage,
+        may_read: tuple[BackfillSource, ...],
     ) -> None:
         super().__init__(scope, construct_id)
         self.application = self._application()
@@ -86,7 +92,7 @@ class Backfill(Construct):
             ],
         )
 
-    def _role(self, storage: Storage, may_read: tuple[Source, ...]) -> iam.Role:
+    def _role(self, storage: Storage, may_read: tuple[BackfillSource, ...]) -> iam.Role:
         """What a job may do: read its code and its input, and append to the lake.
 
         It deletes nothing, so it must write through our store: Spark's own committers delete temporary files.

@@ -12,7 +12,7 @@ _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BackfillSource:
     """A prefix of a bucket that backfills may read. `prefix` is empty or ends in a slash."""
 
     bucket: str
@@ -27,7 +27,7 @@ class Settings:
     create_tables: bool = False
     retention_hours: int = 168
     alarm_email: str | None = None
-    backfill_sources: tuple[Source, ...] = ()
+    backfill_sources: tuple[BackfillSource, ...] = ()
     ingest_rate: int = 500
     ingest_burst: int = 1000
     query_rate: int = 20
@@ -110,12 +110,12 @@ def _email(name: str, value: str) -> str:
     return value
 
 
-def _sources(name: str, value: str) -> tuple[Source, ...]:
+def _sources(name: str, value: str) -> tuple[BackfillSource, ...]:
     sources = []
     for text in filter(None, (part.strip() for part in value.split(","))):
         match = _S3_URI.fullmatch(text)
         if match is None:
             raise ValueError(f"{PREFIX}{name} holds {text!r}: each part must be s3://bucket/prefix, without wildcards")
         prefix = match["prefix"]
-        sources.append(Source(match["bucket"], f"{prefix.rstrip('/')}/" if prefix else ""))
+        sources.append(BackfillSource(match["bucket"], f"{prefix.rstrip('/')}/" if prefix else ""))
     return tuple(sources)

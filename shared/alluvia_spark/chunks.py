@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.table.partitioning.partition import Group, grouped
+from alluvia.table.partitioning.partition import PartitionRows, grouped
 from alluvia.table.partitioning.spans import cut
 from alluvia.table.partitioning.spec import PartitionSpec
 
@@ -37,7 +37,7 @@ class Chunk(NamedTuple):
     table: int
     task: int
     part: int
-    groups: tuple[Group, ...]
+    groups: tuple[PartitionRows, ...]
     size: int
     packed: int
     payload: bytes
@@ -62,13 +62,13 @@ def decode(payload: bytes, columns: Iterable[int] | None = None) -> pa.Table:
     return pa.ipc.open_stream(payload, options=options).read_all()
 
 
-def by_partition(rows: pa.Table, spec: PartitionSpec) -> tuple[tuple[Group, ...], pa.Table]:
+def by_partition(rows: pa.Table, spec: PartitionSpec) -> tuple[tuple[PartitionRows, ...], pa.Table]:
     """Return rows sorted by partition value, with those values in the same order; all columns are kept."""
     groups, order = grouped(rows, spec)
     return _few(groups), rows if order is None else rows.take(order)
 
 
-def _few(groups: Sequence[Group]) -> tuple[Group, ...]:
+def _few(groups: Sequence[PartitionRows]) -> tuple[PartitionRows, ...]:
     """Return groups of which neighbours are put together, under the lowest key, where they are very many."""
     found = []
     for _, members in groupby(groups, lambda group: group.values):

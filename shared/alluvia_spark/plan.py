@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from alluvia.table.partitioning.partition import Group as Values
-from alluvia.table.partitioning.partition import least_bytes, partitions
+from alluvia.table.partitioning.partition import PartitionRows, least_bytes, partitions
 from alluvia.table.partitioning.spans import Key
 from alluvia.table.partitioning.spec import PartitionSpec
 
@@ -44,7 +43,7 @@ class Layout:
 
     groups: Mapping[tuple[str | None, ...], tuple[Sequence[Key], Sequence[Group]]]
 
-    def places(self, parts: Iterable[Values]) -> Iterator[tuple[Group, int, int]]:
+    def places(self, parts: Iterable[PartitionRows]) -> Iterator[tuple[Group, int, int]]:
         """Yield which group some rows, described in their order, belong to: the group, and from which row to which."""
         start = end = 0
         last: Group | None = None
@@ -72,7 +71,7 @@ def plan_layout(
         total = total.plus(weight)
     row_bytes = total.size / max(1, total.rows)
     file_bytes = int(file_size * total.size / max(1, total.packed))
-    parts = [Values(values, key, weights[values, key].rows) for values, key in ordered]
+    parts = [PartitionRows(values, key, weights[values, key].rows) for values, key in ordered]
     groups: dict[tuple[str | None, ...], tuple[list[Key], list[Group]]] = {}
     sizes: dict[Group, int] = {}
     at = done = 0

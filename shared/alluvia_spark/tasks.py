@@ -23,7 +23,7 @@ from alluvia.ingest.identity import content_of
 from alluvia.ingest.rejects import clash_reason, reject_of
 from alluvia.ingest.values import Fields, Origin
 from alluvia.store import Store
-from alluvia.table.partitioning.partition import Group as Values
+from alluvia.table.partitioning.partition import PartitionRows
 from alluvia.table.writer import FileWriter, sampled_share
 from alluvia_spark.chunks import (
     CONTENT,
@@ -70,7 +70,7 @@ def read_task(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chun
         try:
             yield from _read_splits(job, task, splits)
         except (Invalid, Corrupt, Unsupported) as error:
-            yield Chunk(PROBLEM, task, 0, (Values((str(error),), (), 0),), 0, 0, b"")
+            yield Chunk(PROBLEM, task, 0, (PartitionRows((str(error),), (), 0),), 0, 0, b"")
 
 
 def _read_splits(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chunk]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.settings import Settings, Source, read_settings
+from infra.settings import BackfillSource, Settings, read_settings
 from tests.infra.conftest import CDK_CONTEXT
 
 
@@ -49,7 +49,7 @@ def test_every_setting_is_read() -> None:
         create_tables=True,
         retention_hours=24,
         alarm_email="oncall@example.com",
-        backfill_sources=(Source("one-bucket", "a/b/"), Source("two", "")),
+        backfill_sources=(BackfillSource("one-bucket", "a/b/"), BackfillSource("two", "")),
         ingest_rate=1,
         ingest_burst=2,
         query_rate=3,

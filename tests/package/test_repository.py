@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import Counter
 
 from tests.package.conftest import ROOT
 
@@ -20,3 +22,12 @@ def test_the_guide_to_contributing_names_targets_and_folders_that_exist() -> Non
     folders = re.findall(r"^\| (`[\w/]+`(?:, `[\w/]+`)*) \| ", guide, re.MULTILINE)
     assert len(folders) >= 7
     assert all((ROOT / name).is_dir() for row in folders for name in re.findall(r"`([\w/]+)`", row))
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    modules = [path for folder in ("shared", "functions", "infra", "layers") for path in (ROOT / folder).rglob("*.py")]
+    classes = [
+        node.name for path in modules for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)
+    ]
+    assert len(classes) > 200
+    assert {name for name, count in Counter(classes).items() if count > 1 and not name.startswith("_")} == set()

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alluvia.table.partitioning.partition import Group as Values
+from alluvia.table.partitioning.partition import PartitionRows
 from alluvia.table.partitioning.spans import Key
 from alluvia.table.partitioning.spec import parse_spec
 from alluvia_spark.plan import (
@@ -88,7 +88,8 @@ def test_rows_are_cut_into_ranges_of_days() -> None:
     assert file_bytes == 4 << 20
     assert len(sizes) == 2 * 150 // 4 + 1
     assert max(sizes.values()) == 4 << 20
-    parts = [Values(("a",), ((False, day),), 5) for day in days[2:6]] + [Values((None,), ((False, days[0]),), 3)]
+    parts = [PartitionRows(("a",), ((False, day),), 5) for day in days[2:6]]
+    parts.append(PartitionRows((None,), ((False, days[0]),), 3))
     first, second, null = layout.places(parts)
     assert first[0].folder == "land=a/ts_day=2024-01-01..2024-01-04/"
     assert second[0].folder == "land=a/ts_day=2024-01-05..2024-01-08/"

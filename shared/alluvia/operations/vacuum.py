@@ -29,7 +29,7 @@ from alluvia.operations.log_cleanup import expired_log, named_sidecars
 from alluvia.operations.vacuum_keys import Needed, needed
 from alluvia.operations.vacuum_note import forget_note, read_note, write_note
 from alluvia.operations.vacuum_plan import Cutoffs, LogPlan, VacuumPlan, infos_below, listed, plan_log, plan_vacuum
-from alluvia.operations.vacuum_report import Tally, VacuumReport
+from alluvia.operations.vacuum_report import VacuumReport, VacuumTally
 from alluvia.store import ListedPage, ObjectInfo
 from alluvia.table.event_window.index import WINDOW_FOLDER
 from alluvia.table.handle import TableHandle, oldest_readable
@@ -73,7 +73,7 @@ def vacuum(
     it has come; a run that ends early, by a crash or after `time_limit`, is continued by the next one. Raises `Invalid`
     for a negative retention, and `Unavailable` if planning alone takes half a day.
     """
-    tally = Tally(names_max)
+    tally = VacuumTally(names_max)
     until_ms = None if time_limit is None else handle.clock.now_ms() + int(time_limit / timedelta(milliseconds=1))
     after: str | None = None
     too_slow = 0
@@ -170,7 +170,7 @@ class _Run:
             count += len(page.keys)
             yield page
 
-    def do(self, block: _Block, tally: Tally) -> None:
+    def do(self, block: _Block, tally: VacuumTally) -> None:
         """Delete what is useless of a block, with the last one also of the log. Raises `_TooOldError`."""
         handle = self._handle
         if block.last and not self._whole:

@@ -35,7 +35,7 @@ class VacuumReport:
     complete: bool = True
 
 
-class Tally:
+class VacuumTally:
     """Adds up plans that were carried out, with at most `names_max` names of each kind."""
 
     def __init__(self, names_max: int | None = None) -> None:

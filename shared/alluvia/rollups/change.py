@@ -28,7 +28,7 @@ REBUILD_BYTES_MIN = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SourceChange:
     """Changes of a source up to a version: files appended, and commits whose changes must be looked up row by row.
 
     With `only_appends`, these inserted rows and did nothing else. `shown` is the version that the rollup shows, None if
@@ -64,20 +64,21 @@ def progress_txns(source: Snapshot, now_ms: int) -> list[Txn]:
     return [Txn(name, source.version, now_ms) for name in (PROGRESS, app_id(source))]
 
 
-def find_change(handle: TableHandle, rollup: Snapshot, source: Snapshot) -> Change:
+def find_change(handle: TableHandle, rollup: Snapshot, source: Snapshot) -> SourceChange:
     """Return what changed in a source between the version that a rollup shows and a newer one."""
     shown = progress_of(rollup, source)
     if shown is None:
         again = PROGRESS in rollup.state.txns
         reason = f"{source.name} was dropped and created again" if again else "the rollup was empty"
-        return Change(source, None, rebuild=reason)
+        return SourceChange(source, None, rebuild=reason)
     if shown >= source.version:
-        return Change(source, shown, rebuild=None if shown == source.version else "an older version was asked for")
+        older = shown > source.version
+        return SourceChange(source, shown, rebuild="an older version was asked for" if older else None)
     gaps = version_gaps(source.properties)
     try:
         commits = read_commits(handle, shown + 1, source.version)
     except VersionExpired as error:
-        return Change(source, shown, rebuild=str(error))
+        return SourceChange(source, shown, rebuild=str(error))
     # What a source forgets because of its age stays in the rollup.
     commits = [each for each in commits if is_own_commit(gaps, each.version) and not is_expiry(each)]
     files: dict[str, AddFile] = {}
@@ -93,13 +94,13 @@ def find_change(handle: TableHandle, rollup: Snapshot, source: Snapshot) -> Chan
             others.add(commit.version)
     changing = [commit for commit in commits if commit.version in others]
     if _bytes(changing) > max(REBUILD_BYTES_MIN, source.totals[1]):
-        return Change(source, shown, rebuild=f"the changes of {source.name} are larger than the table")
+        return SourceChange(source, shown, rebuild=f"the changes of {source.name} are larger than the table")
     # The feed reads each commit's files as its version had them, so it must see changes of the metadata.
     wanted = [commit for commit in commits if commit.version in others or commit.metadata is not None]
-    return Change(source, shown, list(files.values()), wanted if changing else (), only_appends=only_appends)
+    return SourceChange(source, shown, list(files.values()), wanted if changing else (), only_appends=only_appends)
 
 
-def write_rows(handle: TableHandle, change: Change, columns: Sequence[str], path: Path) -> pa.Schema:
+def write_rows(handle: TableHandle, change: SourceChange, columns: Sequence[str], path: Path) -> pa.Schema:
     """Write the rows that a change's commits inserted and deleted to a file. Raises `VersionExpired`.
 
     Returns the file's columns, which are those asked for.

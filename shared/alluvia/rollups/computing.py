@@ -14,7 +14,7 @@ import pyarrow as pa
 from alluvia.duck.relation import duckdb_type, quote_name
 from alluvia.log.actions import AddFile
 from alluvia.operations.relations import Files, LocalRows, Relation
-from alluvia.rollups.change import Change
+from alluvia.rollups.change import SourceChange
 from alluvia.rollups.definition import Definition, RollupQuery, definition_of, named, read_query
 from alluvia.rollups.groups import Groups, range_sql, scan_of
 from alluvia.table.snapshot import Snapshot
@@ -42,7 +42,7 @@ class Computing:
         known = {name: text for name, text in found.items() if text is not None}
         return known if len(known) == len(found) else None
 
-    def changed_groups(self, change: Change, rows: LocalRows | None) -> Relation:
+    def changed_groups(self, change: SourceChange, rows: LocalRows | None) -> Relation:
         """Return what the query gives over changed rows alone; `rows` are those of the change's commits."""
         columns = ", ".join(map(quote_name, self.query.columns_used(change.source.schema)))
         inputs: dict[str, Files | LocalRows] = {}
@@ -64,7 +64,7 @@ class Computing:
         return Relation({old: Files(rollup, list(rollup.files))}, {self._name("result"): f"FROM {named(old)}"})
 
     def updated(
-        self, rollup: Snapshot, files: Sequence[AddFile], groups: Groups, change: Change
+        self, rollup: Snapshot, files: Sequence[AddFile], groups: Groups, change: SourceChange
     ) -> tuple[str, Relation]:
         """Return how the rows of some of the rollup's files are brought up to date, and the relation that does it."""
         if change.only_appends and self.folds is not None:

@@ -19,7 +19,7 @@ from alluvia.operations.catalog import Catalog
 from alluvia.operations.constraints import row_check
 from alluvia.operations.relations import Evaluate, LocalRows, Relation
 from alluvia.operations.replanning import commit_planned
-from alluvia.rollups.change import Change, find_change, progress_txns, write_rows
+from alluvia.rollups.change import SourceChange, find_change, progress_txns, write_rows
 from alluvia.rollups.computing import Computing, computing
 from alluvia.rollups.definition import definition_of
 from alluvia.rollups.groups import Groups, write_groups
@@ -108,7 +108,7 @@ class _Plans:
         )
 
     def _work(
-        self, rollup: Snapshot, handle: TableHandle, change: Change, folder: Path
+        self, rollup: Snapshot, handle: TableHandle, change: SourceChange, folder: Path
     ) -> tuple[Sequence[AddFile], Sequence[AddFile]]:
         """Write the files that a refresh needs; return those of the rollup that they replace, and them."""
         try:
@@ -136,7 +136,7 @@ class _Plans:
 
 
 def incremental(
-    work: Computing, handle: TableHandle, change: Change, folder: Path, evaluate: Evaluate
+    work: Computing, handle: TableHandle, change: SourceChange, folder: Path, evaluate: Evaluate
 ) -> Groups | None:
     """Return the groups that a change touches, as a file in a folder; None where the rollup must be rebuilt."""
     if change.rebuild is not None:

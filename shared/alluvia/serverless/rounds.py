@@ -30,7 +30,7 @@ def checked(event: object, *fields: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RoundOutcome:
     """What became of tables, by name: reports of those that were worked on or failed, and why they failed.
 
     `left` are those that time ran out for, or that `work` did not finish; `absent` those that are not
@@ -74,7 +74,7 @@ def work_on(
     context: object,
     work: Callable[[Table], Mapping[str, Any]],
     logger: Logger,
-) -> Outcome:
+) -> RoundOutcome:
     """Work on tables, several at once, since most of it is looking for news. One table's failure stops no other.
 
     Begins no table but the first with less than `MARGIN_MS` left.
@@ -103,7 +103,7 @@ def work_on(
         done = pool.map(lambda context, *task: context.run(one, *task), own, range(len(names)), names)
         found = list(zip(names, done, strict=True))
     left = [name for name, report in found if report is None or report.get("left")]
-    return Outcome([report for _, report in found if report], failed, left, absent)
+    return RoundOutcome([report for _, report in found if report], failed, left, absent)
 
 
 def wanted_tables(lake: Lake, event: Mapping[str, Any], *, dropped: bool = False) -> list[str]:

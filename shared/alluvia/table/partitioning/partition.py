@@ -51,7 +51,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PartitionRows:
     """Rows of one partition value: their `key`, and how many they are."""
 
     values: tuple[str | None, ...]
@@ -84,7 +84,7 @@ def split(
 
 
 def partitions(
-    groups: Sequence[Group], spec: PartitionSpec, row_bytes: float, least: int
+    groups: Sequence[PartitionRows], spec: PartitionSpec, row_bytes: float, least: int
 ) -> Iterator[tuple[Partition, int]]:
     """Yield the partition of each file, and how many rows of the groups go there, in the order of the groups.
 
@@ -97,7 +97,7 @@ def partitions(
             yield partition_of(spec, values, span), sum(each.rows for each in same[positions.start : positions.stop])
 
 
-def least_bytes(groups: Sequence[Group], row_bytes: float, file_bytes: int | None = None) -> int:
+def least_bytes(groups: Sequence[PartitionRows], row_bytes: float, file_bytes: int | None = None) -> int:
     """Return how many Arrow bytes a range of several partition values should hold; 0 for a file for each value.
 
     `file_bytes` is how many make a file.
@@ -110,13 +110,13 @@ def least_bytes(groups: Sequence[Group], row_bytes: float, file_bytes: int | Non
 
 def grouped(
     table: pa.Table, spec: PartitionSpec, order: Sequence[pa.ChunkedArray] = ()
-) -> tuple[list[Group], pa.Array | None]:
+) -> tuple[list[PartitionRows], pa.Array | None]:
     """Return the partition values of rows, and the rows' numbers sorted by them and by `order`; None if they are.
 
     Not by `group_by`, which would have a cold start load Acero, and with it all of pyarrow's datasets.
     """
     if not spec.fields and not order:
-        return [Group((), (), len(table))], None
+        return [PartitionRows((), (), len(table))], None
     if not len(table):
         return [], None
     columns = [one_array(_values(table, each)) for each in spec.fields]
@@ -140,7 +140,7 @@ def _values(table: pa.Table, field: PartitionField) -> pa.ChunkedArray:
     return column if field.transform is None else transformed(column, field)
 
 
-def _groups(spec: PartitionSpec, columns: Sequence[pa.Array], counts: Sequence[int]) -> list[Group]:
+def _groups(spec: PartitionSpec, columns: Sequence[pa.Array], counts: Sequence[int]) -> list[PartitionRows]:
     texts, keys = [], []
     for field, column in zip(spec.fields, columns, strict=True):
         found = plain(column, field)
@@ -150,7 +150,7 @@ def _groups(spec: PartitionSpec, columns: Sequence[pa.Array], counts: Sequence[i
             keys.append([part(each) for each in found])
     values = zip(*texts, strict=True) if texts else repeat(())
     groups = zip(values, zip(*keys, strict=True) if keys else repeat(()), counts, strict=False)
-    return [Group(*each) for each in groups]
+    return [PartitionRows(*each) for each in groups]
 
 
 def _paired(codes: pa.Int64Array, more: pa.Int64Array) -> pa.Int64Array:

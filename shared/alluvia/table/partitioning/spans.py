@@ -34,14 +34,6 @@ class Span:
         """Whether all rows have one key: no split by partition makes it narrower."""
         return self.low == self.high
 
-    def overlaps(self, other: Span) -> bool:
-        """Whether a key can be in both."""
-        return self.low <= other.high and other.low <= self.high
-
-    def contains(self, other: Span) -> bool:
-        """Whether every key of the other is in this one."""
-        return self.low <= other.low and other.high <= self.high
-
     def tag(self, names: Sequence[str]) -> str:
         """Return the text of `PARTITION_TAG`; `names` are the transforms' texts, such as `day(ts)`."""
         values = {}
