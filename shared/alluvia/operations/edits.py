@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.expressions.condition import condition
+from alluvia.expressions.masking import masked
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
 from alluvia.table.deletion_vectors.storage import NO_POSITIONS
@@ -106,8 +107,9 @@ class Inserts:
 class Edit(ABC):
     """One operation on the rows of a table, planned for one schema.
 
-    Rows that change are in files that `predicate` can hold in. `in_place` says whether an updated row may stay where
-    its file and the file's order have it, `columns_set` which columns an update sets.
+    `parameters` stay in the log for longer than the rows, so they hold no values of rows. Rows that change are in files
+    that `predicate` can hold in. `in_place` says whether an updated row may stay where its file and the file's order
+    have it, `columns_set` which columns an update sets.
     """
 
     operation: str
@@ -151,8 +153,8 @@ class WhereEdit(Edit):
     updates = False
 
     def __init__(self, snapshot: Snapshot, where: str) -> None:
-        self.parameters = {"predicate": where}
         self.condition = condition(where, snapshot.schema)
+        self.parameters = {"predicate": masked(where)}
         self.predicate = self.condition.predicate
         self._columns = list(self.condition.columns) or snapshot.schema.names[:1]
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
 from alluvia.expressions.condition import PairCondition, pair_condition
+from alluvia.expressions.masking import masked
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
 from alluvia.operations.edits import Edit, Hits, Inserts, RowChanges, vectors_added
@@ -219,8 +220,6 @@ def _parameters(rules: Rules, on: Sequence[str]) -> Mapping[str, str]:
         "on": ", ".join(on),
         "matched": rules.matched,
         "unmatched": "insert" if rules.inserts else "ignore",
-        "when": rules.when,
-        "deleteWhen": rules.delete_when,
-        "insertWhen": rules.insert_when,
     }
-    return {name: text for name, text in found.items() if text is not None}
+    conditions = {"when": rules.when, "deleteWhen": rules.delete_when, "insertWhen": rules.insert_when}
+    return found | {name: masked(text) for name, text in conditions.items() if text is not None}

@@ -195,7 +195,7 @@ def test_the_commit_says_what_was_done(lake: Lake) -> None:
     table = make(lake)
     table.delete("id < 3")
     entry = table.history(1)[0]
-    assert (entry.operation, entry.parameters) == ("DELETE", {"predicate": "id < 3"})
+    assert (entry.operation, entry.parameters) == ("DELETE", {"predicate": "id < ?"})
     numbers = {name: entry.metrics[name] for name in ("numDeletedRows", "numCopiedRows", "numRemovedFiles")}
     assert numbers == {"numDeletedRows": "3", "numCopiedRows": "7", "numRemovedFiles": "1"}
 

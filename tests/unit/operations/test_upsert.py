@@ -255,7 +255,7 @@ def test_the_commit_says_what_was_done(lake: Lake) -> None:
     table.upsert([row(3), row(100)], on=["id"], when="new.id > 0")
     entry = table.history(1)[0]
     assert entry.operation == "MERGE"
-    assert entry.parameters == {"on": "id", "matched": "update", "unmatched": "insert", "when": "new.id > 0"}
+    assert entry.parameters == {"on": "id", "matched": "update", "unmatched": "insert", "when": "new.id > ?"}
     metrics = {name.removeprefix("numTargetRows"): entry.metrics[name] for name in entry.metrics if "Rows" in name}
     assert metrics["Inserted"] == metrics["Updated"] == "1"
     assert (metrics["Copied"], metrics["Deleted"], metrics["numSourceRows"]) == ("9", "0", "2")
