@@ -138,8 +138,9 @@ class Storage(Construct):
         return logs
 
     def _refuse_overwriting_commits(self) -> None:
-        """No principal, an administrator included, may PUT a commit file without `If-None-Match`.
+        """No principal, an administrator included, may PUT a commit file without `If-None-Match` or `If-Match`.
 
+        The second is how erasure takes values out of a commit, after it has read it. A blind write has neither.
         That includes copies and multipart uploads, whose requests to begin carry no condition: commits are single PUTs.
         Source: "Enforce conditional writes on Amazon S3 buckets" in the S3 user guide.
         """
@@ -150,7 +151,7 @@ class Storage(Construct):
                 principals=[iam.AnyPrincipal()],
                 actions=["s3:PutObject"],
                 resources=[self.bucket.arn_for_objects("*/_delta_log/*.json")],
-                conditions={"Null": {"s3:if-none-match": "true"}},
+                conditions={"Null": {"s3:if-none-match": "true", "s3:if-match": "true"}},
             )
         )
 

@@ -72,6 +72,21 @@ class StoreContract:
         assert store.put_if_absent("k", b"third") is PutResult.CREATED
         assert store.get("k") == b"third"
 
+    def test_put_if_same_replaces_only_what_was_read(self, store: Store) -> None:
+        store.put("k", b"first")
+        data, tag = store.get_tagged("k")
+        assert data == b"first"
+        assert store.put_if_same("k", b"second", tag)
+        assert store.get("k") == b"second"
+        assert not store.put_if_same("k", b"third", tag)
+        assert store.get("k") == b"second"
+        _, tag = store.get_tagged("k")
+        store.delete(["k"])
+        assert not store.put_if_same("k", b"fourth", tag)
+        assert store.head("k") is None
+        with pytest.raises(ObjectNotFound, match="k"):
+            store.get_tagged("k")
+
     def test_of_racing_threads_one_creates_the_object(self, store: Store) -> None:
         threads, rounds = 8, 10
         barrier = threading.Barrier(threads)

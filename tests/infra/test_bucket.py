@@ -20,6 +20,7 @@ def bucket_statements(template: Template) -> list[Statement]:
 
 def denied(template: Template, action: str, key: str, **request: str) -> bool:
     keys = {"secure": "aws:SecureTransport", "tls": "s3:TlsVersion", "none_match": "s3:if-none-match"}
+    keys |= {"match": "s3:if-match"}
     named = {"aws:SecureTransport": "true", "s3:TlsVersion": "1.3"}
     named |= {keys[name]: value for name, value in request.items()}
     resource = f"{{{the_id(template, 'AWS::S3::Bucket', 'StorageLake')}.Arn}}/{key}"
@@ -95,6 +96,7 @@ def test_plain_text_and_old_tls_are_refused(template: Template, action: str) -> 
 def test_a_commit_is_put_under_a_condition_or_not_at_all(template: Template, key: str) -> None:
     assert denied(template, "s3:PutObject", key)
     assert not denied(template, "s3:PutObject", key, none_match="*")
+    assert not denied(template, "s3:PutObject", key, match='"etag"')
     assert not denied(template, "s3:GetObject", key)
 
 

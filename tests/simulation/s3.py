@@ -115,13 +115,17 @@ class Client:
         self._process = process
         self._generation = process.generation
 
-    def put(self, key: str, data: bytes | mmap.mmap, *, mode: str = "overwrite", use_multipart: bool) -> None:
+    def put(
+        self, key: str, data: bytes | mmap.mmap, *, mode: str | dict[str, str] = "overwrite", use_multipart: bool
+    ) -> None:
         assert not use_multipart
         body, absent = bytes(data), mode == "create"
         actor = self._actor()
         intent = None if actor is None else actor.intent
 
         def effect() -> None:
+            if isinstance(mode, dict) and _tag(self._object(key)[0]) != mode["e_tag"]:
+                raise _error("PreconditionFailed", 412)
             if not self._bucket.put(key, body, absent=absent, intent=intent):
                 raise _error("PreconditionFailed", 412)
 
@@ -249,6 +253,7 @@ class Found:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
+        self.meta = {"e_tag": _tag(data)}
 
     def bytes(self) -> bytes:
         return self._data
@@ -263,6 +268,10 @@ def _quietly(effect: Callable[[], object]) -> None:
         effect()
     except BaseError:
         return
+
+
+def _tag(data: bytes) -> str:
+    return blake2b(data, digest_size=8).hexdigest()
 
 
 def _ranged(data: bytes, wanted: Any) -> bytes:

@@ -5,6 +5,8 @@ Keys are text, relative to the store's root, with `/` between parts and none in 
 * **Atomic visibility.** An object is visible completely or not at all: a reader never sees half of a put.
 * **Mutual exclusion.** Of any number of `put_if_absent` calls on a key, in any number of processes, at most one
   takes effect, and no later one replaces what it wrote.
+* **Exact replacement.** `put_if_same` replaces only the content that it is told. In a directory it looks and writes in
+  two steps, so a delete between them is undone.
 * **Consistent reads.** Once a put has returned, every get, head and list sees it; likewise for a delete.
 * **Ordered listing.** `list` gives keys in the order of their UTF-8 bytes.
 * **Durability.** What a returned put wrote survives a crash of the process and of the machine (except in the memory
@@ -27,6 +29,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -97,6 +100,18 @@ class Store(ABC):
 
         `EXISTS` can be this caller's own earlier write, when an answer was lost on the way: who must know reads the
         key back. Raises `AnswerLost` when it is unknown whether the write took effect.
+        """
+
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        """Return an object's bytes, and a tag that other content of its key does not have. Raises as `get` does."""
+        data = self.get(key)
+        return data, content_tag(data)
+
+    @abstractmethod
+    def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
+        """Write over the content that a tag is of. Returns False, and writes nothing, if it is not there any more.
+
+        False can follow this caller's own write, when an answer was lost on the way: who must know reads the key again.
         """
 
     @abstractmethod
@@ -192,6 +207,11 @@ class Store(ABC):
             return path
 
         return fetched_ahead(fetch, objects, parallel=self.parallel)
+
+
+def content_tag(data: bytes) -> str:
+    """Return a tag of an object's bytes, for stores that have none of their own."""
+    return blake2b(data, digest_size=16).hexdigest()
 
 
 _DOTS = re.compile(r"(^|/)\.{1,2}(/|$)")

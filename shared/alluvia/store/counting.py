@@ -14,7 +14,11 @@ from alluvia.store.wrapper import Wrapper
 T = TypeVar("T")
 LIST_PAGE = 1000
 DELETE_BATCH = 1000
-_BILLED_AS = {"put_if_absent": "put", "put_file": "put", "get_file": "get", "list_folders": "list"}
+_BILLED_AS = {
+    **dict.fromkeys(("put_if_absent", "put_if_same", "put_file"), "put"),
+    **dict.fromkeys(("get_tagged", "get_file"), "get"),
+    "list_folders": "list",
+}
 
 
 class CountingStore(Wrapper):
@@ -60,6 +64,15 @@ class CountingStore(Wrapper):
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
         self._count_bytes(written=len(data))
         return super().put_if_absent(key, data)
+
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        data, tag = super().get_tagged(key)
+        self._count_bytes(read=len(data))
+        return data, tag
+
+    def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
+        self._count_bytes(written=len(data))
+        return super().put_if_same(key, data, tag)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Count a LIST per page of 1,000 keys."""

@@ -80,6 +80,15 @@ class DirectoryStore(Store):
             raise AnswerLost(msg) from error
         return PutResult.CREATED
 
+    def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
+        try:
+            same = self.get_tagged(key)[1] == tag
+        except ObjectNotFound:
+            return False
+        if same:
+            self.put(key, data)
+        return same
+
     def locate(self, path: str) -> str | None:
         """Key of the file at an absolute path, if it is below the root, by its own name or by its real one."""
         plain = os.path.normpath(canonical_path(path))

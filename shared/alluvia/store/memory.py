@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from alluvia.clock import Clock, SystemClock
 from alluvia.errors import ObjectNotFound
-from alluvia.store.base import ObjectInfo, PutResult, Store, check_key, check_prefix, check_range
+from alluvia.store.base import ObjectInfo, PutResult, Store, check_key, check_prefix, check_range, content_tag
 
 
 class MemoryStore(Store):
@@ -41,6 +41,14 @@ class MemoryStore(Store):
                 return PutResult.EXISTS
             self._write(key, data)
         return PutResult.CREATED
+
+    def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
+        check_key(key)
+        with self._lock:
+            if key not in self._objects or content_tag(self._objects[key][0]) != tag:
+                return False
+            self._write(key, data)
+        return True
 
     def _write(self, key: str, data: bytes) -> None:
         if key not in self._objects:

@@ -176,6 +176,27 @@ class S3Store(Store):
             raise AnswerLost(f"the conditional write of {key} got no clear answer ({found.code})")
         raise Unavailable(f"S3 kept answering 409 to the conditional write of {key}: try again")
 
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        name = self._key(key)
+
+        def read() -> tuple[bytes, str]:
+            found = self._client.get(name)
+            return bytes(found.bytes()), found.meta["e_tag"] or ""
+
+        return self._tried(key, read)
+
+    def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
+        """Write an object with `If-Match`, and again where that fails for a while."""
+        name = self._key(key)
+        found = self._attempted(
+            key, lambda: self._client_for(data).put(name, data, mode={"e_tag": tag}, use_multipart=False)
+        )
+        if isinstance(found, Failure):
+            if found.is_missing or found.status == 412:
+                return False
+            _fail(found, key)
+        return True
+
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Objects below a prefix, 1,000 keys a request."""
         whole = self._prefix + check_prefix(prefix)

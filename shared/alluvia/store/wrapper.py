@@ -35,6 +35,12 @@ class Wrapper(Store):
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
         return self.request("put_if_absent", key, lambda: self.inner.put_if_absent(key, data))
 
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        return self.request("get_tagged", key, lambda: self.inner.get_tagged(key))
+
+    def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
+        return self.request("put_if_same", key, lambda: self.inner.put_if_same(key, data, tag))
+
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         return self.request("list", prefix, lambda: self.inner.list(prefix, start_after))
 
