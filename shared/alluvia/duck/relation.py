@@ -6,6 +6,7 @@ of partition columns come from the log; rows that a deletion vector deletes are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -32,6 +33,7 @@ _DUCKDB = {
     "timestamp[us, tz=UTC]": "TIMESTAMPTZ",
     "timestamp[us]": "TIMESTAMP",
 }
+_WILDCARD = re.compile(r"[*?\[]")
 Pairs = Sequence[tuple[AddFile, str]]
 ROW_NUMBER = "file_row_number"
 """The name that DuckDB gives the number of a row in its file: no column of a file may have it besides."""
@@ -159,25 +161,27 @@ def _part(
         for ours, theirs in zip(schema, physical, strict=True)
     ]
     shown = ", ".join(f"{column} AS {quote_name(field.name)}" for column, field in zip(columns, schema, strict=True))
-    files, urls, numbered = tuple(file for file, _ in pairs), [url for _, url in pairs], deleted is not None
-    first = RelationPart(files, _source(urls, filename, union=False, numbered=numbered), f"{{0}} f{frame}", shown)
+    files, numbered = tuple(file for file, _ in pairs), deleted is not None
+    paths = ", ".join(quote_text(escape_glob(url)) for _, url in pairs)
+    first = RelationPart(files, _source(paths, filename, union=False, numbered=numbered), f"{{0}} f{frame}", shown)
     if not stored:
         return first
     whole = f"(SELECT * FROM {{0}} UNION ALL BY NAME {_escaped(empty_sql(stored))}) f{frame}"
-    unified = RelationPart(files, _source(urls, filename, union=True, numbered=numbered), whole, shown)
-    return replace(first, unified=unified) if all(_complete(file, stored) for file in files) else unified
+    unified = RelationPart(files, _source(paths, filename, union=True, numbered=numbered), whole, shown)
+    counted = _counted_names(stored)
+    complete = counted is not None and all(_complete(file, counted) for file in files)
+    return replace(first, unified=unified) if complete else unified
 
 
 def _escaped(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _source(urls: Sequence[str], filename: str, *, union: bool, numbered: bool) -> str:
+def _source(paths: str, filename: str, *, union: bool, numbered: bool) -> str:
     """Return what reads some files; with `union` each with the columns of all, else with those of the first.
 
-    `filename` names the column of their URLs.
+    `paths` are SQL literals; `filename` names the column of the files' URLs.
     """
-    paths = ", ".join(quote_text(escape_glob(url)) for url in urls)
     options = ", union_by_name=true" * union + ", file_row_number=true" * numbered
     return f"read_parquet([{paths}], hive_partitioning=false, filename={quote_text(filename)}{options})"
 
@@ -193,31 +197,37 @@ def empty_sql(fields: Iterable[pa.Field]) -> str:
 
 def escape_glob(url: str) -> str:
     """Return a path with DuckDB's wildcards escaped."""
-    return "".join(f"[{character}]" if character in "*?[" else character for character in url)
+    return _WILDCARD.sub(r"[\g<0>]", url)
 
 
-def _complete(file: AddFile, stored: Sequence[pa.Field]) -> bool:
+Names = dict[str, "Names | None"]
+
+
+def _counted_names(fields: Iterable[pa.Field]) -> Names | None:
+    """Return the names that complete statistics count the nulls of, those in structs included; None if they cannot."""
+    names: Names = {}
+    for field in fields:
+        inner = _counted_names(field.type.fields) if pa.types.is_struct(field.type) else None
+        if inner is None and _holds_struct(field.type):
+            return None
+        names[field.name] = inner
+    return names
+
+
+def _complete(file: AddFile, names: Names) -> bool:
     """Whether the statistics say that a file has every column, so that DuckDB need not compare the files' schemas."""
     if file.stats is None:
         return False
     try:
-        counts = orjson.loads(file.stats).get("nullCount")
+        return _counted(names, orjson.loads(file.stats).get("nullCount"))
     except (ValueError, AttributeError):
         return False
-    return _counted(stored, counts)
 
 
-def _counted(fields: Sequence[pa.Field], counts: Any) -> bool:
-    if not isinstance(counts, dict):
-        return False
-    for field in fields:
-        if field.name not in counts:
-            return False
-        if pa.types.is_struct(field.type) and not _counted(list(field.type.fields), counts[field.name]):
-            return False
-        if not pa.types.is_struct(field.type) and _holds_struct(field.type):
-            return False
-    return True
+def _counted(names: Names, counts: Any) -> bool:
+    return isinstance(counts, dict) and all(
+        name in counts and (inner is None or _counted(inner, counts[name])) for name, inner in names.items()
+    )
 
 
 def _holds_struct(kind: pa.DataType) -> bool:

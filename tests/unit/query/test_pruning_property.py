@@ -120,40 +120,52 @@ TIME_OPERANDS = [
 PATTERNS = ["'a%'", "'ab'", "'%b'", "'z%z'", f"'{'z' * 40}%'", "'a_'", "''", "'é%'", "'\U0010ffff%'"]
 
 
+# Strategies are made once: making and checking them takes longer than drawing from them.
+FAMILY = st.sampled_from(["number", "number", "text", "time", "time", "flag", "year", "null"])
+FLAG = st.sampled_from(["flag", "flag = false", "flag <> true"])
+ANY_COLUMN = st.sampled_from([*SCHEMA.names, "place.zip"])
+NUMBER_COLUMN = st.sampled_from(["n", "small", "value", "single", "price", "place.zip"])
+TEXT_COLUMN = st.sampled_from(["name", "place.city"])
+TIME_COLUMN = st.sampled_from(["ts", "day", "naive"])
+TIME_OPERAND = st.sampled_from(TIME_OPERANDS)
+YEAR = st.sampled_from(["2023", "2024", "2025"])
+NEGATION = st.sampled_from(["", "NOT "])
+OPERATOR = st.sampled_from(OPERATORS)
+PATTERN = st.sampled_from(PATTERNS)
+FORM = st.sampled_from(["op", "op", "op", "flipped", "between", "in"])
+CONSTANTS = {"number": st.sampled_from(NUMBERS), "text": st.sampled_from(TEXTS), "time": st.sampled_from(TIMES)}
+LISTS = {family: st.lists(constants, min_size=1, max_size=3) for family, constants in CONSTANTS.items()}
+
+
 @st.composite
 def leaves(draw: st.DrawFn, alias: str) -> str:
     """Return a condition on one column."""
-    family = draw(st.sampled_from(["number", "number", "text", "time", "time", "flag", "year", "null"]))
+    family = draw(FAMILY)
     if family == "flag":
-        return draw(st.sampled_from([f"{alias}.flag", f"{alias}.flag = false", f"{alias}.flag <> true"]))
+        return f"{alias}.{draw(FLAG)}"
     if family == "null":
-        column = draw(st.sampled_from([*SCHEMA.names, "place.zip"]))
-        return f"{alias}.{column} IS {draw(st.sampled_from(['', 'NOT ']))}NULL"
+        return f"{alias}.{draw(ANY_COLUMN)} IS {draw(NEGATION)}NULL"
     if family == "year":
-        operand = f"year({alias}.{draw(st.sampled_from(['ts', 'day', 'naive']))})"
-        return f"{operand} {draw(st.sampled_from(OPERATORS))} {draw(st.sampled_from(['2023', '2024', '2025']))}"
+        return f"year({alias}.{draw(TIME_COLUMN)}) {draw(OPERATOR)} {draw(YEAR)}"
     if family == "text":
-        operand, constants = f"{alias}.{draw(st.sampled_from(['name', 'place.city']))}", st.sampled_from(TEXTS)
+        operand = f"{alias}.{draw(TEXT_COLUMN)}"
         if draw(st.booleans()):
-            negation = draw(st.sampled_from(["", "NOT "]))
-            return f"{operand} {negation}LIKE {draw(st.sampled_from(PATTERNS))}"
+            return f"{operand} {draw(NEGATION)}LIKE {draw(PATTERN)}"
     elif family == "time":
-        column = f"{alias}.{draw(st.sampled_from(['ts', 'day', 'naive']))}"
-        operand, constants = draw(st.sampled_from(TIME_OPERANDS)).format(column), st.sampled_from(TIMES)
+        operand = draw(TIME_OPERAND).format(f"{alias}.{draw(TIME_COLUMN)}")
     else:
-        column = draw(st.sampled_from(["n", "small", "value", "single", "price", "place.zip"]))
-        operand, constants = f"{alias}.{column}", st.sampled_from(NUMBERS)
-    return _compared(draw, operand, constants)
+        operand = f"{alias}.{draw(NUMBER_COLUMN)}"
+    return _compared(draw, operand, family)
 
 
-def _compared(draw: st.DrawFn, operand: str, constants: st.SearchStrategy[str]) -> str:
-    form = draw(st.sampled_from(["op", "op", "op", "flipped", "between", "in"]))
-    negation = draw(st.sampled_from(["", "NOT "]))
+def _compared(draw: st.DrawFn, operand: str, family: str) -> str:
+    constants = CONSTANTS[family]
+    form, negation = draw(FORM), draw(NEGATION)
     if form == "between":
         return f"{operand} {negation}BETWEEN {draw(constants)} AND {draw(constants)}"
     if form == "in":
-        return f"{operand} {negation}IN ({', '.join(draw(st.lists(constants, min_size=1, max_size=3)))})"
-    operator, constant = draw(st.sampled_from(OPERATORS)), draw(constants)
+        return f"{operand} {negation}IN ({', '.join(draw(LISTS[family]))})"
+    operator, constant = draw(OPERATOR), draw(constants)
     return f"{operand} {operator} {constant}" if form == "op" else f"{constant} {operator} {operand}"
 
 
@@ -188,18 +200,8 @@ SHAPES = [
 ]
 
 
-@st.composite
-def queries(draw: st.DrawFn) -> str:
-    shape = draw(st.sampled_from(SHAPES))
-    fill = {
-        "x": draw(st.sampled_from("ab")),
-        "y": draw(st.sampled_from("ab")),
-        "cx": draw(conditions("x")),
-        "cy": draw(conditions("y")),
-        "con": draw(conditions("x", "y")),
-        "cxy": draw(conditions("x", "y")),
-    }
-    return shape.format(**fill)
+TABLE, ON_X, ON_Y, ON_BOTH = st.sampled_from("ab"), conditions("x"), conditions("y"), conditions("x", "y")
+QUERIES = st.builds(str.format, st.sampled_from(SHAPES), x=TABLE, y=TABLE, cx=ON_X, cy=ON_Y, con=ON_BOTH, cxy=ON_BOTH)
 
 
 def check(lake: alluvia.Lake, query: str) -> None:
@@ -214,7 +216,7 @@ def check(lake: alluvia.Lake, query: str) -> None:
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist())), query
 
 
-@given(query=queries())
+@given(query=QUERIES)
 @settings(max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_pruning_never_changes_an_answer(lake: alluvia.Lake, query: str) -> None:
     check(lake, query)
@@ -222,7 +224,7 @@ def test_pruning_never_changes_an_answer(lake: alluvia.Lake, query: str) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("_portion", range(4))
-@given(query=queries())
+@given(query=QUERIES)
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
 def test_pruning_never_changes_an_answer_at_length(lake: alluvia.Lake, _portion: int, query: str) -> None:
     check(lake, query)
