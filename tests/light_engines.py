@@ -1,23 +1,32 @@
 """DuckDB and Arrow made cheap for tests that run an operation thousands of times, each on a few rows.
 
 Opening a database takes 11 ms, and Arrow's threads cost more than they save. So merges and upserts share one database
-(an empty catalogue each) instead of opening their own, and Arrow has one thread.
+(an empty catalogue each) instead of opening their own, Arrow has one thread, and conditions that a thread has read once
+are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import count
+from threading import get_ident
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
 
+import alluvia
+
 _connect = duckdb.connect
 CATALOGUES_MAX = 24
-"""Each holds a database in memory of some megabytes."""
+KEPT_MAX = 120
+"""Conditions, and assignments. Each holds a database in memory of some megabytes."""
 _numbers = count()
 _database: list[duckdb.DuckDBPyConnection] = []
 _SCRATCH = {
@@ -27,13 +36,24 @@ _SCRATCH = {
 
 
 @contextmanager
-def light_engines() -> Iterator[None]:
-    """Have operations share a database, and Arrow work in the threads that ask it to."""
+def light_engines(*, one_at_a_time: bool = False) -> Iterator[None]:
+    """Have operations share a database and keep conditions, and Arrow work in the threads that ask it to.
+
+    With `one_at_a_time`, no two threads work at once, so what one has read serves all.
+    """
+    thread = (lambda: 0) if one_at_a_time else get_ident
+    modules = list(library_modules())
     threads = pa.cpu_count()
     pa.set_cpu_count(1)
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(duckdb, "connect", _pooled)
+            for name, keep in (("condition", _kept), ("assignments", _kept_values)):
+                read = getattr(sys.modules[f"alluvia.expressions.{name}"], name)
+                kept = keep(read, thread)
+                for module in modules:
+                    if getattr(module, name, None) is read:
+                        patch.setattr(module, name, kept)
             yield
     finally:
         pa.set_cpu_count(threads)
@@ -62,3 +82,26 @@ def _pooled(*arguments: Any, **named: Any) -> duckdb.DuckDBPyConnection:
     if number >= CATALOGUES_MAX:
         _database[0].execute(f"DETACH DATABASE IF EXISTS shared{number - CATALOGUES_MAX}")
     return cursor
+
+
+def library_modules() -> Iterator[Any]:
+    """Import all of the library but what has a process of its own."""
+    for found in pkgutil.walk_packages(alluvia.__path__, "alluvia."):
+        if not found.name.startswith(("alluvia.cli", "alluvia.serverless.warm_lake", "alluvia.serverless.rounds")):
+            yield importlib.import_module(found.name)
+
+
+def _kept(read: Callable[..., Any], thread: Callable[[], int]) -> Callable[..., Any]:
+    @lru_cache(maxsize=KEPT_MAX)
+    def by_text(text: str, schema: bytes, _thread: int) -> Any:
+        return read(text, pa.ipc.read_schema(pa.BufferReader(schema)))
+
+    return lambda text, schema: by_text(text, bytes(schema.serialize()), thread())
+
+
+def _kept_values(read: Callable[..., Any], thread: Callable[[], int]) -> Callable[..., Any]:
+    @lru_cache(maxsize=KEPT_MAX)
+    def by_text(given: tuple[tuple[str, str], ...], schema: bytes, _thread: int) -> Any:
+        return read(dict(given), pa.ipc.read_schema(pa.BufferReader(schema)))
+
+    return lambda given, schema: by_text(tuple(given.items()), bytes(schema.serialize()), thread())

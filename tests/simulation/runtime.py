@@ -2,29 +2,21 @@
 
 The code under test is the real one. Only these stand in for something, so that a run is the same each time and
 thousands of runs are affordable: pools work one item after another in the actor's own thread; a handle's lock lets
-other actors run; merges and upserts share one DuckDB database, and Arrow has one thread (`light_engines`); conditions
-that were read once are kept.
+other actors run; DuckDB and Arrow are made cheap (`light_engines`).
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
-import alluvia
-from tests.light_engines import light_engines
+from tests.light_engines import library_modules, light_engines
 from tests.no_pandas import NoPandas
 from tests.simulation.scheduler import Scheduler, SerialExecutor, SimulatedLock
 
-KEPT_MAX = 120
 _scheduler: list[Scheduler] = []
 
 
@@ -46,40 +38,11 @@ def running(scheduler: Scheduler) -> Iterator[None]:
 @contextmanager
 def simulated() -> Iterator[None]:
     """Replace what a simulation replaces, and put it back."""
-    modules = list(_modules())
-    with pytest.MonkeyPatch.context() as patch, light_engines():
+    with pytest.MonkeyPatch.context() as patch, light_engines(one_at_a_time=True):
         patch.setattr(sys, "meta_path", [NoPandas(), *sys.meta_path])
-        for module in modules:
+        for module in library_modules():
             if hasattr(module, "ThreadPoolExecutor"):
                 patch.setattr(module, "ThreadPoolExecutor", SerialExecutor)
         log = sys.modules["alluvia.log.log"]
         patch.setattr(log, "RLock", lambda: SimulatedLock(current_scheduler()))
-        for name, keep in (("condition", _kept), ("assignments", _kept_values)):
-            read = getattr(sys.modules[f"alluvia.expressions.{name}"], name)
-            kept = keep(read)
-            for module in modules:
-                if getattr(module, name, None) is read:
-                    patch.setattr(module, name, kept)
         yield
-
-
-def _modules() -> Iterator[Any]:
-    for found in pkgutil.walk_packages(alluvia.__path__, "alluvia."):
-        if not found.name.startswith(("alluvia.cli", "alluvia.serverless.warm_lake", "alluvia.serverless.rounds")):
-            yield importlib.import_module(found.name)
-
-
-def _kept(read: Callable[..., Any]) -> Callable[..., Any]:
-    @lru_cache(maxsize=KEPT_MAX)
-    def by_text(text: str, schema: bytes) -> Any:
-        return read(text, pa.ipc.read_schema(pa.BufferReader(schema)))
-
-    return lambda text, schema: by_text(text, bytes(schema.serialize()))
-
-
-def _kept_values(read: Callable[..., Any]) -> Callable[..., Any]:
-    @lru_cache(maxsize=KEPT_MAX)
-    def by_text(given: tuple[tuple[str, str], ...], schema: bytes) -> Any:
-        return read(dict(given), pa.ipc.read_schema(pa.BufferReader(schema)))
-
-    return lambda given, schema: by_text(tuple(given.items()), bytes(schema.serialize()))

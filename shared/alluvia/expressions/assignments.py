@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import duckdb
 import pyarrow as pa
@@ -87,20 +88,26 @@ def _column(asked: object, schema: pa.Schema) -> str:
 def _expression(name: str, text: object) -> Node:
     if not isinstance(text, str):
         raise Invalid(f"column {name}: expected an SQL expression as text, got {type(text).__name__}")
-    plain = parse(_START + "1" + _END).root
     try:
         root = parse(_START + text + _END).root
         find_references(root)
     except Invalid as error:
         raise Invalid(f"column {name}: {error}") from error
-    rest = without_locations({**root, "select_list": None}) == without_locations({**plain, "select_list": None})
+    same_rest = without_locations({**root, "select_list": None}) == _rest()
     items = root.get("select_list") or []
-    if not rest or len(items) != 1 or items[0].get("alias"):
+    if not same_rest or len(items) != 1 or items[0].get("alias"):
         raise Invalid(f"column {name}: give one SQL expression, without an alias, FROM or other clauses")
     expression: Node = items[0]
     if looks_beyond_its_row(expression):
         raise Invalid(f"column {name}: an expression cannot use subqueries, window functions, unnest or *")
     return expression
+
+
+@cache
+def _rest() -> Node:
+    """Return the tree of a query without its expression, and without positions."""
+    rest: Node = without_locations({**parse(_START + "1" + _END).root, "select_list": None})
+    return rest
 
 
 def _is_null(expression: Node) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 import duckdb
 import pyarrow as pa
@@ -22,7 +23,7 @@ from alluvia.expressions.functions import UNNESTING
 from alluvia.expressions.operands import ColumnFinder
 from alluvia.expressions.parse import parse
 from alluvia.expressions.predicates import column_predicate
-from alluvia.expressions.references import find_references, names_in_use
+from alluvia.expressions.references import Reference, find_references, names_in_use
 from alluvia.expressions.scopes import Scope, table_item
 from alluvia.expressions.tree import Node, walk, without_locations
 from alluvia.table.arguments import check_text
@@ -99,10 +100,8 @@ def _expression(text: str) -> Node:
     check_text("where", text, "id = 1")
     root = parse(_WHERE + text).root
     mask = parse(_MASK + text + _MASK_END).root
-    plain = {**parse(_WHERE + "true").root, "where_clause": None}
     expression: Node | None = root.get("where_clause")
-    same_rest = without_locations({**root, "where_clause": None}) == without_locations(plain)
-    if not same_rest or expression is None:
+    if without_locations({**root, "where_clause": None}) != _rest() or expression is None:
         raise Invalid("where: give one condition, without FROM, ORDER BY or other clauses")
     if without_locations(mask["select_list"][0].get("child")) != without_locations(expression):
         raise Invalid("where: give one condition, without an alias")
@@ -110,6 +109,13 @@ def _expression(text: str) -> Node:
     if looks_beyond_its_row(expression):
         raise Invalid("where: a condition cannot use subqueries or window functions: use Lake.sql for those")
     return expression
+
+
+@cache
+def _rest() -> Node:
+    """Return the tree of a query without its condition, and without positions."""
+    rest: Node = without_locations({**parse(_WHERE + "true").root, "where_clause": None})
+    return rest
 
 
 def looks_beyond_its_row(expression: Node) -> bool:
@@ -129,8 +135,13 @@ def columns_used(expression: Node, schema: pa.Schema) -> tuple[str, ...]:
 
 
 def _columns(schema: pa.Schema) -> ColumnFinder:
-    rows = find_references(parse(_ROWS + known_as(schema.names)).root).tables[0]
+    rows = _rows(known_as(schema.names))
     return ColumnFinder(rows, Scope((table_item(rows, schema),), frozenset()), schema)
+
+
+@lru_cache(maxsize=16)
+def _rows(known_as: str) -> Reference:
+    return find_references(parse(_ROWS + known_as).root).tables[0]
 
 
 def known_as(columns: Iterable[str]) -> str:
