@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import orjson
 import pyarrow as pa
 
-from alluvia.duck.connection import planner
 from alluvia.errors import Corrupt, Invalid
-from alluvia.expressions.functions import NOW_FUNCTIONS, TODAY_FUNCTIONS, UNNESTING
 from alluvia.expressions.parse import Statement, parse
 from alluvia.expressions.references import At, Reference, find_references
+from alluvia.expressions.reproducible import clauses, expressions
 from alluvia.expressions.rewrite import VIEW_SCHEMA, rewrite
 from alluvia.expressions.tree import Node, integer_literal, walk, without_locations
 from alluvia.table.arguments import check_text
@@ -26,9 +25,29 @@ from alluvia.table.schema.names import fold
 from alluvia.table.snapshot import Snapshot
 
 EXAMPLE = "SELECT day, count(*) AS hits FROM events GROUP BY day"
-_IN_ORDER = frozenset({"any_value", "arbitrary", "first", "first_value", "last", "last_value", "nth_value"})
-"""Aggregates whose value depends on the order in which rows come, unless they say it."""
-_MOVING = NOW_FUNCTIONS | TODAY_FUNCTIONS | {"ago", "current_time", "localtime", "localtimestamp", "reservoir_quantile"}
+_INSTEAD = {
+    "UNION, INTERSECT and EXCEPT": "create one rollup for each SELECT",
+    "WITH": "write one SELECT over one table",
+    "a join": "keep a rollup of one table, and join when you query it",
+    "a subquery": "write one SELECT over one table",
+    "a SELECT without FROM": "name the source in FROM",
+    "other names for the table's columns": "name results with AS",
+    "a sample": "leave it out",
+    "DISTINCT": "use GROUP BY instead",
+    "ORDER BY": "order when you query the rollup",
+    "LIMIT": "limit when you query the rollup",
+    "HAVING": "filter with WHERE when you query the rollup",
+    "QUALIFY": "filter when you query the rollup",
+    "GROUPING SETS, ROLLUP and CUBE": "create one rollup for each set of columns",
+    "GROUP BY ALL": "name the columns, as in GROUP BY 1, 2",
+}
+_WHY = {
+    "subquery": "write one SELECT over one table",
+    "window": "use it when you query the rollup",
+    "star": "name the columns",
+    "changes": "its value changes; filter by time when you query the rollup",
+    "rows": "a group must give one row",
+}
 _SUMS = frozenset({"count", "count_if", "count_star", "countif"})
 _FOLDS = {"min": "least({old}, {new})", "max": "greatest({old}, {new})"}
 _EITHER = "CASE WHEN {{old}} IS NULL THEN {{new}} WHEN {{new}} IS NULL THEN {{old}} ELSE {{old}} {0} {{new}} END"
@@ -172,63 +191,20 @@ def _plain(node: Node, table: Reference) -> Node:
 
 def _check_shape(root: Node) -> None:
     """Raise `Invalid` for a clause that makes a row depend on more than its group's rows."""
-    if root["type"] != "SELECT_NODE":
-        raise _refused("UNION, INTERSECT and EXCEPT", "create one rollup for each SELECT")
-    source = root["from_table"]
-    modifiers = {modifier["type"] for modifier in root["modifiers"]}
-    handling = root["aggregate_handling"]
-    refused: list[tuple[object, str, str]] = [
-        (root["cte_map"]["map"], "WITH", "write one SELECT over one table"),
-        (source["type"] == "JOIN", "a join", "keep a rollup of one table, and join when you query it"),
-        (source["type"] == "SUBQUERY", "a subquery", "write one SELECT over one table"),
-        (source["type"] == "EMPTY", "a SELECT without FROM", "name the source in FROM"),
-        (source.get("column_name_alias"), "other names for the table's columns", "name results with AS"),
-        (source.get("sample") or root["sample"], "a sample", "leave it out"),
-        ("DISTINCT_MODIFIER" in modifiers, "DISTINCT", "use GROUP BY instead"),
-        ("ORDER_MODIFIER" in modifiers, "ORDER BY", "order when you query the rollup"),
-        (modifiers & {"LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER"}, "LIMIT", "limit when you query the rollup"),
-        (root["having"], "HAVING", "filter with WHERE when you query the rollup"),
-        (root["qualify"], "QUALIFY", "filter when you query the rollup"),
-        (len(root["group_sets"]) > 1, "GROUPING SETS, ROLLUP and CUBE", "create one rollup for each set of columns"),
-        (handling != "STANDARD_HANDLING", "GROUP BY ALL", "name the columns, as in GROUP BY 1, 2"),
-    ]
-    for present, what, instead in refused:
-        if present:
-            raise _refused(what, instead)
+    for what in clauses(root):
+        raise _refused(what, _INSTEAD[what])
 
 
 def _check_expressions(root: Node) -> None:
     """Raise `Invalid` for an expression that may give another value for the same rows, or more than one row."""
-    for node in walk(root):
-        kind = node.get("class")
-        if kind == "SUBQUERY":
-            raise _refused("a subquery", "write one SELECT over one table")
-        if kind == "WINDOW":
-            raise _refused("a window function", "use it when you query the rollup")
-        if kind == "STAR":
-            raise _refused("*", "name the columns")
-        if kind == "FUNCTION":
-            _check_function(node)
-        if kind == "COLUMN_REF" and len(node["column_names"]) == 1 and fold(node["column_names"][0]) in _MOVING:
-            raise _refused(node["column_names"][0], "its value changes; filter by time when you query the rollup")
-
-
-def _check_function(node: Node) -> None:
-    name = fold(node["function_name"])
-    if name in _changing() or (name == "age" and len(node["children"]) == 1):
-        raise _refused(f"{name}()", "its value changes from one refresh to the next; leave it out")
-    if name in _IN_ORDER and not node["order_bys"]["orders"]:
-        raise _refused(f"{name}() without an order", f"say the order, as in first(x ORDER BY ts), not {name}(x)")
-    if name in UNNESTING:
-        raise _refused(f"{name}()", "a group must give one row")
+    for what, why in expressions(root):
+        if why == "order":
+            name = what.removesuffix("()")
+            raise _refused(f"{what} without an order", f"say the order, as in first(x ORDER BY ts), not {name}(x)")
+        if why == "changes" and what.endswith("()"):
+            raise _refused(what, "its value changes from one refresh to the next; leave it out")
+        raise _refused(what, _WHY[why])
 
 
 def _refused(what: str, instead: str) -> Invalid:
     return Invalid(f"a rollup's query cannot use {what}: {instead}")
-
-
-@cache
-def _changing() -> frozenset[str]:
-    """Return the functions that DuckDB says do not always give the same value for the same arguments."""
-    rows = planner().execute("SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'")
-    return _MOVING | {fold(name) for (name,) in rows.fetchall()}
