@@ -331,6 +331,21 @@ class Table:
         """Read rows, as `scan` does, into memory."""
         return self.scan(columns, where, version, timestamp).read_all()
 
+    def final(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+    ) -> pa.Table:
+        """Read rows as the table's merge query folds them, whatever has been merged already; arguments as for `scan`.
+
+        Raises `Invalid` for a table without a merge query.
+        """
+        from alluvia.operations import folding
+
+        return folding.final(self.snapshot(version, timestamp), self.lake.evaluation(), columns, where)
+
     def to_pandas(self, *args: Any, **options: Any) -> Any:
         """Read rows into a pandas DataFrame; takes what `to_arrow` takes. Raises `NotInstalled`."""
         _optional("pandas")
@@ -441,6 +456,7 @@ class Table:
             dry_run=dry_run,
             go_on=go_on,
             turn=turn,
+            evaluation=self.lake.evaluation,
         )
 
     def refresh(self, *, memory_mb: int | None = None) -> refreshing.RefreshReport:

@@ -14,6 +14,7 @@ from alluvia.log.log import FOLLOW_AGE_MS_MAX
 from alluvia.operations.constraints import row_check
 from alluvia.operations.drop import find_log, recreate
 from alluvia.operations.expire_plan import check_ttl
+from alluvia.operations.folding import check_declared
 from alluvia.table.arguments import check_names
 from alluvia.table.handle import TableHandle
 from alluvia.table.partitioning.spec import parse_spec
@@ -68,6 +69,7 @@ def plan_create(
         configuration[SORT_BY] = names_text(sort_by)
     metadata = Metadata(table_id, text, spec.identity_columns, configuration, now_ms)
     check_ttl(metadata)
+    check_declared(metadata)
     return metadata
 
 

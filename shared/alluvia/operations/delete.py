@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from alluvia.log.actions import AddFile
 from alluvia.operations.edits import RowChanges, WhereEdit, vectors_added
+from alluvia.operations.folding import check_edit
 from alluvia.operations.row_changes import change_rows
 from alluvia.table.handle import TableHandle
 from alluvia.table.scan import Scan
@@ -31,6 +32,7 @@ class DeleteEdit(WhereEdit):
 
     def __init__(self, snapshot: Snapshot, where: str) -> None:
         super().__init__(snapshot, where)
+        check_edit(snapshot, "delete", self.condition.columns)
         self._staying = Scan(snapshot, self.condition.complement)
 
     def goes_whole(self, file: AddFile) -> bool:

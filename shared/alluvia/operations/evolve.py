@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.operations.create import check_bloom_filters, check_sort
 from alluvia.operations.expire_plan import check_ttl
+from alluvia.operations.folding import check_declared
 from alluvia.operations.replanning import commit_planned
 from alluvia.table.arguments import schema_of
 from alluvia.table.handle import TableHandle
@@ -25,18 +26,26 @@ from alluvia.table.properties import (
     read_properties,
 )
 from alluvia.table.protocols import features_needed, with_features
+from alluvia.table.scan import Scan
 from alluvia.table.schema.serialization import add_fields, arrow_schema
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes, Commit
 
+ROWS_TRIED = 10_000
 _FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE, ROLLUP)
 
 
 def plan_evolve(
-    metadata: Metadata, add: pa.Schema | Mapping[str, str] | None, properties: Mapping[str, str] | None
+    metadata: Metadata,
+    add: pa.Schema | Mapping[str, str] | None,
+    properties: Mapping[str, str] | None,
+    own: Callable[[], pa.Table | None] = lambda: None,
 ) -> Metadata:
-    """Return the metadata after the change. Raises `Invalid`, naming the column or property."""
+    """Return the metadata after the change. Raises `Invalid`, naming the column or property.
+
+    `own` returns some of the table's rows, on which a new merge query is tried.
+    """
     text = metadata.schema_string
     if add:
         if ROLLUP in metadata.configuration:
@@ -55,6 +64,8 @@ def plan_evolve(
     check_bloom_filters(read_properties(changed.configuration).bloom_filters, arrow_schema(text))
     check_sort(read_properties(changed.configuration).sort_by, arrow_schema(text))
     check_ttl(changed)
+    if changed != metadata:
+        check_declared(changed, own)
     return changed
 
 
@@ -90,7 +101,8 @@ def evolve(
     def plan(snapshot: Snapshot) -> Changes | None:
         nonlocal before
         before = snapshot.schema if before is None else before
-        metadata = plan_evolve(snapshot.state.metadata, _not_added(fields, before, snapshot.schema), properties)
+        new = _not_added(fields, before, snapshot.schema)
+        metadata = plan_evolve(snapshot.state.metadata, new, properties, lambda: _some_rows(handle, snapshot, new))
         if metadata == snapshot.state.metadata:
             return None
         operation = "ADD COLUMNS" if add else "SET TBLPROPERTIES"
@@ -107,3 +119,12 @@ def _not_added(fields: pa.Schema | None, before: pa.Schema, now: pa.Schema) -> p
     present = set(before.names)
     came = {field.name: field.type for field in now if field.name not in present}
     return pa.schema([field for field in fields if came.get(field.name) != field.type])
+
+
+def _some_rows(handle: TableHandle, snapshot: Snapshot, add: pa.Schema | None) -> pa.Table:
+    """Return the first rows of a table, with nulls in columns that are to be added."""
+    batch = next((each for each in Scan(snapshot).read(handle.store) if len(each)), None)
+    rows = snapshot.schema.empty_table() if batch is None else pa.Table.from_batches([batch.slice(0, ROWS_TRIED)])
+    for field in add or ():
+        rows = rows.append_column(field, pa.nulls(len(rows), field.type))
+    return rows

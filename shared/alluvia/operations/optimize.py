@@ -1,4 +1,7 @@
-"""Optimize: rewrite many small files into few sorted ones with DuckDB, in commits that do not change data."""
+"""Optimize: rewrite many small files into few sorted ones with DuckDB, in commits that do not change data.
+
+With a merge query they do, if it folds rows: such a commit conflicts with others as any that changes rows.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound
 from alluvia.log.actions import AddFile
 from alluvia.operations.checkpoint import checkpoint, checkpoint_due
 from alluvia.operations.optimize_files import candidates, merged_row_bytes
+from alluvia.operations.optimize_fold import Evaluation
 from alluvia.operations.optimize_plan import FULL_SHARE, ORDERS, FileGroup, limited, ordered, plan_optimize
 from alluvia.operations.optimize_write import rewrite
+from alluvia.operations.relations import Evaluate
 from alluvia.progress import report as tell_progress
 from alluvia.table.arguments import check_mapping, check_number
 from alluvia.table.handle import TableHandle
@@ -40,7 +45,8 @@ class PlannedGroup:
 class OptimizeReport:
     """What optimize did. Sizes in bytes.
 
-    `conflicts` counts groups that another writer's commit made it plan again, `left` those for which time ran out.
+    `rows_folded` is by how many rows a merge query made them fewer. `conflicts` counts groups that another writer's
+    commit made it plan again, `left` those for which time ran out.
     `plan` has the groups that a dry run would begin with.
     """
 
@@ -50,6 +56,7 @@ class OptimizeReport:
     files_after: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
+    rows_folded: int = 0
     conflicts: int = 0
     left: int = 0
     version: int = 0
@@ -86,6 +93,7 @@ def optimize(
     checkpoints: bool = True,
     go_on: Callable[[], bool] = lambda: True,
     turn: AbstractContextManager[object] | None = None,
+    evaluation: Evaluation | None = None,
 ) -> OptimizeReport:
     """Rewrite the small files of every partition into bigger ones, and write a checkpoint if one is due.
 
@@ -98,9 +106,10 @@ def optimize(
     to some values of fields of `partition_by`; `max_files` and `max_bytes` limit what is read.
 
     `go_on` is asked before each group: once it says no, the rest is left. `turn` is held while rows are rewritten.
+    `evaluation` runs the table's merge query, if it has one; without it, rows are merged as they are.
     """
     check_number("memory_mb", memory_mb)
-    run = _Run(handle, options or OptimizeOptions(), memory_mb)
+    run = _Run(handle, options or OptimizeOptions(), memory_mb, evaluation)
     report = run.report
     snapshot = handle.newest()
     report.files_before = snapshot.files.expected_len
@@ -118,7 +127,10 @@ def optimize(
 class _Run:
     """One call of `optimize`: what it has done, and what it has learned of how rows are compressed."""
 
-    def __init__(self, handle: TableHandle, options: OptimizeOptions, memory_mb: int | None) -> None:
+    def __init__(
+        self, handle: TableHandle, options: OptimizeOptions, memory_mb: int | None, evaluation: Evaluation | None
+    ) -> None:
+        self._evaluation = evaluation
         self.report = OptimizeReport()
         self._handle = handle
         self._options = options
@@ -187,7 +199,7 @@ class _Run:
         transaction = handle.transaction(planned)
         files = [each.file for each in group.files]
         try:
-            written = rewrite(handle, planned, group, self._target(planned), self._memory_mb)
+            done = rewrite(handle, planned, group, self._target(planned), self._memory_mb, self._evaluate(planned))
         except ObjectNotFound as error:
             newest = handle.newest()
             if any(newest.files.get(file.key) is None for file in files):
@@ -198,8 +210,8 @@ class _Run:
         changes = Changes(
             "OPTIMIZE",
             {"targetSize": str(self._target(planned))},
-            adds=written,
-            removes=[file.removed(now_ms, data_change=False) for file in files],
+            adds=done.files,
+            removes=[file.removed(now_ms, data_change=done.changed) for file in files],
         )
         try:
             commit = transaction.commit(changes)
@@ -208,13 +220,20 @@ class _Run:
         assert commit is not None  # noqa: S101 - only an on_lost callback gives up
         report.files_removed += len(files)
         report.bytes_read += group.size
-        report.files_added += len(written)
-        report.bytes_written += sum(file.size for file in written)
+        report.files_added += len(done.files)
+        report.bytes_written += sum(file.size for file in done.files)
+        report.rows_folded += done.rows - sum(file.num_records or 0 for file in done.files)
         report.versions.append(commit.version)
-        self._learn(group, written)
+        self._learn(group, done.files)
         if self._known is not None:
-            self._known |= {file.key for file in written}
+            self._known |= {file.key for file in done.files}
         return True
+
+    def _evaluate(self, snapshot: Snapshot) -> Evaluate | None:
+        """Return what runs the merge query of a snapshot; None where it has none."""
+        if self._evaluation is None or not snapshot.settings.merge_query:
+            return None
+        return self._evaluation(self._memory_mb)
 
     def _learn(self, group: FileGroup, written: Sequence[AddFile]) -> None:
         """Remember what a row takes where it is far less than expected: the rest is to become files of full size."""

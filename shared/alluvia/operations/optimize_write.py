@@ -22,7 +22,9 @@ from alluvia.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unavailable
 from alluvia.log.actions import AddFile
 from alluvia.log.files.parquet import UNREADABLE
+from alluvia.operations.optimize_fold import fold_rows
 from alluvia.operations.optimize_plan import FileGroup, KeyedRows, cut_group, next_rows
+from alluvia.operations.relations import Evaluate, Files
 from alluvia.scratch import scratch_root
 from alluvia.table.handle import TableHandle
 from alluvia.table.partitioning.partition import partition_of
@@ -43,12 +45,27 @@ _KEYED = "alluvia_keyed"
 _BATCH_ROWS = 1 << 16
 
 
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """The files that were written. `rows` were read, and `changed` says whether other rows were written."""
+
+    files: list[AddFile]
+    rows: int
+    changed: bool = False
+
+
 def rewrite(
-    handle: TableHandle, snapshot: Snapshot, group: FileGroup, target: int, memory_mb: int | None
-) -> list[AddFile]:
+    handle: TableHandle,
+    snapshot: Snapshot,
+    group: FileGroup,
+    target: int,
+    memory_mb: int | None,
+    evaluate: Evaluate | None = None,
+) -> NewFiles:
     """Write the live rows of a group, sorted, into new files: a GET for each file read, a PUT for each file written.
 
-    No file where deletion vectors have deleted all rows. Raises `Corrupt`, `ObjectNotFound` and `Unavailable`.
+    With `evaluate`, they are folded with the table's merge query. No file where deletion vectors have deleted all rows.
+    Raises `Corrupt`, `ObjectNotFound` and `Unavailable`, and `Invalid` where the merge query fails.
     """
     files = [each.file for each in group.files]
     urls: list[str] = []
@@ -58,16 +75,23 @@ def rewrite(
         limit = None if memory_mb is None else f"{memory_mb}MB"
         with scratch_database(folder, memory_limit=limit) as connection:
             connection.execute(f"CREATE SCHEMA {_SCHEMA}")
-            Views(connection, _SCHEMA, handle.store, folder).create("files", snapshot, files, urls)
-            ranges = _ranges(connection, snapshot, group, target)
-            row_bytes = group.weight / max(1, sum(rows for rows, _ in ranges))
-            with _sorted_rows(connection, snapshot, cut=group.cut) as rows:
+            stored = "files" if evaluate is None else "stored"
+            Views(connection, _SCHEMA, handle.store, folder).create(stored, snapshot, files, urls)
+            read, views = Files(snapshot, files, urls), (f"{_SCHEMA}.{stored}", _FILES)
+            folded = None if evaluate is None else fold_rows(connection, evaluate, read, folder, views)
+            cut = group.cut or (folded is not None and bool(snapshot.partition_spec.transforms))
+            ranges = _ranges(connection, snapshot, group, target, cut=cut, counted=folded is None)
+            wanted = sum(rows for rows, _ in ranges)
+            row_bytes = group.weight / max(1, wanted if folded is None else folded.rows)
+            with _sorted_rows(connection, snapshot, cut=cut) as rows:
                 written = _Outputs(snapshot, rows, folder, target, row_bytes).write(ranges)
                 found = sum(output.rows for output in written) + rows.rest()
+        found, changed = (found, False) if folded is None else (folded.rows, folded.changed)
         live = _live_rows(files)
         if live is not None and found != live:
             raise _miscounted(files, urls, found)
-        return [_put(handle, snapshot, files[0], output) for output in written]
+        put = [_put(handle, snapshot, files[0], output, data_change=changed) for output in written]
+        return NewFiles(put, found, changed)
 
 
 def _live_rows(files: Sequence[AddFile]) -> int | None:
@@ -76,24 +100,24 @@ def _live_rows(files: Sequence[AddFile]) -> int | None:
     return None if None in found else sum(number or 0 for number in found)
 
 
-def _put(handle: TableHandle, snapshot: Snapshot, like: AddFile, output: _Output) -> AddFile:
+def _put(handle: TableHandle, snapshot: Snapshot, like: AddFile, output: _Output, *, data_change: bool) -> AddFile:
     values = [like.partition_values.get(name) for name in snapshot.partition_columns]
     partition = partition_of(snapshot.partition_spec, values, output.span)
     size, stats = output.path.stat().st_size, merged_statistics(output.statistics)
     new = replace(
-        new_file(partition, size, stats, handle.clock, data_change=False), partition_values=like.partition_values
+        new_file(partition, size, stats, handle.clock, data_change=data_change), partition_values=like.partition_values
     )
     handle.store.put_file(snapshot.key(new), output.path)
     return new
 
 
 def _ranges(
-    connection: DuckDBPyConnection, snapshot: Snapshot, group: FileGroup, target: int
+    connection: DuckDBPyConnection, snapshot: Snapshot, group: FileGroup, target: int, *, cut: bool, counted: bool
 ) -> list[tuple[int, Span]]:
-    """Return how many of the sorted rows go to which span, in order."""
-    if group.cut:
+    """Return how many of the sorted rows go to which span, in order; `counted`: there are as many as the log says."""
+    if cut:
         return cut_group(group, _counted(connection, snapshot), target)
-    live = _live_rows([each.file for each in group.files])
+    live = _live_rows([each.file for each in group.files]) if counted else None
     if live is None:
         [(live,)] = connection.execute(f"SELECT count(*) FROM {_FILES}").fetchall()
     return [(live, group.span)]

@@ -7,13 +7,15 @@ name that is not a table's (`query/derived.py`); a rollup is computed with one (
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
 from alluvia.log.actions import AddFile
+from alluvia.table.scan import Scan
+from alluvia.table.skipping.predicate import Predicate, columns_of, only_about
 from alluvia.table.snapshot import Snapshot
 
 T = TypeVar("T")
@@ -21,10 +23,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Data files that are read with the columns of a version."""
+    """Data files that are read with the columns of a version; `paths` say where they lie locally, if they do."""
 
     snapshot: Snapshot
     files: Sequence[AddFile]
+    paths: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +43,30 @@ Inputs = Mapping[str, Files | LocalRows]
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What the last of `views` gives: SELECTs by name, each over inputs and the views before it."""
+    """What the last of `views` gives: SELECTs by name, each over inputs and the views before it.
+
+    A condition on columns of `passing` alone may be put to the rows of the inputs instead of the relation's own.
+    """
 
     inputs: Inputs
     views: Mapping[str, str] = field(default_factory=dict)
+    passing: Sequence[str] = ()
 
     @property
     def name(self) -> str:
         """Return the name of the view that gives the relation's rows."""
         return list(self.views)[-1]
+
+    def narrowed(self, predicate: Predicate) -> Relation:
+        """Return the relation over the files that can hold what a query needs, given what its conditions need."""
+        known = only_about(predicate, self.passing)
+        if not columns_of(known):
+            return self
+        inputs = {
+            name: replace(read, files=Scan(read.snapshot, known).files) if isinstance(read, Files) else read
+            for name, read in self.inputs.items()
+        }
+        return replace(self, inputs=inputs)
 
 
 class Evaluate(Protocol):

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from alluvia.expressions.assignments import assignments
 from alluvia.operations.edits import RowChanges, WhereEdit, vectors_added
+from alluvia.operations.folding import check_edit
 from alluvia.operations.row_changes import change_rows
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
@@ -32,6 +33,7 @@ class UpdateEdit(WhereEdit):
     updates = True
 
     def __init__(self, snapshot: Snapshot, values: Mapping[str, str], where: str) -> None:
+        check_edit(snapshot, "update", None)
         self._assignments = assignments(values, snapshot.schema)
         super().__init__(snapshot, where)
         self.columns_set = self._assignments.names

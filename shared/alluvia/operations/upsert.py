@@ -15,6 +15,7 @@ from alluvia.expressions.masking import masked
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
 from alluvia.operations.edits import Edit, Hits, Inserts, RowChanges, vectors_added
+from alluvia.operations.folding import check_edit
 from alluvia.operations.row_changes import change_rows
 from alluvia.operations.update import moves_rows, with_columns
 from alluvia.operations.upsert_source import Source, read_rows
@@ -96,6 +97,7 @@ class UpsertEdit(Edit):
     operation = "MERGE"
 
     def __init__(self, snapshot: Snapshot, rows: Any, on: Sequence[str], rules: Rules) -> None:
+        check_edit(snapshot, "upsert", None)
         schema = snapshot.schema
         self._rules = rules
         extra = bool(rules.conditions)

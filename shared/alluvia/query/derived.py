@@ -1,4 +1,5 @@
-"""Names in a query that are not tables but stand for relations made of tables, such as `<rollup>_live`.
+"""Names in a query that are not tables but stand for relations made of tables, such as `<rollup>_live` and
+`<table>_final`.
 
 A table of such a name wins. What SQL the relation takes is decided below this layer, and runs as confined as the
 query: its views are made after the database is shut.
@@ -7,31 +8,71 @@ query: its views are made after the database is shut.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
+from alluvia.errors import Invalid, TableNotFound
+from alluvia.expressions.constants import Constants
 from alluvia.expressions.references import At, Reference, References
 from alluvia.operations.catalog import Catalog
-from alluvia.operations.relations import Evaluate, Relation
+from alluvia.operations.folding import FINAL, folded
+from alluvia.operations.relations import Evaluate, Files, Relation
+from alluvia.query.scans import snapshots
+from alluvia.table.properties import MERGE_QUERY
 from alluvia.table.snapshot import Snapshot
 
 
 def find_derived(
-    catalog: Catalog, references: References, newest: Mapping[str, Snapshot], evaluate: Evaluate, folder: Path
+    catalog: Catalog,
+    references: References,
+    constants: Constants,
+    newest: Mapping[str, Snapshot],
+    evaluate: Evaluate,
+    folder: Path,
 ) -> dict[Reference, tuple[pa.Schema, Relation]]:
     """Return what the names stand for that no table has, with the columns of each; other names are left out.
 
-    `newest` are the versions that the query reads of its tables, and `folder` takes files of the relations' own.
+    `newest` are the versions that the query reads of its tables, and `folder` takes files of the relations' own. Raises
+    what `plan_scans` does.
     """
     found: dict[Reference, tuple[pa.Schema, Relation]] = {}
+    read = dict(newest)
     for number, reference in enumerate(references.tables):
         name = reference.table
-        if name is None or name in newest or reference.at != At() or reference.is_function:
+        if name is None or name in newest:
             continue
-        from alluvia.rollups.asking import derived  # loads the change feed, which other queries do not need
+        prefix = f"derived_{number}_"
+        relation = _final(catalog, reference, constants, read, prefix)
+        if relation is None and reference.at == At() and not reference.is_function:
+            from alluvia.rollups.asking import derived  # loads the change feed, which other queries do not need
 
-        relation = derived(catalog, name, newest, evaluate, folder, f"derived_{number}_")
+            relation = derived(catalog, name, newest, evaluate, folder, prefix)
         if relation is not None:
             found[reference] = relation
     return found
+
+
+def _final(
+    catalog: Catalog, reference: Reference, constants: Constants, read: dict[str, Snapshot], prefix: str
+) -> tuple[pa.Schema, Relation] | None:
+    """Return what `<table>_final` stands for, also at a version of the table; None for any other name.
+
+    `read` has, by name, the newest versions that the query reads, and gets those that are looked up.
+    """
+    name = (reference.table or "").removesuffix(FINAL)
+    if name in ("", reference.table) or (reference.at != At() and reference.table in catalog):
+        return None
+    try:
+        if not catalog.handle(name).newest().settings.merge_query:
+            return None
+    except TableNotFound:
+        return None
+    table = replace(reference, table=name)
+    snapshot = snapshots(catalog, [table], constants, read)[table]
+    if not snapshot.settings.merge_query:
+        raise Invalid(
+            f"{reference.shown}: version {snapshot.version} of {name} had no {MERGE_QUERY}; read {name} itself"
+        )
+    return snapshot.schema, folded(Files(snapshot, list(snapshot.files)), prefix)

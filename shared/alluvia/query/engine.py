@@ -161,15 +161,17 @@ def _open(
         now_us = session.begin()
     newest = looking.result()
     constants = Constants(now_us, names_in_use(statement.root))
-    derived = find_derived(catalog, references, newest, evaluation(catalog.store, limits), session.folder)
-    scans = plan_scans(catalog, references, constants, newest, {one: found[0] for one, found in derived.items()})
+    evaluate = evaluation(catalog.store, limits)
+    derived = find_derived(catalog, references, constants, newest, evaluate, session.folder)
+    schemas = {one: schema for one, (schema, _) in derived.items()}
+    scans, needed = plan_scans(catalog, references, constants, newest, schemas)
     inputs: dict[str, Files | LocalRows] = {}
     views: dict[str, str] = {}
     names: dict[Reference, str] = {}
     reports: list[TableScan] = []
     for number, reference in enumerate(references.tables):
         if reference in derived:
-            relation = derived[reference][1]
+            relation = derived[reference][1].narrowed(needed[reference])
             inputs |= relation.inputs
             views |= relation.views
             names[reference] = relation.name

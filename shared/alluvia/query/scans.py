@@ -20,6 +20,7 @@ from alluvia.operations.catalog import Catalog
 from alluvia.operations.relations import Files
 from alluvia.table.scan import Scan
 from alluvia.table.schema.names import fold
+from alluvia.table.skipping.predicate import Predicate
 from alluvia.table.snapshot import Snapshot
 
 NAMES_SHOWN_MAX = 20
@@ -71,29 +72,33 @@ def plan_scans(
     constants: Constants,
     newest: Mapping[str, Snapshot] | None = None,
     derived: Mapping[Reference, pa.Schema] | None = None,
-) -> dict[Reference, Scan]:
+) -> tuple[dict[Reference, Scan], dict[Reference, Predicate]]:
     """Return the versions and files to read, for each naming of a table in the query.
+
+    Of names that stand for other relations, it returns what the query's conditions need of their rows.
 
     A table named twice without a version is read at one and the same, that of `newest` if it is there. `derived` has
     the columns of names that stand for other relations than tables. Raises `TableNotFound`, naming the tables that
     there are, `VersionNotFound`, `VersionExpired` or `Invalid`.
     """
     tables = [reference for reference in references.tables if reference not in (derived or {})]
-    snapshots = _snapshots(catalog, tables, constants, dict(newest or {}))
-    schemas = {reference: snapshot.schema for reference, snapshot in snapshots.items()} | dict(derived or {})
+    read = snapshots(catalog, tables, constants, dict(newest or {}))
+    schemas = {reference: snapshot.schema for reference, snapshot in read.items()} | dict(derived or {})
     columns = {fold(name) for schema in schemas.values() for name in schema.names}
     constants = Constants(constants.now_us, constants.taken | columns)
     filters = filters_by_table(references, schemas)
-    scans = {}
-    for reference, snapshot in snapshots.items():
-        predicate = table_predicate(reference, filters.get(reference, ()), schemas[reference], constants)
-        scans[reference] = Scan(snapshot, predicate)
-    return scans
+    predicates = {
+        reference: table_predicate(reference, filters.get(reference, ()), schema, constants)
+        for reference, schema in schemas.items()
+    }
+    scans = {reference: Scan(snapshot, predicates[reference]) for reference, snapshot in read.items()}
+    return scans, {reference: predicates[reference] for reference in derived or {}}
 
 
-def _snapshots(
+def snapshots(
     catalog: Catalog, references: Sequence[Reference], constants: Constants, newest: dict[str, Snapshot]
 ) -> dict[Reference, Snapshot]:
+    """Return the version of a table that each naming means; `newest`, by name, gets those that it looks up."""
     found: dict[Reference, Snapshot] = {}
     for reference in references:
         name, at = reference.table, reference.at

@@ -141,6 +141,9 @@ class Session:
 
     def _urls(self, scan: Files) -> list[str]:
         """Return where DuckDB finds a scan's files: in the store, or copied from a store that it cannot open."""
+        if scan.paths:
+            self._files |= {path: file.path for path, file in zip(scan.paths, scan.files, strict=True)}
+            return list(scan.paths)
         urls = []
         for file in scan.files:
             key = scan.snapshot.key(file)

@@ -27,6 +27,8 @@ CODEC = "alluvia.codec"
 OLDEST_READABLE = "alluvia.oldest_readable_version"
 ROLLUP = "alluvia.rollup"
 """What a rollup is computed from, and how: JSON that `create_rollup` writes."""
+MERGE_QUERY = "alluvia.merge_query"
+"""SQL over `source` by which optimize folds rows into fewer ones; empty for none."""
 TTL = "alluvia.ttl"
 TTL_COLUMN = "alluvia.ttl_column"
 APPEND_ONLY = "delta.appendOnly"
@@ -48,7 +50,7 @@ CONFIGURATIONS_KEPT = 1024
 KNOWN = frozenset(
     {
         *(PARTITION_BY, SORT_BY, WRITERS, DEDUP_WINDOW, TARGET_FILE_SIZE, ROW_GROUP_ROWS, CODEC, OLDEST_READABLE),
-        *(BLOOM_FILTERS, ID_FIELD, TIME_FIELD, ROLLUP, TTL, TTL_COLUMN),
+        *(BLOOM_FILTERS, ID_FIELD, TIME_FIELD, ROLLUP, MERGE_QUERY, TTL, TTL_COLUMN),
         *(IN_COMMIT_TIMESTAMPS, APPEND_ONLY, CHECKPOINT_INTERVAL, LOG_RETENTION, FILE_RETENTION, INDEXED_COLUMNS),
         *(DELETION_VECTORS, CHANGE_DATA_FEED, LOG_CLEANUP),
         *(CHECKPOINT_POLICY, STATISTICS_AS_JSON, STATISTICS_AS_STRUCT),
@@ -110,6 +112,7 @@ class Properties:
     """How long rows are kept; 0 for ever."""
     ttl_column: str = ""
     bloom_filters: tuple[str, ...] = ()
+    merge_query: str = ""
 
 
 def read_properties(configuration: Mapping[str, str]) -> Properties:
@@ -177,6 +180,7 @@ def _read(given: Mapping[str, str]) -> Properties:
         ttl_ms=_ttl(given),
         ttl_column=given.get(TTL_COLUMN, ""),
         bloom_filters=_names(given, BLOOM_FILTERS),
+        merge_query=given.get(MERGE_QUERY, "").strip(),
     )
 
 

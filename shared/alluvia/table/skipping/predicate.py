@@ -7,6 +7,7 @@ aware datetime for `timestamp`, a naive one for `timestamp_ntz`; never None.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -76,6 +77,13 @@ def columns_of(predicate: Predicate) -> set[ColumnPath]:
     if isinstance(predicate, (And, Or)):
         return set().union(*(columns_of(child) for child in predicate.children))
     return set() if isinstance(predicate, Unknown) else {predicate.column}
+
+
+def only_about(predicate: Predicate, columns: Collection[str]) -> Predicate:
+    """Return what a predicate says of some columns, by name: `Unknown` stands for the rest."""
+    if isinstance(predicate, (And, Or)):
+        return replace(predicate, children=tuple(only_about(child, columns) for child in predicate.children))
+    return predicate if isinstance(predicate, Unknown) or predicate.column[0] in columns else Unknown()
 
 
 def physical_predicate(predicate: Predicate, logical: pa.Schema, physical: pa.Schema) -> Predicate:
