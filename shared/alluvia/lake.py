@@ -31,8 +31,8 @@ from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Commit
 from alluvia.table_names import REJECTS
 
 if TYPE_CHECKING:
+    from alluvia.operations import erase_report, history, restore, vacuum_report
     from alluvia.operations import expire as expiring
-    from alluvia.operations import history, restore, vacuum_report
     from alluvia.operations import optimize as optimizing
     from alluvia.operations.edits import RowChanges
     from alluvia.operations.relations import Evaluate
@@ -506,6 +506,21 @@ class Table:
         from alluvia.operations import vacuum
 
         return vacuum.vacuum(self._handle, retention, dry_run=dry_run, time_limit=time_limit, names_max=names_max)
+
+    def erase(self, where: str, *, prove: bool = False, dry_run: bool = False) -> erase_report.EraseReport:
+        """Delete the rows that match, everything that still holds them, and what shows their values, rejects included.
+
+        Files are rewritten, old ones deleted at once, and earlier versions can no longer be read. With `prove`, every
+        object of the table is searched afterwards. A dry run only searches. A rollup is refreshed first. If it fails
+        or stops, call it again. Raises `Invalid` for an append-only table.
+        """
+        from alluvia.ingest import erasing
+
+        if dry_run:
+            return erasing.prove_erased(self.lake, self._handle, where)
+        if self.is_rollup:
+            self.refresh()
+        return erasing.erase_rows(self.lake, self._handle, where, proof=prove)
 
     def checkpoint(self) -> int:
         """Write a checkpoint of the newest version, and return that version."""

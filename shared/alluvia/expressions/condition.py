@@ -25,7 +25,7 @@ from alluvia.expressions.parse import parse
 from alluvia.expressions.predicates import column_predicate
 from alluvia.expressions.references import Reference, find_references, names_in_use
 from alluvia.expressions.scopes import Scope, table_item
-from alluvia.expressions.tree import Node, walk, without_locations
+from alluvia.expressions.tree import Node, is_constant, walk, without_locations
 from alluvia.table.arguments import check_text
 from alluvia.table.schema.names import fold
 from alluvia.table.skipping.predicate import Predicate
@@ -58,6 +58,13 @@ class Condition:
             return tuple(schema.names)
         used = {fold(names[0]) for names in named}
         return tuple(name for name in schema.names if fold(name) in used)
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Return the texts and numbers in the condition, as text."""
+        values = (node["value"] for node in walk(self._expression) if is_constant(node))
+        known = (value["value"] for value in values if not value["is_null"])
+        return frozenset(str(value) for value in known if isinstance(value, (str, int, float)) and str(value))
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows for which the condition holds. Raises `Invalid` where it fails on a value."""

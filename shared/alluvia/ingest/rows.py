@@ -52,16 +52,21 @@ def to_rows(
     batch = _Conversion(events, schema, [event.origin or request for event in events], fields)
     for index, reason in (refused or {}).items():
         batch.reasons[index].append(reason)
-    arrays = {"event_id": batch.ids(new_id)}
-    for field in schema:
-        if field.name not in ("event_id", "ts", "received_at", "properties"):
-            arrays[field.name] = batch.declared(field)
-    for name, fill in (("ts", batch.moments), ("received_at", batch.arrivals), ("properties", batch.properties)):
-        if name in schema.names:
-            arrays[name] = fill(schema.field(name))
+    arrays = batch.arrays(new_id)
     if not batch.keeps_leftovers:
         batch.refuse_leftovers()
     return batch.rows(arrays)
+
+
+def as_far_as_possible(events: Sequence[RawEvent], schema: pa.Schema, fields: Fields = NO_FIELDS) -> pa.Table:
+    """Return the events as rows of `schema`, in their order, with null for each value that does not fit.
+
+    Events without an id or a time of their own get none that means anything.
+    """
+    batch = _Conversion(events, schema, [Origin(0)] * len(events), fields)
+    arrays = batch.arrays(lambda: "")
+    nullable = pa.schema([field.with_nullable(True) for field in schema])
+    return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=nullable)
 
 
 class _Conversion:
@@ -75,6 +80,17 @@ class _Conversion:
         self.rest = [event.value.copy() for event in events]
         self.reasons: defaultdict[int, list[str]] = defaultdict(list)
         self.keeps_leftovers = "properties" in schema.names and schema.field("properties").type == pa.string()
+
+    def arrays(self, new_id: Callable[[], str]) -> dict[str, pa.Array]:
+        """Return the columns by name."""
+        found = {"event_id": self.ids(new_id)}
+        for field in self.schema:
+            if field.name not in ("event_id", "ts", "received_at", "properties"):
+                found[field.name] = self.declared(field)
+        for name, fill in (("ts", self.moments), ("received_at", self.arrivals), ("properties", self.properties)):
+            if name in self.schema.names:
+                found[name] = fill(self.schema.field(name))
+        return found
 
     def ids(self, new_id: Callable[[], str]) -> pa.Array:
         ids = self._plain_ids() or [self._id(index, event, new_id) for index, event in enumerate(self.events)]

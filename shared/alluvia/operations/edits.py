@@ -109,12 +109,14 @@ class Edit(ABC):
 
     `parameters` stay in the log for longer than the rows, so they hold no values of rows. Rows that change are in files
     that `predicate` can hold in. `in_place` says whether an updated row may stay where its file and the file's order
-    have it, `columns_set` which columns an update sets.
+    have it, `columns_set` which columns an update sets. One that `erases` leaves no deleted row in a file: files are
+    rewritten, whatever the table's properties say of deletion vectors and change files.
     """
 
     operation: str
     parameters: Mapping[str, str]
     predicate: Predicate
+    erases = False
     in_place = False
     columns_set: Sequence[str] = ()
 

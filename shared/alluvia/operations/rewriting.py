@@ -91,8 +91,9 @@ class Rewriter:
         self._snapshot = snapshot
         self._check = row_check(snapshot.settings.constraints, snapshot.schema)
         self._writer = handle.writer(snapshot, self._check)
-        self._vectors = snapshot.settings.deletion_vectors
-        self._changes = ChangeWriter(handle, snapshot) if snapshot.settings.change_data_feed else None
+        self._vectors = snapshot.settings.deletion_vectors and not edit.erases
+        feeds = snapshot.settings.change_data_feed and not edit.erases
+        self._changes = ChangeWriter(handle, snapshot) if feeds else None
         self._open = self._new_part()
         self._waiting: list[pa.Table] = []
         self._found: dict[str, _FoundRows] = {}
@@ -187,7 +188,7 @@ class Rewriter:
         if found is None:
             return Outcome(data.file, changed=False)
         hits = found.changing()
-        if not hits.changed:
+        if not hits.changed and not self.edit.erases:
             return Outcome(data.file, changed=False, sources=found.sources)
         live = count(data.live)
         outcome = Outcome(

@@ -51,6 +51,7 @@ BLOCK_KEYS = 200_000
 """Objects that are in memory at once, 100 bytes each."""
 DELETE_TRIES = 3
 TRIES_MAX = 100
+VACUUM = "VACUUM"
 
 
 def vacuum(
@@ -189,14 +190,14 @@ class _Run:
         self.oldest = max(self.oldest, oldest)
         failed: list[str] = []
         if not self._dry_run and (plan.objects.num_rows or log_plan.objects or log_plan.hints):
-            _record_oldest(handle, oldest, fence=bool(plan.orphans.num_rows or log_plan.hints))
+            record_oldest(handle, oldest, fence=bool(plan.orphans.num_rows or log_plan.hints))
             newest = handle.newest(dropped=True)
             if handle.clock.now_ms() - self.began_ms > PLAN_AGE_MS_MAX:
                 raise _TooOldError
             plan = plan.without(self._needed_by(newest))
-            failed = self._delete([*plan.objects["key"].to_pylist(), *(info.key for info in log_plan.objects)])
+            failed = delete_all(handle, [*plan.objects["key"].to_pylist(), *(info.key for info in log_plan.objects)])
             if not self._dropped:
-                failed += self._delete(log_plan.hints)
+                failed += delete_all(handle, log_plan.hints)
         tally.add(plan, log_plan, failed)
 
     def finish(self) -> None:
@@ -234,18 +235,19 @@ class _Run:
         named = named_sidecars(self._handle.log, files, expired_log(files, cutoffs.log))
         return plan_log(files, self._windows, old_hints(files, cutoffs.orphans), cutoffs, named)
 
-    def _delete(self, keys: Sequence[str]) -> list[str]:
-        """Delete objects by their keys below the root; return those that the store refused twice."""
-        store, root = self._handle.store, self._handle.root
-        wanted: Sequence[str] = [root + key for key in keys]
-        for _ in range(DELETE_TRIES):
-            try:
-                store.delete(wanted)
-            except NotDeleted as error:
-                wanted = error.keys
-            else:
-                return []
-        return [key[len(root) :] for key in wanted]
+
+def delete_all(handle: TableHandle, keys: Sequence[str]) -> list[str]:
+    """Delete objects by their keys below the table's root; return those that the store refused every time."""
+    store, root = handle.store, handle.root
+    wanted: Sequence[str] = [root + key for key in keys]
+    for _ in range(DELETE_TRIES):
+        try:
+            store.delete(wanted)
+        except NotDeleted as error:
+            wanted = error.keys
+        else:
+            return []
+    return [key[len(root) :] for key in wanted]
 
 
 def _cutoffs(snapshot: Snapshot, retention: timedelta | None, now_ms: int) -> Cutoffs:
@@ -338,7 +340,7 @@ def _milliseconds(retention: object) -> int:
     return int(retention / timedelta(milliseconds=1))
 
 
-def _record_oldest(handle: TableHandle, oldest: int, *, fence: bool) -> None:
+def record_oldest(handle: TableHandle, oldest: int, *, fence: bool, operation: str = VACUUM) -> None:
     """Commit the oldest version that stays readable, so that a reader of an older one learns it by name.
 
     With `fence`, commit in any case: a writer that slept since long before then finds its version taken. Where another
@@ -350,7 +352,7 @@ def _record_oldest(handle: TableHandle, oldest: int, *, fence: bool) -> None:
         if oldest <= known and not fence:
             return
         try:
-            handle.transaction(snapshot).commit(_record(snapshot, max(oldest, known)))
+            handle.transaction(snapshot).commit(_record(snapshot, max(oldest, known), operation))
         except (ConcurrentDomain, MetadataChanged, TransactionExpired):
             if tries == TRIES_MAX:
                 raise
@@ -358,8 +360,8 @@ def _record_oldest(handle: TableHandle, oldest: int, *, fence: bool) -> None:
             return
 
 
-def _record(snapshot: Snapshot, oldest: int) -> Changes:
-    changes = Changes("VACUUM", {"oldestReadableVersion": str(oldest)})
+def _record(snapshot: Snapshot, oldest: int, operation: str) -> Changes:
+    changes = Changes(operation, {"oldestReadableVersion": str(oldest)})
     if has_domains(snapshot.protocol):
         changes.domains = [DomainMetadata(OLDEST_READABLE, str(oldest))]
     else:

@@ -1,0 +1,235 @@
+"""Erase: delete rows, and remove what still holds them or shows their values, in every version of the table.
+
+A round deletes the rows, makes the version without them the oldest that can be read (with a checkpoint of its own), and
+then removes older checkpoints, old data and change files. Commits stay, because a writer that knows an older version
+must find the next one taken; what they show of the rows is taken out of them. Rows that arrive meanwhile are the next
+round's. Each step finds out by itself what is left to do, so an erasure that ended early is simply run again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.errors import Invalid, ObjectNotFound, Unavailable
+from alluvia.log.actions import AddFile
+from alluvia.log.checkpoints.reader import Checkpoint
+from alluvia.log.paths import LOG_FOLDER, CheckpointFile, parse_name
+from alluvia.operations.checkpoint import checkpoint
+from alluvia.operations.datafile import DataFile, opened
+from alluvia.operations.edits import ROWS_AT_ONCE, Edit, Hits, RowChanges
+from alluvia.operations.erase_matching import Find, Matching
+from alluvia.operations.erase_report import CHECKPOINT, COMMIT, SIDECAR, EraseReport, Proof, Trace
+from alluvia.operations.erase_survey import Survey, Traces, read_if_there, read_present
+from alluvia.operations.row_changes import change_rows
+from alluvia.operations.vacuum import delete_all, record_oldest
+from alluvia.store import ObjectInfo
+from alluvia.table.handle import TableHandle, oldest_readable
+from alluvia.table.masks import count
+from alluvia.table.properties import ROLLUP
+from alluvia.table.scan import Scan
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import Changes
+
+ERASE = "ERASE"
+ROUNDS_MAX = 10
+"""Rows that arrive faster than so many rounds are left, and reported."""
+REWRITE_TRIES = 5
+COMMITS_AT_ONCE = 256
+
+
+def erase(handle: TableHandle, find: Find, *, skips_rejects: bool = False) -> EraseReport:
+    """Delete the rows that `find` says of a snapshot, and remove what holds them or shows their values.
+
+    Every object below the table's root is looked at, except its rejects if `skips_rejects`. Where nothing is found,
+    nothing is written. Otherwise versions before the last one that deleted rows can no longer be read, and the rounds
+    go on until nothing is left that may be removed now. Raises `Invalid` for an append-only table, and for a rollup
+    that still has such rows.
+    """
+    work = _Erasure(handle, find, skips_rejects=skips_rejects)
+    while work.report.rounds < ROUNDS_MAX and work.round():
+        pass
+    return work.report
+
+
+def prove(handle: TableHandle, find: Find, *, skips_rejects: bool = False) -> Proof:
+    """Search every object below the table's root for rows that `find` says, and for what shows their values."""
+    snapshot = handle.newest()
+    found = Survey(handle, skips_rejects=skips_rejects).look(find(snapshot), live=True)
+    return Proof(snapshot.version, found.totals(), found.traces)
+
+
+class EraseEdit(Edit):
+    """Matching rows are deleted, also those that a deletion vector has deleted already."""
+
+    operation = ERASE
+    erases = True
+
+    def __init__(self, matching: Matching) -> None:
+        self.parameters = {}
+        self.predicate = matching.predicate
+        self._matching = matching
+        self._staying = Scan(matching.snapshot, matching.complement)
+
+    def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:
+        """Return files that can match; bounds say nothing of the rows that a deletion vector deletes."""
+        found = Scan(snapshot, self.predicate).files
+        if not snapshot.protocol.reader_features:
+            return found
+        known = {file.key for file in found}
+        return [*found, *(file for file in snapshot.files if file.deletion_vector and file.key not in known)]
+
+    def goes_whole(self, file: AddFile) -> bool:
+        return file.deletion_vector is None and not self._staying.can_match(file)
+
+    def find(self, data: DataFile) -> Hits | None:
+        batches = data.batches(self._matching.columns, rows=ROWS_AT_ONCE)
+        masks = [self._matching.mask(batch) for batch in batches]
+        mask = pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
+        return Hits(pc.and_(mask, data.live)) if count(mask) else None
+
+    def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:  # noqa: ARG002
+        return rows.slice(0, 0)
+
+    def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
+        metrics = {"numAddedFiles": len(changes.adds), "numCopiedRows": done.rows_copied}
+        return metrics if done.rows_deleted is None else metrics | {"numDeletedRows": done.rows_deleted}
+
+
+class _Erasure:
+    """One erasure: what its rounds share, and the report so far."""
+
+    def __init__(self, handle: TableHandle, find: Find, *, skips_rejects: bool) -> None:
+        self.report = EraseReport(0)
+        self._handle = handle
+        self._find = find
+        self._survey = Survey(handle, skips_rejects=skips_rejects)
+
+    def round(self) -> bool:
+        """Delete rows, look, and remove what was found. Returns whether another look is needed."""
+        handle, done = self._handle, self._delete_rows()
+        snapshot = handle.newest()
+        self._count(done, snapshot)
+        if not done.files_removed and not self._survey.look(self._find(snapshot)).removable:
+            return False
+        snapshot = _checkpointed(handle)
+        record_oldest(handle, snapshot.version, fence=True, operation=ERASE)
+        newest = handle.newest()
+        later = handle.log.read_commits(range(snapshot.version + 1, newest.version + 1))
+        self._remove(self._survey.look(self._find(snapshot), later, thorough=True), snapshot)
+        self.report = replace(self.report, version=newest.version, oldest_version=snapshot.version)
+        return True
+
+    def _delete_rows(self) -> RowChanges:
+        snapshot = self._handle.newest()
+        if ROLLUP in snapshot.properties:
+            self._check_refreshed(snapshot)
+            return RowChanges(snapshot.version, snapshot.timestamp_ms)
+        return change_rows(self._handle, "erase", lambda snapshot: EraseEdit(self._find(snapshot)))
+
+    def _check_refreshed(self, rollup: Snapshot) -> None:
+        """Raise `Invalid` for a rollup that has matching rows: only a refresh may write it."""
+        edit = EraseEdit(self._find(rollup))
+        for data in opened(self._handle, rollup, edit.candidates(rollup), {}):
+            with data:
+                if edit.find(data) is not None:
+                    raise Invalid(
+                        f"erase: the rollup {rollup.name} has such rows: erase those of its source, and refresh it"
+                    )
+
+    def _count(self, done: RowChanges, snapshot: Snapshot) -> None:
+        before = self.report
+        rows = None if before.rows is None or done.rows_deleted is None else before.rows + done.rows_deleted
+        arrived = before.rows_arrived
+        if before.rounds:
+            arrived = None if arrived is None or done.rows_deleted is None else arrived + done.rows_deleted
+        self.report = replace(
+            before,
+            version=snapshot.version,
+            rows=rows,
+            rows_arrived=arrived,
+            files_rewritten=before.files_rewritten + done.files_removed,
+            oldest_version=oldest_readable(snapshot.state),
+            rounds=before.rounds + 1,
+        )
+
+    def _remove(self, found: Traces, oldest: Snapshot) -> None:
+        """Remove traces. Data files go last: while one is left, the next run knows that there is something to do."""
+        handle, traces = self._handle, found.removable
+        sidecars = [trace for trace in traces if trace.kind == SIDECAR]
+        checkpoints = [trace for trace in traces if trace.kind == CHECKPOINT]
+        others = [trace for trace in traces if trace.kind not in (SIDECAR, CHECKPOINT, COMMIT)]
+        failed = self._delete(checkpoints, [*_naming(handle, sidecars, oldest.version)])
+        failed += self._delete(sidecars)
+        redacted = sum(_redact(handle, found, infos) for infos in _chunks(found.commits))
+        failed += self._delete(others)
+        self.report = replace(
+            self.report,
+            commits_redacted=self.report.commits_redacted + redacted,
+            not_deleted=[*self.report.not_deleted, *failed],
+        )
+
+    def _delete(self, traces: Sequence[Trace], more: Sequence[Trace] = ()) -> list[str]:
+        every = {trace.key: trace.kind for trace in (*traces, *more)}
+        if not every:
+            return []
+        root = self._handle.root
+        failed = [root + key for key in delete_all(self._handle, [key[len(root) :] for key in every])]
+        gone = Counter(self.report.removed) + Counter(kind for key, kind in every.items() if key not in failed)
+        self.report = replace(self.report, removed=dict(gone))
+        return failed
+
+
+def _checkpointed(handle: TableHandle) -> Snapshot:
+    """Return the newest version, which has a checkpoint now."""
+    for _ in range(REWRITE_TRIES):
+        with handle.lock:
+            snapshot = handle.newest()
+            if checkpoint(handle) == snapshot.version:
+                return snapshot
+    raise Unavailable(f"{handle.name}: other writers were faster than its checkpoint {REWRITE_TRIES} times: try again")
+
+
+def _naming(handle: TableHandle, sidecars: Sequence[Trace], below: int) -> list[Trace]:
+    """Return the checkpoints of versions below one that name one of some sidecars."""
+    gone = {trace.key[len(handle.root) :] for trace in sidecars}
+    found: list[Trace] = []
+    if not gone:
+        return found
+    for info in handle.store.list(handle.root + LOG_FOLDER):
+        name = info.key[len(handle.root) :]
+        file = parse_name(name.removeprefix(LOG_FOLDER))
+        if isinstance(file, CheckpointFile) and file.parts == 1 and file.version < below:
+            data = read_if_there(handle.store, info.key)
+            named = () if data is None else Checkpoint(file.version, [(name, data)]).sidecars
+            if not gone.isdisjoint(each.name for each in named):
+                found.append(Trace(CHECKPOINT, info.key, "it names a sidecar that goes"))
+    return found
+
+
+def _redact(handle: TableHandle, found: Traces, infos: Sequence[ObjectInfo]) -> int:
+    """Take out of commits what they show of files that no readable version needs. Returns how many changed."""
+    there = read_present(handle.store, infos)
+    showing = [info for info, data in there if found.logs.redacted(data) != data]
+    return sum(_rewritten(handle, found, info.key) for info in showing)
+
+
+def _rewritten(handle: TableHandle, found: Traces, key: str) -> bool:
+    """Replace one commit by what it may say, unless clean-up has deleted it."""
+    for _ in range(REWRITE_TRIES):
+        try:
+            data, tag = handle.store.get_tagged(key)
+        except ObjectNotFound:
+            return False
+        plain = found.logs.redacted(data)
+        if plain == data or handle.store.put_if_same(key, plain, tag):
+            return True
+    raise Unavailable(f"{key} was changed {REWRITE_TRIES} times while it was rewritten: try again")
+
+
+def _chunks(infos: Sequence[ObjectInfo]) -> list[Sequence[ObjectInfo]]:
+    return [infos[at : at + COMMITS_AT_ONCE] for at in range(0, len(infos), COMMITS_AT_ONCE)]

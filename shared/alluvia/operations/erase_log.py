@@ -1,0 +1,232 @@
+"""What a table's log shows of rows that were erased: bounds of their values, paths, texts of conditions. Pure.
+
+A file's bounds show a value if the condition holds for them, as if they were a row. What is shown of files that a
+readable version needs stays: they hold no row that matches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.errors import Invalid
+from alluvia.log.actions import AddFile
+from alluvia.log.paths import decode_path
+from alluvia.operations.erase_matching import Matching
+from alluvia.table.partitioning.hive import partition_texts
+from alluvia.table.partitioning.spans import PARTITION_TAG
+from alluvia.table.partitioning.values import partition_value
+from alluvia.table.schema.column_path import ColumnPath
+from alluvia.table.statistics.typed import has_bounds, parse_texts
+from alluvia.table.statistics.written import TEXT_LENGTH_MAX
+
+BOUNDS, PATH, CONDITION = "bounds", "path", "condition"
+_COMBINED_MAX = 4
+"""Least and greatest values of so many columns are put together to rows in every way."""
+_BOUNDS = ("minValues", "maxValues")
+_FILES = ("add", "remove", "cdc")
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """What a log says of one file: its decoded path, statistics and partition values, None where it does not."""
+
+    path: str
+    stats: str | None = None
+    values: Mapping[str, str | None] | None = None
+
+
+class LogView:
+    """Finds and takes out what a log shows. `keeps` says of a path whether a readable version needs that file."""
+
+    def __init__(self, matching: Matching, keeps: Callable[[str], bool]) -> None:
+        self._matching = matching
+        self._keeps = keeps
+        self._schema = pa.schema([matching.snapshot.schema.field(name) for name in matching.columns])
+        partitioned = matching.snapshot.partition_columns
+        self.partitioned = [name for name in matching.columns if name in partitioned]
+        self._bounded: dict[ColumnPath, pa.DataType] = {
+            (field.name,): field.type
+            for field in self._schema
+            if field.name not in partitioned and has_bounds(field.type)
+        }
+        self._words = matching.words | {word[:TEXT_LENGTH_MAX] for word in matching.words}
+        self._word = word_pattern(matching.words)
+
+    def shown(self, files: Sequence[FileEntry]) -> list[str | None]:
+        """Return for each file what of it shows a value: its bounds, its path, or nothing."""
+        gone = [at for at, file in enumerate(files) if not self._keeps(file.path)]
+        found: list[str | None] = [None] * len(files)
+        for at, shown in zip(gone, self._values_shown([files[at] for at in gone]), strict=True):
+            found[at] = PATH if shown else None
+        for at, shown in zip(gone, self._bounds_shown([files[at].stats for at in gone]), strict=True):
+            found[at] = BOUNDS if shown else found[at]
+        return found
+
+    def may_show(self, files: Iterable[FileEntry]) -> bool:
+        """Whether there are bounds of a file that is not kept and can have matched, whatever they show."""
+        return any(
+            file.stats is not None
+            and not _parsed(file.stats).keys().isdisjoint(_BOUNDS)
+            and not self._keeps(file.path)
+            and self._matching.can_match(AddFile(file.path, values_of(file), 0, 0, data_change=False, stats=file.stats))
+            for file in files
+        )
+
+    def shows_condition(self, info: Mapping[str, Any]) -> bool:
+        """Whether a commitInfo repeats a text or number of the condition."""
+        return info != self._without_words(info)
+
+    def redacted(self, data: bytes) -> bytes:
+        """Return a commit without bounds of files that are not kept and can have matched, and without such texts.
+
+        Readers make the same versions of it: paths, sizes and numbers of rows stay.
+        """
+        return b"".join(map(self._redacted_line, data.splitlines(keepends=True)))
+
+    def _redacted_line(self, line: bytes) -> bytes:
+        if line.isspace():
+            return line
+        action: dict[str, Any] = orjson.loads(line)
+        changed = dict(action)
+        for tag, body in action.items():
+            if tag == "commitInfo" and body:
+                changed[tag] = self._without_words(body)
+            elif tag in ("add", "remove") and body and not self._keeps(decode_path(body["path"])):
+                changed[tag] = self._without_bounds(tag, body)
+        return line if changed == action else orjson.dumps(changed) + b"\n"
+
+    def _without_words(self, info: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Numbers alone are versions and sizes: they say nothing of rows."""
+        parameters = info.get("operationParameters")
+        if self._word is None or not isinstance(parameters, dict):
+            return info
+        shown = {name for name, value in parameters.items() if self._names_word(value)}
+        return {**info, "operationParameters": {k: "?" if k in shown else v for k, v in parameters.items()}}
+
+    def _names_word(self, value: Any) -> bool:
+        text = value if isinstance(value, str) else orjson.dumps(value).decode()
+        return self._word is not None and not text.isdecimal() and self._word.search(text) is not None
+
+    def _without_bounds(self, tag: str, body: dict[str, Any]) -> dict[str, Any]:
+        statistics = _parsed(body.get("stats"))
+        tags = body.get("tags") or {}
+        telling = not statistics.keys().isdisjoint(_BOUNDS) or PARTITION_TAG in tags
+        if not telling or (tag == "add" and not self._can_match(body)):
+            return body
+        changed = dict(body)
+        if statistics:
+            kept = {name: value for name, value in statistics.items() if name not in _BOUNDS}
+            changed["stats"] = orjson.dumps(kept).decode()
+        if PARTITION_TAG in tags:
+            changed["tags"] = {name: value for name, value in tags.items() if name != PARTITION_TAG}
+        return changed
+
+    def _can_match(self, body: dict[str, Any]) -> bool:
+        return self._matching.can_match(AddFile.from_json(body))
+
+    def _values_shown(self, files: Sequence[FileEntry]) -> list[bool]:
+        """Return for each file whether its partition values, which its path repeats, show a value."""
+        if not files or not self.partitioned:
+            return [False] * len(files)
+        adds = [AddFile(each.path, values_of(each), 0, 0, data_change=False) for each in files]
+        known = {
+            name: pa.array([partition_value(add, name, kind) for add in adds], kind)
+            for name, kind in ((name, self._schema.field(name).type) for name in self.partitioned)
+        }
+        held = self._holds(known, len(files))
+        texts = [set(map(str, add.partition_values.values())) for add in adds]
+        return [bool(each) or (each is None and not self._words.isdisjoint(text)) for each, text in
+                zip(held, texts, strict=True)]  # fmt: skip
+
+    def _bounds_shown(self, stats: Sequence[str | None]) -> list[bool]:
+        if not self._bounded or not any(text and _BOUNDS[0] in text for text in stats):
+            return [False] * len(stats)
+        found = parse_texts(pa.array(stats, pa.string()), self._bounded).columns
+        names = list(self._bounded)
+        every = product(("low", "high"), repeat=len(names)) if len(names) <= _COMBINED_MAX else (
+            (end,) * len(names) for end in ("low", "high")
+        )  # fmt: skip
+        shown = [False] * len(stats)
+        for ends in every:
+            arrays = {name: getattr(found[name], end) for name, end in zip(names, ends, strict=True)}
+            whole = {name: _uncut(array) for (name,), array in arrays.items()}
+            present = [
+                any(values) for values in zip(*(pc.is_valid(a).to_pylist() for a in arrays.values()), strict=True)
+            ]
+            texts = zip(*(array.to_pylist() for array in arrays.values()), strict=True)
+            held = self._holds(whole, len(stats))
+            for at, (here, holds, values) in enumerate(zip(present, held, texts, strict=True)):
+                shown[at] = shown[at] or (here and (bool(holds) or (holds is None and self._any_word(values))))
+        return shown
+
+    def _any_word(self, values: Collection[object]) -> bool:
+        texts = (str(value) for value in values if value is not None)
+        return any(text in self._words or text[:TEXT_LENGTH_MAX] in self._words for text in texts)
+
+    def _holds(self, known: Mapping[str, pa.Array], rows: int) -> list[bool | None]:
+        """Return whether the condition holds for rows of which some columns are known; None where that is unclear."""
+        arrays = [known.get(field.name, pa.nulls(rows, field.type)) for field in self._schema]
+        nullable = pa.schema([field.with_nullable(True) for field in self._schema])
+        held = self._matching.lenient(pa.RecordBatch.from_arrays(arrays, schema=nullable))
+        found: list[bool | None] = held.to_pylist()
+        return found
+
+
+def commit_files(data: bytes) -> Iterator[FileEntry]:
+    """Yield what a commit says of files."""
+    for body in _bodies(data, _FILES):
+        values = body.get("partitionValues")
+        yield FileEntry(decode_path(body["path"]), body.get("stats"), values if isinstance(values, dict) else None)
+
+
+def commit_info(data: bytes) -> Mapping[str, Any]:
+    """Return what a commit says of itself."""
+    return next(_bodies(data, ("commitInfo",)), {})
+
+
+def word_pattern(words: Collection[str]) -> re.Pattern[str] | None:
+    """Return what finds one of some words in a text, not as a part of a longer one; None if there are none."""
+    if not words:
+        return None
+    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(words)))})(?!\w)")
+
+
+def values_of(file: FileEntry) -> Mapping[str, str | None]:
+    """Return a file's partition values, from its path where the log does not say them."""
+    if file.values is not None:
+        return file.values
+    try:
+        return partition_texts(file.path)
+    except Invalid:  # its folders mean something else
+        return {}
+
+
+def _bodies(data: bytes, tags: Collection[str]) -> Iterator[dict[str, Any]]:
+    for line in data.splitlines():
+        if line and not line.isspace():
+            for tag, body in orjson.loads(line).items():
+                if tag in tags and isinstance(body, dict):
+                    yield body
+
+
+def _parsed(stats: object) -> dict[str, Any]:
+    try:
+        found = orjson.loads(stats) if isinstance(stats, str) else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _uncut(bounds: pa.Array) -> pa.Array:
+    """Return bounds with null for text that may be cut, of which nothing is known but its beginning."""
+    if not pa.types.is_string(bounds.type):
+        return bounds
+    return pc.if_else(pc.less(pc.utf8_length(bounds), TEXT_LENGTH_MAX), bounds, None)

@@ -1,0 +1,79 @@
+"""What an erasure did, and what a search for erased rows has found. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+DATA, CHANGES, COMMIT, CHECKPOINT, SIDECAR = "data files", "change files", "commits", "checkpoints", "sidecars"
+VECTORS, WINDOWS, OTHER = "deletion vectors", "windows of event ids", "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """An object that holds matching rows, or shows their values: its `key` in the lake, and `why` it counts.
+
+    `until` is when it may be removed, None if that is now or unknown; `removable` whether an erasure removes it now.
+    """
+
+    kind: str
+    key: str
+    why: str
+    until: datetime | None = None
+    removable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """How many objects of a kind were searched, and their size in bytes."""
+
+    kind: str
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A search of every object of a table: `searched` by kind, and what was found, at best nothing.
+
+    `version` is the newest version at that time.
+    """
+
+    version: int
+    searched: Sequence[Searched]
+    found: Sequence[Trace]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.found
+
+
+@dataclass(frozen=True, slots=True)
+class EraseReport:
+    """What an erasure did to a table.
+
+    `rows` were deleted from current versions (None if some files did not say how many they held), `rows_arrived` of
+    them came while the erasure ran. `removed` counts deleted objects by kind. From `commits_redacted` commits, bounds
+    and conditions were taken out. `oldest_version` is the oldest version that can be read after it. `rounds` counts
+    how often it looked. `not_deleted` are objects that the store refused to delete. `rejects` is the report of the
+    table's rejected events, `proof` that of the search afterwards.
+    """
+
+    version: int
+    rows: int | None = 0
+    rows_arrived: int | None = 0
+    files_rewritten: int = 0
+    removed: Mapping[str, int] = field(default_factory=dict)
+    commits_redacted: int = 0
+    oldest_version: int = 0
+    rounds: int = 0
+    not_deleted: Sequence[str] = ()
+    rejects: EraseReport | None = None
+    proof: Proof | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether no search has found anything, the one of the rejects included."""
+        return all(each.proof is None or each.proof.ok for each in (self, self.rejects) if each is not None)

@@ -1,0 +1,339 @@
+"""Search every object of a table for rows that are to be erased, and for what shows their values."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import chain
+
+import pyarrow.compute as pc
+
+from alluvia.errors import Corrupt, ObjectNotFound, Unsupported
+from alluvia.log.actions import AddFile, RemoveFile
+from alluvia.log.commit import CommitActions
+from alluvia.log.files.parquet import ActionFile
+from alluvia.log.files.rows import FileRows
+from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, SIDECAR_FOLDER, CommitFile, parse_name
+from alluvia.operations.change_files import CHANGE_FOLDER
+from alluvia.operations.datafile import DataFile
+from alluvia.operations.erase_log import (
+    BOUNDS,
+    CONDITION,
+    PATH,
+    FileEntry,
+    LogView,
+    commit_files,
+    commit_info,
+    values_of,
+    word_pattern,
+)
+from alluvia.operations.erase_matching import Matching
+from alluvia.operations.erase_report import (
+    CHANGES,
+    CHECKPOINT,
+    COMMIT,
+    DATA,
+    OTHER,
+    SIDECAR,
+    VECTORS,
+    WINDOWS,
+    Searched,
+    Trace,
+)
+from alluvia.operations.vacuum import LOG_AGE_MS_MIN, ORPHAN_AGE_MS_MIN
+from alluvia.operations.vacuum_keys import needed
+from alluvia.progress import report
+from alluvia.store import ByteRange, ObjectInfo, Store
+from alluvia.table.event_window.index import WINDOW_FOLDER
+from alluvia.table.handle import TableHandle
+from alluvia.table.partitioning.hive import is_hidden
+from alluvia.table_names import REJECTS
+
+COMMITS_AT_ONCE = 256
+_VECTOR = re.compile(r"(^|/)deletion_vector_[^/]*\.bin$")
+
+
+@dataclass(slots=True)
+class Traces:
+    """What a search has found, `commits` being all commits that there are, in order."""
+
+    logs: LogView
+    traces: list[Trace] = field(default_factory=list)
+    searched: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
+    commits: list[ObjectInfo] = field(default_factory=list)
+
+    def count(self, kind: str, size: int) -> None:
+        """Count an object that was searched."""
+        self.searched[kind][0] += 1
+        self.searched[kind][1] += size
+
+    @property
+    def removable(self) -> list[Trace]:
+        """Return the traces that can be removed now."""
+        return [trace for trace in self.traces if trace.removable]
+
+    def totals(self) -> list[Searched]:
+        """Return what was searched, by kind."""
+        return [Searched(kind, objects, size) for kind, (objects, size) in self.searched.items()]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What holds for good: which files hold matching rows, which commits show none, what commits have named.
+
+    `named` are hashes of keys; `values` are the partition values of paths, where the condition asks for them.
+    """
+
+    holds: dict[str, bool] = field(default_factory=dict)
+    clean: set[ObjectInfo] = field(default_factory=set)
+    named: set[int] = field(default_factory=set)
+    values: dict[str, Mapping[str, str | None]] = field(default_factory=dict)
+
+
+class Survey:
+    """Searches of one table, which remember what they know of objects that never change."""
+
+    def __init__(self, handle: TableHandle, *, skips_rejects: bool) -> None:
+        self._handle = handle
+        self._skipped = f"{REJECTS}/" if skips_rejects else None
+        self._known = _Known()
+
+    def look(
+        self,
+        matching: Matching,
+        later: Sequence[CommitActions] = (),
+        *,
+        live: bool = False,
+        thorough: bool = False,
+    ) -> Traces:
+        """Search the table's objects. The matching's snapshot is the oldest version that must stay readable.
+
+        Files of that version and of the commits `later` are kept, and searched only if `live` ones are wanted too.
+        A `thorough` search finds each checkpoint with bounds of a file that is not kept and can have matched, whatever
+        they show.
+        """
+        search = _Search(self._handle, matching, later, self._known, live=live, thorough=thorough)
+        for info in self._listed():
+            name = info.key[len(self._handle.root) :]
+            if self._skipped is None or not name.startswith(self._skipped):
+                search.take(name, info)
+        search.finish()
+        return search.found
+
+    def _listed(self) -> Iterator[ObjectInfo]:
+        for page in self._handle.store.list_pages(self._handle.root):
+            yield from map(ObjectInfo, page.keys, page.sizes, page.modified_ms)
+
+
+class _Search:
+    """One search: objects are taken as they are listed, data files are read at the end."""
+
+    def __init__(
+        self,
+        handle: TableHandle,
+        matching: Matching,
+        later: Sequence[CommitActions],
+        known: _Known,
+        *,
+        live: bool,
+        thorough: bool,
+    ) -> None:
+        self._handle = handle
+        self._matching = matching
+        self._snapshot = snapshot = matching.snapshot
+        self._known = known
+        self._live = live
+        self._thorough = thorough
+        self._now_ms = handle.clock.now_ms()
+        base = needed(snapshot)
+        self._kept = set(base.live.to_pylist())
+        for commit in later:
+            paths = [*(add.path for add in commit.adds), *(file.path for file in commit.cdc)]
+            self._kept.update(hash(snapshot.locate(path)) for path in paths)
+        self._known.named.update(base.dead.to_pylist())
+        self._logs = LogView(matching, self._keeps)
+        self.found = Traces(self._logs)
+        self._log: list[tuple[str, ObjectInfo]] = []
+        self._rows: list[tuple[str, str, ObjectInfo]] = []
+        self._word = word_pattern(matching.words)
+
+    def take(self, name: str, info: ObjectInfo) -> None:
+        """Take an object, with its name below the table's root."""
+        if name.startswith(LOG_FOLDER):
+            self._log.append((name, info))
+        elif name.startswith(CHANGE_FOLDER):
+            self._rows.append((CHANGES, name, info))
+        elif _VECTOR.search(name):
+            self._rows.append((VECTORS, name, info))
+        elif hash(info.key) in self._kept or (name.endswith(".parquet") and not is_hidden(name)):
+            self._rows.append((DATA, name, info))
+        else:
+            self._other(WINDOWS if name.startswith(WINDOW_FOLDER) else OTHER, info)
+
+    def finish(self) -> None:
+        """Search the log, then data files."""
+        commits = [(name, info) for name, info in self._log if _is_commit(name)]
+        self.found.commits = [info for _, info in commits]
+        for at in range(0, len(commits), COMMITS_AT_ONCE):
+            report(f"searching the log of {self._handle.name}", at, len(commits), "commits")
+            self._commits([info for _, info in commits[at : at + COMMITS_AT_ONCE]])
+        for name, info in self._log:
+            if not _is_commit(name):
+                self._log_file(name, info)
+        self._data()
+
+    def _keeps(self, path: str) -> bool:
+        try:
+            return hash(self._snapshot.locate(path)) in self._kept
+        except Unsupported:  # it lies outside the lake, where nothing is erased
+            return True
+
+    def _commits(self, infos: Sequence[ObjectInfo]) -> None:
+        for info in infos:
+            self.found.count(COMMIT, info.size)
+        unknown = [info for info in infos if info not in self._known.clean]
+        found = read_present(self._handle.store, unknown)
+        entries = [list(commit_files(data)) for _, data in found]
+        shown = iter(self._logs.shown(list(chain.from_iterable(entries))))
+        for (info, data), files in zip(found, entries, strict=True):
+            reasons = {next(shown) for _ in files} - {None}
+            if self._logs.shows_condition(commit_info(data)):
+                reasons.add(CONDITION)
+            self._remember(files)
+            if not reasons:
+                self._known.clean.add(info)
+            elif reasons == {PATH}:
+                self._path_trace(COMMIT, info)
+            else:
+                why = "; ".join(_WHY[each] for each in (BOUNDS, CONDITION) if each in reasons)
+                self.found.traces.append(Trace(COMMIT, info.key, why))
+
+    def _log_file(self, name: str, info: ObjectInfo) -> None:
+        """Search a checkpoint, one of its sidecars, or a file that other writers put into the log."""
+        kind = SIDECAR if name.startswith(SIDECAR_FOLDER) else CHECKPOINT if ".checkpoint." in name else OTHER
+        if kind == OTHER and not name.endswith(".compacted.json"):
+            if name == LAST_CHECKPOINT:  # versions and sizes
+                self.found.count(OTHER, info.size)
+            else:
+                self._other(OTHER, info, older=name.endswith(".crc"))
+            return
+        data = read_if_there(self._handle.store, info.key)
+        if data is None:
+            return
+        self.found.count(kind, info.size)
+        files = list(commit_files(data)) if name.endswith(".json") else list(_checkpoint_files(name, data))
+        self._remember(files)
+        reasons = set(self._logs.shown(files)) - {None}
+        if BOUNDS in reasons or (self._thorough and self._logs.may_show(files)):
+            self.found.traces.append(Trace(kind, info.key, _WHY[BOUNDS]))
+        elif PATH in reasons:
+            self._path_trace(kind, info)
+
+    def _path_trace(self, kind: str, info: ObjectInfo) -> None:
+        """Note what only the log's own clean-up can remove: other processes may be about to read it."""
+        settings = self._snapshot.settings
+        kept_ms = max(settings.log_retention_ms, settings.file_retention_ms + LOG_AGE_MS_MIN, LOG_AGE_MS_MIN)
+        until = datetime.fromtimestamp((info.modified_ms + kept_ms) / 1000, UTC)
+        self.found.traces.append(Trace(kind, info.key, _WHY[PATH], until, removable=False))
+
+    def _remember(self, files: Sequence[FileEntry]) -> None:
+        with suppress(Unsupported):  # of a file outside the lake nothing is asked
+            self._known.named.update(hash(self._snapshot.locate(file.path)) for file in files)
+        if self._logs.partitioned:
+            self._known.values.update((file.path, values_of(file)) for file in files)
+
+    def _other(self, kind: str, info: ObjectInfo, *, older: bool = False) -> None:
+        self.found.count(kind, info.size)
+        if kind == WINDOWS or self._word is None:
+            return
+        data = read_if_there(self._handle.store, info.key)
+        if data is not None and self._word.search(data.decode(errors="replace")):
+            self.found.traces.append(Trace(kind, info.key, "it contains a value of the condition", removable=older))
+
+    def _data(self) -> None:
+        wanted = []
+        for kind, name, info in self._rows:
+            live = hash(info.key) in self._kept
+            if live and not self._live:
+                continue
+            self.found.count(kind, info.size)
+            if kind != VECTORS:
+                wanted.append((kind, name, info, live))
+        unread = [(name, info) for _, name, info, _ in wanted if info.key not in self._known.holds]
+        paths = self._handle.store.prefetch((info.key, info.size) for _, info in unread)
+        for at, (name, info) in enumerate(unread):
+            report(f"searching the files of {self._handle.name}", at, len(unread), "files")
+            path = next(paths)
+            if path is not None:
+                add = AddFile(name, self._values_of(name), info.size, 0, data_change=False)
+                with DataFile(self._handle, self._snapshot, add, path=path) as data:
+                    self._known.holds[info.key] = self._matches(data)
+        for kind, _, info, live in wanted:
+            if self._known.holds.get(info.key):
+                self.found.traces.append(self._row_trace(kind, info, live=live))
+
+    def _values_of(self, name: str) -> Mapping[str, str | None]:
+        """Return a file's partition values: from the log, else from its path."""
+        path = name.removeprefix(CHANGE_FOLDER)
+        known = self._known.values.get(name) or values_of(FileEntry(path))
+        return {column: known.get(column) for column in self._snapshot.partition_columns}
+
+    def _matches(self, data: DataFile) -> bool:
+        """Whether any row of a file matches, deleted ones included. One that cannot be read counts as matching."""
+        try:
+            masks = map(self._matching.lenient, data.batches(self._matching.columns))
+            return any(pc.any(mask).as_py() for mask in masks)
+        except Corrupt:
+            return True
+
+    def _row_trace(self, kind: str, info: ObjectInfo, *, live: bool) -> Trace:
+        if live:
+            return Trace(kind, info.key, "a readable version has matching rows in it", removable=False)
+        if hash(info.key) in self._known.named:
+            return Trace(kind, info.key, "it was removed, and holds matching rows")
+        age_ms = self._now_ms - info.modified_ms
+        if age_ms >= ORPHAN_AGE_MS_MIN:
+            return Trace(kind, info.key, "no version needs it, and it holds matching rows")
+        until = datetime.fromtimestamp((info.modified_ms + ORPHAN_AGE_MS_MIN) / 1000, UTC)
+        why = "it holds matching rows, and a transaction may be about to commit it"
+        return Trace(kind, info.key, why, until, removable=False)
+
+
+_WHY = {
+    BOUNDS: "bounds of a file that was removed show a value",
+    PATH: "the path of a file that was removed shows a value",
+    CONDITION: "it repeats a condition",
+}
+
+
+def read_present(store: Store, infos: Sequence[ObjectInfo]) -> list[tuple[ObjectInfo, bytes]]:
+    """Return small objects with their bytes, without those that clean-up has deleted since they were listed."""
+    try:
+        return list(zip(infos, store.get_many(ByteRange(info.key) for info in infos), strict=True))
+    except ObjectNotFound:
+        there = ((info, read_if_there(store, info.key)) for info in infos)
+        return [(info, data) for info, data in there if data is not None]
+
+
+def read_if_there(store: Store, key: str) -> bytes | None:
+    """Return an object's bytes; None if there is none."""
+    try:
+        return store.get(key)
+    except ObjectNotFound:
+        return None
+
+
+def _is_commit(name: str) -> bool:
+    return isinstance(parse_name(name.removeprefix(LOG_FOLDER)), CommitFile)
+
+
+def _checkpoint_files(name: str, data: bytes) -> Iterator[FileEntry]:
+    file = ActionFile(name, data)
+    for add in FileRows(file, "add", AddFile.from_json).actions():
+        yield FileEntry(add.path, add.stats, add.partition_values)
+    for remove in FileRows(file, "remove", RemoveFile.from_json).actions():
+        yield FileEntry(remove.path, None, remove.partition_values)
