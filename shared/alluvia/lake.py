@@ -118,15 +118,19 @@ class Lake(Catalog):
         sort_by: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         *,
+        cluster_by: Sequence[str] = (),
         exist_ok: bool = False,
     ) -> Table:
         """Create a table, in one request. Raises `TableExists` or `Invalid`.
 
         `schema` is a pyarrow schema, or a mapping of column names to Delta's type names or pyarrow's types.
         `partition_by` takes columns; `year`, `month`, `day` or `hour` of a time, such as `day(ts)`; and `bucket(16, c)`
-        or `truncate(c, 2)` of text or whole numbers.
+        or `truncate(c, 2)` of text or whole numbers. Rows of a partition are sorted by the columns `sort_by`; or they
+        are clustered by up to four columns, `cluster_by`, so that a query for values of any of them reads few files.
         """
-        handle = self.create(name, schema_of(schema), partition_by, sort_by, properties, exist_ok=exist_ok)
+        handle = self.create(
+            name, schema_of(schema), partition_by, sort_by, properties, cluster_by=cluster_by, exist_ok=exist_ok
+        )
         return Table(self, handle)
 
     def create_rollup(
@@ -173,6 +177,7 @@ class Lake(Catalog):
         *,
         partition_types: Mapping[str, str | pa.DataType] | None = None,
         sort_by: Sequence[str] = (),
+        cluster_by: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
     ) -> Table:
         """Turn a directory of Parquet files, Hive partitions included, into a table, without rewriting the files.
@@ -187,7 +192,9 @@ class Lake(Catalog):
 
         handle = self.handle(name)
         convert.check_place(self.store, path, handle)
-        convert.convert(handle, partition_types=partition_types, sort_by=sort_by, properties=properties)
+        convert.convert(
+            handle, partition_types=partition_types, sort_by=sort_by, cluster_by=cluster_by, properties=properties
+        )
         return Table(self, handle)
 
     def drop_table(self, name: str) -> Commit:
@@ -214,15 +221,21 @@ class Lake(Catalog):
         columns: pa.Schema | None = None,
         *,
         partition_by: Sequence[str] = EVENTS_PARTITIONED,
-        sort_by: Sequence[str] = EVENTS_SORTED,
+        sort_by: Sequence[str] | None = None,
+        cluster_by: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         exist_ok: bool = False,
     ) -> Table:
         """Create a table for ingestion: `event_id, ts, event, source`, declared columns, `properties, received_at`.
 
-        Fields without a column go into `properties`, as JSON text.
+        Fields without a column go into `properties`, as JSON text. Rows are sorted by `event` and `ts` by default.
         """
-        return self.create_table(name, event_schema(columns), partition_by, sort_by, properties, exist_ok=exist_ok)
+        if sort_by is None:
+            sort_by = () if cluster_by else EVENTS_SORTED
+        schema = event_schema(columns)
+        return self.create_table(
+            name, schema, partition_by, sort_by, properties, cluster_by=cluster_by, exist_ok=exist_ok
+        )
 
     def sql(self, query: str) -> pa.Table:
         """Run one SELECT over the lake's tables. Raises `TableNotFound`, or `Invalid` with DuckDB's message."""

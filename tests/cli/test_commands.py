@@ -51,6 +51,13 @@ def test_a_real_file_goes_in_and_again_changes_nothing(shell: Shell) -> None:
     assert answer == [{"status": 404, "n": expected}]
 
 
+def test_a_table_is_clustered(shell: Shell) -> None:
+    words = ("--column", "status:long", "--cluster-by", "status", "--cluster-by", "ts")
+    assert shell.run("create", "requests", *words).exit_code == 0
+    [facts] = shell.rows("describe", "requests")
+    assert (facts["cluster_by"], facts["sort_by"]) == (["status", "ts"], [])
+
+
 def test_events_without_ids_are_known_again_by_their_batch(shell: Shell) -> None:
     body = b'{"event":"a"}\n{"event":"a"}\n'
     assert shell.rows("ingest", "t", "-", stdin=body)[0]["accepted"] == 2
@@ -154,6 +161,7 @@ def test_describe_and_tables(shell: Shell) -> None:
         (("create", "t", "--column", "a"), "NAME:TYPE"),
         (("create", "t", "--column", "a:number"), "unknown type 'number'"),
         (("create", "t", "--required", "a"), "--required a"),
+        (("create", "t", "--cluster-by", "properties", "--sort-by", "ts"), "cluster_by: the table has sort_by too"),
         (("create", "t", "--property", "alluvia.nope=1"), "alluvia.nope"),
         (("tables", "--lake", "s3://b/p", "--endpoint-url", "nonsense"), "http://host:port"),
         (("verify", "s3://b/p", "--endpoint-url", "http://"), "http://host:port"),

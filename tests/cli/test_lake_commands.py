@@ -55,6 +55,7 @@ def hive(shell: Shell) -> Path:
 
 
 def test_a_directory_is_converted(shell: Shell, hive: Path) -> None:
+    assert "'zip' is a partition column" in shell.fails("convert", "visits", "visits", "--cluster-by", "zip")
     made = shell.one("convert", "visits", "visits", "--type", "zip:string", "--sort-by", "x", "--property", "owner=me")
     assert (made["table"], made["version"], made["files"], made["rows"]) == ("visits", 0, 2, 2)
     assert (made["columns"], made["partition_by"]) == (["x", "zip"], ["zip"])

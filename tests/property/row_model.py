@@ -158,6 +158,6 @@ def rows_of(table: Table, version: int | None = None) -> Rows:
 def create(lake: Lake, kind: str, chance: random.Random) -> Table:
     """Create a table `t` of a kind, partitioned and sorted or not."""
     partition_by = chance.choice([[], ["place"]])
-    sort_by = chance.choice([[], ["id"], ["name", "id"]])
+    sort_by, cluster_by = chance.choice([([], []), (["id"], []), (["name", "id"], []), ([], ["id", "name"])])
     properties = {**KINDS[kind], "delta.checkpointInterval": "3", "alluvia.row_group_rows": "2"}
-    return lake.create_table("t", SCHEMA, partition_by, sort_by, properties)
+    return lake.create_table("t", SCHEMA, partition_by, sort_by, properties, cluster_by=cluster_by)

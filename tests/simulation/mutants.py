@@ -336,7 +336,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "return file is not None and file.version < keep",
         "return file is not None and file.version <= keep",
     ),
-    Mutant("forget the sort", "table/writer.py", "return [rows[name] for name in settings.sort_by]", "return []"),
+    Mutant(
+        "forget the sort",
+        "table/writer.py",
+        "return [rows[name] for name in settings.cluster_by or settings.sort_by]",
+        "return []",
+    ),
     Mutant(
         "drop a tombstone early",
         "operations/checkpoint.py",

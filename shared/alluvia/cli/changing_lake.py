@@ -16,6 +16,9 @@ from alluvia.errors import Invalid
     "--type", "types", multiple=True, metavar="NAME:TYPE", help="The type of a partition column; inferred by default."
 )
 @click.option("--sort-by", multiple=True, metavar="NAME", help="A column that new files are sorted by.")
+@click.option(
+    "--cluster-by", multiple=True, metavar="NAME", help="One of up to four columns that new files are clustered by."
+)
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A table property.")
 def convert(
     common: Common,
@@ -23,6 +26,7 @@ def convert(
     table: str,
     types: tuple[str, ...],
     sort_by: tuple[str, ...],
+    cluster_by: tuple[str, ...],
     properties: tuple[str, ...],
 ) -> None:
     """Make TABLE of the Parquet files in the directory PATH, which must be that of the table in the lake.
@@ -35,6 +39,7 @@ def convert(
             table,
             partition_types=_pairs(types, "--type", ":"),
             sort_by=sort_by,
+            cluster_by=cluster_by,
             properties=_pairs(properties, "--property", "="),
         )
     snapshot = made.snapshot()

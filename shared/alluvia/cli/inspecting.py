@@ -57,6 +57,7 @@ def describe(common: Common, table: str, version: int | None, timestamp: str | N
         **_summary(snapshot),
         "partition_by": [str(field) for field in snapshot.partition_spec.fields],
         "sort_by": list(snapshot.settings.sort_by),
+        "cluster_by": list(snapshot.settings.cluster_by),
         "protocol": snapshot.protocol.to_json(),
         "properties": dict(snapshot.properties),
     }

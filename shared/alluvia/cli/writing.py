@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--plain", is_flag=True, help="Only the declared columns: not an event table.")
 @click.option("--partition-by", multiple=True, metavar="FIELD", help="A column, or year|month|day|hour(column).")
 @click.option("--sort-by", multiple=True, metavar="NAME", help="A column that files are sorted by.")
+@click.option("--cluster-by", multiple=True, metavar="NAME", help="One of up to 4 columns that files are clustered by.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A table property.")
 @click.option("--exist-ok", is_flag=True, help="Do nothing if the table exists.")
 def create(
@@ -35,6 +36,7 @@ def create(
     plain: bool,
     partition_by: tuple[str, ...],
     sort_by: tuple[str, ...],
+    cluster_by: tuple[str, ...],
     properties: tuple[str, ...],
     exist_ok: bool,
 ) -> None:
@@ -48,13 +50,16 @@ def create(
     given = dict(pair(text, "--property", "=") for text in properties)
     lake = common.lake(new=True)
     if plain:
-        created = lake.create_table(table, schema, partition_by, sort_by, given, exist_ok=exist_ok)
+        created = lake.create_table(
+            table, schema, partition_by, sort_by, given, cluster_by=cluster_by, exist_ok=exist_ok
+        )
     else:
         created = lake.create_events(
             table,
             schema,
             partition_by=partition_by or ("day(ts)",),
-            sort_by=sort_by or ("event", "ts"),
+            sort_by=sort_by or None,
+            cluster_by=cluster_by,
             properties=given,
             exist_ok=exist_ok,
         )

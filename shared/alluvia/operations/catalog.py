@@ -88,6 +88,7 @@ class Catalog:
         sort_by: Sequence[str],
         properties: Mapping[str, str] | None,
         *,
+        cluster_by: Sequence[str] = (),
         exist_ok: bool,
     ) -> TableHandle:
         """Create a table, in one request. Raises `TableExists` or `Invalid`."""
@@ -99,6 +100,7 @@ class Catalog:
             properties=properties or {},
             table_id=self.clock.new_id(),
             now_ms=self.clock.now_ms(),
+            cluster_by=cluster_by,
         )
         check_constraints(metadata)
         create(handle, metadata, exist_ok=exist_ok, rejects=self.rejects_handle(name))

@@ -51,6 +51,7 @@ def convert(
     *,
     partition_types: Mapping[str, str | pa.DataType] | None = None,
     sort_by: Sequence[str] = (),
+    cluster_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
 ) -> None:
     """Make a table of the files below a root, Hive partitions (`column=value` folders) included, in one commit.
@@ -78,6 +79,7 @@ def convert(
         _whole_schema(found.unified.schema, kinds),
         partition_by=columns,
         sort_by=sort_by,
+        cluster_by=cluster_by,
         properties=given,
         table_id=handle.clock.new_id(),
         now_ms=handle.clock.now_ms(),

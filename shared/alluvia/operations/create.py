@@ -15,11 +15,12 @@ from alluvia.operations.constraints import row_check
 from alluvia.operations.drop import find_log, recreate
 from alluvia.operations.expire_plan import check_ttl
 from alluvia.operations.folding import check_declared
+from alluvia.operations.layout import check_layout
 from alluvia.table.arguments import check_names
 from alluvia.table.handle import TableHandle
 from alluvia.table.partitioning.spec import parse_spec
 from alluvia.table.properties import (
-    BLOOM_FILTERS,
+    CLUSTER_BY,
     OLDEST_READABLE,
     PARTITION_BY,
     ROLLUP,
@@ -31,12 +32,12 @@ from alluvia.table.properties import (
 )
 from alluvia.table.protocols import default_properties, new_protocol
 from alluvia.table.schema.serialization import arrow_schema, normal_schema, schema_string
-from alluvia.table.schema.type_names import type_name
 from alluvia.table.transaction import ENGINE
 
 _BY_ARGUMENT = {
     PARTITION_BY: "use the argument partition_by",
     SORT_BY: "use the argument sort_by",
+    CLUSTER_BY: "use the argument cluster_by",
     ROLLUP: "use create_rollup",
     OLDEST_READABLE: "vacuum sets it",
     IN_COMMIT_TIMESTAMPS: f"it follows from {WRITERS}",
@@ -50,15 +51,15 @@ def plan_create(
     properties: Mapping[str, str],
     table_id: str,
     now_ms: int,
+    cluster_by: Sequence[str] = (),
 ) -> Metadata:
     """Return the metadata of a new table. Raises `Invalid`, naming what is wrong."""
     check_names("partition_by", partition_by)
     check_names("sort_by", sort_by)
+    check_names("cluster_by", cluster_by)
     text = schema_string(schema)
     spec = parse_spec(partition_by, normal_schema(schema))
-    check_sort(sort_by, normal_schema(schema))
     given = check_properties(properties)
-    check_bloom_filters(read_properties(given).bloom_filters, normal_schema(schema))
     for name, instead in _BY_ARGUMENT.items():
         if name in given:
             raise Invalid(f"property {name} cannot be set: {instead}")
@@ -67,7 +68,11 @@ def plan_create(
         configuration[PARTITION_BY] = names_text([str(field) for field in spec.fields])
     if sort_by:
         configuration[SORT_BY] = names_text(sort_by)
+    if cluster_by:
+        configuration[CLUSTER_BY] = names_text(cluster_by)
+        check_properties({CLUSTER_BY: configuration[CLUSTER_BY]})
     metadata = Metadata(table_id, text, spec.identity_columns, configuration, now_ms)
+    check_layout(metadata)
     check_ttl(metadata)
     check_declared(metadata)
     return metadata
@@ -76,23 +81,6 @@ def plan_create(
 def check_constraints(metadata: Metadata) -> None:
     """Raise `Unsupported`, naming it, for a CHECK constraint that no row could be checked against."""
     row_check(read_properties(metadata.configuration).constraints, arrow_schema(metadata.schema_string))
-
-
-def check_bloom_filters(names: Sequence[str], schema: pa.Schema) -> None:
-    """Raise `Invalid` for columns that can have no Bloom filter."""
-    for name in names:
-        kind = schema.field(name).type if name in schema.names else None
-        if kind is None or not (pa.types.is_string(kind) or pa.types.is_integer(kind)):
-            raise Invalid(f"property {BLOOM_FILTERS}: {name!r} is not a column of text or whole numbers")
-
-
-def check_sort(names: Sequence[str], schema: pa.Schema) -> None:
-    """Raise `Invalid` for a sort order that rows of a schema cannot have."""
-    for name in names:
-        if name not in schema.names:
-            raise Invalid(f"sort_by: {name!r} is not a column of the schema")
-        if pa.types.is_nested(schema.field(name).type):
-            raise Invalid(f"sort_by: {name!r} is {type_name(schema.field(name).type)}, which cannot be sorted")
 
 
 def create(

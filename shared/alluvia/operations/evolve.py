@@ -10,9 +10,9 @@ import pyarrow as pa
 from alluvia.errors import Invalid
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
-from alluvia.operations.create import check_bloom_filters, check_sort
 from alluvia.operations.expire_plan import check_ttl
 from alluvia.operations.folding import check_declared
+from alluvia.operations.layout import check_layout
 from alluvia.operations.replanning import commit_planned
 from alluvia.table.arguments import schema_of
 from alluvia.table.handle import TableHandle
@@ -23,7 +23,6 @@ from alluvia.table.properties import (
     ROLLUP,
     WRITERS,
     check_properties,
-    read_properties,
 )
 from alluvia.table.protocols import features_needed, with_features
 from alluvia.table.scan import Scan
@@ -61,8 +60,7 @@ def plan_evolve(
         if name.startswith(CONSTRAINT) and given[name] != metadata.configuration.get(name):
             raise Invalid(f"property {name}: CHECK constraints can be set only when a table is created")
     changed = replace(metadata, schema_string=text, configuration={**metadata.configuration, **given})
-    check_bloom_filters(read_properties(changed.configuration).bloom_filters, arrow_schema(text))
-    check_sort(read_properties(changed.configuration).sort_by, arrow_schema(text))
+    check_layout(changed)
     check_ttl(changed)
     if changed != metadata:
         check_declared(changed, own)

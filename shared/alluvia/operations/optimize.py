@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound
 from alluvia.log.actions import AddFile
 from alluvia.operations.checkpoint import checkpoint, checkpoint_due
@@ -149,6 +151,7 @@ class _Run:
             full=options.full,
             only=options.partition,
             row_bytes=self._row_bytes or merged_row_bytes(snapshot.files, target),
+            clustered=pa.schema([snapshot.schema.field(name) for name in snapshot.settings.cluster_by]),
         )
         if self._known is not None:
             found = [each for each in found if each.file.key in self._known]

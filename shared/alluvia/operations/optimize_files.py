@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,28 +18,37 @@ from alluvia.log.files.file_set import FEW_ACTIONS, ActionSet
 from alluvia.log.files.parquet import joined
 from alluvia.log.files.rows import LogRows
 from alluvia.log.files.sidecars import open_rows
+from alluvia.table.clustering import CLUSTER_TAG, cell_of, tag_start
 from alluvia.table.masks import count, mask_of, positions_of, whole
 from alluvia.table.partitioning.partition import partition_text
 from alluvia.table.partitioning.spans import PARTITION_TAG, KeyPart, Span, part
 from alluvia.table.partitioning.spec import PartitionSpec
 from alluvia.table.skipping.file_spans import span_of
+from alluvia.table.skipping.verdicts import FileStatistics
 
 DELETED_SHARE = 0.05
 """A file of which a deletion vector deletes more than this share is worth rewriting for that alone."""
 BIG_SHARE = 0.25
 """From this share of the target on, files show how many bytes a row takes once it is merged."""
+CLUSTER_FILES_MIN = 4
+"""So many full files of one cell are worth being cut along one curve."""
 _SEPARATOR = "\x1f"
 _NULL = "\x00"
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file, the span of its rows, and the `weight`: about how many bytes its live rows take once rewritten."""
+    """A file, the span of its rows, and the `weight`: about how many bytes its live rows take once rewritten.
+
+    In a clustered table also its cell, and its bounds of each of the columns; None where they are not known.
+    """
 
     file: AddFile
     span: Span
     weight: int
     thinned: bool = False
+    cell: str = ""
+    bounds: tuple[tuple[Any, Any] | None, ...] = ()
 
     @property
     def single(self) -> bool:
@@ -54,8 +64,11 @@ def candidates(
     full: bool = False,
     only: Mapping[str, object] | None = None,
     row_bytes: float | None = None,
+    clustered: pa.Schema | None = None,
 ) -> list[Candidate]:
     """Return the files of less than `small` bytes, except single ones, and those with deleted rows or wide spans.
+
+    Of a table clustered by some columns, also the bigger ones of each cell that has enough of them.
 
     `only` are partition values, by the texts of the specification's fields. `full` takes every deleted row seriously.
     `row_bytes` is what a row takes in a merged file, None if that is not known.
@@ -65,13 +78,26 @@ def candidates(
     sections = [section for section in files.sections if len(section)]
     masks = [_mask(section, spec, small, wanted, full=full) for section in sections]
     kept = _without_lone(sections, masks, spec)
+    names = [] if clustered is None else clustered.names
+    if names:
+        big = [wanted.mask(section, pc.invert(mask)) for section, mask in zip(sections, masks, strict=True)]
+        crowded = _crowded(sections, big, spec, names, least=2 if full else CLUSTER_FILES_MIN)
+        kept = [pc.or_(mask, more) for mask, more in zip(kept, crowded, strict=True)]
     found = []
     for section, mask in zip(sections, kept, strict=True):
         for file in files.pick(section, mask):
             span = span_of(file, spec) or _anywhere(spec)
             if wanted.has(span):
-                found.append(Candidate(file, span, weight(file, row_bytes), is_thinned(file, full=full)))
+                thinned, cell, bounds = is_thinned(file, full=full), cell_of(file, names), _bounds(file, clustered)
+                found.append(Candidate(file, span, weight(file, row_bytes), thinned, cell, bounds))
     return found
+
+
+def _bounds(file: AddFile, columns: pa.Schema | None) -> tuple[tuple[Any, Any] | None, ...]:
+    if not columns:
+        return ()
+    known = FileStatistics(file, columns, (), exact=False)
+    return tuple(known.bounds((name,)) for name in columns.names)
 
 
 def weight(file: AddFile, row_bytes: float | None) -> int:
@@ -157,6 +183,33 @@ def _maybe_wide(section: LogRows[AddFile]) -> pa.BooleanArray:
     return joined([pc.fill_null(pc.match_substring(each, "["), fill_value=True) for each in tags])
 
 
+def _crowded(
+    sections: list[LogRows[AddFile]], masks: list[pa.BooleanArray], spec: PartitionSpec, names: list[str], *, least: int
+) -> list[pa.BooleanArray]:
+    """Return which of some files are in a cell of a partition that has at least so many of them."""
+    columns = [
+        pc.binary_join_element_wise(
+            _partitions(section, mask, spec), _cells(section, mask, names), pa.scalar(_SEPARATOR, pa.string())
+        )
+        for section, mask in zip(sections, masks, strict=True)
+    ]
+    often = _frequent(columns, least)
+    found = [pc.is_in(column, value_set=often, skip_nulls=True) for column in columns]
+    return [mask_of(positions_of(mask).filter(crowded), len(mask)) for mask, crowded in zip(masks, found, strict=True)]
+
+
+def _cells(section: LogRows[AddFile], mask: pa.BooleanArray, names: list[str]) -> pa.Array:
+    """Return a text for the cell of each row of a mask."""
+    tags = pc.fill_null(section.map_texts("tags", CLUSTER_TAG).filter(mask), "")
+    return pc.if_else(pc.starts_with(tags, tag_start(names)), tags, "")
+
+
+def _frequent(columns: list[pa.Array], least: int) -> pa.Array:
+    """Return the texts that columns have at least so often."""
+    counts = pc.value_counts(pa.concat_arrays(columns or [pa.array([], pa.string())]))
+    return counts.field("values").filter(pc.greater_equal(counts.field("counts"), whole(least)))
+
+
 def _without_lone(
     sections: list[LogRows[AddFile]], masks: list[pa.BooleanArray], spec: PartitionSpec
 ) -> list[pa.BooleanArray]:
@@ -164,8 +217,7 @@ def _without_lone(
     if sum(map(count, masks)) <= FEW_ACTIONS:
         return masks
     columns = [_partitions(section, mask, spec) for section, mask in zip(sections, masks, strict=True)]
-    counts = pc.value_counts(pa.concat_arrays(columns))
-    often = counts.field("values").filter(pc.greater(counts.field("counts"), whole(1)))
+    often = _frequent(columns, 2)
     kept = []
     for section, mask, column in zip(sections, masks, columns, strict=True):
         alone = pc.invert(pc.is_in(column, value_set=often, skip_nulls=True))

@@ -14,7 +14,9 @@ from datetime import datetime
 from itertools import accumulate, groupby, pairwise
 from math import ceil, inf, log
 
-from alluvia.operations.optimize_files import Candidate
+from alluvia.operations.optimize_clusters import worth_dividing
+from alluvia.operations.optimize_files import CLUSTER_FILES_MIN, Candidate
+from alluvia.table.clustering import part_cell
 from alluvia.table.partitioning.spans import Key, Span, hull
 
 FULL_SHARE = 0.75
@@ -48,12 +50,14 @@ class KeyedRows:
 class FileGroup:
     """Files of one partition that are rewritten together. `weight` is what their rows are expected to take, in bytes.
 
-    With `cut` their rows are cut between partition values, into about `expected` files; else they become one file.
+    With `cut` their rows are cut between partition values, into about `expected` files; with `divided`, along the curve
+    of a clustered table; else they become one file.
     """
 
     files: tuple[Candidate, ...]
     cut: bool = False
     expected: int = 1
+    divided: bool = False
 
     @property
     def size(self) -> int:
@@ -70,21 +74,31 @@ class FileGroup:
         """Return the span of all rows."""
         return hull(each.span for each in self.files)
 
+    def cell(self, at: int, count: int) -> str:
+        """Return the cell of one of the files that the group becomes."""
+        if self.cut:
+            return ""
+        return part_cell(self.files[0].cell, at, count) if self.divided else self.files[0].cell
+
 
 def plan_optimize(candidates: Iterable[Candidate], target: int, *, full: bool = False) -> list[FileGroup]:
     """Return the groups of files to rewrite, the smallest first.
 
     `target` is in bytes. `full` takes whatever fits, also a big file with a few small ones.
     """
-    values: dict[tuple[object, Key], list[Candidate]] = {}
+    values: dict[tuple[object, Key, str], list[Candidate]] = {}
     wide: dict[object, list[Candidate]] = {}
     for each in sorted(candidates, key=lambda each: (each.weight, each.file.path)):
         partition = tuple(sorted(each.file.partition_values.items()))
         if each.single:
-            values.setdefault((partition, each.span.low), []).append(each)
+            values.setdefault((partition, each.span.low, each.cell), []).append(each)
         else:
             wide.setdefault(partition, []).append(each)
-    groups = [group for files in values.values() for group in _packed(files, target, full=full)]
+    groups: list[FileGroup] = []
+    for files in values.values():
+        small = [each for each in files if _is_small(each, target)]
+        groups += _divided(small, target) or _packed(small, target, full=full)
+        groups += _divided([each for each in files if not _is_small(each, target)], target, full=full)
     groups += [group for files in wide.values() for group in _recut(files, target, full=full)]
     return sorted(groups, key=lambda group: (group.weight, group.files[0].file.path))
 
@@ -94,6 +108,22 @@ def _packed(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[
     for tier in _tiers(files, target, full=full):
         if len(tier) > 1 or tier[0].thinned:
             yield FileGroup(tuple(tier), expected=ceil(_total(tier) / _even_size(_total(tier), target)))
+
+
+def _is_small(each: Candidate, target: int) -> bool:
+    return each.thinned or each.weight < target * FULL_SHARE
+
+
+def _divided(files: Sequence[Candidate], target: int, *, full: bool = False) -> list[FileGroup]:
+    """Group files of a cell of a clustered table that are worth being cut along one curve, the oldest first."""
+    by_age = sorted(files, key=lambda each: (each.file.modification_time, each.file.path))
+    groups = []
+    for chunk in _chunks(by_age, CUT_TARGETS_MAX * target):
+        parts = ceil(_total(chunk) / _even_size(_total(chunk), target))
+        enough = _total(chunk) >= (2 if full else CLUSTER_FILES_MIN) * target * FULL_SHARE
+        if enough and worth_dividing(chunk, parts):
+            groups.append(FileGroup(tuple(chunk), expected=parts, divided=True))
+    return groups
 
 
 def _tiers(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[list[Candidate]]:
@@ -124,8 +154,8 @@ def _filled(files: Sequence[Candidate], ends: Callable[[int, int], bool]) -> Ite
 
 def _recut(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[FileGroup]:
     """Group files of several values, in ascending order: small ones that overlap, and big ones worth being divided."""
-    small = [each for each in files if each.thinned or each.weight < target * FULL_SHARE]
-    big = [each for each in files if not (each.thinned or each.weight < target * FULL_SHARE)]
+    small = [each for each in files if _is_small(each, target)]
+    big = [each for each in files if not _is_small(each, target)]
     tiers = [chunk for level in _levels(small, full=full) for chunk in _chunks(level, CUT_TARGETS_MAX * target)]
     for tier in tiers:
         for overlapping in _components(tier):
@@ -353,7 +383,7 @@ def limited(groups: Sequence[FileGroup], max_files: int | None, max_bytes: int |
                 break
             taken.append(each)
         if len(taken) < len(group.files):
-            if group.cut:  # a part of it might not be worth it
+            if group.cut or group.divided:  # a part of it might not be worth it
                 continue
             return [*found, FileGroup(tuple(taken))] if len(taken) > 1 else found
         found.append(group)

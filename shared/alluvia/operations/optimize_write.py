@@ -6,7 +6,7 @@ Memory holds what DuckDB may take and two row groups, whatever the number of row
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -26,9 +26,11 @@ from alluvia.operations.optimize_fold import fold_rows
 from alluvia.operations.optimize_plan import FileGroup, KeyedRows, cut_group, next_rows
 from alluvia.operations.relations import Evaluate, Files
 from alluvia.scratch import scratch_root
+from alluvia.table.clustering import CLUSTER_TAG, SAMPLE_ROWS, Curve, cluster_tag
 from alluvia.table.handle import TableHandle
 from alluvia.table.partitioning.partition import partition_of
 from alluvia.table.partitioning.spans import Span, part
+from alluvia.table.partitioning.spec import PartitionField
 from alluvia.table.partitioning.transforms import plain, transformed
 from alluvia.table.reader import open_parquet
 from alluvia.table.snapshot import Snapshot
@@ -90,7 +92,11 @@ def rewrite(
         live = _live_rows(files)
         if live is not None and found != live:
             raise _miscounted(files, urls, found)
-        put = [_put(handle, snapshot, files[0], output, data_change=changed) for output in written]
+        cells = ["" if cut else group.cell(at, len(written)) for at in range(len(written))]
+        put = [
+            _put(handle, snapshot, files[0], output, cell, data_change=changed)
+            for output, cell in zip(written, cells, strict=True)
+        ]
         return NewFiles(put, found, changed)
 
 
@@ -100,13 +106,15 @@ def _live_rows(files: Sequence[AddFile]) -> int | None:
     return None if None in found else sum(number or 0 for number in found)
 
 
-def _put(handle: TableHandle, snapshot: Snapshot, like: AddFile, output: _Output, *, data_change: bool) -> AddFile:
+def _put(
+    handle: TableHandle, snapshot: Snapshot, like: AddFile, output: _Output, cell: str, *, data_change: bool
+) -> AddFile:
     values = [like.partition_values.get(name) for name in snapshot.partition_columns]
     partition = partition_of(snapshot.partition_spec, values, output.span)
     size, stats = output.path.stat().st_size, merged_statistics(output.statistics)
-    new = replace(
-        new_file(partition, size, stats, handle.clock, data_change=data_change), partition_values=like.partition_values
-    )
+    new = new_file(partition, size, stats, handle.clock, data_change=data_change)
+    tags = {CLUSTER_TAG: cluster_tag(snapshot.settings.cluster_by, cell)} if cell else {}
+    new = replace(new, partition_values=like.partition_values, tags={**new.tags, **tags})
     handle.store.put_file(snapshot.key(new), output.path)
     return new
 
@@ -126,8 +134,9 @@ def _ranges(
 def _counted(connection: DuckDBPyConnection, snapshot: Snapshot) -> list[KeyedRows]:
     """Return the keys of the files' rows, in order, and how many rows have each."""
     fields = snapshot.partition_spec.transforms
-    names = _key_names(snapshot)
-    with _keyed(connection, snapshot, [field.column for field in fields]):
+    keys = _partition_keys(snapshot)
+    names = list(keys)
+    with _keyed(connection, [field.column for field in fields], keys):
         grouped = f"SELECT {', '.join(names)}, count(*) FROM {_KEYED} GROUP BY ALL ORDER BY {_ascending(names)}"
         found = connection.execute(grouped).to_arrow_table()
     counts = found.column(len(names)).to_pylist()
@@ -138,17 +147,20 @@ def _counted(connection: DuckDBPyConnection, snapshot: Snapshot) -> list[KeyedRo
     return [KeyedRows(key, rows) for key, rows in zip(zip(*columns, strict=True), counts, strict=True)]
 
 
+_Keys = Mapping[str, Callable[[pa.Table], pa.ChunkedArray]]
+"""Columns by which rows are sorted and that no file has, computed from rows; no column of the table has their names."""
+
+
 @contextmanager
-def _keyed(connection: DuckDBPyConnection, snapshot: Snapshot, columns: Sequence[str]) -> Iterator[None]:
-    """Show DuckDB some columns of the files and, for each transform, a column that sorts as its values do."""
-    fields, names = snapshot.partition_spec.transforms, _key_names(snapshot)
+def _keyed(connection: DuckDBPyConnection, columns: Sequence[str], keys: _Keys) -> Iterator[None]:
+    """Show DuckDB some columns of the files, and keys that are computed from them."""
     shown = ", ".join(map(quote_name, dict.fromkeys(columns)))
     with connection.cursor() as cursor:
         reader = cursor.execute(f"SELECT {shown} FROM {_FILES}").to_arrow_reader(_BATCH_ROWS)
 
         def with_keys(rows: pa.Table) -> pa.Table:
-            for field, name in zip(fields, names, strict=True):
-                rows = rows.append_column(name, transformed(rows[field.column], field))
+            for name, key in keys.items():
+                rows = rows.append_column(name, key(rows))
             return rows
 
         schema = with_keys(reader.schema.empty_table()).schema
@@ -161,10 +173,28 @@ def _keyed(connection: DuckDBPyConnection, snapshot: Snapshot, columns: Sequence
             connection.unregister(_KEYED)
 
 
-def _key_names(snapshot: Snapshot) -> list[str]:
-    """Return a name for each transform's column that no column of the table has."""
+def _partition_keys(snapshot: Snapshot) -> _Keys:
+    """Return for each transform a key that sorts as its values do."""
+
+    def key(field: PartitionField) -> Callable[[pa.Table], pa.ChunkedArray]:
+        return lambda rows: transformed(rows[field.column], field)
+
+    return {_key_name(snapshot, at): key(field) for at, field in enumerate(snapshot.partition_spec.transforms)}
+
+
+def _curve_key(connection: DuckDBPyConnection, snapshot: Snapshot) -> _Keys:
+    """Return the place of rows on a curve through the columns by which the table is clustered."""
+    names = snapshot.settings.cluster_by
+    columns = ", ".join(map(quote_name, names))
+    sample = f"SELECT {columns} FROM {_FILES} USING SAMPLE reservoir({SAMPLE_ROWS} ROWS) REPEATABLE (1)"
+    curve = Curve(connection.execute(sample).to_arrow_table())
+    place = len(snapshot.partition_spec.transforms)
+    return {_key_name(snapshot, place): lambda rows: curve.places([rows[name] for name in names])}
+
+
+def _key_name(snapshot: Snapshot, at: int) -> str:
     longest = max(map(len, snapshot.schema.names), default=0)
-    return [f"k{at:0{longest + 1}}" for at in range(len(snapshot.partition_spec.transforms))]
+    return f"k{at:0{longest + 1}}"
 
 
 def _ascending(names: Sequence[str]) -> str:
@@ -176,12 +206,16 @@ def _sorted_rows(connection: DuckDBPyConnection, snapshot: Snapshot, *, cut: boo
     """Have DuckDB sort the rows in the table's order, without the columns whose values are in the log."""
     schema = pa.schema([each for each in snapshot.schema if each.name not in snapshot.partition_columns])
     names = schema.names
-    keys = _key_names(snapshot) if cut else []
-    order = [*keys, *(name for name in snapshot.settings.sort_by if name in names)]
-    select = f"SELECT {', '.join(map(quote_name, names))} FROM {_KEYED if cut else _FILES}"
+    settings = snapshot.settings
+    keys = _partition_keys(snapshot) if cut else {}
+    columns = settings.cluster_by or settings.sort_by
+    if len(settings.cluster_by) > 1:
+        keys, columns = {**keys, **_curve_key(connection, snapshot)}, ()
+    order = [*keys, *(name for name in columns if name in names)]
+    select = f"SELECT {', '.join(map(quote_name, names))} FROM {_KEYED if keys else _FILES}"
     if order:
         select += f" ORDER BY {_ascending(order)}"
-    with _keyed(connection, snapshot, names) if cut else nullcontext():
+    with _keyed(connection, names, keys) if keys else nullcontext():
         yield _SortedRows(connection.execute(select).to_arrow_reader(_BATCH_ROWS), schema)
 
 

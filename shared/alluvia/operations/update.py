@@ -54,7 +54,8 @@ class UpdateEdit(WhereEdit):
 
 def moves_rows(snapshot: Snapshot, columns: Sequence[str]) -> bool:
     """Whether new values of some columns can move a row to another file, or elsewhere in its file's order."""
-    placing = {field.column for field in snapshot.partition_spec.fields} | set(snapshot.settings.sort_by)
+    settings = snapshot.settings
+    placing = {field.column for field in snapshot.partition_spec.fields}.union(settings.sort_by, settings.cluster_by)
     return not placing.isdisjoint(columns)
 
 

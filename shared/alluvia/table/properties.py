@@ -16,6 +16,7 @@ from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 
 PARTITION_BY = "alluvia.partition_by"
 SORT_BY = "alluvia.sort_by"
+CLUSTER_BY = "alluvia.cluster_by"
 WRITERS = "alluvia.writers"
 DEDUP_WINDOW = "alluvia.dedup_window"
 ID_FIELD = "alluvia.id_field"
@@ -44,13 +45,15 @@ DELETION_VECTORS = "delta.enableDeletionVectors"
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
 CONSTRAINT = "delta.constraints."
 """The start of a CHECK constraint's name."""
+CLUSTER_COLUMNS_MAX = 4
+"""By more columns than this a table cannot be clustered: each of them would say next to nothing."""
 CONFIGURATIONS_KEPT = 1024
 """How many tables' properties a process keeps parsed: each request needs those of its table, whichever it is."""
 
 KNOWN = frozenset(
     {
         *(PARTITION_BY, SORT_BY, WRITERS, DEDUP_WINDOW, TARGET_FILE_SIZE, ROW_GROUP_ROWS, CODEC, OLDEST_READABLE),
-        *(BLOOM_FILTERS, ID_FIELD, TIME_FIELD, ROLLUP, MERGE_QUERY, TTL, TTL_COLUMN),
+        *(CLUSTER_BY, BLOOM_FILTERS, ID_FIELD, TIME_FIELD, ROLLUP, MERGE_QUERY, TTL, TTL_COLUMN),
         *(IN_COMMIT_TIMESTAMPS, APPEND_ONLY, CHECKPOINT_INTERVAL, LOG_RETENTION, FILE_RETENTION, INDEXED_COLUMNS),
         *(DELETION_VECTORS, CHANGE_DATA_FEED, LOG_CLEANUP),
         *(CHECKPOINT_POLICY, STATISTICS_AS_JSON, STATISTICS_AS_STRUCT),
@@ -113,6 +116,7 @@ class Properties:
     ttl_column: str = ""
     bloom_filters: tuple[str, ...] = ()
     merge_query: str = ""
+    cluster_by: tuple[str, ...] = ()
 
 
 def read_properties(configuration: Mapping[str, str]) -> Properties:
@@ -181,6 +185,7 @@ def _read(given: Mapping[str, str]) -> Properties:
         ttl_column=given.get(TTL_COLUMN, ""),
         bloom_filters=_names(given, BLOOM_FILTERS),
         merge_query=given.get(MERGE_QUERY, "").strip(),
+        cluster_by=_clustering(given),
     )
 
 
@@ -197,6 +202,13 @@ def _names(given: Mapping[str, str], name: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise Invalid(f"property {name}: expected a JSON list of names")
     return tuple(value)
+
+
+def _clustering(given: Mapping[str, str]) -> tuple[str, ...]:
+    found = _names(given, CLUSTER_BY)
+    if len(found) > CLUSTER_COLUMNS_MAX:
+        raise Invalid(f"property {CLUSTER_BY}: expected at most {CLUSTER_COLUMNS_MAX} columns, got {len(found)}")
+    return found
 
 
 def _path(given: Mapping[str, str], name: str) -> tuple[str, ...]:

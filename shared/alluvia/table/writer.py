@@ -15,6 +15,7 @@ from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
 from alluvia.log.paths import folder_of
 from alluvia.store import Store
+from alluvia.table.clustering import CLUSTER_TAG, Curve, sampled
 from alluvia.table.encodings import encodings_of
 from alluvia.table.partitioning.partition import Partition, split
 from alluvia.table.partitioning.spans import PARTITION_TAG
@@ -115,16 +116,19 @@ def new_file(partition: Partition, size: int, stats: str, clock: Clock, *, data_
 def new_file_like(like: AddFile, size: int, stats: str, clock: Clock, *, data_change: bool = True) -> AddFile:
     """Return the add of a new file with rows of another one: of its partition, and in its folder.
 
-    Of its tags the new file has the partition's: others are about the other's own rows.
+    Of its tags the new file has those that say where rows belong: others are about the other's own rows.
     """
     path = f"{folder_of(like.path)}part-{clock.new_id()}.parquet"
-    tags = {name: text for name, text in like.tags.items() if name == PARTITION_TAG}
+    tags = {name: text for name, text in like.tags.items() if name in (PARTITION_TAG, CLUSTER_TAG)}
     return AddFile(path, like.partition_values, size, clock.now_ms(), data_change, stats, tags)
 
 
 def sort_columns(rows: pa.Table, settings: Properties) -> list[pa.ChunkedArray]:
     """Return the columns by which rows of a partition are sorted, nulls last."""
-    return [rows[name] for name in settings.sort_by]
+    if len(settings.cluster_by) > 1:
+        columns = rows.select(settings.cluster_by)
+        return [Curve(sampled(columns)).places(columns.columns)]
+    return [rows[name] for name in settings.cluster_by or settings.sort_by]
 
 
 def bounded_columns(schema: pa.Schema) -> list[str]:

@@ -57,6 +57,8 @@ def test_properties_are_set_and_what_changes_nothing_commits_nothing(table: Tabl
         ({"properties": {"alluvia.oldest_readable_version": "7"}}, "cannot be changed"),
         ({"properties": {"delta.enableInCommitTimestamps": "false"}}, "cannot be changed"),
         ({"properties": {"alluvia.sort_by": '["none"]'}}, "sort_by: 'none'"),
+        ({"properties": {"alluvia.cluster_by": '["x", "none"]'}}, "cluster_by: 'none'"),
+        ({"properties": {"alluvia.cluster_by": '["a", "b", "c", "d", "e"]'}}, "cluster_by: expected at most 4"),
         ({"properties": {"alluvia.dedup_window": "soon"}}, "alluvia.dedup_window"),
         ({"properties": {"alluvia.none": "1"}}, "alluvia.none is unknown"),
         ({"properties": {"delta.columnMapping.mode": "name"}}, "needs the feature columnMapping, which this library"),
