@@ -36,11 +36,12 @@ from tests.simulation.intents import (
     RestoreRows,
     Steps,
 )
+from tests.simulation.merge_queries import has_hits, hitters
 from tests.simulation.model import Version
 from tests.simulation.rollups import has_rollup, refresher, refreshers
 from tests.simulation.s3 import Crash, Process
 from tests.simulation.scheduler import Violation
-from tests.simulation.world import ACCOUNTS, BANK, EVENTS, REJECTS, SKEWS_US, START_US, Actor, World
+from tests.simulation.world import ACCOUNTS, BANK, EVENTS, HITS, REJECTS, SKEWS_US, START_US, Actor, World
 
 Act = Callable[[Actor], None]
 APP = "app"
@@ -71,11 +72,12 @@ def cast(world: World) -> Iterator[tuple[str, Callable[[], None]]]:
         actor = Actor(name, world, process, own, source, skew_us, lakes=lakes)
         world.actors[name] = actor
         yield name, _body(actor, act)
-    for name in refreshers(world) if has_rollup(world) else ():
+    others = [(name, refresher) for name in refreshers(world)] if has_rollup(world) else []
+    for name, act in [*others, *(hitters(world) if has_hits(world) else ())]:
         source = FaultSource(str(world.seed), name, world.scenario.rates, world.without)
         actor = Actor(name, world, Process(), random.Random(f"{world.seed} {name}"), source, 0)
         world.actors[name] = actor
-        yield name, _body(actor, refresher)
+        yield name, _body(actor, act)
 
 
 def _body(actor: Actor, act: Act) -> Callable[[], None]:
@@ -200,7 +202,7 @@ def _rows(batch: list[Event], now_us: int, kinds: list[str] | None = None) -> pa
 
 
 def _any_root(actor: Actor) -> str:
-    roots = sorted(actor.world.checker.tables)
+    roots = sorted(actor.world.checker.tables.keys() - {HITS})
     focus = actor.world.scenario.focus
     if focus == "bank":
         return BANK

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from tests.simulation.faults import MINUTE_US
 from tests.simulation.intents import Intent, NoRows, Steps, difference, widened
-from tests.simulation.model import Row, TableModel, Version, event_of, read_rows, tuples
+from tests.simulation.model import Row, TableModel, Version, event_of, tuples
 from tests.simulation.scheduler import Scheduler, Violation
 
 _LOG = re.compile(r"^(?P<root>.*?)_delta_log/(?P<version>\d{20})\.(?P<kind>json|checkpoint\..*)$")
@@ -256,4 +256,4 @@ class Checker:
                 raise Violation("the log keeps what its retention says", f"{table.root} {version.number}")
 
 
-__all__ = ["Checker", "Event", "Limits", "read_rows", "tuples"]
+__all__ = ["Checker", "Event", "Limits", "tuples"]

@@ -154,7 +154,7 @@ class TableModel:
             raise Violation("sizes are true", f"{path}: {add['size']} in the log, {len(found[0])} in the store")
         if path in files:
             raise Violation("a file is added once", f"{self.root} {path}")
-        files[path] = file = read_rows(found[0])
+        files[path] = file = read_rows(found[0], add["partitionValues"])
         stats = json.loads(add["stats"])
         if stats["numRecords"] != len(file.rows):
             raise Violation("row counts are true", f"{path}: {stats['numRecords']} promised, {len(file.rows)} there")
@@ -180,9 +180,11 @@ class TableModel:
         return found[-1] if found else None
 
 
-def read_rows(data: bytes) -> DataFile:
-    """Read a data file."""
+def read_rows(data: bytes, values: Mapping[str, str | None]) -> DataFile:
+    """Read a data file, and give its rows the values, all texts, of the columns by which the table is partitioned."""
     table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+    for name, value in values.items():
+        table = table.append_column(name, pa.array([value] * len(table), pa.string()))
     return DataFile(tuple(tuples(table)), tuple(table.column_names), len(data))
 
 

@@ -9,7 +9,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from alluvia.lake import Lake
 from alluvia.operations.relations import Evaluate
@@ -17,8 +16,6 @@ from alluvia.query.evaluation import evaluation
 from alluvia.rollups.change import PROGRESS
 from alluvia.rollups.creating import create_rollup
 from alluvia.rollups.refresh import refresh
-from alluvia.store import Store
-from alluvia.store.wrapper import Wrapper
 from tests.simulation.intents import Rows
 from tests.simulation.model import TableModel, Version
 from tests.simulation.scheduler import Violation
@@ -43,24 +40,8 @@ def has_rollup(world: World) -> bool:
     return world.scenario.focus in ("bank", "all") and chance_of(world).random() < SHARE
 
 
-class Copying(Wrapper):
-    """A store whose files DuckDB gets as copies, since it cannot ask a server for them."""
-
-    def __init__(self, inner: Store) -> None:
-        super().__init__(inner)
-
-    def url(self, key: str) -> str | None:
-        return None
-
-    def local_path(self, key: str) -> Path | None:
-        return None
-
-    def duckdb_secret(self) -> dict[str, str | bool] | None:
-        return None
-
-
 def computes(lake: Lake) -> Evaluate:
-    return evaluation(Copying(lake.store))
+    return evaluation(lake.store)
 
 
 def set_up(world: World, lake: Lake) -> None:

@@ -247,6 +247,13 @@ class SimulatedStore(S3Store):
             raise Violation("EXISTS means that there is an object", key)
         return result
 
+    def url(self, key: str) -> str | None:
+        """Have DuckDB get copies of files, since it cannot ask a server for them."""
+        return None
+
+    def duckdb_secret(self) -> dict[str, str | bool] | None:
+        return None
+
 
 class Found:
     """An answer to a GET."""

@@ -22,7 +22,7 @@ from tests.simulation.scheduler import Scheduler, SimulatedClock, Violation
 SMALL = 0.95
 """The share of runs with few actors and little upkeep at the end: the same odd moments, for a quarter of the time."""
 START_US = 1_700_000_000_000_000
-EVENTS, REJECTS, BANK = "events/", "events/_rejects/", "bank/"
+EVENTS, REJECTS, BANK, HITS = "events/", "events/_rejects/", "bank/", "hits/"
 ACCOUNTS = 6
 TTL_SECONDS = (0, 0, 0, 3570, 3580, 3590, 14_400)
 """How long events are kept, 0 for ever. They happened an hour before the first of them is sent, 7 seconds apart."""
@@ -179,6 +179,7 @@ class World:
 
     def run(self) -> Result:
         """Run to the end. Raises `Failure`."""
+        from tests.simulation import merge_queries
         from tests.simulation.actors import cast
         from tests.simulation.rollups import has_rollup, set_up
 
@@ -187,6 +188,8 @@ class World:
                 self._set_up()
                 if has_rollup(self):
                     set_up(self, self.open(Process(), "setup of the rollup", 0))
+                if merge_queries.has_hits(self):
+                    merge_queries.set_up(self, self.open(Process(), "setup of the hits", 0))
                 for number, (name, body) in enumerate(cast(self)):
                     if name not in self.without.actors:
                         self.scheduler.spawn(name, body, delay_us=number)
