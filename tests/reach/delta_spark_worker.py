@@ -22,14 +22,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from alluvia_spark.session import session
+from tests.java import QUICK
 from tests.reach.truststore import write_truststore
 
 DELTA = "io.delta:delta-spark_2.13:4.0.1"
 _PRESENT = "org.antlr:antlr4-runtime"
 """What delta-spark asks for and pyspark has already."""
-
-_QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-"""A short life: compiling well costs more than it brings."""
 
 
 def settings(cache: Path, java_options: list[str]) -> dict[str, str]:
@@ -40,7 +38,7 @@ def settings(cache: Path, java_options: list[str]) -> dict[str, str]:
         "spark.jars.ivy": str(cache),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.driver.defaultJavaOptions": " ".join(map(shlex.quote, [*_QUICK, *java_options])),
+        "spark.driver.defaultJavaOptions": " ".join(map(shlex.quote, [*QUICK, *java_options])),
         "spark.sql.shuffle.partitions": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",

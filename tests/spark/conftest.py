@@ -7,6 +7,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from alluvia_spark.session import session
+from tests.java import QUICK
 from tests.spark import faults
 
 
@@ -14,7 +15,7 @@ from tests.spark import faults
 def spark() -> Iterator[SparkSession]:
     """One local Spark for each test process."""
     cloudpickle.register_pickle_by_value(faults)  # type: ignore[no-untyped-call]  # the executors need not find the tests
-    with session("alluvia tests", cores=2) as started:
+    with session("alluvia tests", cores=2, settings={"spark.driver.defaultJavaOptions": " ".join(QUICK)}) as started:
         yield started
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import alluvia
+from tests.java import QUICK
 from tests.s3server import S3Server
 
 pytestmark = pytest.mark.slow
@@ -49,7 +50,13 @@ def bare_environment(tmp_path: Path) -> dict[str, str]:
         found = next(Path(folder, name) for folder in ("/bin", "/usr/bin") if Path(folder, name).exists())
         (tools / name).symlink_to(found)
     (tmp_path / "tmp").mkdir()
-    return {"PATH": str(tools), "HOME": str(tmp_path), "TMPDIR": str(tmp_path / "tmp"), "SPARK_CONF_DIR": "/nowhere"}
+    return {
+        "PATH": str(tools),
+        "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "SPARK_CONF_DIR": "/nowhere",
+        "JDK_JAVA_OPTIONS": " ".join(QUICK),
+    }
 
 
 def _run(arguments: list[str], environment: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
