@@ -43,6 +43,7 @@ def settings(cache: Path, java_options: list[str]) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
         "spark.default.parallelism": "1",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",  # by default, VACUUM runs 10,000 tasks
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.variant.allowReadingShredded": "true",
         "spark.sql.maxPlanStringLength": "100",
