@@ -1,4 +1,4 @@
-"""DuckDB and Arrow made cheap for tests that run an operation thousands of times, each on a few rows.
+"""DuckDB and Arrow made cheap for tests that run operations thousands of times, each on a few rows.
 
 Opening a database takes 11 ms, and Arrow's threads cost more than they save. So merges and upserts share one database
 (an empty catalogue each) instead of opening their own, Arrow has one thread, and conditions that a thread has read once

@@ -1,0 +1,3 @@
+from __future__ import annotations
+
+from tests.light_engines import light as light  # noqa: PLC0414 - a fixture
