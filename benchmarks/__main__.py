@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import (
     appends,
     checkpoints,
+    clusters,
     cold_starts,
     many_tables,
     merges,
@@ -36,6 +37,7 @@ PARTS = {
     "vacuums": vacuums.figures,
     "cold_starts": cold_starts.figures,
     "merges": merges.figures,
+    "clusters": clusters.figures,
     "many_tables": many_tables.figures,
     "writers": writers.figures,
 }

@@ -183,6 +183,24 @@ def merge_deltalake(uri: str, columns: list[str] | None = None) -> Timed:
     return timed
 
 
+def cluster_ours(uri: str) -> Timed:
+    """Cluster a table by its property: the number of files."""
+    import alluvia.lake  # what is timed has all its modules
+    import alluvia.operations.optimize
+
+    table = alluvia.open_table(uri)
+    return lambda: table.optimize().files_after
+
+
+def cluster_deltalake(uri: str, columns: list[str], target_size: int, row_group_rows: int) -> Timed:
+    """Sort a table by Z-order: the number of files."""
+    from deltalake import DeltaTable, WriterProperties
+
+    table, written = DeltaTable(uri), WriterProperties(max_row_group_size=row_group_rows, compression="ZSTD")
+    z_order = table.optimize.z_order
+    return lambda: z_order(columns, target_size=target_size, writer_properties=written)["numFilesAdded"]
+
+
 def merge_nothing(uri: str) -> Timed:
     """Open a table, and merge where nothing is to be done."""
     import alluvia.lake  # what is timed has all its modules
@@ -212,6 +230,8 @@ ACTIONS = (
     merge_copy,
     merge_deltalake,
     merge_nothing,
+    cluster_ours,
+    cluster_deltalake,
     open_ours,
     list_ours,
     open_deltalake,

@@ -11,14 +11,12 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 import alluvia
-from alluvia.lake import Table
-from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import And, Comparison, Predicate
 from benchmarks.measure import Run, in_processes, megabytes, milliseconds
+from benchmarks.reads import bytes_read
 from benchmarks.report import Figure
 from benchmarks.tables import OPEN, files
 from benchmarks.tables import SCHEMA as LISTED
@@ -207,11 +205,12 @@ def _shape(folder: Path, shape: Shape) -> Iterator[Figure]:
     if shape.deletes is not None:
         table.delete(shape.deletes)
     shutil.copytree(folder / "ours", folder / "compact")
-    before, files_before = _bytes_read(table, shape), len(table.files)
+    queries = [shape.reads(at) for at in range(20)]
+    before, files_before = bytes_read(table, queries), len(table.files)
     table.optimize()
-    after = _bytes_read(table, shape)
+    after = bytes_read(table, queries)
     DeltaTable(folder / "compact").optimize.compact(target_size=1 << 20)
-    theirs = _bytes_read(alluvia.open_table(str(folder / "compact")), shape)
+    theirs = bytes_read(alluvia.open_table(str(folder / "compact")), queries)
     never_more = all(now <= then for then, now in zip(before, after, strict=True))
     yield Figure(
         f"20 queries, {shape.name}: bytes after a merge of {files_before} files into {len(table.files)}",
@@ -221,44 +220,3 @@ def _shape(folder: Path, shape: Shape) -> Iterator[Figure]:
         "none reads more than before",
         never_more,
     )
-
-
-def _bytes_read(table: Table, shape: Shape) -> list[int]:
-    """Return for each query the bytes of the row groups that may match, in the files that pruning leaves."""
-    snapshot = table.snapshot()
-    return [
-        sum(
-            _matching_bytes(path, shape.reads(at))
-            for file in Scan(snapshot, shape.reads(at)).files
-            if (path := table.lake.store.local_path(snapshot.key(file)))
-        )
-        for at in range(20)
-    ]
-
-
-def _matching_bytes(path: Path, predicate: Predicate) -> int:
-    metadata = pq.read_metadata(path)
-    names = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
-    found = 0
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        columns = {name: group.column(at) for at, name in enumerate(names)}
-        if all(_may_match(columns, each) for each in _comparisons(predicate)):
-            found += sum(column.total_compressed_size for column in columns.values())
-    return found
-
-
-def _comparisons(predicate: Predicate) -> Iterator[Comparison]:
-    if isinstance(predicate, And):
-        for child in predicate.children:
-            yield from _comparisons(child)
-    elif isinstance(predicate, Comparison):
-        yield predicate
-
-
-def _may_match(columns: dict[str, pq.ColumnChunkMetaData], each: Comparison) -> bool:
-    column = columns.get(each.column[0])
-    if column is None or column.statistics is None or not column.statistics.has_min_max:
-        return True
-    low, high = column.statistics.min, column.statistics.max
-    return bool({"=": low <= each.value <= high, ">=": high >= each.value, "<": low < each.value}[each.op])

@@ -83,9 +83,11 @@ class _Ranks:
 
 
 def _ordered(values: pa.Array) -> pa.Array:
-    """Return values of a type that can be searched, in the same order; NaN is infinite."""
+    """Return values of a type that can be searched, in the same order: NaN is infinite, and times have no zone."""
     if pa.types.is_decimal(values.type):
         return values.cast(pa.float64())
+    if pa.types.is_timestamp(values.type):
+        return values.cast(pa.int64())
     if pa.types.is_floating(values.type):
         return pc.if_else(pc.is_nan(values), pa.scalar(float("inf"), values.type), values)
     return values

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from statistics import fmean
 from typing import Any
@@ -83,6 +85,21 @@ def test_three_columns_and_one(disk: Lake) -> None:
     one = filled(disk.create_table("u", SCHEMA, cluster_by=["b"], properties=SMALL))
     one.optimize()
     assert share_read(one, "b") < 0.15
+
+
+def test_times_are_merged_with_other_columns(disk: Lake) -> None:
+    """DuckDB gives a sample and a stream of the same times with two names of the zone."""
+    schema = {"ts": "timestamp", "local": "timestamp_ntz", "price": "decimal(10,2)"}
+    table = disk.create_table("t", schema, cluster_by=["ts", "local", "price"])
+    for start in range(0, 300, 100):
+        numbers = [(at * 7919) % 300 for at in range(start, start + 100)]
+        times = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=at) for at in numbers]
+        local = [each.replace(tzinfo=None) for each in reversed(times)]
+        prices = pa.array([Decimal(at) / 100 for at in numbers], pa.decimal128(10, 2))
+        table.append(pa.table({"ts": times, "local": local, "price": prices}))
+    before = contents(table)
+    assert table.optimize().files_added == 1
+    assert contents(table) == before
 
 
 def test_new_rows_are_merged_without_rewriting_what_is_clustered(disk: Lake) -> None:
