@@ -183,13 +183,13 @@ def merge_deltalake(uri: str, columns: list[str] | None = None) -> Timed:
     return timed
 
 
-def cluster_ours(uri: str) -> Timed:
+def cluster_ours(uri: str, memory_mb: int | None = None) -> Timed:
     """Cluster a table by its property: the number of files."""
     import alluvia.lake  # what is timed has all its modules
     import alluvia.operations.optimize
 
     table = alluvia.open_table(uri)
-    return lambda: table.optimize().files_after
+    return lambda: table.optimize(memory_mb=memory_mb).files_after
 
 
 def cluster_deltalake(uri: str, columns: list[str], target_size: int, row_group_rows: int) -> Timed:
