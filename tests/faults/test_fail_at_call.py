@@ -122,11 +122,16 @@ def content(lake: Lake) -> Rows:
     return sorted((row["id"], row["amount"]) for row in rows)
 
 
-def attempts(mode: str, make: Callable[[ManualClock], MemoryStore]) -> Iterator[tuple[FailingStore, ManualClock]]:
-    """Yield a fresh copy of one store, whose call 1, 2, … fails, until one run has completed untouched."""
+def attempts(
+    mode: str, make: Callable[[ManualClock], MemoryStore], step: int = 1
+) -> Iterator[tuple[FailingStore, ManualClock]]:
+    """Yield a fresh copy of one store, whose call 1, 2, … fails, until one run has completed untouched.
+
+    With a `step`, only so many calls apart.
+    """
     template_clock = ManualClock()
     template = make(template_clock)
-    for at in range(1, CALLS_MAX):
+    for at in range(1, CALLS_MAX, step):
         clock = ManualClock(template_clock.now_us(), seed=at)
         store = FailingStore(copied(template, clock), mode, at)
         yield store, clock

@@ -33,7 +33,7 @@ def erase_rows(catalog: Catalog, handle: TableHandle, where: str, *, proof: bool
 
     Without `proof` nothing is searched. Raises `Invalid` as `erase` does, before anything is written.
     """
-    find = _finder(where)
+    find = matching_rows(where)
     find(handle.newest())
     rejects = _rejects_of(catalog, handle)
     done = erase(handle, find, skips_rejects=rejects is not None)
@@ -49,16 +49,12 @@ def erase_rows(catalog: Catalog, handle: TableHandle, where: str, *, proof: bool
 def prove_erased(catalog: Catalog, handle: TableHandle, where: str) -> EraseReport:
     """Search a table and its rejects for rows for which an SQL condition holds. Writes nothing."""
     rejects = _rejects_of(catalog, handle)
-    found = prove(handle, _finder(where), skips_rejects=rejects is not None)
+    found = prove(handle, matching_rows(where), skips_rejects=rejects is not None)
     report = EraseReport(found.version, proof=found)
     if rejects is None:
         return report
     found = prove(rejects, _rejects_finder(handle, where))
     return replace(report, rejects=EraseReport(found.version, proof=found))
-
-
-def _finder(where: str) -> Find:
-    return lambda snapshot: matching_rows(snapshot, where)
 
 
 def _rejects_of(catalog: Catalog, handle: TableHandle) -> TableHandle | None:
@@ -74,8 +70,9 @@ def _rejects_of(catalog: Catalog, handle: TableHandle) -> TableHandle | None:
 
 
 def _rejects_finder(handle: TableHandle, where: str) -> Find:
+    texts = _Texts(matching_rows(where)(handle.newest()))
+
     def find(rejects: Snapshot) -> Matching:
-        texts = _Texts(matching_rows(handle.newest(), where))
         columns = tuple(name for name in (RAW, "reason", "event_id") if name in rejects.schema.names)
         return matching_texts(rejects, columns, texts.mask, texts.words)
 

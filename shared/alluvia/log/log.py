@@ -73,15 +73,25 @@ class Log:
         """
         with self.lock:
             began_ms = self.clock.now_ms()
-            listing, hint = self._listing_from_hint()
-            segment = find_segment(listing)
-            state, commits = self._load(segment, hint)
+            segment, state, commits = self._opened()
             self._recent = deque(commits)
             self._id_chars = sum(map(_id_chars, commits))
             self._released = -1
             self.checkpoint_version = segment.checkpoint[0].version if segment.checkpoint else None
             self._based_ms = began_ms
             return self._keep(state, began_ms)
+
+    def _opened(self) -> tuple[Segment, State, list[CommitActions]]:
+        """Read the newest version; again where clean-up or an erasure has taken what was listed."""
+        for tries_left in reversed(range(LISTINGS_MAX)):
+            listing, hint = self._listing_from_hint()
+            segment = find_segment(listing)
+            try:
+                return segment, *self._load(segment, hint)
+            except Unavailable as error:
+                if not tries_left or not isinstance(error.__cause__, ObjectNotFound):
+                    raise
+        raise AssertionError("the last try returns or raises")
 
     def refresh(self) -> State:
         """Return the newest version: follow the log from the current one, or open it if there is none or it is too old.

@@ -15,11 +15,11 @@ from alluvia.table.statistics.checkpoint_form import CheckpointForm
 TOMBSTONES_LONGER_MS = 24 * 60 * 60 * 1000
 
 
-def checkpoint(handle: TableHandle, *, dropped: bool = False) -> int:
+def checkpoint(handle: TableHandle, *, dropped: bool = False, anew: bool = False) -> int:
     """Write a checkpoint of the newest version that the handle knows, and return that version.
 
-    With `dropped`, also of a dropped table, so that its log stays quick to open. The index of event ids is written
-    first, so each of our checkpoints has one.
+    If there is one, nothing is written, unless `anew`. With `dropped`, also of a dropped table, so that its log stays
+    quick to open. The index of event ids is written first, so each of our checkpoints has one.
     """
     with handle.lock:
         snapshot = handle.at_hand(dropped=dropped)
@@ -29,12 +29,12 @@ def checkpoint(handle: TableHandle, *, dropped: bool = False) -> int:
             handle.log.open()
             snapshot = handle.at_hand(dropped=dropped)
             v2 = has_v2_checkpoints(snapshot)
-        if handle.log.checkpoint_version == snapshot.version:
+        if handle.log.checkpoint_version == snapshot.version and not anew:
             return snapshot.version
         if EVENT_ID in snapshot.schema.names:
             window = open_window(handle.log) if handle.window is None else follow_window(handle)
             if window.version > snapshot.version:  # the log had to be opened again
-                return checkpoint(handle, dropped=dropped)
+                return checkpoint(handle, dropped=dropped, anew=anew)
             handle.store.put(handle.root + index_name(snapshot.version), write_index(window))
         after_ms = tombstones_after_ms(snapshot, handle.clock.now_ms())
         handle.log.checkpoint(snapshot.state, after_ms, form_of(snapshot), v2=v2)

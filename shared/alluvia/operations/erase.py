@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 
 from alluvia.errors import Invalid, ObjectNotFound, Unavailable
 from alluvia.log.actions import AddFile
+from alluvia.log.checkpoints.hint import parse_last_checkpoint
 from alluvia.log.checkpoints.reader import Checkpoint
-from alluvia.log.paths import LOG_FOLDER, CheckpointFile, parse_name
+from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, CheckpointFile, parse_name
 from alluvia.operations.checkpoint import checkpoint
 from alluvia.operations.datafile import DataFile, opened
 from alluvia.operations.edits import ROWS_AT_ONCE, Edit, Hits, RowChanges
@@ -185,11 +186,13 @@ class _Erasure:
 
 
 def _checkpointed(handle: TableHandle) -> Snapshot:
-    """Return the newest version, which has a checkpoint now."""
+    """Return the newest version, which has a checkpoint now, and the hint to it: those before it may go."""
     for _ in range(REWRITE_TRIES):
         with handle.lock:
             snapshot = handle.newest()
-            if checkpoint(handle) == snapshot.version:
+            data = read_if_there(handle.store, handle.root + LAST_CHECKPOINT)
+            hint = None if data is None else parse_last_checkpoint(data)
+            if checkpoint(handle, anew=hint is None or hint.version != snapshot.version) == snapshot.version:
                 return snapshot
     raise Unavailable(f"{handle.name}: other writers were faster than its checkpoint {REWRITE_TRIES} times: try again")
 

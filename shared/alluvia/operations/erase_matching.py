@@ -8,7 +8,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from alluvia.expressions.condition import condition
+from alluvia.expressions.condition import Condition, condition
 from alluvia.log.actions import AddFile
 from alluvia.table.masks import definite
 from alluvia.table.scan import Scan
@@ -47,9 +47,22 @@ class Matching:
 Find = Callable[[Snapshot], Matching]
 
 
-def matching_rows(snapshot: Snapshot, where: str) -> Matching:
-    """Return what an SQL condition says of a table's rows. Raises `Invalid` if it is not a condition."""
-    parsed = condition(where, snapshot.schema)
+def matching_rows(where: str) -> Find:
+    """Return what an SQL condition says of a table's rows; it raises `Invalid` if the text is not a condition.
+
+    The condition is parsed once for each schema.
+    """
+    known: list[tuple[pa.Schema, Condition]] = []
+
+    def find(snapshot: Snapshot) -> Matching:
+        if not known or not known[-1][0].equals(snapshot.schema, check_metadata=True):
+            known.append((snapshot.schema, condition(where, snapshot.schema)))
+        return _matching(snapshot, known[-1][1])
+
+    return find
+
+
+def _matching(snapshot: Snapshot, parsed: Condition) -> Matching:
     return Matching(
         snapshot,
         parsed.columns or tuple(snapshot.schema.names[:1]),

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from alluvia.errors import Corrupt, TableNotFound, Unavailable, VersionExpired, VersionNotFound
-from alluvia.log.log import Log
+from alluvia.errors import Corrupt, ObjectNotFound, TableNotFound, Unavailable, VersionExpired, VersionNotFound
+from alluvia.log.log import LISTINGS_MAX, Log
 from alluvia.log.paths import LAST_CHECKPOINT, checkpoint_name, commit_name
 from alluvia.log.time_travel import version_at
 from alluvia.store import CountingStore, MemoryStore, ObjectInfo
@@ -114,16 +114,20 @@ def test_a_missing_commit_is_named() -> None:
         log.open()
 
 
-def test_a_commit_that_goes_while_the_log_is_opened_asks_for_another_try() -> None:
+def test_a_log_from_which_commits_go_while_it_is_opened_is_listed_again() -> None:
     class Cleaned(MemoryStore):
+        """A store that lists a commit, and has none."""
+
         def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
             if key == ROOT + commit_name(1):
-                self.delete([key])
+                raise ObjectNotFound(key)
             return super().get(key, start, end)
 
-    _, _, log = new_log(3, store=Cleaned("m"))
+    _, store, log = new_log(3, store=Cleaned("m"))
+    store.reset()
     with pytest.raises(Unavailable, match="open the table again"):
         log.open()
+    assert store.requests["list"] == LISTINGS_MAX
 
 
 def test_following_costs_a_request_a_commit_and_one_that_finds_nothing() -> None:

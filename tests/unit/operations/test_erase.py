@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from tests.unit.operations.races import Race
 
 VICTIM = "mallory@example.org"
 WHERE = f"u = '{VICTIM}'"
+T = TypeVar("T")
 DAY = 24 * 3600
 COLUMNS = {"u": "string", "n": "long"}
 
@@ -234,3 +236,44 @@ def test_what_the_store_refuses_to_delete_is_named(lake: Lake) -> None:
     assert len(set(report.not_deleted)) == 2
     assert lake.table("t").erase(WHERE, prove=True).ok
     assert traces(lake.store, VICTIM) == []
+
+
+class Meanwhile(Wrapper):
+    """A store before whose next read of an object something happens."""
+
+    def __init__(self, inner: Store, wanted: str, act: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._wanted = wanted
+        self._act: Callable[[], object] | None = act
+
+    def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
+        if key.endswith(self._wanted) and self._act is not None:
+            act, self._act = self._act, None
+            act()
+        return send()
+
+
+def test_a_table_that_is_opened_meanwhile_opens(lake: Lake, clock: ManualClock) -> None:
+    made(lake).checkpoint()
+    store = Meanwhile(lake.store, "3.checkpoint.parquet", lambda: lake.table("t").erase(WHERE))
+    assert users(Lake(store, clock).table("t")) == ["alice"]
+    assert traces(lake.store, VICTIM) == []
+
+
+@pytest.mark.parametrize("change", ["delete", "update", "optimize"])
+def test_a_change_that_reads_an_erased_file_is_planned_again(lake: Lake, clock: ManualClock, change: str) -> None:
+    table = made(lake)
+    table.append([row("bob", 1)])
+    [file] = [file for file in table.files if file.num_records == 2]
+    theirs = Lake(lake.store, clock).table("t")
+    store = Meanwhile(lake.store, file.path, lambda: theirs.erase(WHERE))
+    ours = Lake(store, clock).table("t")
+    acts: dict[str, Callable[[], object]] = {
+        "delete": lambda: ours.delete("n = 1 OR u = 'bb'"),
+        "update": lambda: ours.update({"n": "n + 1"}),
+        "optimize": lambda: ours.optimize(full=True),
+    }
+    acts[change]()
+    assert users(theirs) == (["alice"] if change == "delete" else ["alice", "bob"])
+    assert traces(lake.store, VICTIM) == []
+    assert theirs.verify(full=True).ok
