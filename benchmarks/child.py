@@ -146,7 +146,9 @@ def upsert_deltalake(uri: str, rows: str) -> Timed:
 
 def merge_ours(uri: str, memory_mb: int | None = None) -> Timed:
     """Merge a table's files: the bytes that are written."""
-    import alluvia.lake  # what is timed has all its modules
+    import duckdb  # noqa: F401 - what is timed has all its modules, on both sides
+
+    import alluvia.lake
     import alluvia.operations.optimize
 
     table = alluvia.open_table(uri)

@@ -77,7 +77,7 @@ def target_file_bytes(environment: Mapping[str, str]) -> int | None:
 
 
 def merge_memory_mb(environment: Mapping[str, str]) -> int | None:
-    """Return how much memory DuckDB may take, in MB: two thirds of a Lambda function's; outside, what DuckDB says."""
+    """Return how much memory the process may take, in MB: nine tenths of a Lambda function's; outside, any."""
     given = number(environment, "ALLUVIA_MERGE_MEMORY_MB", "MB", None)
     function_mb = number(environment, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "MB", None)
-    return given or (None if function_mb is None else function_mb * 2 // 3)
+    return given or (None if function_mb is None else function_mb * 9 // 10)

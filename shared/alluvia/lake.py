@@ -163,11 +163,14 @@ class Lake(Catalog):
         return creating.rollups_of(self, source)
 
     def evaluation(self, memory_mb: int | None = None) -> Evaluate:
-        """Return what computes rollups, within a memory limit in MB, and no longer than a transaction may take."""
+        """Return what computes rollups, within a memory limit in MB, and no longer than a transaction may take.
+
+        DuckDB, in a process of its own, gets two thirds of it: the rest is for what the two processes hold besides.
+        """
         from alluvia.query.evaluation import evaluation
         from alluvia.query.limits import QueryLimits
 
-        memory_bytes = None if memory_mb is None else memory_mb * 1_000_000
+        memory_bytes = None if memory_mb is None else memory_mb * 1_000_000 * 2 // 3
         return evaluation(self.store, QueryLimits(TRANSACTION_AGE_MS_MAX / 1000, memory_bytes))
 
     def convert(
@@ -457,8 +460,8 @@ class Table:
         `order` is `smallest`, `oldest` or `newest` first. `partition` restricts it to some values of fields of
         `partition_by`, such as `{"country": "de", "day(ts)": "2026-01-31"}`. `max_files` and `max_bytes` limit what is
         read. A dry run only plans: see the report's `plan`. `go_on` is called before each group of files; when it
-        returns false, the rest is left. `turn` is held while rows are rewritten, so that several tables share one
-        memory limit.
+        returns false, the rest is left. `memory_mb` is how much memory this process may take in all, in MB; what does
+        not fit is sorted on disk. `turn` is held while rows are rewritten, so that several tables share that limit.
         """
         from alluvia.operations import optimize as optimizing
 

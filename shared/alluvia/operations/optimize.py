@@ -107,8 +107,10 @@ def optimize(
     also a big file with a few small ones; `order` is `smallest`, `oldest` or `newest` first; `partition` restricts it
     to some values of fields of `partition_by`; `max_files` and `max_bytes` limit what is read.
 
-    `go_on` is asked before each group: once it says no, the rest is left. `turn` is held while rows are rewritten.
-    `evaluation` runs the table's merge query, if it has one; without it, rows are merged as they are.
+    `memory_mb`: so many million bytes are the most that this process holds while it rewrites. What it holds before,
+    DuckDB and the rows on their way into files share it. `go_on` is asked before each group: once it says no, the rest
+    is left. `turn` is held while rows are rewritten. `evaluation` runs the table's merge query, if it has one; without
+    it, rows are merged as they are.
     """
     check_number("memory_mb", memory_mb)
     run = _Run(handle, options or OptimizeOptions(), memory_mb, evaluation)

@@ -1,21 +1,21 @@
 """Rewrite a group of files: DuckDB sorts the rows, spilling to disk, and they are streamed into files of the target.
 
-Memory holds what DuckDB may take and two row groups, whatever the number of rows.
+A limit of memory is shared between DuckDB, which spills what does not fit, and the row groups on their way to a file.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from alluvia.duck.memory import memory_shares, resident_bytes
 from alluvia.duck.relation import quote_name
 from alluvia.duck.scratch import scratch_database
 from alluvia.duck.views import Views
@@ -23,7 +23,8 @@ from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unavailable
 from alluvia.log.actions import AddFile
 from alluvia.log.files.parquet import UNREADABLE
 from alluvia.operations.optimize_fold import fold_rows
-from alluvia.operations.optimize_plan import FileGroup, KeyedRows, cut_group, next_rows
+from alluvia.operations.optimize_outputs import Output, Outputs, SortedRows
+from alluvia.operations.optimize_plan import FileGroup, KeyedRows, cut_group
 from alluvia.operations.relations import Evaluate, Files
 from alluvia.scratch import scratch_root
 from alluvia.table.clustering import CLUSTER_TAG, SAMPLE_ROWS, Curve, cluster_tag
@@ -35,8 +36,7 @@ from alluvia.table.partitioning.transforms import plain, transformed
 from alluvia.table.reader import open_parquet
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics.merged import merged_statistics
-from alluvia.table.statistics.written import file_statistics
-from alluvia.table.writer import new_file, parquet_writer, write_rows
+from alluvia.table.writer import new_file
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -44,7 +44,11 @@ if TYPE_CHECKING:
 _SCHEMA = "alluvia"
 _FILES = f"{_SCHEMA}.files"
 _KEYED = "alluvia_keyed"
-_BATCH_ROWS = 1 << 16
+_BATCH_ROWS = 1 << 14
+_BATCH_ROWS_MIN = 1 << 11
+"""DuckDB's own batches."""
+_INFLATED = 4
+"""Rows in memory are taken to be so many times as big as in a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +75,12 @@ def rewrite(
     """
     files = [each.file for each in group.files]
     urls: list[str] = []
-    with tempfile.TemporaryDirectory(dir=scratch_root()) as name, _explained(files, urls):
-        folder = Path(name)
+    with ExitStack() as held, _explained(files, urls):
+        folder = Path(held.enter_context(tempfile.TemporaryDirectory(dir=scratch_root())))
         urls += _local_copies(handle, snapshot, files, folder)
-        limit = None if memory_mb is None else f"{memory_mb}MB"
-        with scratch_database(folder, memory_limit=limit) as connection:
+        shares = None if memory_mb is None else memory_shares(memory_mb, resident_bytes())
+        settings, bytes_max = (None, None) if shares is None else (shares.settings, shares.rows)
+        with _closed_aside(scratch_database(folder, settings=settings), held) as connection:
             connection.execute(f"CREATE SCHEMA {_SCHEMA}")
             stored = "files" if evaluate is None else "stored"
             Views(connection, _SCHEMA, handle.store, folder).create(stored, snapshot, files, urls)
@@ -85,8 +90,8 @@ def rewrite(
             ranges = _ranges(connection, snapshot, group, target, cut=cut, counted=folded is None)
             wanted = sum(rows for rows, _ in ranges)
             row_bytes = group.weight / max(1, wanted if folded is None else folded.rows)
-            with _sorted_rows(connection, snapshot, cut=cut) as rows:
-                written = _Outputs(snapshot, rows, folder, target, row_bytes).write(ranges)
+            with _sorted_rows(connection, snapshot, cut=cut, row_bytes=row_bytes, bytes_max=bytes_max) as rows:
+                written = Outputs(snapshot, rows, folder, target, row_bytes).write(ranges)
                 found = sum(output.rows for output in written) + rows.rest()
         found, changed = (found, False) if folded is None else (folded.rows, folded.changed)
         live = _live_rows(files)
@@ -100,6 +105,16 @@ def rewrite(
         return NewFiles(put, found, changed)
 
 
+@contextmanager
+def _closed_aside(connection: DuckDBPyConnection, held: ExitStack) -> Iterator[DuckDBPyConnection]:
+    """Close a connection in a thread, since it frees much memory; `held` waits for that."""
+    threads = held.enter_context(ThreadPoolExecutor(1))
+    try:
+        yield connection
+    finally:
+        held.callback(threads.submit(connection.close).result)
+
+
 def _live_rows(files: Sequence[AddFile]) -> int | None:
     """Return how many rows files have by their statistics; None where they do not say."""
     found = [file.live_records for file in files]
@@ -107,7 +122,7 @@ def _live_rows(files: Sequence[AddFile]) -> int | None:
 
 
 def _put(
-    handle: TableHandle, snapshot: Snapshot, like: AddFile, output: _Output, cell: str, *, data_change: bool
+    handle: TableHandle, snapshot: Snapshot, like: AddFile, output: Output, cell: str, *, data_change: bool
 ) -> AddFile:
     values = [like.partition_values.get(name) for name in snapshot.partition_columns]
     partition = partition_of(snapshot.partition_spec, values, output.span)
@@ -152,11 +167,13 @@ _Keys = Mapping[str, Callable[[pa.Table], pa.ChunkedArray]]
 
 
 @contextmanager
-def _keyed(connection: DuckDBPyConnection, columns: Sequence[str], keys: _Keys) -> Iterator[None]:
+def _keyed(
+    connection: DuckDBPyConnection, columns: Sequence[str], keys: _Keys, batch_rows: int = _BATCH_ROWS
+) -> Iterator[None]:
     """Show DuckDB some columns of the files, and keys that are computed from them."""
     shown = ", ".join(map(quote_name, dict.fromkeys(columns)))
     with connection.cursor() as cursor:
-        reader = cursor.execute(f"SELECT {shown} FROM {_FILES}").to_arrow_reader(_BATCH_ROWS)
+        reader = cursor.execute(f"SELECT {shown} FROM {_FILES}").to_arrow_reader(batch_rows)
 
         def with_keys(rows: pa.Table) -> pa.Table:
             for name, key in keys.items():
@@ -202,7 +219,9 @@ def _ascending(names: Sequence[str]) -> str:
 
 
 @contextmanager
-def _sorted_rows(connection: DuckDBPyConnection, snapshot: Snapshot, *, cut: bool) -> Iterator[_SortedRows]:
+def _sorted_rows(
+    connection: DuckDBPyConnection, snapshot: Snapshot, *, cut: bool, row_bytes: float, bytes_max: int | None
+) -> Iterator[SortedRows]:
     """Have DuckDB sort the rows in the table's order, without the columns whose values are in the log."""
     schema = pa.schema([each for each in snapshot.schema if each.name not in snapshot.partition_columns])
     names = schema.names
@@ -215,101 +234,15 @@ def _sorted_rows(connection: DuckDBPyConnection, snapshot: Snapshot, *, cut: boo
     select = f"SELECT {', '.join(map(quote_name, names))} FROM {_KEYED if keys else _FILES}"
     if order:
         select += f" ORDER BY {_ascending(order)}"
-    with _keyed(connection, names, keys) if keys else nullcontext():
-        yield _SortedRows(connection.execute(select).to_arrow_reader(_BATCH_ROWS), schema)
+    batch_rows = _batch_rows(row_bytes, bytes_max)
+    with _keyed(connection, names, keys, batch_rows) if keys else nullcontext():
+        yield SortedRows(connection.execute(select).to_arrow_reader(_BATCH_ROWS_MIN), schema, bytes_max)
 
 
-class _SortedRows:
-    """A stream of rows, of which the caller takes as many as it likes."""
-
-    def __init__(self, reader: pa.RecordBatchReader, schema: pa.Schema) -> None:
-        self.schema = schema
-        self._reader = reader
-        self._held: list[pa.Table] = []
-
-    def take(self, count: int) -> pa.Table:
-        """Return the next rows; fewer where the files hold no more."""
-        while (held := sum(map(len, self._held))) < count:
-            batch = next(self._reader, None)
-            if batch is None:
-                break
-            self._held.append(pa.Table.from_batches([batch]).cast(self.schema))
-        rows = pa.concat_tables(self._held or [self.schema.empty_table()])
-        self._held = [rows.slice(count)] if held > count else []
-        return rows.slice(0, count)
-
-    def rest(self) -> int:
-        """Return how many rows are left, and let go of them."""
-        return sum(map(len, self._held)) + sum(map(len, self._reader))
-
-
-@dataclass(slots=True)
-class _Output:
-    """A file that has been written."""
-
-    path: Path
-    span: Span
-    rows: int = 0
-    statistics: list[str] = field(default_factory=list)
-
-
-class _Outputs:
-    """Writes ranges of the stream to files. While a row group is compressed, DuckDB hands out the next one.
-
-    `row_bytes` is what a row is expected to take; what it really takes is learned with every row group.
-    """
-
-    def __init__(self, snapshot: Snapshot, rows: _SortedRows, folder: Path, target: int, row_bytes: float) -> None:
-        self._settings = snapshot.settings
-        self._rows = rows
-        self._folder = folder
-        self._target = target
-        self._row_bytes = row_bytes
-        self._written: list[_Output] = []
-
-    def write(self, ranges: Iterable[tuple[int, Span]]) -> list[_Output]:
-        """Write each range, so many rows of a span, into as many files as it needs, evenly."""
-        with ThreadPoolExecutor(2) as threads:
-            for rows, span in ranges:
-                left = rows
-                while left:
-                    output = self._write_file(threads, left, span)
-                    if not output.rows:  # the files hold fewer rows than their statistics say
-                        return self._written
-                    self._written.append(output)
-                    left -= output.rows
-        return self._written
-
-    def _write_file(self, threads: ThreadPoolExecutor, left: int, span: Span) -> _Output:
-        output = _Output(self._folder / f"new-{len(self._written)}.parquet", span)
-        with ExitStack() as opened:
-            sink = opened.enter_context(pa.OSFile(str(output.path), "wb"))
-            files: list[pq.ParquetWriter] = []
-
-            def write(rows: pa.Table) -> None:
-                if not files:
-                    file = parquet_writer(sink, rows, self._settings)
-                    files.append(opened.enter_context(file))
-                write_rows(files[0], rows, self._settings)
-                output.rows += len(rows)
-                self._row_bytes = sink.tell() / output.rows
-
-            taken = 0
-            pending: Future[None] | None = None
-            statistics: list[Future[str]] = []
-            while count := next_rows(left, taken, self._row_bytes, self._target, self._settings.row_group_rows):
-                rows = self._rows.take(count)
-                if pending is not None:
-                    pending.result()
-                pending = threads.submit(write, rows) if len(rows) else None
-                if pending is None:
-                    break
-                statistics.append(threads.submit(file_statistics, rows, self._settings.indexed_columns))
-                taken += len(rows)
-            if pending is not None:
-                pending.result()
-            output.statistics = [each.result() for each in statistics]
-        return output
+def _batch_rows(row_bytes: float, bytes_max: int | None) -> int:
+    """Return how many rows DuckDB hands over at once: many waste little, but wide ones must fit the memory."""
+    fitting = _BATCH_ROWS if bytes_max is None else int(bytes_max / (_INFLATED * max(1, row_bytes)))
+    return min(_BATCH_ROWS, max(_BATCH_ROWS_MIN, fitting))
 
 
 def _local_copies(handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFile], folder: Path) -> list[str]:

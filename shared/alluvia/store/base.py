@@ -167,7 +167,7 @@ class Store(ABC):
         path.write_bytes(self.get(key))
 
     def put_file(self, key: str, path: Path) -> None:
-        """Write a local file as an object."""
+        """Write a local file as an object. The file may be deleted afterwards, but not be written again."""
         self.put(key, path.read_bytes())
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> Sequence[R]:

@@ -110,13 +110,13 @@ class DirectoryStore(Store):
             shutil.copyfileobj(source, file, 1 << 20)
 
     def put_file(self, key: str, path: Path) -> None:
-        """Write a local file as an object, without reading it into memory."""
+        """Write a local file as an object: by a hard link if it is on the same file system, else by a copy."""
         with path.open("rb") as source:
-            self._replace(key, lambda file: shutil.copyfileobj(source, file, 1 << 20))
+            self._replace(key, lambda file: shutil.copyfileobj(source, file, 1 << 20), path)
 
-    def _replace(self, key: str, fill: Callable[[BinaryIO], object]) -> None:
+    def _replace(self, key: str, fill: Callable[[BinaryIO], object], like: Path | None = None) -> None:
         path = self._path(key)
-        with _temporary(path, fill) as temporary:
+        with _temporary(path, fill, like) as temporary:
             temporary.replace(path)
             _sync_folder(path.parent)
 
@@ -181,14 +181,19 @@ class DirectoryStore(Store):
 
 
 @contextmanager
-def _temporary(path: Path, fill: Callable[[BinaryIO], object]) -> Iterator[Path]:
-    """A flushed temporary file next to an object's, to be renamed to it. Raises ours for an `OSError`."""
+def _temporary(path: Path, fill: Callable[[BinaryIO], object], like: Path | None = None) -> Iterator[Path]:
+    """A flushed temporary file next to an object's, to be renamed to it. Raises ours for an `OSError`.
+
+    It is a link to the file `like` if there can be one, else it is filled.
+    """
     temporary = path.parent / f"{path.name[:50]}.{uuid.uuid4().hex}.tmp"
     try:
         _make_folder(path)
-        with temporary.open("xb") as file:
-            fill(file)
-            file.flush()
+        linked = like is not None and _linked(like, temporary)
+        with temporary.open("rb" if linked else "xb") as file:
+            if not linked:
+                fill(file)
+                file.flush()
             os.fsync(file.fileno())
         yield temporary
     except OSError as error:
@@ -196,6 +201,15 @@ def _temporary(path: Path, fill: Callable[[BinaryIO], object]) -> Iterator[Path]
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _linked(path: Path, link: Path) -> bool:
+    """Give a file another name, if both are on one file system that has hard links."""
+    try:
+        os.link(path, link)
+    except OSError:
+        return False
+    return True
 
 
 def _make_folder(path: Path) -> None:

@@ -34,7 +34,7 @@ class EventIds:
 
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(dir=scratch_root())
-        self._connection = scratch_database(Path(self._folder.name), on_disk=True, memory_limit=_MEMORY)
+        self._connection = scratch_database(Path(self._folder.name), on_disk=True, settings={"memory_limit": _MEMORY})
         self._connection.execute("SET preserve_insertion_order = false")
         self._connection.execute("CREATE TABLE ids (id VARCHAR, source VARCHAR, committed BIGINT, received BIGINT)")
         return self

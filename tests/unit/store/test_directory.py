@@ -67,7 +67,27 @@ def test_a_put_is_flushed_before_and_after_it_gets_its_name(
     calls.clear()
     (tmp_path / "local").write_bytes(b"x")
     store.put_file("log/2", tmp_path / "local")
+    assert calls.pop(0).startswith("link to 2.")
     assert calls == ["fsync file 2", "replace to 2", "fsync folder log"]
+
+
+def test_a_file_of_the_same_file_system_is_not_copied(
+    store: DirectoryStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    local = tmp_path / "local"
+    local.write_bytes(b"rows")
+    store.put_file("linked", local)
+    assert (tmp_path / "lake" / "linked").samefile(local)
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr(os, "link", refused)
+    store.put_file("copied", local)
+    assert not (tmp_path / "lake" / "copied").samefile(local)
+    local.unlink()
+    assert store.get("linked") == store.get("copied") == b"rows"
+    assert sorted(info.key for info in store.list("")) == ["copied", "linked"]
 
 
 def test_the_names_of_new_folders_are_flushed_too(store: DirectoryStore, calls: list[str], tmp_path: Path) -> None:
