@@ -1,15 +1,17 @@
 """DuckDB and Arrow made cheap for tests that run operations thousands of times, each on a few rows.
 
 Opening a database takes 11 ms, and Arrow's threads cost more than they save. So merges and upserts share one database
-(an empty catalogue each) instead of opening their own, Arrow has one thread, and conditions that a thread has read once
-are kept.
+(an empty catalogue each) instead of opening their own, Arrow has one thread, conditions that a thread has read once are
+kept, and temporary files stay in memory.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -27,6 +29,7 @@ _connect = duckdb.connect
 CATALOGUES_MAX = 24
 KEPT_MAX = 120
 """Conditions, and assignments. Each holds a database in memory of some megabytes."""
+MEMORY = "/dev/shm"
 _numbers = count()
 _database: list[duckdb.DuckDBPyConnection] = []
 _SCRATCH = {
@@ -37,7 +40,7 @@ _SCRATCH = {
 
 @contextmanager
 def light_engines(*, one_at_a_time: bool = False) -> Iterator[None]:
-    """Have operations share a database and keep conditions, and Arrow work in the threads that ask it to.
+    """Have operations share a database, keep conditions and write temporary files to memory; give Arrow one thread.
 
     With `one_at_a_time`, no two threads work at once, so what one has read serves all.
     """
@@ -48,6 +51,7 @@ def light_engines(*, one_at_a_time: bool = False) -> Iterator[None]:
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(duckdb, "connect", _pooled)
+            patch.setattr(tempfile, "tempdir", MEMORY if os.access(MEMORY, os.W_OK) else tempfile.gettempdir())
             for name, keep in (("condition", _kept), ("assignments", _kept_values)):
                 read = getattr(sys.modules[f"alluvia.expressions.{name}"], name)
                 kept = keep(read, thread)

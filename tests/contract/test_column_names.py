@@ -13,6 +13,7 @@ from alluvia.errors import Invalid
 from alluvia.lake import Table
 from tests.golden.test_foreign_logs import Made, add, field, meta
 from tests.judges import canonical
+from tests.light_engines import light as light  # noqa: PLC0414 - a fixture
 
 NAMES = (
     *("Alluvia_FileName", "alluvia_filename_0", "file_row_number", "filename", "file", "position", "new_row", "f", "d"),
