@@ -70,7 +70,28 @@ def light() -> Iterator[None]:
         yield
 
 
-def _pooled(*arguments: Any, **named: Any) -> duckdb.DuckDBPyConnection:
+class _Catalogue:
+    """A connection to a catalogue of the shared database, and so are its cursors."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._own = _database[0].cursor()
+        self._own.execute(f"USE {name}")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own, name)
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._own.close()
+
+    def cursor(self) -> _Catalogue:
+        return _Catalogue(self._name)
+
+
+def _pooled(*arguments: Any, **named: Any) -> duckdb.DuckDBPyConnection | _Catalogue:
     """Open a cursor on the shared database with an empty catalogue of its own, for a merge or an upsert.
 
     Others get a database of their own.
@@ -79,13 +100,11 @@ def _pooled(*arguments: Any, **named: Any) -> duckdb.DuckDBPyConnection:
         return _connect(*arguments, **named)
     if not _database:
         _database.append(_connect(config={"threads": 1, "autoinstall_known_extensions": "false"}))
-    cursor = _database[0].cursor()
     number = next(_numbers)
-    cursor.execute(f"ATTACH ':memory:' AS shared{number}")
-    cursor.execute(f"USE shared{number}")
+    _database[0].execute(f"ATTACH ':memory:' AS shared{number}")
     if number >= CATALOGUES_MAX:
         _database[0].execute(f"DETACH DATABASE IF EXISTS shared{number - CATALOGUES_MAX}")
-    return cursor
+    return _Catalogue(f"shared{number}")
 
 
 def library_modules() -> Iterator[Any]:

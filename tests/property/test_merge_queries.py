@@ -36,8 +36,12 @@ QUERIES = {
     "once": "SELECT DISTINCT user, ts, place, hits, paid FROM source",
     "filtered": f"SELECT user, place, {SUMS} FROM source WHERE user <> 'u1' GROUP BY user, place",
 }
-LAYOUTS: list[list[str]] = [[], ["day(ts)"], ["place"], ["place", "month(ts)"]]
+LAYOUTS: list[list[str]] = [[], ["day(ts)"], ["place", "month(ts)"]]
 STEPS = ["append", "append", "append", "merge", "merge", "delete", "restore", "vacuum"]
+CONDITIONS = [
+    *("user = 'u0'", "user IS NULL", "place = 'a' AND hits > 1", "user = 'u1' OR hits < 0", "hits IS NULL"),
+    *("ts >= TIMESTAMPTZ '2026-03-02 00:00:00+00'", "place IS NOT NULL AND user > 'u0'", "paid = 1.2", "NOT hits = 2"),
+]
 START = datetime(2026, 3, 1, tzinfo=UTC)
 Row = tuple[Any, ...]
 
@@ -72,6 +76,10 @@ class Run:
         wanted = expected_rows(self.query, self.rows)
         assert as_rows(self.lake.sql("FROM t_final")) == wanted, self.done
         assert as_rows(self.table.final()) == wanted, self.done
+        where = self.chance.choice(CONDITIONS)
+        some = expected_rows(f"SELECT * FROM ({self.query}) WHERE {where}", self.rows)
+        assert as_rows(self.lake.sql(f"FROM t_final WHERE {where}")) == some, (where, self.done)
+        assert as_rows(self.table.final(where=where)) == some, (where, self.done)
         version = self.chance.choice(list(self.versions))
         before = self.lake.sql(f"FROM t_final(version => {version})")
         assert as_rows(before) == expected_rows(self.query, self.versions[version]), (version, self.done)

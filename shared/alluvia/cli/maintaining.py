@@ -188,5 +188,5 @@ def _ask(lake: Lake, given: Sequence[str], retention: timedelta) -> None:
 _PLAN_COLUMNS = ("table", "partition", "files", "bytes", "into_files", "into_bytes")
 _OPTIMIZE_COLUMNS = (
     *("table", "files_before", "files_removed", "files_added", "files_after"),
-    *("bytes_read", "bytes_written", "conflicts", "version", "checkpoint_version"),
+    *("bytes_read", "bytes_written", "rows_folded", "conflicts", "version", "checkpoint_version"),
 )

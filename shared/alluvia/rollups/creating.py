@@ -18,7 +18,7 @@ from alluvia.operations.relations import Evaluate, Files, Relation
 from alluvia.rollups.asking import FRESHNESS, LIVE
 from alluvia.rollups.definition import Definition, RollupQuery, definition_of, keys_of, read_query
 from alluvia.table.handle import TableHandle
-from alluvia.table.properties import APPEND_ONLY, CHANGE_DATA_FEED, ROLLUP, WRITERS
+from alluvia.table.properties import APPEND_ONLY, CHANGE_DATA_FEED, MERGE_QUERY, ROLLUP, WRITERS
 from alluvia.table.schema.serialization import schema_string
 from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import TABLE_NAME
@@ -47,6 +47,8 @@ def create_rollup(
     for refused, value in _REFUSED.items():
         if given.get(refused, "").lower() == value:
             raise Invalid(f"property {refused}: {value!r} is not possible for a rollup, which only its refresh writes")
+    if MERGE_QUERY in given:
+        raise Invalid(f"property {MERGE_QUERY}: a rollup cannot have one: only its refresh writes it")
     source = catalog.handle(parsed.source).newest()
     schema = _schema(parsed, source, evaluate)
     keys = keys_of(parsed, source.schema, schema.names)

@@ -11,7 +11,9 @@ import pytest
 from alluvia.errors import Invalid
 from alluvia.lake import Lake, Table
 from alluvia.operations.optimize import optimize
+from alluvia.store import CountingStore
 from tests.judges import judges_agree
+from tests.unit.operations.ingesting import ingest, stored
 
 SUMS = "SELECT user, sum(hits) AS hits FROM source GROUP BY user"
 HITS = {"user": "string", "hits": "long"}
@@ -281,6 +283,59 @@ def test_a_constraint_holds_for_folded_rows(lake: Lake) -> None:
         table.append([{"user": "a", "hits": hits}])
     table.optimize()
     assert as_dict(table.to_arrow()) == {"a": 999_999}
+
+
+def test_a_merge_costs_the_requests_of_one_without_a_query(lake: Lake, store: CountingStore) -> None:
+    costs = []
+    for name, properties in (("plain", {}), ("folded", {"alluvia.merge_query": SUMS})):
+        table = lake.create_table(name, HITS, properties=properties)
+        for _ in range(20):
+            table.append([{"user": "a", "hits": 1}])
+        before = store.requests.copy()
+        table.optimize()
+        costs.append(store.requests - before)
+    assert costs[0] == costs[1]
+
+
+def test_folded_files_are_sorted_as_the_table_says(lake: Lake) -> None:
+    table = lake.create_table("t", HITS, sort_by=["hits"], properties={"alluvia.merge_query": SUMS})
+    for at in range(40):
+        table.append([{"user": f"u{at * 7 % 20}", "hits": at}])
+    table.optimize()
+    assert table.to_arrow()["hits"].to_pylist() == sorted(2 * at + 20 for at in range(20))
+
+
+def test_an_event_that_was_folded_is_not_stored_again(lake: Lake) -> None:
+    query = (
+        "SELECT min(event_id) AS event_id, max(ts) AS ts, event, min(source) AS source, "
+        "min(properties) AS properties, max(received_at) AS received_at FROM source GROUP BY event"
+    )
+    table = lake.create_events("t", partition_by=[], properties={"alluvia.merge_query": query})
+    assert ingest(table, "e1", "e2") == (2, 0)
+    assert ingest(table, "e3") == (1, 0)
+    assert table.optimize().rows_folded == 2
+    assert ingest(table, "e1", "e2", "e3", "e4") == (1, 3)
+    assert stored(table) == ["e1", "e4"]
+
+
+def test_a_rollup_cannot_have_a_merge_query(lake: Lake) -> None:
+    lake.create_table("hits", HITS)
+    query = "SELECT user, sum(hits) AS hits FROM hits GROUP BY user"
+    with pytest.raises(Invalid, match=r"alluvia\.merge_query: a rollup cannot have one"):
+        lake.create_rollup("r", query, properties={"alluvia.merge_query": SUMS})
+    rollup = lake.create_rollup("r", query)
+    with pytest.raises(Invalid, match=r"alluvia\.merge_query: a rollup cannot have one"):
+        rollup.evolve(properties={"alluvia.merge_query": SUMS})
+
+
+def test_a_rollup_follows_the_rows_that_are_there(lake: Lake) -> None:
+    table = hits_of(lake)
+    rollup = lake.create_rollup("r", "SELECT user, count(*) AS n, sum(hits) AS hits FROM t GROUP BY user")
+    assert {row["user"]: row["n"] for row in rollup.to_arrow().to_pylist()} == {"a": 3, "b": 1}
+    table.optimize()
+    rollup.refresh()
+    assert {row["user"]: row["n"] for row in rollup.to_arrow().to_pylist()} == {"a": 1, "b": 1}
+    assert as_dict(rollup.to_arrow().select(["user", "hits"])) == {"a": 3, "b": 2}
 
 
 def test_other_readers_see_the_folded_rows(disk: Lake) -> None:
