@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.clock import SystemClock
 from alluvia.errors import Invalid
 from alluvia.serverless import warm_lake
 from functions.ingest.handler import ERRORS_MAX, handler
@@ -308,7 +309,10 @@ def test_a_warm_function_makes_two_requests(bucket: alluvia.Lake, s3_server: S3S
 
 
 @pytest.mark.slow
-def test_a_store_that_fails_is_a_503_and_a_retry_heals_it(bucket: alluvia.Lake, s3_server: S3Server) -> None:
+def test_a_store_that_fails_is_a_503_and_a_retry_heals_it(
+    bucket: alluvia.Lake, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SystemClock, "sleep", lambda *_: None)
     post('{"event_id":"a"}')
     body = '{"event_id":"b"}\nbroken'
     s3_server.inject({"method": "PUT", "match": "/clicks/_delta_log/", "fault": "status:503", "times": 50})
