@@ -139,6 +139,7 @@ def test_a_warm_refresh_is_a_get_for_each_commit_of_others_and_one_that_finds_no
     assert place.cost(warm.snapshot) == {"get": 1 + 1}
 
 
+@pytest.mark.slow
 def test_a_checkpoint_after_a_change_writes_what_changed() -> None:
     full, parts = Place("classic"), Place("v2")
     for place in (full, parts):

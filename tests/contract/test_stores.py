@@ -406,6 +406,11 @@ class TestS3(StoreContract, AmongProcesses, BeyondSixteenBits):
         with pytest.raises(Invalid, match="cannot be listed"):
             list(store.list("a/"))
 
+    @pytest.mark.slow
+    def test_more_keys_than_a_page_are_listed_and_deleted(self, store: Store) -> None:
+        super().test_more_keys_than_a_page_are_listed_and_deleted(store)
+
+    @pytest.mark.slow
     def test_a_listing_goes_on_after_a_page_that_failed(self, store: Store, s3_server: S3Server) -> None:
         keys = [f"many/{number:05d}" for number in range(1_003)]
         with ThreadPoolExecutor(8) as pool:

@@ -189,6 +189,7 @@ def test_a_function_without_a_handler_is_named(tmp_path: Path) -> None:
 MAGIC = {"3.13": b"\xf3\r\r\n", f"{sys.version_info.major}.{sys.version_info.minor}": importlib.util.MAGIC_NUMBER}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python_version", sorted(MAGIC))
 def test_modules_are_compiled_for_the_functions_python(python_version: str, tmp_path: Path) -> None:
     """`/opt` is read-only: what is not compiled here is compiled at every cold start."""

@@ -132,14 +132,14 @@ def check_verdicts(partitioned: bool, data: st.DataObject) -> None:
     assert again == expected
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.booleans(), st.data())
 def test_columns_give_the_verdicts_of_single_files(partitioned: bool, data: st.DataObject) -> None:
     check_verdicts(partitioned, data)
 
 
 @pytest.mark.slow
-@settings(max_examples=260)
+@settings(max_examples=285)
 @given(st.booleans(), st.data())
 def test_columns_give_the_verdicts_of_single_files_at_length(partitioned: bool, data: st.DataObject) -> None:
     check_verdicts(partitioned, data)
@@ -157,14 +157,14 @@ def check_sidecars(partitioned: bool, data: st.DataObject) -> None:
         assert can_match(predicate, FileStatistics(one, SCHEMA, (), exact=exact))
 
 
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(st.booleans(), st.data())
 def test_no_sidecar_with_a_file_that_can_match_is_left_out(partitioned: bool, data: st.DataObject) -> None:
     check_sidecars(partitioned, data)
 
 
 @pytest.mark.slow
-@settings(max_examples=170)
+@settings(max_examples=190)
 @given(st.booleans(), st.data())
 def test_no_sidecar_with_a_file_that_can_match_is_left_out_at_length(partitioned: bool, data: st.DataObject) -> None:
     check_sidecars(partitioned, data)
@@ -182,6 +182,7 @@ SOME_PREDICATES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.data())
 def test_pruning_a_table_equals_pruning_a_list(data: st.DataObject) -> None:

@@ -122,7 +122,8 @@ def test_rejects_that_were_kept_since_the_drop_stay(lake: Lake, other: Lake) -> 
     assert raws(lake) == [b"1", b"2"]
 
 
-@pytest.mark.parametrize("mode", ["before", pytest.param("after", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["before", "after"])
 def test_a_failure_at_any_request_leaves_what_a_retry_finishes(clock: ManualClock, mode: str) -> None:
     """Fail request N of drop, create and undrop, for N = 1, 2, … until all come through; each is tried twice."""
 

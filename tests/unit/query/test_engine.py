@@ -150,6 +150,7 @@ def test_a_memory_lake_is_queried_like_any_other() -> None:
     assert [scan.files_read for scan in scans(lake, "FROM events WHERE n >= 40")] == [2]
 
 
+@pytest.mark.slow
 def test_partition_values_may_hold_any_character(own_lake: alluvia.Lake) -> None:
     names = ["a*b", "a?b", "[ab]", "it's", "50%", "a/b", "ü ß", "a=b", "..", "{x}", "a\nb", '"q"', "z"]
     table = own_lake.create_table("t", {"name": "string", "n": "long"}, partition_by=["name"])

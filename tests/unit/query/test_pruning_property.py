@@ -217,7 +217,7 @@ def check(lake: alluvia.Lake, query: str) -> None:
 
 
 @given(query=QUERIES)
-@settings(max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_pruning_never_changes_an_answer(lake: alluvia.Lake, query: str) -> None:
     check(lake, query)
 
@@ -225,7 +225,7 @@ def test_pruning_never_changes_an_answer(lake: alluvia.Lake, query: str) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("_portion", range(4))
 @given(query=QUERIES)
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=155, suppress_health_check=list(HealthCheck))
 def test_pruning_never_changes_an_answer_at_length(lake: alluvia.Lake, _portion: int, query: str) -> None:
     check(lake, query)
 

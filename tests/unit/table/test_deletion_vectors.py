@@ -187,6 +187,7 @@ def test_a_changed_byte_is_found_by_the_checksum() -> None:
         read(store, descriptor)
 
 
+@pytest.mark.slow
 def test_no_bytes_make_another_error() -> None:
     seed = random.Random(7)
     framed = store_with_vectors(sorted_positions(range(0, 200_000, 3)))[0]

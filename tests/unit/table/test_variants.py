@@ -183,6 +183,7 @@ SHREDDING = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(VALUES, min_size=1, max_size=8), SHREDDING)
 def test_any_value_comes_as_duckdb_shredded_it(values: list[Any], shredding: str) -> None:
     given_texts = pa.table({"text": [json.dumps(value) for value in values]})
