@@ -76,6 +76,7 @@ class ParquetFile:
         *,
         coerce_int96_timestamp_unit: str | None = None,
         memory_map: bool = False,
+        pre_buffer: bool = True,
         page_checksum_verification: bool = False,
     ) -> None: ...
     @property

@@ -1,54 +1,57 @@
 """A condition on one table's rows, as text: what `Table.scan(where=…)` takes; or on pairs, as in `Table.upsert`.
 
-DuckDB computes which rows match, on a confined database without other data. Arrow does the filtering, so that types do
-not change. The condition is parsed once, and `now()` is the same for pruning and for every batch.
+Arrow computes the simplest ones, DuckDB all others; it is not loaded before it is needed. Arrow does the filtering, so
+that types do not change. The condition is parsed once, and `now()` is the same for pruning and for every batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 
-import duckdb
 import pyarrow as pa
 
-from alluvia.duck.connection import evaluator
-from alluvia.duck.failures import Context, details_of, translate
 from alluvia.duck.relation import free_name
 from alluvia.errors import Invalid
+from alluvia.expressions.columnar import Mask, computed_condition
 from alluvia.expressions.complements import complement
 from alluvia.expressions.constants import Constants
-from alluvia.expressions.functions import UNNESTING
 from alluvia.expressions.operands import ColumnFinder
-from alluvia.expressions.parse import parse
+from alluvia.expressions.plain import plain_condition
 from alluvia.expressions.predicates import column_predicate
-from alluvia.expressions.references import Reference, find_references, names_in_use
+from alluvia.expressions.references import At, Reference, names_in_use
 from alluvia.expressions.scopes import Scope, table_item
-from alluvia.expressions.tree import Node, is_constant, walk, without_locations
+from alluvia.expressions.tree import Node, is_constant, walk
 from alluvia.table.arguments import check_text
 from alluvia.table.schema.names import fold
 from alluvia.table.skipping.predicate import Predicate
 
-_ROWS = "SELECT * FROM rows"
-_WHERE = f"{_ROWS} WHERE "
-_MASK = "SELECT CAST((\n"
-_MASK_END = "\n) AS BOOLEAN) AS mask FROM rows"
+if TYPE_CHECKING:
+    from alluvia.expressions.sql_condition import Evaluation
+
+
+ROWS_AT_ONCE = 1 << 14
+ROWS_AT_ONCE_BY_DUCKDB = 1 << 17
+"""Each run takes DuckDB a millisecond before it begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """`predicate` is what pruning understands of it, `columns` the columns that `mask` and `filter` need in a batch.
 
-    `complement` holds for every row that the condition does not hold for, and may hold for more.
+    `complement` holds for every row that the condition does not hold for, and may hold for more. For `rows_at_once`
+    rows the mask is computed in one go.
     """
 
     predicate: Predicate
     complement: Predicate
     columns: tuple[str, ...]
+    rows_at_once: int
     _text: str
-    _connection: duckdb.DuckDBPyConnection
     _expression: Node
+    _computed: Mask | None
+    _evaluation: Callable[[], Evaluation]
 
     def fields_of(self, struct: str, schema: pa.Schema) -> tuple[str, ...]:
         """Return the fields of a struct column that the condition looks at, given all of them; all where it is bare."""
@@ -79,8 +82,13 @@ class Condition:
         return self._mask(f"TRY({self._text}\n)", batch)
 
     def _mask(self, text: str, batch: pa.RecordBatch) -> pa.BooleanArray:
+        if self._computed is not None:
+            try:
+                return self._computed(batch)
+            except pa.ArrowInvalid:  # a number overflows; DuckDB knows which, and whether it matters
+                pass
         shown = batch.select(list(self.columns) or batch.schema.names[:1])
-        return _mask(self._connection, text, pa.Table.from_batches([shown])).combine_chunks().cast(pa.bool_())
+        return self._evaluation().mask(text, pa.Table.from_batches([shown]))
 
 
 def condition(text: str, schema: pa.Schema) -> Condition:
@@ -88,50 +96,46 @@ def condition(text: str, schema: pa.Schema) -> Condition:
 
     Raises `Invalid`, with DuckDB's message, unless it is one expression over them, without subqueries.
     """
-    expression = _expression(text)
-    columns = columns_used(expression, schema)
-    connection = evaluator()
-    row = connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
+    check_text("where", text, "id = 1")
+    expression = plain_condition(text)
+    computed = None if expression is None else computed_condition(expression, schema)
+    if expression is None or computed is None:
+        return _condition_of_sql(text, schema)
+    return _condition(text, expression, schema, Constants(0), computed, _evaluation)
+
+
+def _evaluation() -> Evaluation:
+    from alluvia.expressions.sql_condition import Evaluation  # loads DuckDB
+
+    return Evaluation()
+
+
+def _condition_of_sql(text: str, schema: pa.Schema) -> Condition:
+    from alluvia.expressions.sql_condition import read_expression  # loads DuckDB
+
+    expression = read_expression(text)
+    evaluation = _evaluation()
     # Two rows show whether the condition gives one value a row.
-    _mask(connection, text, pa.table([pa.nulls(2, field.type) for field in schema], schema.names))
+    evaluation.mask(text, pa.table([pa.nulls(2, field.type) for field in schema], schema.names))
     taken = names_in_use(expression) | {fold(name) for name in schema.names}
-    constants = Constants(int(row[0]) if row else 0, taken)
+    constants = Constants(evaluation.now_us, taken)
+    return _condition(text, expression, schema, constants, None, lambda: evaluation)
+
+
+def _condition(
+    text: str,
+    expression: Node,
+    schema: pa.Schema,
+    constants: Constants,
+    computed: Mask | None,
+    evaluation: Callable[[], Evaluation],
+) -> Condition:
     known = _columns(schema)
     predicate = constants.together(lambda: column_predicate(expression, known, constants))
     excluded = complement(expression, known, constants)
-    return Condition(predicate, excluded, columns, text, connection, expression)
-
-
-def _expression(text: str) -> Node:
-    """Return the condition's tree; whatever else the text brings along is refused."""
-    check_text("where", text, "id = 1")
-    root = parse(_WHERE + text).root
-    mask = parse(_MASK + text + _MASK_END).root
-    expression: Node | None = root.get("where_clause")
-    if without_locations({**root, "where_clause": None}) != _rest() or expression is None:
-        raise Invalid("where: give one condition, without FROM, ORDER BY or other clauses")
-    if without_locations(mask["select_list"][0].get("child")) != without_locations(expression):
-        raise Invalid("where: give one condition, without an alias")
-    find_references(root)
-    if looks_beyond_its_row(expression):
-        raise Invalid("where: a condition cannot use subqueries or window functions: use Lake.sql for those")
-    return expression
-
-
-@cache
-def _rest() -> Node:
-    """Return the tree of a query without its condition, and without positions."""
-    rest: Node = without_locations({**parse(_WHERE + "true").root, "where_clause": None})
-    return rest
-
-
-def looks_beyond_its_row(expression: Node) -> bool:
-    """Whether an expression needs more than one row, or gives more or less than one value for it."""
-    return any(
-        node.get("class") in ("SUBQUERY", "WINDOW", "STAR")
-        or (node.get("class") == "FUNCTION" and fold(node["function_name"]) in UNNESTING)
-        for node in walk(expression)
-    )
+    columns = columns_used(expression, schema)
+    rows_at_once = ROWS_AT_ONCE_BY_DUCKDB if computed is None else ROWS_AT_ONCE
+    return Condition(predicate, excluded, columns, rows_at_once, text, expression, computed, evaluation)
 
 
 def columns_used(expression: Node, schema: pa.Schema) -> tuple[str, ...]:
@@ -142,32 +146,8 @@ def columns_used(expression: Node, schema: pa.Schema) -> tuple[str, ...]:
 
 
 def _columns(schema: pa.Schema) -> ColumnFinder:
-    rows = _rows(known_as(schema.names))
+    rows = Reference({}, None, "rows", free_name("rows", schema.names), At(), is_function=False)
     return ColumnFinder(rows, Scope((table_item(rows, schema),), frozenset()), schema)
-
-
-@lru_cache(maxsize=16)
-def _rows(known_as: str) -> Reference:
-    return find_references(parse(_ROWS + known_as).root).tables[0]
-
-
-def known_as(columns: Iterable[str]) -> str:
-    """Return what makes the relation `rows` go by a name that no column has, so that `rows.x` means the column's."""
-    return f" AS {free_name('rows', columns)}"
-
-
-def _mask(connection: duckdb.DuckDBPyConnection, text: str, rows: pa.Table) -> pa.ChunkedArray:
-    connection.register("rows", rows.to_reader())  # a table would come by way of a dataset, in twice the time
-    try:
-        query = _MASK + text + _MASK_END + known_as(rows.column_names)
-        mask = connection.execute(query).to_arrow_table().column(0)
-    except duckdb.Error as error:
-        raise translate(details_of(error), Context(text, lambda position: position - len(_MASK))) from None
-    finally:
-        connection.unregister("rows")
-    if len(mask) != len(rows):
-        raise Invalid("where: a condition cannot use aggregates or unnest: use Lake.sql for those")
-    return mask
 
 
 NEW = "new"

@@ -16,11 +16,9 @@ from functools import cache
 from itertools import islice
 from typing import Any, TypeVar
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.duck.connection import planner
 from alluvia.expressions.functions import FOLDABLE, NOW_FUNCTIONS, TODAY_FUNCTIONS
 from alluvia.expressions.tree import Node, is_constant, text_literal, walk, without_locations
 from alluvia.table.schema.names import fold
@@ -268,6 +266,8 @@ def _evaluate(nodes: Sequence[Node]) -> list[pa.Scalar | None] | None:
 
 @cache
 def _template() -> str:
+    from alluvia.duck.connection import planner  # loads DuckDB, which numbers and texts do without
+
     row = planner().execute("SELECT json_serialize_sql('SELECT 1')").fetchone()
     return str(row[0]) if row else ""
 
@@ -288,6 +288,10 @@ def _cast_of(text: str, kind: str) -> Node:
 
 def _run(sql: str, parameters: list[Any]) -> pa.Table | None:
     """Return the rows, or None where DuckDB cannot compute them: then nothing is pruned by them."""
+    import duckdb
+
+    from alluvia.duck.connection import planner
+
     try:
         return planner().execute(sql, parameters).to_arrow_table()
     except (duckdb.Error, pa.ArrowException):

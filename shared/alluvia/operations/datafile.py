@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Self
 
@@ -124,7 +125,7 @@ class DataFile:
         parquet = self._opened()
         try:
             stored = [*plan.stored_names(parquet.schema_arrow), *extra]
-            for batch in parquet.iter_batches(rows, columns=stored):
+            for batch in parquet.iter_batches(rows, columns=stored, use_threads=False):
                 fitted = plan.fit(batch, self.file)
                 for name in extra:
                     fitted = fitted.append_column(name, batch[name])
@@ -159,51 +160,83 @@ def opened(
             yield DataFile(handle, snapshot, file, path=path)
 
 
-class FileSink:
-    """A new file in the partition of another file, written in the order of its rows."""
+class Background:
+    """One thread that works while its owner goes on, on one piece at a time. Use it in a `with` block."""
 
-    def __init__(self, handle: TableHandle, snapshot: Snapshot, like: AddFile) -> None:
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1)
+        self._last: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(wait=True)
+
+    def do(self, work: Callable[[], None]) -> Future[None]:
+        """Begin a piece of work when the last one is done. Raises what that raised."""
+        if self._last is not None:
+            self._last.result()
+        self._last = self._thread.submit(work)
+        return self._last
+
+
+class FileSink:
+    """A new file in the partition of another file, written in the order of its rows.
+
+    A row group is encoded in the background while the next one is gathered. `close` it in the end.
+    """
+
+    def __init__(self, handle: TableHandle, snapshot: Snapshot, like: AddFile, background: Background) -> None:
         self._handle = handle
         self._snapshot = snapshot
         self._like = like
+        self._background = background
+        self._encoding: Future[None] | None = None
         self._folder = tempfile.TemporaryDirectory(dir=scratch_root())
         self._path = Path(self._folder.name, "data.parquet")
         self._writer: pq.ParquetWriter | None = None
         self._statistics: list[str] = []
         self._waiting: list[pa.Table] = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        self._folder.cleanup()
-
     def write(self, rows: pa.Table) -> None:
         """Take rows of the table's columns."""
         if len(rows):
             self._waiting.append(rows.drop_columns(list(self._snapshot.partition_columns)))
         if sum(map(len, self._waiting)) >= self._snapshot.settings.row_group_rows:
-            self._flush()
+            self.flush()
+
+    def flush(self) -> None:
+        """Begin to encode the rows that were taken."""
+        if self._waiting:
+            rows, self._waiting = pa.concat_tables(self._waiting), []
+            self._encoding = self._background.do(lambda: self._encode(rows))
 
     def finish(self) -> AddFile | None:
         """Put the file into the store, in one PUT, and return it, not yet committed; None if no rows came."""
-        self._flush()
-        if self._writer is None:
+        self.flush()
+        if self._encoding is None:
             return None
-        self._writer.close()
-        self._writer = None
+        self._encoding.result()
+        self._close_writer()
         stats = merged_statistics(self._statistics)
         new = new_file_like(self._like, self._path.stat().st_size, stats, self._handle.clock)
         self._handle.store.put_file(self._snapshot.key(new), self._path)
         return new
 
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        rows = pa.concat_tables(self._waiting)
-        self._waiting = []
+    def close(self) -> None:
+        """Delete what is on this machine."""
+        if self._encoding is not None:
+            wait([self._encoding])
+        self._close_writer()
+        self._folder.cleanup()
+
+    def _close_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    def _encode(self, rows: pa.Table) -> None:
         settings = self._snapshot.settings
         self._statistics.append(file_statistics(rows, settings.indexed_columns))
         if self._writer is None:

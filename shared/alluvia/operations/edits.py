@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.expressions.condition import condition
+from alluvia.expressions.condition import ROWS_AT_ONCE, condition
 from alluvia.expressions.masking import masked
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
@@ -19,9 +19,6 @@ from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Predicate
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
-
-ROWS_AT_ONCE = 1 << 17
-"""For so many rows a condition is computed in one go: each takes DuckDB a millisecond before it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +106,9 @@ class Edit(ABC):
 
     `parameters` stay in the log for longer than the rows, so they hold no values of rows. Rows that change are in files
     that `predicate` can hold in. `in_place` says whether an updated row may stay where its file and the file's order
-    have it, `columns_set` which columns an update sets. One that `erases` leaves no deleted row in a file: files are
-    rewritten, whatever the table's properties say of deletion vectors and change files.
+    have it, `columns_set` which columns an update sets; `rows_at_once` rows are renewed in one go. One that `erases`
+    leaves no deleted row in a file: files are rewritten, whatever the table's properties say of deletion vectors and
+    change files.
     """
 
     operation: str
@@ -118,6 +116,7 @@ class Edit(ABC):
     predicate: Predicate
     erases = False
     in_place = False
+    rows_at_once = ROWS_AT_ONCE
     columns_set: Sequence[str] = ()
 
     def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:
@@ -163,7 +162,7 @@ class WhereEdit(Edit):
     def find(self, data: DataFile) -> Hits | None:
         masks: list[pa.BooleanArray] = []
         start = 0
-        for batch in data.batches(self._columns, rows=ROWS_AT_ONCE):
+        for batch in data.batches(self._columns, rows=self.condition.rows_at_once):
             live = data.live.slice(start, len(batch))
             start += len(batch)
             if count(live) == len(batch):

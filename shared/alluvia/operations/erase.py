@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Invalid, ObjectNotFound, Unavailable
+from alluvia.expressions.condition import ROWS_AT_ONCE_BY_DUCKDB
 from alluvia.log.actions import AddFile
 from alluvia.log.checkpoints.hint import parse_last_checkpoint
 from alluvia.log.checkpoints.reader import Checkpoint
 from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, CheckpointFile, parse_name
 from alluvia.operations.checkpoint import checkpoint
 from alluvia.operations.datafile import DataFile, opened
-from alluvia.operations.edits import ROWS_AT_ONCE, Edit, Hits, RowChanges
+from alluvia.operations.edits import Edit, Hits, RowChanges
 from alluvia.operations.erase_matching import Find, Matching
 from alluvia.operations.erase_report import CHECKPOINT, COMMIT, SIDECAR, EraseReport, Proof, Trace
 from alluvia.operations.erase_survey import Survey, Traces, read_if_there, read_present
@@ -88,7 +89,7 @@ class EraseEdit(Edit):
         return file.deletion_vector is None and not self._staying.can_match(file)
 
     def find(self, data: DataFile) -> Hits | None:
-        batches = data.batches(self._matching.columns, rows=ROWS_AT_ONCE)
+        batches = data.batches(self._matching.columns, rows=ROWS_AT_ONCE_BY_DUCKDB)
         masks = [self._matching.mask(batch) for batch in batches]
         mask = pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
         return Hits(pc.and_(mask, data.live)) if count(mask) else None

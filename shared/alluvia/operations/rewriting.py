@@ -1,21 +1,22 @@
 """Execute an edit file by file: a file that changes is rewritten, gets a deletion vector, or is removed completely.
 
-Memory holds one row group of the current file and the new rows not yet written, never the whole table.
+One file is encoded while the next is read. Memory holds one row group of each and the new rows not yet written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alluvia.expressions.condition import ROWS_AT_ONCE_BY_DUCKDB
 from alluvia.log.actions import AddFile, CdcFile
 from alluvia.operations.change_files import ChangeWriter
 from alluvia.operations.constraints import row_check
-from alluvia.operations.datafile import DataFile, FileSink, opened
-from alluvia.operations.edits import ROWS_AT_ONCE, Edit, Hits
+from alluvia.operations.datafile import Background, DataFile, FileSink, opened
+from alluvia.operations.edits import Edit, Hits
 from alluvia.progress import report
 from alluvia.table.deletion_vectors.descriptors import cardinality_of
 from alluvia.table.deletion_vectors.roaring import sorted_positions
@@ -90,11 +91,13 @@ class Rewriter:
         self._handle = handle
         self._snapshot = snapshot
         self._check = row_check(snapshot.settings.constraints, snapshot.schema)
+        self._rows_at_once = edit.rows_at_once if self._check is None else ROWS_AT_ONCE_BY_DUCKDB
         self._writer = handle.writer(snapshot, self._check)
         self._vectors = snapshot.settings.deletion_vectors and not edit.erases
         feeds = snapshot.settings.change_data_feed and not edit.erases
         self._changes = ChangeWriter(handle, snapshot) if feeds else None
         self._open = self._new_part()
+        self._encoded: tuple[Outcome, FileSink] | None = None
         self._waiting: list[pa.Table] = []
         self._found: dict[str, _FoundRows] = {}
         self._found_bytes = 0
@@ -116,12 +119,15 @@ class Rewriter:
             self.parts.append(self._new_part(_whole(file)))
         known = {file.key for file in whole}
         try:
-            self._read([file for file in pending if file.key not in known])
-            if self._changes is not None:
-                self._read_whole()
-            self._insert()
-            self._close()
+            with Background() as self._background:
+                self._read([file for file in pending if file.key not in known])
+                if self._changes is not None:
+                    self._read_whole()
+                self._insert()
+                self._settle()
+                self._close()
         finally:
+            self._abandon()
             self._open, self._waiting = self._new_part(), []
             if self._changes is not None:
                 self._changes.clear()
@@ -206,7 +212,7 @@ class Rewriter:
             self._take(data, hits)
         else:
             outcome.copied = live - hits.changed
-            outcome.add = self._rewrite(data, hits)
+            self._rewrite(data, hits, outcome)
         return outcome
 
     def _find(self, data: DataFile) -> Hits | None:
@@ -221,24 +227,56 @@ class Rewriter:
             self._found_bytes += found.nbytes
         return hits
 
-    def _rewrite(self, data: DataFile, hits: Hits) -> AddFile | None:
-        """Write the rows that stay into a new file, updated ones in place where they may stay too."""
-        with FileSink(self._handle, self._snapshot, data.file) as sink:
-            start = 0
-            for batch in data.batches(self._snapshot.schema.names, rows=ROWS_AT_ONCE):
-                rows, here = pa.Table.from_batches([batch]), hits.slice(start, len(batch))
-                live = data.live.slice(start, len(batch))
-                start += len(batch)
-                new = self._renew(rows, here)
-                if new is None or not self.edit.in_place:
-                    sink.write(_filtered(rows, pc.and_not(live, here.mask)))
-                    continue
-                if self._check is not None:
-                    self._check(new)
-                updated = _spread(here)
-                rows = interleaved(rows, updated, new.select(self.edit.columns_set))
-                sink.write(_filtered(rows, pc.or_(pc.and_not(live, here.mask), updated)))
-            return sink.finish()
+    def _rewrite(self, data: DataFile, hits: Hits, outcome: Outcome) -> None:
+        """Write the rows that stay into a new file, updated ones in place where they may stay too.
+
+        The file goes into the store with the next one, or in the end.
+        """
+        sink = FileSink(self._handle, self._snapshot, data.file, self._background)
+        try:
+            for rows in self._kept(data, hits):
+                sink.write(rows)
+            sink.flush()
+            self._settle()
+        except BaseException:
+            sink.close()
+            raise
+        self._encoded = outcome, sink
+
+    def _kept(self, data: DataFile, hits: Hits) -> Iterator[pa.Table]:
+        """Yield the rows that a file keeps, a part at a time."""
+        start = 0
+        for batch in data.batches(self._snapshot.schema.names, rows=self._rows_at_once):
+            rows, here = pa.Table.from_batches([batch]), hits.slice(start, len(batch))
+            live = data.live.slice(start, len(batch))
+            start += len(batch)
+            new = self._renew(rows, here)
+            if new is None or not self.edit.in_place:
+                yield _filtered(rows, pc.and_not(live, here.mask))
+                continue
+            if self._check is not None:
+                self._check(new)
+            updated = _spread(here)
+            rows = interleaved(rows, updated, new.select(self.edit.columns_set))
+            yield _filtered(rows, pc.or_(pc.and_not(live, here.mask), updated))
+
+    def _settle(self) -> None:
+        """Put the file into the store that was encoded last, if any."""
+        if self._encoded is None:
+            return
+        outcome, sink = self._encoded
+        outcome.add = sink.finish()
+        sink.close()
+        self._encoded = None
+
+    def _abandon(self) -> None:
+        """Leave a file to a later plan that was encoded, and is not in the store."""
+        if self._encoded is None:
+            return
+        outcome, sink = self._encoded
+        sink.close()
+        self._encoded = None
+        self.parts = [part for part in self.parts if outcome.file.key not in part.outcomes]
 
     def _take(self, data: DataFile, hits: Hits) -> None:
         """Read the rows that change, where anything must be known of them but their positions."""

@@ -35,7 +35,7 @@ def scan(
     names = wanted.schema.names
     matching: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
     if where is not None:
-        from alluvia.expressions.condition import condition  # loads DuckDB
+        from alluvia.expressions.condition import condition  # loads what reads conditions
 
         parsed = condition(where, snapshot.schema)
         read = Scan(snapshot, parsed.predicate, [*names, *(name for name in parsed.columns if name not in names)])

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,9 @@ from alluvia.table.schema.type_names import type_name
 from alluvia.table.skipping.predicate import And, Comparison, Predicate
 from alluvia.table.skipping.pruning import FileStatistics
 from alluvia.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 KEYS_SORTED_MAX = 1 << 20
 """Beyond this many keys in a column, only the lowest and the highest decide which files can contain them."""
@@ -38,18 +41,28 @@ class Source:
     def __init__(self, rows: pa.Table, on: Sequence[str]) -> None:
         self.rows = rows
         self.on = tuple(on)
-        self._connection = scratch_database()
-        keys = rows.select(self.on).append_column("number", numbers(len(rows)))
-        given = self._connection.from_arrow(keys.rename_columns([*self._keys, "number"]))
-        whole = " AND ".join(f"{key} IS NOT NULL" for key in self._keys)
-        given.filter(whole).order(self._keys[0]).create("source")
+        self._plain = len(self.on) == 1 and _is_plain(rows.schema.field(self.on[0]).type)
         self._check_repeated()
 
     @property
     def _keys(self) -> list[str]:
         return [f"k{at}" for at in range(len(self.on))]
 
+    @cached_property
+    def _connection(self) -> DuckDBPyConnection:
+        """A database that has the keys as the table `source`."""
+        connection = scratch_database()
+        keys = self.rows.select(self.on).append_column("number", numbers(len(self.rows)))
+        given = connection.from_arrow(keys.rename_columns([*self._keys, "number"]))
+        whole = " AND ".join(f"{key} IS NOT NULL" for key in self._keys)
+        given.filter(whole).order(self._keys[0]).create("source")
+        return connection
+
     def _check_repeated(self) -> None:
+        if self._plain:
+            keys = self.rows[self.on[0]]
+            if pc.count_distinct(keys).as_py() == len(keys) - keys.null_count:
+                return
         found = self._connection.execute(_REPEATED.format(names=", ".join(self._keys))).fetchone()
         if found is not None:
             key = ", ".join(f"{name}={value!r}" for name, value in zip(self.on, found, strict=False))
@@ -57,7 +70,7 @@ class Source:
 
     def pairs(self, keys: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
         """Return the positions, ascending, of those rows of `keys` that the source has, and its rows' numbers."""
-        if len(self.on) == 1 and len(self.rows) <= len(keys) and _is_plain(keys.schema.field(0).type):
+        if self._plain and len(self.rows) <= len(keys):
             matches = pc.index_in(keys.column(0).combine_chunks(), self.rows[self.on[0]], skip_nulls=True)
             return positions_of(pc.is_valid(matches)), matches.drop_null().cast(pa.int64())
         numbered = keys.rename_columns(self._keys).append_column("position", numbers(len(keys)))

@@ -53,7 +53,13 @@ def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema
 
 def open_parquet(source: str | Path | IO[bytes]) -> pq.ParquetFile:
     """Open a Parquet file; INT96 times are read as microseconds, since nanoseconds end in the year 2262."""
-    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", memory_map=True, page_checksum_verification=True)
+    return pq.ParquetFile(
+        source,
+        memory_map=True,
+        pre_buffer=False,  # of what is on this machine, it would be one more copy
+        coerce_int96_timestamp_unit="us",
+        page_checksum_verification=True,
+    )
 
 
 def live_rows(batch: pa.RecordBatch, deleted: pa.Int64Array, start: int) -> pa.RecordBatch:

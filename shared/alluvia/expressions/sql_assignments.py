@@ -1,0 +1,114 @@
+"""An update's expressions as DuckDB reads and computes them, on a confined database without other data."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import duckdb
+import pyarrow as pa
+
+from alluvia.duck.connection import evaluator
+from alluvia.duck.failures import Context, details_of, translate
+from alluvia.duck.relation import duckdb_type
+from alluvia.errors import Invalid
+from alluvia.expressions.parse import parse
+from alluvia.expressions.references import find_references
+from alluvia.expressions.sql_condition import known_as, looks_beyond_its_row
+from alluvia.expressions.tree import Node, is_constant, without_locations
+from alluvia.table.schema.rows import conform
+from alluvia.table.schema.type_names import type_name
+
+_START = "SELECT (\n"
+_END = "\n) FROM rows"
+
+
+class SqlValues:
+    """Computes values for columns of `schema`, for which it is always the same time."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._connection = evaluator()
+        self._connection.execute("BEGIN")
+        self._texts: dict[str, str] = {}
+
+    def read(self, name: str, text: object) -> Node:
+        """Return the tree of a column's expression. Raises `Invalid`, naming the column, where it does not fit."""
+        expression = _expression(name, text)
+        typed = _typed(str(text), expression, self._schema.field(name).type)
+        self._texts[name] = _checked(self._connection, self._schema, name, typed)
+        if _is_null(expression) and not self._schema.field(name).nullable:
+            raise Invalid(f"column {name} must not be null, so it cannot be set to NULL")
+        return expression
+
+    def compute(self, name: str, rows: pa.Table) -> pa.ChunkedArray:
+        """Return a column's values for some rows. Raises `Invalid`, naming the column, where the expression fails."""
+        return _values(self._connection, name, self._texts[name], rows)
+
+
+def _expression(name: str, text: object) -> Node:
+    if not isinstance(text, str):
+        raise Invalid(f"column {name}: expected an SQL expression as text, got {type(text).__name__}")
+    try:
+        root = parse(_START + text + _END).root
+        find_references(root)
+    except Invalid as error:
+        raise Invalid(f"column {name}: {error}") from error
+    same_rest = without_locations({**root, "select_list": None}) == _rest()
+    items = root.get("select_list") or []
+    if not same_rest or len(items) != 1 or items[0].get("alias"):
+        raise Invalid(f"column {name}: give one SQL expression, without an alias, FROM or other clauses")
+    expression: Node = items[0]
+    if looks_beyond_its_row(expression):
+        raise Invalid(f"column {name}: an expression cannot use subqueries, window functions, unnest or *")
+    return expression
+
+
+@cache
+def _rest() -> Node:
+    """Return the tree of a query without its expression, and without positions."""
+    rest: Node = without_locations({**parse(_START + "1" + _END).root, "select_list": None})
+    return rest
+
+
+def _is_null(expression: Node) -> bool:
+    return is_constant(expression) and bool(expression["value"]["is_null"])
+
+
+def _typed(text: str, expression: Node, kind: pa.DataType) -> str:
+    """Return the text with a cast around a literal, which takes the type of its column as it does in an INSERT."""
+    literal = is_constant(expression) and (_is_null(expression) or expression["value"]["type"]["id"] == "VARCHAR")
+    return f"CAST((\n{text}\n) AS {duckdb_type(kind)})" if literal else text
+
+
+def _checked(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, name: str, text: str) -> str:
+    """Find out what can be found out without the table's rows: names, types, and one value a row.
+
+    A decimal for a floating-point column, such as 1.5, is made one.
+    """
+    field = schema.field(name)
+    rows = pa.table([pa.nulls(2, other.type) for other in schema], schema.names)
+    kind = _values(connection, name, text, rows).type
+    if pa.types.is_decimal(kind) and pa.types.is_floating(field.type):
+        return f"CAST((\n{text}\n) AS {duckdb_type(field.type)})"
+    try:
+        conform(pa.Table.from_arrays([pa.array([], kind)], names=[name]), pa.schema([field]))
+    except (Invalid, pa.ArrowException) as error:
+        wanted = f"CAST(… AS {duckdb_type(field.type)})"
+        msg = f"column {name} is {type_name(field.type)}, but the expression gives {type_name(kind)}: write {wanted}"
+        raise Invalid(msg) from error
+    return text
+
+
+def _values(connection: duckdb.DuckDBPyConnection, name: str, text: str, rows: pa.Table) -> pa.ChunkedArray:
+    connection.register("rows", rows.to_reader())
+    try:
+        query = _START + text + _END + known_as(rows.column_names)
+        values = connection.execute(query).to_arrow_table().column(0)
+    except duckdb.Error as error:
+        found = translate(details_of(error), Context(text, lambda position: position - len(_START)))
+        raise type(found)(f"column {name}: {found}") from None
+    finally:
+        connection.unregister("rows")
+    if len(values) != len(rows):
+        raise Invalid(f"column {name}: an expression cannot use aggregates or unnest")
+    return values

@@ -1,0 +1,82 @@
+"""A condition's text as DuckDB reads and computes it, on a confined database without other data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+import duckdb
+import pyarrow as pa
+
+from alluvia.duck.connection import evaluator
+from alluvia.duck.failures import Context, details_of, translate
+from alluvia.duck.relation import free_name
+from alluvia.errors import Invalid
+from alluvia.expressions.functions import UNNESTING
+from alluvia.expressions.parse import parse
+from alluvia.expressions.references import find_references
+from alluvia.expressions.tree import Node, walk, without_locations
+from alluvia.table.schema.names import fold
+
+_WHERE = "SELECT * FROM rows WHERE "
+_MASK = "SELECT CAST((\n"
+_MASK_END = "\n) AS BOOLEAN) AS mask FROM rows"
+
+
+class Evaluation:
+    """Computes conditions, for which it is always the same time: `now_us`, in µs since the Unix epoch."""
+
+    def __init__(self) -> None:
+        self._connection = evaluator()
+        row = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
+        self.now_us = int(row[0]) if row else 0
+
+    def mask(self, text: str, rows: pa.Table) -> pa.BooleanArray:
+        """Return for each row whether a condition holds; null where it is null. Raises `Invalid` where it fails."""
+        self._connection.register("rows", rows.to_reader())  # a table would come by way of a dataset, in twice the time
+        try:
+            query = _MASK + text + _MASK_END + known_as(rows.column_names)
+            mask = self._connection.execute(query).to_arrow_table().column(0)
+        except duckdb.Error as error:
+            raise translate(details_of(error), Context(text, lambda position: position - len(_MASK))) from None
+        finally:
+            self._connection.unregister("rows")
+        if len(mask) != len(rows):
+            raise Invalid("where: a condition cannot use aggregates or unnest: use Lake.sql for those")
+        return mask.combine_chunks().cast(pa.bool_())
+
+
+def read_expression(text: str) -> Node:
+    """Return a condition's tree; whatever else the text brings along is refused. Raises `Invalid`."""
+    root = parse(_WHERE + text).root
+    mask = parse(_MASK + text + _MASK_END).root
+    expression: Node | None = root.get("where_clause")
+    if without_locations({**root, "where_clause": None}) != _rest() or expression is None:
+        raise Invalid("where: give one condition, without FROM, ORDER BY or other clauses")
+    if without_locations(mask["select_list"][0].get("child")) != without_locations(expression):
+        raise Invalid("where: give one condition, without an alias")
+    find_references(root)
+    if looks_beyond_its_row(expression):
+        raise Invalid("where: a condition cannot use subqueries or window functions: use Lake.sql for those")
+    return expression
+
+
+@cache
+def _rest() -> Node:
+    """Return the tree of a query without its condition, and without positions."""
+    rest: Node = without_locations({**parse(_WHERE + "true").root, "where_clause": None})
+    return rest
+
+
+def looks_beyond_its_row(expression: Node) -> bool:
+    """Whether an expression needs more than one row, or gives more or less than one value for it."""
+    return any(
+        node.get("class") in ("SUBQUERY", "WINDOW", "STAR")
+        or (node.get("class") == "FUNCTION" and fold(node["function_name"]) in UNNESTING)
+        for node in walk(expression)
+    )
+
+
+def known_as(columns: Iterable[str]) -> str:
+    """Return what makes the relation `rows` go by a name that no column has, so that `rows.x` means the column's."""
+    return f" AS {free_name('rows', columns)}"
