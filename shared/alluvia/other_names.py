@@ -59,4 +59,4 @@ def no_attribute(owner: str, name: str, known: Mapping[str, str]) -> AttributeEr
 
 def compact(*_arguments: object, **_options: object) -> None:
     """Stand in for deltalake's `table.optimize.compact()` and `.z_order()`. Raises `TypeError`."""
-    raise TypeError("optimize is a method: call table.optimize(); it sorts by the table's sort_by")
+    raise TypeError("optimize is a method: call table.optimize(); it sorts by the table's sort_by or cluster_by")
