@@ -1,6 +1,7 @@
 """Choose how Parquet encodes each column of a file, from some of its rows. Pure.
 
-A dictionary pays only where values repeat: for others it is written, found to be too big, and given up. Every reader in
+A dictionary pays only where values repeat: for others it is written, found to be too big, and given up. Sorted numbers
+are smaller as differences, even where they repeat, and texts that seldom repeat as they are. Every reader in
 docs/READERS.md reads the encodings chosen here.
 Source: Parquet format, "Encodings".
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import expm1, log2, sqrt
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +19,8 @@ SAMPLE_ROWS = 4096
 SAMPLE_RUNS = 16
 DISTINCT_SHARE_MIN = 0.9
 """A column in whose sample this share of the values is distinct gets no dictionary."""
+TEXT_SHARE_MIN = 0.6
+"""A column of texts gets none from this share in a row group on: the codec packs texts better than their numbers."""
 
 
 @dataclass(slots=True)
@@ -33,9 +37,9 @@ class Encodings:
 def encodings_of(rows: pa.Table) -> Encodings:
     """Choose the encodings for a file that begins with some rows."""
     found = Encodings()
-    for path, values in _leaves(_sample(rows)):
-        present = len(values) - values.null_count
-        if pc.count_distinct(values).as_py() < present * DISTINCT_SHARE_MIN or not present:
+    sample = _sample(rows)
+    for path, values in _leaves(sample):
+        if _dictionary_pays(values, len(rows) / max(1, len(sample))):
             found.dictionary.append(path)
         elif (encoding := _for_distinct(values)) is not None:
             found.others[path] = encoding
@@ -66,11 +70,54 @@ def _leaves(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:
             yield path, values
 
 
+def _dictionary_pays(values: pa.Array, times: float) -> bool:
+    """Whether a column of so many times the values of a sample is smaller with a dictionary."""
+    present = len(values) - values.null_count
+    distinct = pc.count_distinct(values, mode="only_valid").as_py()
+    if distinct >= present * DISTINCT_SHARE_MIN:
+        return not present
+    if _is_number(values.type):
+        return _difference_bits(values) >= log2(distinct)
+    if _is_text(values.type):
+        return distinct < present * TEXT_SHARE_MIN or distinct_share(distinct, present, times) < TEXT_SHARE_MIN
+    return True
+
+
+def distinct_share(distinct: int, sampled: int, times: float) -> float:
+    """Return the share of distinct values among so many times the values of a sample, if all are equally frequent."""
+
+    def expected(kinds: float, values: float) -> float:
+        return -kinds * expm1(-values / kinds)
+
+    low, high = float(distinct), float(sampled) ** 2
+    while high > low * 1.01:
+        middle = sqrt(low * high)
+        low, high = (low, middle) if expected(middle, sampled) > distinct else (middle, high)
+    return expected(low, sampled * times) / (sampled * times)
+
+
+def _difference_bits(values: pa.Array) -> float:
+    """Return about how many bits the difference of a value and the one before takes: all but a few fit into them."""
+    numbers = values.drop_null()
+    numbers = numbers.cast(pa.int32()) if pa.types.is_date32(values.type) else numbers
+    differences = pc.pairwise_diff(numbers.cast(pa.int64(), safe=False)).drop_null()
+    low, high = pc.quantile(differences, [0.03, 0.97]).to_pylist() if len(differences) else (0, 0)
+    return log2(1 + high - low)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
 def _for_distinct(values: pa.Array) -> str | None:
     kind = values.type
-    if pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+    if _is_number(kind):
         return "DELTA_BINARY_PACKED"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _is_text(kind):
         lengths = pc.min_max(pc.binary_length(values))
         if lengths["min"] == lengths["max"]:  # ids: the differences of their lengths take no space, nor common prefixes
             return "DELTA_BYTE_ARRAY"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
+from alluvia.table.encodings import distinct_share, encodings_of
 
 ROWS = 5000
 """More than a sample has."""
@@ -78,3 +80,27 @@ def test_a_rewritten_file_is_encoded_as_an_appended_one(folder: Path) -> None:
 def test_rows_read_back_as_they_were(folder: Path) -> None:
     read = pa.Table.from_batches(alluvia.open_table(str(folder)).scan())
     assert read.to_pylist() == pa.table(COLUMNS).to_pylist()
+
+
+def test_sorted_numbers_are_smaller_as_differences_than_as_places_in_a_dictionary() -> None:
+    chance = random.Random(1)
+    users = [chance.randrange(6000) for _ in range(4000)]
+    codes = [chance.randrange(8) * 1000 for _ in range(4000)]
+    found = encodings_of(pa.table({"sorted": sorted(users), "unsorted": users, "codes": codes}))
+    assert found.others == {"sorted": "DELTA_BINARY_PACKED"}
+    assert found.dictionary == ["unsorted", "codes"]
+
+
+def test_texts_of_which_few_repeat_have_no_dictionary_unless_the_file_has_many_more() -> None:
+    chance = random.Random(1)
+    texts = [f'{{"page":"/p/{chance.randrange(6000)}"}}' for _ in range(100_000)]
+    assert encodings_of(pa.table({"text": texts[:4000]})).dictionary == []
+    assert encodings_of(pa.table({"text": texts})).dictionary == ["text"]
+
+
+@pytest.mark.parametrize("kinds", [50, 3000, 20_000])
+def test_the_share_of_distinct_values_is_foretold_from_a_sample(kinds: int) -> None:
+    chance = random.Random(2)
+    values = [chance.randrange(kinds) for _ in range(40_000)]
+    foretold = distinct_share(len(set(values[:4000])), 4000, 10)
+    assert foretold == pytest.approx(len(set(values)) / 40_000, rel=0.1)
