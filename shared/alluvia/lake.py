@@ -436,9 +436,9 @@ class Table:
         return history.history(self._handle, limit)
 
     def evolve(
-        self, add: pa.Schema | Mapping[str, str] | None = None, properties: Mapping[str, str] | None = None
+        self, add: pa.Schema | Mapping[str, str] | None = None, properties: Mapping[str, str | None] | None = None
     ) -> Commit:
-        """Add nullable columns, set properties, or both."""
+        """Add nullable columns, set properties (None removes one), or both."""
         return evolve.evolve(self._handle, add, properties)
 
     def optimize(

@@ -75,7 +75,7 @@ def test_a_schedule_vacuums_dropped_tables_too(lake: alluvia.Lake) -> None:
 
 
 def test_rows_expire_before_the_vacuum_of_their_table(lake: alluvia.Lake) -> None:
-    old = lake.create_table("old", {"ts": "timestamp"}, properties={"alluvia.ttl": "1 day", "alluvia.ttl_column": "ts"})
+    old = lake.create_table("old", {"ts": "timestamp"}, ["day(ts)"], properties={"alluvia.ttl": "1 day"})
     old.append([{"ts": datetime(2024, 1, 1, tzinfo=UTC)}])
     [report] = handler({"tables": ["old"], "dry_run": True}, None)["tables"]
     assert (report["expired"], report["data_files"], old.count()) == (1, 0, 1)

@@ -83,15 +83,15 @@ def undrop(common: Common, table: str | None, version: int | None) -> None:
 @click.argument("table", type=TABLE)
 @click.option("--add", multiple=True, metavar="NAME:TYPE", help="A column to add, such as status:long.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property to set.")
-def evolve(common: Common, table: str, add: tuple[str, ...], properties: tuple[str, ...]) -> None:
-    """Add nullable columns to TABLE, set properties, or both, in one commit."""
-    if not add and not properties:
-        raise Invalid("nothing to change: give --add NAME:TYPE or --property NAME=VALUE")
-    commit = (
-        common.lake()
-        .table(table)
-        .evolve(add=_pairs(add, "--add", ":"), properties=_pairs(properties, "--property", "="))
-    )
+@click.option("--unset", multiple=True, metavar="NAME", help="A property to remove.")
+def evolve(
+    common: Common, table: str, add: tuple[str, ...], properties: tuple[str, ...], unset: tuple[str, ...]
+) -> None:
+    """Add nullable columns to TABLE, set or remove properties, or both, in one commit."""
+    if not add and not properties and not unset:
+        raise Invalid("nothing to change: give --add NAME:TYPE, --property NAME=VALUE or --unset NAME")
+    changed = dict.fromkeys(unset) | _pairs(properties, "--property", "=")
+    commit = common.lake().table(table).evolve(add=_pairs(add, "--add", ":"), properties=changed)
     show_one({"table": table, "version": commit.version}, as_json=common.as_json)
 
 

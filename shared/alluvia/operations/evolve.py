@@ -18,6 +18,7 @@ from alluvia.table.arguments import schema_of
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import (
     CONSTRAINT,
+    KNOWN,
     OLDEST_READABLE,
     PARTITION_BY,
     ROLLUP,
@@ -38,7 +39,7 @@ _FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE, ROLLUP)
 def plan_evolve(
     metadata: Metadata,
     add: pa.Schema | Mapping[str, str] | None,
-    properties: Mapping[str, str] | None,
+    properties: Mapping[str, str | None] | None,
     own: Callable[[], pa.Table | None] = lambda: None,
 ) -> Metadata:
     """Return the metadata after the change. Raises `Invalid`, naming the column or property.
@@ -52,14 +53,17 @@ def plan_evolve(
         fields = schema_of(add)
         _check_new(fields, arrow_schema(text))
         text = add_fields(text, fields)
-    given = check_properties(properties or {})
-    for name in _FIXED:
-        if name in given and given[name] != metadata.configuration.get(name):
+    before, wanted = metadata.configuration, dict(properties or {})
+    given = check_properties({name: value for name, value in wanted.items() if value is not None})
+    for name, value in wanted.items():
+        if name in _FIXED and value != before.get(name):
             raise Invalid(f"property {name} cannot be changed")
-    for name in given:
-        if name.startswith(CONSTRAINT) and given[name] != metadata.configuration.get(name):
+        if name.startswith(CONSTRAINT) and value != before.get(name):
             raise Invalid(f"property {name}: CHECK constraints can be set only when a table is created")
-    changed = replace(metadata, schema_string=text, configuration={**metadata.configuration, **given})
+        if value is None and name in before and name.startswith(("alluvia.", "delta.")) and name not in KNOWN:
+            raise Invalid(f"property {name} cannot be removed: this library does not know what it means")
+    configuration = {name: value for name, value in before.items() if name not in wanted} | given
+    changed = replace(metadata, schema_string=text, configuration=configuration)
     check_layout(changed)
     check_ttl(changed)
     if changed != metadata:
@@ -86,9 +90,11 @@ def protocol_for(protocol: Protocol, metadata: Metadata) -> Protocol | None:
 def evolve(
     handle: TableHandle,
     add: pa.Schema | Mapping[str, str] | None = None,
-    properties: Mapping[str, str] | None = None,
+    properties: Mapping[str, str | None] | None = None,
 ) -> Commit:
     """Add nullable columns, set properties, or both, in one commit, with the protocol's features that they need.
+
+    A property whose value is None is removed.
 
     Where another writer changes the table first, this is planned again on its version. A column that it added meanwhile
     with the same type is fine; one with another type raises `Invalid`, which names it.

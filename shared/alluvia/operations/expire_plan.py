@@ -53,10 +53,16 @@ def time_column(settings: Properties, schema: pa.Schema, partition_columns: tupl
         if not _is_time(kind):
             raise Invalid(f"property {TTL_COLUMN}: {settings.ttl_column} is {type_name(kind)}, not a timestamp or date")
         return settings.ttl_column
-    for field in parse_spec(settings.partition_by or partition_columns, schema).fields:
-        if _is_time(field.kind) and field.transform in (None, *TIMES):
-            return field.column
-    raise Invalid(f"property {TTL}: the table is not partitioned by a time; set {TTL_COLUMN} to a timestamp or date")
+    found = _times(settings, schema, partition_columns)
+    if not found:
+        raise Invalid(f"property {TTL}: the table is not partitioned by a time, such as day(ts)")
+    return found[0]
+
+
+def _times(settings: Properties, schema: pa.Schema, partition_columns: tuple[str, ...]) -> list[str]:
+    """Return the columns whose times a table is partitioned by."""
+    fields = parse_spec(settings.partition_by or partition_columns, schema).fields
+    return [each.column for each in fields if _is_time(each.kind) and each.transform in (None, *TIMES)]
 
 
 def check_ttl(metadata: Metadata) -> None:
@@ -64,7 +70,13 @@ def check_ttl(metadata: Metadata) -> None:
     settings = read_properties(metadata.configuration)
     if not settings.ttl_ms and not settings.ttl_column:
         return
-    time_column(settings, arrow_schema(metadata.schema_string), metadata.partition_columns)
+    schema = arrow_schema(metadata.schema_string)
+    time_column(settings, schema, metadata.partition_columns)
+    if not _times(settings, schema, metadata.partition_columns):
+        raise Invalid(
+            f"property {TTL}: partition the table by a time, such as day({settings.ttl_column}): otherwise optimize "
+            "puts rows of all ages into one file, and a file expires only with its youngest row"
+        )
     if settings.ttl_ms and settings.append_only:
         raise Invalid(f"property {TTL}: rows of an append-only table cannot expire; leave out {TTL} or {APPEND_ONLY}")
 

@@ -13,14 +13,14 @@ from alluvia.log.commit import CommitActions
 from alluvia.log.paths import commit_name
 from alluvia.log.segment import oldest_version
 from alluvia.table.handle import TableHandle, oldest_readable
-from alluvia.table.lineage import is_own_commit, version_gaps
+from alluvia.table.lineage import in_gap, is_own_commit, version_gaps
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
     """One commit: who did what, and how many files came and went.
 
-    `readable` says whether the version can be read still: it cannot if vacuum has deleted files that it needs.
+    `readable` says whether the version can be read: it cannot if vacuum has deleted files that it needs, or in a drop.
     """
 
     version: int
@@ -46,7 +46,8 @@ def history(handle: TableHandle, limit: int | None = None) -> list[HistoryEntry]
     listing = handle.log.listing()
     oldest = max(oldest_readable(newest.state), oldest_version(listing) or 0)
     versions = [version for version in sorted(listing.commits, reverse=True) if is_own_commit(gaps, version)][:limit]
-    return [_entry(commit, readable=commit.version >= oldest) for commit in handle.log.read_commits(versions)]
+    commits = handle.log.read_commits(versions)
+    return [_entry(each, readable=each.version >= oldest and not in_gap(gaps, each.version)) for each in commits]
 
 
 def _entry(commit: CommitActions, *, readable: bool) -> HistoryEntry:

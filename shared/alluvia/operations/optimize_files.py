@@ -21,8 +21,9 @@ from alluvia.log.files.sidecars import open_rows
 from alluvia.table.clustering import CLUSTER_TAG, cell_of, tag_start
 from alluvia.table.masks import count, mask_of, positions_of, whole
 from alluvia.table.partitioning.partition import partition_text
-from alluvia.table.partitioning.spans import PARTITION_TAG, KeyPart, Span, part
+from alluvia.table.partitioning.spans import PARTITION_TAG, Span, part
 from alluvia.table.partitioning.spec import PartitionSpec
+from alluvia.table.partitioning.transforms import given_part
 from alluvia.table.skipping.file_spans import span_of
 from alluvia.table.skipping.verdicts import FileStatistics
 
@@ -242,19 +243,18 @@ class _Wanted:
     """Whether a file belongs to the partitions that a caller names. Raises `Invalid`, naming the field."""
 
     def __init__(self, spec: PartitionSpec, only: Mapping[str, object]) -> None:
-        fields = {str(field): field for field in spec.fields}
-        unknown = [name for name in only if name not in fields]
-        if unknown:
-            known = ", ".join(fields) or "nothing"
-            raise Invalid(
-                f"partition: {unknown[0]!r} is not a field by which the table is partitioned, which is {known}"
-            )
+        wanted = {text: spec.named(text) for text in only}
+        unknown = next((text for text, field in wanted.items() if field is None), None)
+        if unknown is not None:
+            known = ", ".join(map(str, spec.fields)) or "nothing"
+            raise Invalid(f"partition: {unknown!r} is not a field by which the table is partitioned, which is {known}")
+        values = {field: only[text] for text, field in wanted.items() if field is not None}
         self._values = {
-            name: None if value is None else partition_text(value, name)
-            for name, value in only.items()
-            if fields[name].transform is None
+            field.column: None if value is None else partition_text(value, field.column)
+            for field, value in values.items()
+            if field.transform is None
         }
-        self._parts = [_wanted_part(str(field), field.values, only) for field in spec.transforms]
+        self._parts = [given_part(field, values[field]) if field in values else None for field in spec.transforms]
 
     def mask(self, section: LogRows[AddFile], mask: pa.BooleanArray) -> pa.BooleanArray:
         """Return which of some rows have the values of the identity columns."""
@@ -277,13 +277,3 @@ class _Wanted:
             if low != high:
                 return True
         return True
-
-
-def _wanted_part(name: str, kind: type, only: Mapping[str, object]) -> KeyPart | None:
-    if name not in only:
-        return None
-    value = only[name]
-    try:
-        return part(None if value is None else kind(value))
-    except ValueError:
-        raise Invalid(f"partition: {name} has whole numbers, got {value!r}") from None

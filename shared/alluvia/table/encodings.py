@@ -8,6 +8,7 @@ Source: Parquet format, "Encodings".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import expm1, log2, sqrt
@@ -38,7 +39,11 @@ def encodings_of(rows: pa.Table) -> Encodings:
     """Choose the encodings for a file that begins with some rows."""
     found = Encodings()
     sample = _sample(rows)
-    for path, values in _leaves(sample):
+    leaves = list(_leaves(sample))
+    counts = Counter(path for path, _ in leaves)
+    for path, values in leaves:
+        if counts[path] > 1:  # as of a column "a.b" and a field b of a column a, which pyarrow cannot tell apart
+            continue
         if _dictionary_pays(values, len(rows) / max(1, len(sample))):
             found.dictionary.append(path)
         elif (encoding := _for_distinct(values)) is not None:

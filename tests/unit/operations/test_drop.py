@@ -104,11 +104,11 @@ def test_a_table_comes_back_as_it_was(lake: Lake, clock: ManualClock, writers: s
     assert {**after.properties, "alluvia.version_gaps": ""} == {**before.properties, "alluvia.version_gaps": ""}
     assert {file.key for file in after.files} == {file.key for file in before.files}
     assert table.append([{"x": 1}], txn=("app", 7)).rows == 0
-    assert [(entry.version, entry.operation) for entry in table.history()] == [
-        (3, "UNDROP TABLE"),
-        (2, "DROP TABLE"),
-        (1, "WRITE"),
-        (0, "CREATE TABLE"),
+    assert [(entry.version, entry.operation, entry.readable) for entry in table.history()] == [
+        (3, "UNDROP TABLE", True),
+        (2, "DROP TABLE", False),
+        (1, "WRITE", True),
+        (0, "CREATE TABLE", True),
     ]
     assert (lake.tables(), lake.dropped()) == (["t"], [])
     judges_agree(table, [1, 3])

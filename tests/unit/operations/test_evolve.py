@@ -66,12 +66,22 @@ def test_properties_are_set_and_what_changes_nothing_commits_nothing(table: Tabl
         ({"properties": {"delta.feature.rowTracking": "supported"}}, "the protocol follows from the other properties"),
         ({"properties": {"delta.minReaderVersion": "3"}}, "the protocol follows from the other properties"),
         ({"properties": {"alluvia.dropped": "1"}}, "alluvia.dropped is unknown"),
+        ({"properties": {"delta.enableInCommitTimestamps": None}}, "delta.enableInCommitTimestamps cannot be changed"),
     ],
 )
 def test_a_change_that_cannot_be_is_refused_by_name(table: Table, arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(Invalid, match=named):
         table.evolve(**arguments)
     assert table.snapshot().version == 0
+
+
+def test_a_property_is_removed(table: Table) -> None:
+    table.evolve(properties={"alluvia.dedup_window": "2 days", "owner": "me"})
+    table.evolve(properties={"alluvia.dedup_window": None, "owner": "you"})
+    properties = table.snapshot().properties
+    assert ("alluvia.dedup_window" in properties, properties["owner"]) == (False, "you")
+    assert table.evolve(properties={"alluvia.dedup_window": None}).version == 2
+    assert "owner" not in table.snapshot(table.evolve(properties={"owner": None}).version).properties
 
 
 def test_a_column_may_be_called_after_a_type(table: Table) -> None:

@@ -152,12 +152,12 @@ def test_a_tag_of_several_transforms_proves_only_what_it_bounds(lake: Lake) -> N
 @pytest.mark.parametrize("by", ["column", "partition", "transform"])
 def test_times_of_every_kind(lake: Lake, kind: pa.DataType, old: Any, new: Any, by: str) -> None:
     """By the statistics of any column, by a partition column's value, and by a transform of it."""
-    partition = {"column": [], "partition": ["d"], "transform": ["month(d)"]}[by]
+    partition = {"column": ["received"], "partition": ["d"], "transform": ["month(d)"]}[by]
     given = {**TTL, **({"alluvia.ttl_column": "d"} if by == "column" else {})}
-    schema = pa.schema([("id", pa.int64()), ("d", kind)])
+    schema = pa.schema([("id", pa.int64()), ("d", kind), ("received", pa.date32())])
     table = lake.create_table("t", schema, partition_by=partition, properties=given)
-    table.append([{"id": 1, "d": old}])
-    table.append([{"id": 2, "d": new}])
+    table.append([{"id": 1, "d": old, "received": date(2026, 3, 9)}])
+    table.append([{"id": 2, "d": new, "received": date(2026, 3, 9)}])
     report = table.expire()
     assert (report.column, report.rows, ids(table)) == ("d", 1, [2])
 
@@ -168,7 +168,8 @@ def test_a_ttl_that_cannot_be_kept_is_refused(lake: Lake) -> None:
             lake.create_table("t", SCHEMA, partition_by=partition, properties=properties)
 
     name, column = "alluvia.ttl", "alluvia.ttl_column"
-    refused("alluvia.ttl: the table is not partitioned by a time; set alluvia.ttl_column", ["id"], **{name: "1 day"})
+    refused("alluvia.ttl: the table is not partitioned by a time, such as day", ["id"], **{name: "1 day"})
+    refused(r"partition the table by a time, such as day\(ts\): otherwise", ["id"], **{name: "1 day", column: "ts"})
     refused("'when' is not a column", [], **{name: "1 day", column: "when"})
     refused("id is long, not a timestamp", [], **{name: "1 day", column: "id"})
     refused("alluvia.ttl: rows must be kept for some time", ["day(ts)"], **{name: "0 days"})
@@ -176,8 +177,9 @@ def test_a_ttl_that_cannot_be_kept_is_refused(lake: Lake) -> None:
     refused("append-only table cannot expire", ["day(ts)"], **{name: "1 day", "delta.appendOnly": "true"})
     table = lake.create_table("t", SCHEMA)
     assert table.expire().column is None
-    with pytest.raises(Invalid, match=r"set alluvia.ttl_column"):
+    with pytest.raises(Invalid, match=r"not partitioned by a time"):
         table.evolve(properties={name: "1 day"})
+    table = lake.create_table("u", SCHEMA, partition_by=["day(ts)"])
     table.evolve(properties={name: "1 day", column: "ts"})
     with pytest.raises(Invalid, match="append-only table cannot expire"):
         table.evolve(properties={"delta.appendOnly": "true"})

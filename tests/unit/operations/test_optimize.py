@@ -4,7 +4,7 @@ import json
 import random
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -416,6 +416,35 @@ def test_one_partition_only(lake: Lake) -> None:
     assert table.optimize().files_removed == 3
     with pytest.raises(Invalid, match=r"partition: 'day' is not a field .* which is c, day"):
         table.optimize(partition={"day": "2024-05-06"})
+
+
+def test_a_partition_is_named_in_every_form_of_its_values(lake: Lake) -> None:
+    for value in (date(2024, 5, 7), datetime(2024, 5, 7, 23, tzinfo=UTC), "2024-05-07"):
+        table = table_of(lake, partition_by=["bucket(4, x)", "day(ts)"])
+        for _ in range(2):
+            table.append([{"x": 1, "ts": NOON + timedelta(days=1), "c": "de"}])
+        [add, _] = table.files
+        bucket = json.loads(add.tags["alluvia.partition"])["bucket(4, x)"]
+        assert table.optimize(partition={"day( ts )": value, "bucket(x,4)": bucket}).files_removed == 2
+        lake.drop_table("t")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("day(ts)", "yesterday", r"day\(ts\) has values such as 2026-01-01, got 'yesterday'"),
+        ("day(ts)", "2026-1-1", "got '2026-1-1'"),
+        ("day(ts)", 7, "got 7"),
+        ("bucket(4, x)", 4, r"bucket\(4, x\) has the values 0 to 3, got 4"),
+        ("bucket(4, x)", 1.0, "has whole numbers, got 1.0"),
+        ("truncate(x, 10)", 15, "has multiples of 10, got 15"),
+        ("truncate(c, 2)", "deu", "has texts of at most 2 characters, got 'deu'"),
+    ],
+)
+def test_a_value_that_no_partition_has_is_refused(lake: Lake, field: str, value: object, message: str) -> None:
+    table = table_of(lake, partition_by=[field])
+    with pytest.raises(Invalid, match=message):
+        table.optimize(partition={field: value})
 
 
 def test_limits_and_order(lake: Lake, clock: ManualClock) -> None:

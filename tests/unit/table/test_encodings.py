@@ -104,3 +104,11 @@ def test_the_share_of_distinct_values_is_foretold_from_a_sample(kinds: int) -> N
     values = [chance.randrange(kinds) for _ in range(40_000)]
     foretold = distinct_share(len(set(values[:4000])), 4000, 10)
     assert foretold == pytest.approx(len(set(values)) / 40_000, rel=0.1)
+
+
+def test_a_column_named_like_the_path_of_another_is_written(tmp_path: Path) -> None:
+    number = pa.array(range(50))
+    rows = pa.table({"a.b": [f"text {at}" for at in range(50)], "a": pa.StructArray.from_arrays([number], ["b"])})
+    table = alluvia.connect(str(tmp_path)).create_table("t", rows.schema)
+    table.append(rows)
+    assert table.to_arrow().equals(rows)

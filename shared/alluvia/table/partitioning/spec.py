@@ -69,6 +69,14 @@ class PartitionSpec:
         """Return the fields that only decide the layout."""
         return tuple(field for field in self.fields if field.transform is not None)
 
+    def named(self, text: str) -> PartitionField | None:
+        """Return the field that a text means, in any form that `parse_spec` takes; None if there is none."""
+        try:
+            wanted = _field(text, pa.schema([(field.column, field.kind) for field in self.fields]))
+        except Invalid:
+            return None
+        return wanted if wanted in self.fields else None
+
 
 def parse_spec(fields: Sequence[str], schema: pa.Schema) -> PartitionSpec:
     """Read fields such as `country`, `day(ts)`, `bucket(16, user_id)` or `truncate(name, 2)`.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +16,8 @@ from alluvia.table.partitioning.spans import KeyPart, part
 from alluvia.table.partitioning.spec import BUCKET, TIMES, PartitionField
 
 _LEAST = -(1 << 63)
+_A_TIME = "2026-01-01T00:00:00"
+_WHOLE = re.compile(r"-?\d{1,19}", re.ASCII)
 
 
 def key_part(field: PartitionField, value: Any) -> KeyPart:
@@ -23,6 +27,39 @@ def key_part(field: PartitionField, value: Any) -> KeyPart:
     if field.transform == BUCKET:
         return part(zlib.crc32(str(value).encode()) % field.width)
     return part(value[: field.width] if isinstance(value, str) else max(value - value % field.width, _LEAST))
+
+
+def given_part(field: PartitionField, value: object) -> KeyPart:
+    """Return a transform's value as a caller writes it, such as `2026-01-31` or a date for `day(ts)`, or null.
+
+    Raises `Invalid` for one that no row can have.
+    """
+    if value is None:
+        return part(None)
+    if field.transform in TIMES:
+        chars = TIMES[field.transform]
+        if isinstance(value, datetime) and value.tzinfo is not None:
+            value = value.astimezone(UTC)
+        text = value.isoformat() if isinstance(value, date) else str(value)
+        if isinstance(value, str) and len(text) != chars:
+            text = ""
+        try:
+            datetime.fromisoformat(text[:chars] + _A_TIME[chars:])
+        except ValueError:
+            raise Invalid(f"partition: {field} has values such as {_A_TIME[:chars]}, got {value!r:.100}") from None
+        return part(text[:chars])
+    if field.values is str:
+        if not isinstance(value, str) or len(value) > field.width:
+            raise Invalid(f"partition: {field} has texts of at most {field.width} characters, got {value!r:.100}")
+        return part(value)
+    number = int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
+    if type(number) is not int:
+        raise Invalid(f"partition: {field} has whole numbers, got {value!r:.100}")
+    if field.transform == BUCKET and not 0 <= number < field.width:
+        raise Invalid(f"partition: {field} has the values 0 to {field.width - 1}, got {number}")
+    if field.transform != BUCKET and key_part(field, number) != part(number):
+        raise Invalid(f"partition: {field} has multiples of {field.width}, got {number}")
+    return part(number)
 
 
 def transformed(column: pa.ChunkedArray, field: PartitionField) -> pa.ChunkedArray:
