@@ -328,7 +328,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/event_window.py",
         "            window, whole = _from_index(log, at, version, rules)\n",
         "            whole = False\n",
-        ("tests/unit/operations/test_ingest.py",),
+        ("tests/unit/operations/test_ingest_window.py",),
     ),
     Mutant(
         "clean up the checkpoint as well",
@@ -393,7 +393,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/event_window.py",
         "        if whole:\n            return window\n",
         "        return window\n",
-        ("tests/unit/operations/test_ingest.py",),
+        ("tests/unit/operations/test_ingest_window.py",),
     ),
     Mutant(
         "the checkpoint before its window",

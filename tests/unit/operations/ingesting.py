@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from alluvia.lake import Table
+import pytest
+
+from alluvia.lake import Lake, Table
 from tests.contract.workers import events
+
+
+@pytest.fixture
+def table(lake: Lake) -> Table:
+    return lake.create_events("t", partition_by=())
 
 
 def ingest(table: Table, *ids: str) -> tuple[int, int]:
