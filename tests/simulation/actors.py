@@ -24,6 +24,7 @@ from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.values import RawEvent
 from alluvia.lake import Lake
 from tests.simulation.checker import Event, tuples
+from tests.simulation.erasing import erasers, has_erasers
 from tests.simulation.faults import HOUR_US, SECOND_US, FaultSource
 from tests.simulation.intents import (
     AddColumn,
@@ -73,7 +74,8 @@ def cast(world: World) -> Iterator[tuple[str, Callable[[], None]]]:
         world.actors[name] = actor
         yield name, _body(actor, act)
     others = [(name, refresher) for name in refreshers(world)] if has_rollup(world) else []
-    for name, act in [*others, *(hitters(world) if has_hits(world) else ())]:
+    others += [*(hitters(world) if has_hits(world) else ()), *(erasers(world) if has_erasers(world) else ())]
+    for name, act in others:
         source = FaultSource(str(world.seed), name, world.scenario.rates, world.without)
         actor = Actor(name, world, Process(), random.Random(f"{world.seed} {name}"), source, 0)
         world.actors[name] = actor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 
 from tests.simulation.faults import MINUTE_US
 from tests.simulation.intents import Intent, NoRows, Steps, difference, widened
-from tests.simulation.model import Row, TableModel, Version, event_of, tuples
+from tests.simulation.model import DataFile, Row, TableModel, Version, event_of, tuples
 from tests.simulation.scheduler import Scheduler, Violation
 
 _LOG = re.compile(r"^(?P<root>.*?)_delta_log/(?P<version>\d{20})\.(?P<kind>json|checkpoint\..*)$")
@@ -62,6 +63,7 @@ class Checker:
     done: dict[int, int] = field(default_factory=dict)
     failed: set[int] = field(default_factory=set)
     kept: list[object] = field(default_factory=list)
+    erased: set[str] = field(default_factory=set)
 
     def put(self, key: str, data: bytes, intent: object) -> None:
         """Take a write, before it takes effect."""
@@ -70,7 +72,10 @@ class Checker:
             self._plain_put(key, data)
             return
         root, version = match["root"], int(match["version"])
-        if match["kind"] == "json":
+        if match["kind"] == "json" and key in self.objects:
+            if said(self.objects[key][0]) != said(data):
+                raise Violation("a commit says the same for ever", key)
+        elif match["kind"] == "json":
             self._commit(root, version, data, intent)
         elif match["kind"].endswith(".parquet"):
             self._checkpoint(root, version, data)
@@ -118,10 +123,17 @@ class Checker:
         """Whether a version must still be readable, by the log's retention, the files' and the table's own record."""
         if version >= table.tip.number:
             return True
+        if version < table.erased_below:
+            return False
         ended_ms = table.versions[version + 1].at_us // 1000
         kept_ms = min(self.limits.file_retention_ms, max(self.limits.log_retention_ms, DAY_MS))
         age_ms = self.scheduler.now_us // 1000 - ended_ms
         return age_ms < kept_ms - 2 * self.limits.skew_ms - 60_000
+
+    def holds_erased(self, file: DataFile) -> bool:
+        """Whether a file holds a row of an event that somebody erases."""
+        at = file.columns.index("event_id") if "event_id" in file.columns else None
+        return at is not None and any(event_of(row[at]) in self.erased for row in file.rows)
 
     def _root_of(self, key: str) -> str | None:
         found = [root for root in self.tables if key.startswith(root)]
@@ -231,6 +243,8 @@ class Checker:
         removed_us = table.removed_us.get(path)
         if removed_us is None:
             return
+        if table.removed_at[path] <= table.erased_below and self.holds_erased(table.known[path]):
+            return
         age_ms = (self.scheduler.now_us - removed_us) // 1000
         if age_ms < self.limits.file_retention_ms - 2 * self.limits.skew_ms - 60_000:
             raise Violation("no needed object is deleted", f"{table.root}{path} was removed {age_ms} ms ago")
@@ -249,11 +263,24 @@ class Checker:
             old = version.number < table.tip.number and (
                 self.scheduler.now_us - table.versions[version.number + 1].at_us > kept_ms * 1000
             )
-            if old:
+            if old or version.number < table.erased_below:
                 break
             start = max((each for each in starts if each <= version.number), default=-1)
             if any(number not in commits for number in range(start + 1, version.number + 1)):
                 raise Violation("the log keeps what its retention says", f"{table.root} {version.number}")
+
+
+def said(data: bytes) -> list[object]:
+    """Return what a commit says, without bounds, tags and texts of conditions, which an erasure may take out."""
+    actions = [json.loads(line) for line in data.splitlines() if line]
+    for action in actions:
+        for body in action.values():
+            body.pop("tags", None)
+            body.get("operationParameters", {}).pop("predicate", None)
+            if "stats" in body:
+                statistics = json.loads(body["stats"])
+                body["stats"] = {key: statistics[key] for key in statistics if not key.endswith("Values")}
+    return actions
 
 
 __all__ = ["Checker", "Event", "Limits", "tuples"]

@@ -48,7 +48,10 @@ class Version:
 
 @dataclass
 class TableModel:
-    """All that was ever committed to one table, and when each file was removed, in true time and by its commit."""
+    """All that was ever committed to one table, and when each file was removed, in true time and by its commit.
+
+    Versions below `erased_below` have ended with an erasure.
+    """
 
     root: str
     versions: list[Version] = field(default_factory=list)
@@ -58,6 +61,8 @@ class TableModel:
     txn_ids: dict[str, int] = field(default_factory=dict)
     apps: dict[str, int] = field(default_factory=dict)
     phantoms: list[int] = field(default_factory=list)
+    known: dict[str, DataFile] = field(default_factory=dict)
+    erased_below: int = 0
 
     @property
     def tip(self) -> Version:
@@ -75,6 +80,8 @@ class TableModel:
         version = self._apply(number, info, actions, at_us, objects)
         self._check(version, info)
         self.versions.append(version)
+        if version.operation == "ERASE":
+            self.erased_below = version.oldest_readable
         return version
 
     def _apply(
@@ -154,7 +161,7 @@ class TableModel:
             raise Violation("sizes are true", f"{path}: {add['size']} in the log, {len(found[0])} in the store")
         if path in files:
             raise Violation("a file is added once", f"{self.root} {path}")
-        files[path] = file = read_rows(found[0], add["partitionValues"])
+        files[path] = self.known[path] = file = read_rows(found[0], add["partitionValues"])
         stats = json.loads(add["stats"])
         if stats["numRecords"] != len(file.rows):
             raise Violation("row counts are true", f"{path}: {stats['numRecords']} promised, {len(file.rows)} there")
