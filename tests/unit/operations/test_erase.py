@@ -277,3 +277,34 @@ def test_a_change_that_reads_an_erased_file_is_planned_again(lake: Lake, clock: 
     assert users(theirs) == (["alice"] if change == "delete" else ["alice", "bob"])
     assert traces(lake.store, VICTIM) == []
     assert theirs.verify(full=True).ok
+
+
+class CleanedUp(Wrapper):
+    """A store in which another clean-up deletes a commit between the look at it and the write."""
+
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        found = super().get_tagged(key)
+        self.inner.delete([key])
+        return found
+
+
+def test_a_commit_that_clean_up_deletes_meanwhile_does_not_come_back(lake: Lake, clock: ManualClock) -> None:
+    made(lake)
+    assert Lake(CleanedUp(lake.store), clock).table("t").erase(WHERE).commits_redacted == 0
+    assert lake.store.head("t/_delta_log/00000000000000000002.json") is None
+    assert traces(lake.store, VICTIM) == []
+    assert users(Lake(lake.store, clock).table("t")) == ["alice"]
+
+
+@pytest.mark.parametrize("deleted_before", [True, False])
+def test_files_are_rewritten_where_rows_are_deleted_by_vectors(lake: Lake, *, deleted_before: bool) -> None:
+    table = lake.create_table("t", COLUMNS, properties={"delta.enableDeletionVectors": "true"})
+    table.append([row("alice"), row(VICTIM), row("zoe")])
+    if deleted_before:
+        table.delete(WHERE)
+        assert [file for file in table.files if file.deletion_vector]
+    report = table.erase(WHERE, prove=True)
+    assert (report.rows, report.ok) == (0 if deleted_before else 1, True)
+    assert [file.deletion_vector for file in table.files] == [None]
+    assert users(table) == ["alice", "zoe"]
+    assert traces(lake.store, VICTIM) == []
