@@ -23,6 +23,5 @@ class Listed(Wrapper):
     def list_pages(self, prefix: str, start_after: str | None = None) -> Iterator[ListedPage]:
         yield from super().list_pages(prefix, start_after)
         with self._keys.open() as lines:
-            keys = (line[:-1] for line in lines)
-            while page := list(islice(keys, PAGE_KEYS)):
+            while page := "".join(islice(lines, PAGE_KEYS)).split():
                 yield ListedPage(page, [SIZE] * len(page), [MODIFIED_MS] * len(page))

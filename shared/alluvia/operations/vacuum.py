@@ -47,7 +47,7 @@ version, and a transaction lasts, which could otherwise write a version that has
 PLAN_AGE_MS_MAX = 12 * 60 * 60 * 1000
 """A plan older than this is not executed: files added and removed since may be in no checkpoint any more."""
 PLANS_MAX = 5
-BLOCK_KEYS = 200_000
+BLOCK_KEYS = 64_000
 """Objects that are in memory at once, 100 bytes each."""
 DELETE_TRIES = 3
 TRIES_MAX = 100

@@ -114,7 +114,8 @@ def plan_vacuum(needed: Needed, objects: pa.Table, cutoffs: Cutoffs) -> VacuumPl
     change = pc.starts_with(keys, CHANGE_FOLDER)
     tables = pc.or_(in_log, change)
     live = pc.and_not(needed.is_live(hashes), tables)
-    hidden = pc.and_not(pc.match_substring_regex(keys, HIDDEN), pc.or_(tables, live))
+    others = pc.invert(pc.or_(tables, live))  # seldom many: a regular expression on all keys takes long
+    hidden = pc.replace_with_mask(others, others, pc.match_substring_regex(keys.filter(others), HIDDEN))
     dead_ms = needed.removed_ms(hashes)
     unneeded = pc.invert(pc.or_(tables, pc.or_(hidden, live)))
     dead = pc.and_(unneeded, pc.is_valid(dead_ms))
