@@ -141,6 +141,7 @@ class Lake(Catalog):
         sort_by: Sequence[str] | None = None,
         properties: Mapping[str, str] | None = None,
         *,
+        cluster_by: Sequence[str] = (),
         fill: bool = True,
     ) -> Table:
         """Create a table that is kept up to date with a query: `SELECT …, count(*) … FROM source GROUP BY …`.
@@ -150,7 +151,8 @@ class Lake(Catalog):
         """
         from alluvia.rollups import creating
 
-        creating.create_rollup(self, name, query, self.evaluation(), partition_by, sort_by, properties)
+        evaluate = self.evaluation()
+        creating.create_rollup(self, name, query, evaluate, partition_by, sort_by, properties, cluster_by)
         table = self.table(name)
         if fill:
             table.refresh()

@@ -413,6 +413,27 @@ def test_typed_columns_and_partition_columns(lake: Lake, spark: SparkSession, tm
     assert [str(row["price"]) for row in rows] == ["1.10", "0.01"]
 
 
+def test_rows_are_clustered(lake: Lake, spark: SparkSession, tmp_path: Path) -> None:
+    schema = {"event_id": "string", "user": "long", "page": "string"}
+    properties = {"alluvia.row_group_rows": "100"}
+    table = lake.create_table("visits", schema, cluster_by=["user", "page"], properties=properties)
+    events = [(f"e{n}", n * 7919 % 2500, f"/pages/{n * 104_729 % 2500:05}") for n in range(2500)]
+    lines = [orjson.dumps(dict(zip(schema, event, strict=True))) for event in events]
+    backfill.run(lake.uri, "visits", str(_write(tmp_path / "in.ndjson", lines)), spark=spark)
+    groups = 0
+    overlapping = {"user": 0, "page": 0}
+    for file in table.files:
+        metadata = pq.read_metadata(str(lake.store.local_path(table.snapshot().key(file))))
+        groups += metadata.num_row_groups
+        for at in range(metadata.num_row_groups):
+            for place, (name, value) in enumerate((("user", 1200), ("page", "/pages/01200")), start=1):
+                bounds = metadata.row_group(at).column(place).statistics
+                assert bounds is not None
+                overlapping[name] += bounds.min <= value <= bounds.max
+    assert groups >= 25
+    assert all(count <= groups / 3 for count in overlapping.values())
+
+
 def test_nothing_but_blank_lines_is_a_job_that_is_done(
     events: Table, fill: Callable[..., Report], tmp_path: Path
 ) -> None:

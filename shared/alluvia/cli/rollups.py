@@ -25,6 +25,7 @@ def rollup() -> None:
 @click.argument("query")
 @click.option("--partition-by", multiple=True, metavar="NAME", help="A column, or day(NAME) and the like.")
 @click.option("--sort-by", multiple=True, metavar="NAME", help="A column that files are sorted by; else its groups.")
+@click.option("--cluster-by", multiple=True, metavar="NAME", help="One of up to 4 columns that files are clustered by.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A table property.")
 @click.option("--empty", is_flag=True, help="Leave it to the first refresh to fill it.")
 def create(
@@ -33,6 +34,7 @@ def create(
     query: str,
     partition_by: tuple[str, ...],
     sort_by: tuple[str, ...],
+    cluster_by: tuple[str, ...],
     properties: tuple[str, ...],
     *,
     empty: bool,
@@ -45,6 +47,7 @@ def create(
             partition_by,
             sort_by or None,
             dict(pair(text, "--property", "=") for text in properties),
+            cluster_by=cluster_by,
             fill=not empty,
         )
     show_one(_facts(made), as_json=common.as_json)

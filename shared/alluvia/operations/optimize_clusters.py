@@ -2,7 +2,8 @@
 
 Such files are each in the order of a curve of their own, and each may have rows of all values. Cut along one curve, a
 query for a value of one of d columns reads n ** (1 - 1 / d) of n files, about. The files of a cell are cut only once,
-since their parts are cells of their own: so rows are rewritten once more each time that a table grows eightfold.
+since their parts are cells of their own: so rows are rewritten once more each time that a partition grows four- to
+eightfold.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ def create_rollup(
     partition_by: Sequence[str] = (),
     sort_by: Sequence[str] | None = None,
     properties: Mapping[str, str] | None = None,
+    cluster_by: Sequence[str] = (),
 ) -> TableHandle:
     """Create an empty rollup. Raises `Invalid` for a query that cannot be kept, `TableNotFound`, `TableExists`."""
     handle = catalog.handle(name)
@@ -59,10 +60,11 @@ def create_rollup(
     metadata = plan_create(
         schema,
         partition_by=partition_by,
-        sort_by=keys if sort_by is None else sort_by,
+        sort_by=(() if cluster_by else keys) if sort_by is None else sort_by,
         properties=given,
         table_id=catalog.clock.new_id(),
         now_ms=catalog.clock.now_ms(),
+        cluster_by=cluster_by,
     )
     definition = Definition(parsed.source, query, keys)
     metadata = replace(metadata, configuration={**metadata.configuration, ROLLUP: definition.to_text()})

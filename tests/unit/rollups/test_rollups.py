@@ -52,6 +52,9 @@ def test_a_rollup_is_filled_when_it_is_created(hits: Table) -> None:
     assert rows(hits) == START
     assert [str(field.type) for field in hits.schema] == ["date32[day]", "string", "int64", "int64"]
     assert hits.snapshot().settings.sort_by == ("day", "path")
+    clustered = hits.lake.create_rollup("clustered", HITS, cluster_by=["path", "day"])
+    assert (clustered.snapshot().settings.cluster_by, clustered.snapshot().settings.sort_by) == (("path", "day"), ())
+    assert rows(clustered) == START
 
 
 def test_appended_rows_are_folded_into_their_groups(events: Table, hits: Table) -> None:
