@@ -87,7 +87,8 @@ def upsert_ours(uri: str, rows: str) -> Timed:
     """Put rows, which lie in a Parquet file, into a table by `id`."""
     import pyarrow.parquet as pq
 
-    import alluvia.lake  # what is timed has all its modules
+    import alluvia.lake
+    import alluvia.operations.upsert  # what is timed has all its modules
 
     source, table = pq.read_table(rows), alluvia.open_table(uri)
 
@@ -100,7 +101,8 @@ def upsert_ours(uri: str, rows: str) -> Timed:
 
 def delete_ours(uri: str, where: str) -> Timed:
     """Delete the rows that match a condition."""
-    import alluvia.lake  # what is timed has all its modules
+    import alluvia.lake
+    import alluvia.operations.delete  # what is timed has all its modules
 
     table = alluvia.open_table(uri)
     return lambda: table.delete(where).rows_deleted
@@ -116,7 +118,8 @@ def delete_deltalake(uri: str, where: str) -> Timed:
 
 def update_ours(uri: str, values: dict[str, str], where: str) -> Timed:
     """Set columns of the rows that match a condition."""
-    import alluvia.lake  # what is timed has all its modules
+    import alluvia.lake
+    import alluvia.operations.update  # what is timed has all its modules
 
     table = alluvia.open_table(uri)
     return lambda: table.update(values, where).rows_updated

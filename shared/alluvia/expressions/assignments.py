@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.expressions.columnar import Compute, computed_value
-from alluvia.expressions.condition import ROWS_AT_ONCE, ROWS_AT_ONCE_BY_DUCKDB, columns_used
+from alluvia.expressions.condition import columns_used
 from alluvia.expressions.plain import plain_value
 from alluvia.table.schema.names import fold
 from alluvia.table.schema.rows import conform
@@ -28,14 +28,10 @@ _Values = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """`names` are the columns that get new values, `columns` those that the expressions look at.
-
-    For `rows_at_once` rows they are computed in one go.
-    """
+    """`names` are the columns that get new values, `columns` those that the expressions look at."""
 
     names: tuple[str, ...]
     columns: tuple[str, ...]
-    rows_at_once: int
     _schema: pa.Schema
     _compute: Mapping[str, _Values]
 
@@ -82,7 +78,7 @@ def _plain(texts: Mapping[str, object], schema: pa.Schema) -> Assignments | None
         compute[name] = _or_duckdb(found, name, text, schema)
         used.update(columns_used(expression, schema))
     columns = tuple(name for name in schema.names if name in used)
-    return Assignments(tuple(texts), columns, ROWS_AT_ONCE, schema, compute)
+    return Assignments(tuple(texts), columns, schema, compute)
 
 
 def _or_duckdb(compute: Compute, name: str, text: str, schema: pa.Schema) -> _Values:
@@ -103,7 +99,7 @@ def _by_duckdb(texts: Mapping[str, object], schema: pa.Schema) -> Assignments:
     used = {column for name, text in texts.items() for column in columns_used(values.read(name, text), schema)}
     columns = tuple(name for name in schema.names if name in used)
     compute = {name: partial(values.compute, name) for name in texts}
-    return Assignments(tuple(texts), columns, ROWS_AT_ONCE_BY_DUCKDB, schema, compute)
+    return Assignments(tuple(texts), columns, schema, compute)
 
 
 def _sql_values(schema: pa.Schema) -> SqlValues:

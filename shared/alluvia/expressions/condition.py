@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from alluvia.expressions.sql_condition import Evaluation
 
 
-ROWS_AT_ONCE = 1 << 14
+ROWS_AT_ONCE = 1 << 13
+"""Enough for Arrow, and few enough that memory stays small."""
 ROWS_AT_ONCE_BY_DUCKDB = 1 << 17
 """Each run takes DuckDB a millisecond before it begins."""
 

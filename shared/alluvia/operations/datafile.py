@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 from alluvia.errors import Corrupt, ObjectNotFound
 from alluvia.log.actions import AddFile
 from alluvia.log.files.parquet import UNREADABLE
+from alluvia.log.paths import folder_of
 from alluvia.scratch import scratch_root
 from alluvia.table.deletion_vectors.storage import NO_POSITIONS, read_deletions
+from alluvia.table.encodings import SAMPLE_ROWS, Encodings, encodings_of
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import mask_of
 from alluvia.table.reader import check_positions, open_parquet, unreadable
@@ -161,11 +163,12 @@ def opened(
 
 
 class Background:
-    """One thread that works while its owner goes on, on one piece at a time. Use it in a `with` block."""
+    """One thread that encodes files while its owner goes on, a piece at a time. Use it in a `with` block."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1)
         self._last: Future[None] | None = None
+        self._encodings: dict[str, Encodings] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -179,6 +182,15 @@ class Background:
             self._last.result()
         self._last = self._thread.submit(work)
         return self._last
+
+    def encodings(self, folder: str, rows: pa.Table) -> Encodings:
+        """Return encodings for a file that begins with some rows: another's in its folder, if that had enough."""
+        if folder in self._encodings:
+            return self._encodings[folder]
+        found = encodings_of(rows)
+        if len(rows) >= SAMPLE_ROWS:
+            self._encodings[folder] = found
+        return found
 
 
 class FileSink:
@@ -240,5 +252,6 @@ class FileSink:
         settings = self._snapshot.settings
         self._statistics.append(file_statistics(rows, settings.indexed_columns))
         if self._writer is None:
-            self._writer = parquet_writer(self._path, rows, settings)
+            encodings = self._background.encodings(folder_of(self._like.path), rows)
+            self._writer = parquet_writer(self._path, rows, settings, encodings)
         write_rows(self._writer, rows, settings)

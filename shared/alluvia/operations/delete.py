@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from alluvia.expressions.condition import ROWS_AT_ONCE
 from alluvia.log.actions import AddFile
 from alluvia.operations.edits import RowChanges, WhereEdit, vectors_added
 from alluvia.operations.folding import check_edit
@@ -29,6 +30,7 @@ class DeleteEdit(WhereEdit):
     """Matching rows are deleted."""
 
     operation = "DELETE"
+    rows_at_once = ROWS_AT_ONCE
 
     def __init__(self, snapshot: Snapshot, where: str) -> None:
         super().__init__(snapshot, where)

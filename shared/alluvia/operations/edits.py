@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.expressions.condition import ROWS_AT_ONCE, condition
+from alluvia.expressions.condition import ROWS_AT_ONCE_BY_DUCKDB, condition
 from alluvia.expressions.masking import masked
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
@@ -106,9 +106,9 @@ class Edit(ABC):
 
     `parameters` stay in the log for longer than the rows, so they hold no values of rows. Rows that change are in files
     that `predicate` can hold in. `in_place` says whether an updated row may stay where its file and the file's order
-    have it, `columns_set` which columns an update sets; `rows_at_once` rows are renewed in one go. One that `erases`
-    leaves no deleted row in a file: files are rewritten, whatever the table's properties say of deletion vectors and
-    change files.
+    have it, `columns_set` which columns an update sets; `rows_at_once` rows are read and renewed in one go. One that
+    `erases` leaves no deleted row in a file: files are rewritten, whatever the table's properties say of deletion
+    vectors and change files.
     """
 
     operation: str
@@ -116,7 +116,7 @@ class Edit(ABC):
     predicate: Predicate
     erases = False
     in_place = False
-    rows_at_once = ROWS_AT_ONCE
+    rows_at_once = ROWS_AT_ONCE_BY_DUCKDB
     columns_set: Sequence[str] = ()
 
     def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:
@@ -172,7 +172,7 @@ class WhereEdit(Edit):
         mask = pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
         if not count(mask):
             return None
-        return Hits(mask, pa.repeat(pa.scalar(value=True), count(mask)) if self.updates else None)
+        return Hits(mask, pa.repeat(pa.scalar(value=True, type=pa.bool_()), count(mask)) if self.updates else None)
 
 
 def vectors_added(changes: Changes) -> int:

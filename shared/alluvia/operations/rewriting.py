@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.expressions.condition import ROWS_AT_ONCE_BY_DUCKDB
 from alluvia.log.actions import AddFile, CdcFile
 from alluvia.operations.change_files import ChangeWriter
 from alluvia.operations.constraints import row_check
@@ -91,7 +90,6 @@ class Rewriter:
         self._handle = handle
         self._snapshot = snapshot
         self._check = row_check(snapshot.settings.constraints, snapshot.schema)
-        self._rows_at_once = edit.rows_at_once if self._check is None else ROWS_AT_ONCE_BY_DUCKDB
         self._writer = handle.writer(snapshot, self._check)
         self._vectors = snapshot.settings.deletion_vectors and not edit.erases
         feeds = snapshot.settings.change_data_feed and not edit.erases
@@ -246,7 +244,7 @@ class Rewriter:
     def _kept(self, data: DataFile, hits: Hits) -> Iterator[pa.Table]:
         """Yield the rows that a file keeps, a part at a time."""
         start = 0
-        for batch in data.batches(self._snapshot.schema.names, rows=self._rows_at_once):
+        for batch in data.batches(self._snapshot.schema.names, rows=self.edit.rows_at_once):
             rows, here = pa.Table.from_batches([batch]), hits.slice(start, len(batch))
             live = data.live.slice(start, len(batch))
             start += len(batch)

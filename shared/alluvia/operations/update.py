@@ -37,7 +37,6 @@ class UpdateEdit(WhereEdit):
         self._assignments = assignments(values, snapshot.schema)
         super().__init__(snapshot, where)
         self.columns_set = self._assignments.names
-        self.rows_at_once = self._assignments.rows_at_once
         self.in_place = not moves_rows(snapshot, self.columns_set)
 
     def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:  # noqa: ARG002

@@ -178,7 +178,7 @@ class UpsertEdit(Edit):
         if self._delete_when is None:
             return verdicts
         deleted = _holds(self._delete_when, rows, new, sources)
-        return pc.if_else(deleted, pa.scalar(value=False), verdicts)
+        return pc.if_else(deleted, pa.scalar(value=False, type=pa.bool_()), verdicts)
 
     def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:
         return with_columns(rows, self.known.select(self.columns_set).take(sources))
@@ -213,7 +213,7 @@ def _read(text: str | None, schema: pa.Schema, new: pa.Schema) -> PairCondition 
 
 def _holds(condition: PairCondition | None, rows: pa.Table, new: pa.Table, sources: pa.Int64Array) -> pa.BooleanArray:
     if condition is None or not len(sources):
-        return pa.repeat(pa.scalar(value=True), len(sources))
+        return pa.repeat(pa.scalar(value=True, type=pa.bool_()), len(sources))
     return definite(condition.mask(rows, new.take(sources)))
 
 

@@ -13,7 +13,7 @@ def count(mask: pa.BooleanArray) -> int:
 
 def definite(mask: pa.BooleanArray) -> pa.BooleanArray:
     """Return a mask with false in place of null."""
-    return pc.fill_null(mask, False) if mask.null_count else mask
+    return pc.fill_null(mask, pa.scalar(False, pa.bool_())) if mask.null_count else mask
 
 
 def numbers(length: int) -> pa.Int64Array:
@@ -29,7 +29,7 @@ def positions_of(mask: pa.BooleanArray) -> pa.Int64Array:
 def mask_of(positions: pa.Int64Array, rows: int) -> pa.BooleanArray:
     """Return the mask of some positions in a file with `rows` rows."""
     if not len(positions):
-        return pa.repeat(pa.scalar(False), rows)
+        return pa.repeat(pa.scalar(False, pa.bool_()), rows)
     return pc.is_in(numbers(rows), value_set=positions)
 
 

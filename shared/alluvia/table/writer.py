@@ -16,7 +16,7 @@ from alluvia.log.actions import AddFile
 from alluvia.log.paths import folder_of
 from alluvia.store import Store
 from alluvia.table.clustering import CLUSTER_TAG, Curve, sampled
-from alluvia.table.encodings import encodings_of
+from alluvia.table.encodings import Encodings, encodings_of
 from alluvia.table.partitioning.partition import Partition, split
 from alluvia.table.partitioning.spans import PARTITION_TAG
 from alluvia.table.partitioning.spec import PartitionSpec
@@ -191,9 +191,11 @@ def encode_parquet(rows: pa.Table, settings: Properties) -> bytes:
     return buffer.data()
 
 
-def parquet_writer(sink: pa.NativeFile | Path, rows: pa.Table, settings: Properties) -> pq.ParquetWriter:
+def parquet_writer(
+    sink: pa.NativeFile | Path, rows: pa.Table, settings: Properties, encodings: Encodings | None = None
+) -> pq.ParquetWriter:
     """Open a Parquet file that begins with some rows, as a table's properties have it; encodings suit the rows."""
-    encodings = encodings_of(rows)
+    encodings = encodings or encodings_of(rows)
     distinct = max(1, min(len(rows), settings.row_group_rows))  # at most, in a row group
     blooms = {name: {"ndv": distinct} for name in settings.bloom_filters if name in rows.column_names}
     return pq.ParquetWriter(
