@@ -262,3 +262,7 @@ class Done:
         if self._error is not None:
             raise self._error
         return self._value
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """Return its error, or None."""
+        return self._error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
@@ -239,7 +239,7 @@ class FileSink:
     def close(self) -> None:
         """Delete what is on this machine."""
         if self._encoding is not None:
-            wait([self._encoding])
+            self._encoding.exception()  # which waits, and raises nothing
         self._close_writer()
         self._folder.cleanup()
 
