@@ -145,7 +145,7 @@ def read_merge_query(text: str) -> MergeQuery:
 
 def _check_expressions(root: Node) -> None:
     for what, why in expressions(root):
-        if why != "star":
+        if why not in ("star", "ties"):  # what ties do to the rows is tried on samples
             raise _invalid(f"it cannot use {what}: {_WHY[why]}")
     for node in root["select_list"]:
         changed = ("exclude_list", "replace_list", "qualified_exclude_list", "rename_list", "expr", "columns")

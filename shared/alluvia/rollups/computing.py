@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
 
-from alluvia.duck.relation import duckdb_type, quote_name
+from alluvia.duck.connection import planner
+from alluvia.duck.relation import duckdb_type, quote_name, quote_text
 from alluvia.log.actions import AddFile
 from alluvia.operations.relations import Files, LocalRows, Relation
 from alluvia.rollups.change import SourceChange
@@ -20,6 +22,8 @@ from alluvia.rollups.groups import Groups, range_sql, scan_of
 from alluvia.table.snapshot import Snapshot
 
 FOLDED, RECOMPUTED = "folded", "recomputed"
+_HELD_TOO = {"BIGINT": ("HUGEINT",), "VARCHAR": ("JSON", "UUID")}
+"""Types of DuckDB's that a column of another type holds too: a sum of integers is 128 bits wide, and must fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +48,19 @@ class Computing:
 
     def changed_groups(self, change: SourceChange, rows: LocalRows | None) -> Relation:
         """Return what the query gives over changed rows alone; `rows` are those of the change's commits."""
-        columns = ", ".join(map(quote_name, self.query.columns_used(change.source.schema)))
         inputs: dict[str, Files | LocalRows] = {}
         if rows is not None:
             inputs[self._name("changed")] = rows
         if change.files or rows is None:
             inputs[self._name("appended")] = Files(change.source, change.files)
-        union = " UNION ALL ".join(f"SELECT {columns} FROM {named(name)}" for name in inputs)  # noqa: S608
+        union = " UNION ALL ".join(self._seen(name, change.source) for name in inputs)
         return Relation(inputs, {self._name("rows"): union, self._name("found"): self._over("rows")})
 
     def whole(self, source: Snapshot) -> Relation:
         """Return what the query gives over all rows of the source."""
-        scan = scan_of(self.query, source)
-        return Relation({self._name("source"): Files(source, scan.files)}, {self._name("result"): self._over("source")})
+        read, scan = self._name("source"), scan_of(self.query, source, self.definition.columns_of(source))
+        views = {self._name("seen"): self._seen(read, source), self._name("result"): self._over("seen")}
+        return Relation({read: Files(source, scan.files)}, views)
 
     def unchanged(self, rollup: Snapshot) -> Relation:
         """Return the rows that the rollup has."""
@@ -88,8 +92,8 @@ class Computing:
 
     def _recomputed(self, rollup: Snapshot, files: Sequence[AddFile], groups: Groups, source: Snapshot) -> Relation:
         """Return the rows of some of the rollup's files, those of the groups as the source has them now."""
-        old, new, read, fresh = map(self._name, ("old", "groups", "source", "fresh"))
-        scan = groups.in_source(self.query, source, self.schema.names)
+        old, new, read, seen, fresh = map(self._name, ("old", "groups", "source", "seen", "fresh"))
+        scan = groups.in_source(self.query, source, self.definition.columns_of(source), self.schema.names)
         quoted = {key: f"f.{quote_name(key)}" for key in self.definition.keys}
         where = "".join(f" WHERE {' AND '.join(found)}" for found in [range_sql(groups.ranges, quoted)] if found)
         columns = ", ".join(quote_name(field.name) for field in self.schema)
@@ -99,7 +103,7 @@ class Computing:
         both = f"WITH made AS MATERIALIZED ({made}) {kept} UNION ALL FROM made"
         return Relation(
             {old: Files(rollup, files), new: groups.rows, read: Files(source, scan.files)},
-            {fresh: self._over("source"), self._name("result"): both},
+            {seen: self._seen(read, source), fresh: self._over("seen"), self._name("result"): both},
         )
 
     def _name(self, name: str) -> str:
@@ -109,13 +113,14 @@ class Computing:
         keys = map(quote_name, self.definition.keys)
         return " AND ".join(f"{one}.{key} IS NOT DISTINCT FROM {other}.{key}" for key in keys) or "true"
 
+    def _seen(self, name: str, source: Snapshot) -> str:
+        """Return a SELECT of what the query sees of rows of its source."""
+        return f"SELECT {', '.join(map(quote_name, self.definition.columns_of(source)))} FROM {named(name)}"  # noqa: S608
+
     def _over(self, view: str) -> str:
         """Return the query over a view, with columns of the rollup's names and types."""
         names = [quote_name(field.name) for field in self.schema]
-        casts = [
-            f"CAST({name} AS {duckdb_type(field.type)}) AS {name}"
-            for name, field in zip(names, self.schema, strict=True)
-        ]
+        casts = [_stored(name, field) for name, field in zip(names, self.schema, strict=True)]
         text = self.query.over(self._name(view))
         return f"SELECT {', '.join(casts)} FROM ({text}\n) AS r({', '.join(names)})"  # noqa: S608
 
@@ -124,3 +129,24 @@ def computing(rollup: Snapshot, prefix: str = "") -> Computing:
     """Return what makes a rollup's relations. Raises `Invalid` for a table that is not a rollup."""
     definition = definition_of(rollup)
     return Computing(definition, read_query(definition.query), rollup.schema, prefix)
+
+
+def is_held(kind: pa.DataType, given: str) -> bool:
+    """Whether a column of a type holds every value of a type of DuckDB's as it is, or a refresh fails."""
+    return given in _holds(kind)
+
+
+@cache
+def _holds(kind: pa.DataType) -> tuple[str, ...]:
+    own = planner().execute(f"SELECT typeof(CAST(NULL AS {duckdb_type(kind)}))").fetchall()[0][0]
+    return own, *_HELD_TOO.get(own, ())
+
+
+def _stored(name: str, field: pa.Field) -> str:
+    """Return SQL for a column in the rollup's type, which fails if the query has come to give another type."""
+    kind, given = duckdb_type(field.type), f"typeof({name})"
+    says = quote_text(f"the rollup's column {field.name} is {kind}, but the source has changed, and the query gives ")
+    then = quote_text(": drop the rollup, and create it again")
+    # The types are known before the query runs, so that DuckDB leaves out the comparison.
+    known = f"WHEN {given} IN ({', '.join(map(quote_text, _holds(field.type)))}) THEN CAST({name} AS {kind})"
+    return f"CASE {known} ELSE error({says} || {given} || {then}) END AS {name}"

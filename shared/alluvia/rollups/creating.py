@@ -11,15 +11,18 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from alluvia.duck.relation import duckdb_type
 from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.create import create, plan_create
 from alluvia.operations.relations import Evaluate, Files, Relation
 from alluvia.rollups.asking import FRESHNESS, LIVE
+from alluvia.rollups.computing import is_held
 from alluvia.rollups.definition import Definition, RollupQuery, definition_of, keys_of, read_query
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import APPEND_ONLY, CHANGE_DATA_FEED, MERGE_QUERY, ROLLUP, WRITERS
-from alluvia.table.schema.serialization import schema_string
+from alluvia.table.schema.names import fold
+from alluvia.table.schema.serialization import arrow_schema, schema_string
 from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import TABLE_NAME
 
@@ -51,6 +54,7 @@ def create_rollup(
     if MERGE_QUERY in given:
         raise Invalid(f"property {MERGE_QUERY}: a rollup cannot have one: only its refresh writes it")
     source = catalog.handle(parsed.source).newest()
+    columns = parsed.columns_used(source.schema)
     schema = _schema(parsed, source, evaluate)
     keys = keys_of(parsed, source.schema, schema.names)
     for key in keys:
@@ -66,7 +70,7 @@ def create_rollup(
         now_ms=catalog.clock.now_ms(),
         cluster_by=cluster_by,
     )
-    definition = Definition(parsed.source, query, keys)
+    definition = Definition(parsed.source, query, keys, columns)
     metadata = replace(metadata, configuration={**metadata.configuration, ROLLUP: definition.to_text()})
     catalog.store.put(_mark(parsed.source, name), b"1")
     create(handle, metadata, exist_ok=False, rejects=catalog.rejects_handle(name))
@@ -128,13 +132,20 @@ def _schema(query: RollupQuery, source: Snapshot, evaluate: Evaluate) -> pa.Sche
     )
     if not query.root["group_expressions"] and rows != 1:
         raise Invalid("a rollup's query must have aggregates, such as count(*), or a GROUP BY")
-    fields = []
+    fields: list[pa.Field] = []
     for shown, kind, field in zip(types["column_name"], types["column_type"], schema, strict=True):
+        if fold(shown) in {fold(each.name) for each in fields}:
+            raise Invalid(f"the rollup would have two columns called {shown!r}: give one another name with AS")
         named_well = field.with_name(shown).with_nullable(True)
-        fields.append(named_well.with_type(_LONG) if kind == _SUM_TYPE else named_well)
-    for field in fields:
+        wanted = named_well.with_type(_LONG) if kind == _SUM_TYPE else named_well
         try:
-            schema_string(pa.schema([field]))
+            (stored,) = arrow_schema(schema_string(pa.schema([wanted])))
         except Invalid as error:
-            raise Invalid(f"column {field.name!r} of the rollup: {error}. Name it with AS, or cast it") from error
+            raise Invalid(f"column {shown!r} of the rollup: {error}. Name it with AS, or cast it") from error
+        if not is_held(stored.type, kind):
+            raise Invalid(
+                f"column {shown!r} of the rollup: a table cannot hold values of the type {kind} as they are. "
+                f"Cast it to a type that it has, as in CAST(… AS {duckdb_type(stored.type)})"
+            )
+        fields.append(wanted)
     return pa.schema(fields)

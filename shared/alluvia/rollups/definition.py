@@ -7,7 +7,7 @@ way: then a change of the source changes the groups of the rows that it inserts 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 import orjson
@@ -16,7 +16,7 @@ import pyarrow as pa
 from alluvia.errors import Corrupt, Invalid
 from alluvia.expressions.parse import Statement, parse
 from alluvia.expressions.references import At, Reference, find_references
-from alluvia.expressions.reproducible import clauses, expressions
+from alluvia.expressions.reproducible import PICKING, clauses, expressions
 from alluvia.expressions.rewrite import VIEW_SCHEMA, rewrite
 from alluvia.expressions.tree import Node, integer_literal, walk, without_locations
 from alluvia.table.arguments import check_text
@@ -48,6 +48,10 @@ _WHY = {
     "changes": "its value changes; filter by time when you query the rollup",
     "rows": "a group must give one row",
 }
+_REFUSED = {
+    "COLLATE": ("COLLATE", "which of several texts that it takes for equal is shown would change; use lower(x)"),
+    "POSITIONAL_REFERENCE": ("a column by its position in the table", "name the column"),
+}
 _SUMS = frozenset({"count", "count_if", "count_star", "countif"})
 _FOLDS = {"min": "least({old}, {new})", "max": "greatest({old}, {new})"}
 _EITHER = "CASE WHEN {{old}} IS NULL THEN {{new}} WHEN {{new}} IS NULL THEN {{old}} ELSE {{old}} {0} {{new}} END"
@@ -56,15 +60,27 @@ _ADD, _AND, _OR = (_EITHER.format(sign) for sign in ("+", "AND", "OR"))
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The table that a rollup is computed from, the query, and the columns that tell its groups apart."""
+    """The table that a rollup is computed from, the query, and the columns that tell its groups apart.
+
+    `columns` are those of the source that the query names. It sees no others, so that a name in it never comes to mean
+    a column that the source gains.
+    """
 
     source: str
     query: str
     keys: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    def columns_of(self, source: Snapshot) -> tuple[str, ...]:
+        """Return `columns`. Raises `Invalid`, naming it, for one that a version of the source lacks."""
+        for name in self.columns:
+            if name not in source.schema.names:
+                raise Invalid(f"{source.name} has no column {name} any more: drop the rollup, and create another")
+        return self.columns
 
     def to_text(self) -> str:
         """Return it as the property's value."""
-        return orjson.dumps({"source": self.source, "query": self.query, "keys": self.keys}).decode()
+        return orjson.dumps(asdict(self)).decode()
 
 
 def definition_of(snapshot: Snapshot) -> Definition:
@@ -74,7 +90,8 @@ def definition_of(snapshot: Snapshot) -> Definition:
         raise Invalid(f"table {snapshot.name} is not a rollup: create one with create_rollup(name, query)")
     try:
         found = orjson.loads(text)
-        return Definition(str(found["source"]), str(found["query"]), tuple(map(str, found["keys"])))
+        keys, columns = (tuple(map(str, found[name])) for name in ("keys", "columns"))
+        return Definition(str(found["source"]), str(found["query"]), keys, columns)
     except (ValueError, KeyError, TypeError) as error:
         raise Corrupt(f"property {ROLLUP} of {snapshot.name} cannot be read: only create_rollup may set it") from error
 
@@ -101,10 +118,17 @@ class RollupQuery:
         """Return the query's text with a view in the place of its table."""
         return rewrite(self.statement, {self.table: view}).text
 
-    def columns_used(self, schema: pa.Schema) -> list[str]:
-        """Return the source's columns that the query names, or may; the first one if it names none."""
-        named = {fold(part) for node in walk(self.root) for part in node.get("column_names") or ()}
-        return [name for name in schema.names if fold(name) in named] or schema.names[:1]
+    def columns_used(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Return the source's columns that the query names, or may; the first one if it names none.
+
+        Raises `Invalid` where it names the table in the place of a column: then a value would be of all its columns.
+        """
+        names = [list(map(fold, node.get("column_names") or ())) for node in walk(self.root)]
+        columns, alias = set(map(fold, schema.names)), fold(self.table.alias)
+        if [alias] in names and alias not in columns:
+            raise _refused(f"the table {self.table.alias} as a value", f"name its columns, as in {self.table.alias}.x")
+        named = {part for parts in names for part in parts}
+        return tuple(name for name in schema.names if fold(name) in named) or tuple(schema.names[:1])
 
     def fold_of(self, at: int, kind: pa.DataType) -> str | None:
         """Return SQL that makes a column's value of `{old}` rows and of `{new}` rows that of both; None if none can."""
@@ -128,13 +152,13 @@ def read_query(text: str) -> RollupQuery:
     statement = parse(text.rstrip().rstrip(";"))
     if statement.explain:
         raise Invalid(f"a rollup's query cannot be an EXPLAIN: write the SELECT alone, such as {EXAMPLE}")
-    references = find_references(statement.root)
+    tables = find_references(statement.root).tables
     _check_shape(statement.root)
     _check_expressions(statement.root)
-    tables = references.tables
-    if len(tables) != 1 or tables[0].table is None or tables[0].at != At() or tables[0].is_function:
+    found = tables[0] if len(tables) == 1 and tables[0].node is statement.root["from_table"] else None  # not a PIVOT's
+    if found is None or found.table is None or found.at != At() or found.is_function:
         raise Invalid("a rollup's query must name one table of the lake in its FROM clause, without a version")
-    return RollupQuery(statement, tables[0])
+    return RollupQuery(statement, found)
 
 
 def keys_of(query: RollupQuery, schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
@@ -197,13 +221,23 @@ def _check_shape(root: Node) -> None:
 
 def _check_expressions(root: Node) -> None:
     """Raise `Invalid` for an expression that may give another value for the same rows, or more than one row."""
+    for node in walk(root):
+        if (kind := node.get("class")) in _REFUSED:
+            raise _refused(*_REFUSED[kind])
     for what, why in expressions(root):
-        if why == "order":
-            name = what.removesuffix("()")
-            raise _refused(f"{what} without an order", f"say the order, as in first(x ORDER BY ts), not {name}(x)")
+        if why in ("order", "ties"):
+            raise _refused(f"{what} without an order that settles ties", _ordered(what.removesuffix("()")))
         if why == "changes" and what.endswith("()"):
             raise _refused(what, "its value changes from one refresh to the next; leave it out")
         raise _refused(what, _WHY[why])
+
+
+def _ordered(name: str) -> str:
+    """Say how to write an aggregate whose value the order of rows must not change."""
+    if name.startswith("json_group"):
+        return "write a list with an order instead, as in list(x ORDER BY x)::JSON"
+    arguments = "x, ts ORDER BY x" if name in PICKING else "x ORDER BY ts, x"
+    return f"name in ORDER BY what it takes, as in {name}({arguments})"
 
 
 def _refused(what: str, instead: str) -> Invalid:

@@ -80,14 +80,17 @@ class Groups:
                 parts.append(either[0] if len(either) == 1 else Or(tuple(either)))
         return Scan(rollup, And(tuple(parts)) if parts else Unknown())
 
-    def in_source(self, query: RollupQuery, source: Snapshot, names: Sequence[str]) -> Scan:
-        """Return a scan of the source's files that can hold the groups' rows; `names` are the rollup's columns."""
+    def in_source(self, query: RollupQuery, source: Snapshot, columns: Sequence[str], names: Sequence[str]) -> Scan:
+        """Return a scan of the source's files that can hold the groups' rows.
+
+        `columns` are those of the source that the query sees, and `names` the rollup's.
+        """
         conditions = []
         for name, values in self.ranges.items():
             condition = _condition(values)
             if condition is not None:
                 conditions.append(_about(condition, query.root["select_list"][names.index(name)]))
-        return scan_of(query, source, conditions)
+        return scan_of(query, source, columns, conditions)
 
 
 def write_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema, keys: Sequence[str], path: Path) -> Groups:
@@ -106,12 +109,16 @@ def write_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema, keys: Seq
     return Groups(LocalRows(path, schema), count, ranges)
 
 
-def scan_of(query: RollupQuery, source: Snapshot, conditions: Sequence[Node] = ()) -> Scan:
-    """Return a scan of the files that the query needs, of rows for which some conditions hold besides its own."""
-    scope = Scope((table_item(query.table, source.schema),), frozenset())
+def scan_of(query: RollupQuery, source: Snapshot, columns: Sequence[str], conditions: Sequence[Node] = ()) -> Scan:
+    """Return a scan of the files that the query needs, of rows for which some conditions hold besides its own.
+
+    `columns` are those of the source that the query sees.
+    """
+    schema = pa.schema([source.schema.field(name) for name in columns])
+    scope = Scope((table_item(query.table, schema),), frozenset())
     own = query.root["where_clause"]
     filters = [Filter(node, scope) for node in (*([] if own is None else [own]), *conditions)]
-    return Scan(source, table_predicate(query.table, filters, source.schema, Constants(0)))
+    return Scan(source, table_predicate(query.table, filters, schema, Constants(0)))
 
 
 def _condition(values: Range) -> Node | None:

@@ -144,7 +144,7 @@ def incremental(
     rows = None
     if change.commits:
         path = folder / f"{work.prefix}changed.parquet"
-        columns = work.query.columns_used(change.source.schema)
+        columns = work.definition.columns_of(change.source)
         rows = LocalRows(path, write_rows(handle, change, columns, path))
     path = folder / f"{work.prefix}groups.parquet"
     if change.is_empty:

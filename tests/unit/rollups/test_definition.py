@@ -40,7 +40,15 @@ SCHEMA = pa.schema([("day", pa.date32()), ("path", pa.string()), ("n", pa.int64(
         ("SELECT count(*) AS c FROM events WHERE age(ts) > INTERVAL 1 DAY", r"age\(\): its value changes"),
         ("SELECT count(*) AS c FROM events WHERE random() < 0.5", r"random\(\): its value changes"),
         ("SELECT day, uuid() AS u FROM events GROUP BY day", r"uuid\(\): its value changes"),
-        ("SELECT day, first(n) AS f FROM events GROUP BY day", r"first\(\) without an order: say the order"),
+        ("SELECT first(n) AS f FROM events", r"first\(\) without an order that settles ties: name in ORDER BY what it"),
+        ("SELECT last(n ORDER BY day) AS f FROM events", r"takes, as in last\(x ORDER BY ts, x\)"),
+        ("SELECT arg_max(path, n) AS f FROM events", r"arg_max\(\) .* as in arg_max\(x, ts ORDER BY x\)"),
+        ("SELECT string_agg(path, ',' ORDER BY n) AS f FROM events", r"string_agg\(\) without an order"),
+        ("SELECT json_group_array(n) AS f FROM events", r"write a list with an order .* list\(x ORDER BY x\)::JSON"),
+        ("SELECT path COLLATE NOCASE AS k, count(*) AS c FROM events GROUP BY 1", r"COLLATE: .* use lower\(x\)"),
+        ("SELECT max(path COLLATE NOCASE) AS m FROM events", r"COLLATE: .* use lower\(x\)"),
+        ("SELECT #2 AS k, count(*) AS c FROM events GROUP BY #2", "a column by its position in the table: name the"),
+        ("SELECT a FROM events PIVOT (sum(n) FOR path IN ('a')) GROUP BY a", "must name one table of the lake"),
         ("SELECT day, any_value(n) AS f FROM events GROUP BY day", r"any_value\(\) without an order"),
         ("SELECT day, unnest(list(n)) AS f FROM events GROUP BY day", r"unnest\(\): a group must give one row"),
         ("EXPLAIN SELECT count(*) AS c FROM events", "an EXPLAIN: write the SELECT alone"),
@@ -105,7 +113,7 @@ def test_a_key_that_is_not_selected_is_named(text: str, missing: str) -> None:
         ("sum(n) + 1", pa.int64(), False),
         ("max(n, 3)", pa.list_(pa.int64()), False),
         ("min([n])", pa.list_(pa.int64()), False),
-        ("arg_max(path, n)", pa.string(), False),
+        ("arg_max(path, (n, path))", pa.string(), False),
     ],
 )
 def test_only_what_two_values_decide_is_folded(aggregate: str, kind: pa.DataType, folds: bool) -> None:
@@ -115,5 +123,22 @@ def test_only_what_two_values_decide_is_folded(aggregate: str, kind: pa.DataType
 
 def test_the_columns_that_a_query_names_are_all_that_is_compared() -> None:
     query = read_query("SELECT e.PATH AS p, sum(total) AS t FROM events e GROUP BY 1")
-    assert query.columns_used(SCHEMA) == ["path", "Total"]
-    assert read_query("SELECT count(*) AS c FROM events").columns_used(SCHEMA) == ["day"]
+    assert query.columns_used(SCHEMA) == ("path", "Total")
+    assert read_query("SELECT count(*) AS c FROM events").columns_used(SCHEMA) == ("day",)
+
+
+@pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        ("SELECT count(DISTINCT events) AS c FROM events", "events"),
+        ("SELECT max(E::VARCHAR) AS m FROM events AS e", "e"),
+        ("SELECT day, struct_extract(events, 'path') AS p FROM events GROUP BY 1, 2", "events"),
+    ],
+)
+def test_a_query_that_takes_the_table_for_a_column_is_refused(text: str, table: str) -> None:
+    with pytest.raises(Invalid, match=f"the table {table} as a value: name its columns, as in {table}.x"):
+        read_query(text).columns_used(SCHEMA)
+
+
+def test_a_column_may_be_called_like_its_table() -> None:
+    assert read_query("SELECT sum(total) AS s FROM total").columns_used(SCHEMA) == ("Total",)

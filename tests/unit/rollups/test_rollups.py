@@ -221,6 +221,44 @@ def test_a_refresh_that_lost_to_another_applies_what_came_since(lake: Lake, even
     assert (DAYS[0], "/", 4, 14) in rows(hits)
 
 
+@pytest.mark.parametrize(
+    ("query", "column", "mode"),
+    [
+        ("SELECT lower(path) AS p, count(*) AS c FROM events WHERE p LIKE '/%' GROUP BY 1", "p", "folded"),
+        ("SELECT day AS d, count(*) AS c FROM events GROUP BY d", "d", "folded"),
+        ("SELECT upper(path) AS p, avg(n) AS a FROM events WHERE p = '/' OR n IS NULL GROUP BY p", "P", "recomputed"),
+    ],
+)
+def test_a_new_column_of_the_source_does_not_take_over_a_name_in_the_query(
+    lake: Lake, events: Table, query: str, column: str, mode: str
+) -> None:
+    named = lake.create_rollup("named", query)
+    expected = rows(lake.sql(query.replace("events", "(FROM events UNION ALL FROM events)")))
+    events.append([{**event(0), column: "x"}, event(0), event(1, None, None)], evolve=True)
+    assert rows(lake.sql("FROM named_live")) == expected
+    assert named.refresh().mode == mode
+    assert rows(named) == expected
+
+
+@pytest.mark.parametrize("given", [{"day": "date", "n": "double"}, {"day": "date", "N": "long"}])
+def test_a_source_that_no_longer_has_the_columns_is_refused(lake: Lake, hits: Table, given: dict[str, str]) -> None:
+    from alluvia.operations.drop import drop_table
+
+    totals = lake.create_rollup("totals", "SELECT day, sum(n) AS total FROM events GROUP BY day")
+    means = lake.create_rollup("means", MEANS)
+    drop_table(lake.handle("events"))
+    lake.create_table("events", given).append([{"day": DAYS[0], list(given)[1]: 0.5 if "n" in given else 1}])
+    says = (
+        "the rollup's column total is BIGINT, but the source has changed, and the query gives DOUBLE: drop the rollup"
+    )
+    if "n" in given:
+        assert means.refresh().mode == "rebuilt"  # its type is the same as before
+    else:
+        says = "events has no column n any more: drop the rollup, and create another"
+    with pytest.raises(Invalid, match=f"the rollup totals cannot be refreshed: .*{says}"):
+        totals.refresh()
+
+
 WRITES: dict[str, Callable[[Table], object]] = {
     "append": lambda table: table.append([{"hits": 1}]),
     "append evolving": lambda table: table.append([{"more": 1}], evolve=True),
@@ -320,6 +358,14 @@ def test_what_cannot_be_created_says_why(lake: Lake, events: Table, hits: Table)
     assert "must have aggregates" in str(no("other", "SELECT day FROM events"))
     assert "column 'count_star()' of the rollup" in str(no("other", "SELECT count(*) FROM events"))
     assert "Name it with AS, or cast it" in str(no("other", "SELECT n::UBIGINT AS u FROM events GROUP BY 1"))
+    assert "two columns called 'PATH': give one another name with AS" in str(
+        no("other", "SELECT path, count(*) AS PATH FROM events GROUP BY 1")
+    )
+    for value, kind in (("day::TIMESTAMP_NS", "TIMESTAMP"), ("path::ENUM('/', 'a')", "VARCHAR"), ("n::BIT", "BLOB")):
+        assert f"as they are. Cast it to a type that it has, as in CAST(… AS {kind})" in str(
+            no("other", f"SELECT max({value}) AS m FROM events")
+        )
+    assert "the table events as a value" in str(no("other", "SELECT max(events::VARCHAR) AS m FROM events"))
     assert "grouped by p, which is nested" in str(no("other", "SELECT {'a': path} AS p FROM events GROUP BY 1"))
     assert "one table of the lake in its FROM clause, without a version" in str(
         no("other", "SELECT count(*) AS c FROM events(version => 1)")
