@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,7 +16,6 @@ from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound
 from alluvia.log.actions import AddFile
 from alluvia.operations.checkpoint import checkpoint, checkpoint_due
 from alluvia.operations.optimize_files import candidates, merged_row_bytes
-from alluvia.operations.optimize_fold import Evaluation
 from alluvia.operations.optimize_plan import FULL_SHARE, ORDERS, FileGroup, limited, ordered, plan_optimize
 from alluvia.operations.optimize_write import rewrite
 from alluvia.operations.relations import Evaluate
@@ -25,6 +25,9 @@ from alluvia.table.handle import TableHandle
 from alluvia.table.partitioning.spans import KeyPart
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
+
+if TYPE_CHECKING:
+    from alluvia.operations.optimize_fold import Evaluation
 
 PLANS_MAX = 10
 """After a lost race, and after files have become others that can be merged, the rest is planned again so many times."""

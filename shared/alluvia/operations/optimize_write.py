@@ -22,7 +22,6 @@ from alluvia.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unavailable
 from alluvia.log.actions import AddFile
 from alluvia.log.files.parquet import UNREADABLE
-from alluvia.operations.optimize_fold import fold_rows
 from alluvia.operations.optimize_outputs import Output, Outputs, SortedRows
 from alluvia.operations.optimize_plan import FileGroup, KeyedRows, cut_group
 from alluvia.operations.relations import Evaluate, Files
@@ -84,8 +83,12 @@ def rewrite(
             connection.execute(f"CREATE SCHEMA {_SCHEMA}")
             stored = "files" if evaluate is None else "stored"
             Views(connection, _SCHEMA, handle.store, folder).create(stored, snapshot, files, urls)
-            read, views = Files(snapshot, files, urls), (f"{_SCHEMA}.{stored}", _FILES)
-            folded = None if evaluate is None else fold_rows(connection, evaluate, read, folder, views)
+            folded = None
+            if evaluate is not None:
+                from alluvia.operations.optimize_fold import fold_rows  # loaded late: it parses, which needs DuckDB
+
+                views = (f"{_SCHEMA}.{stored}", _FILES)
+                folded = fold_rows(connection, evaluate, Files(snapshot, files, urls), folder, views)
             cut = group.cut or (folded is not None and bool(snapshot.partition_spec.transforms))
             ranges = _ranges(connection, snapshot, group, target, cut=cut, counted=folded is None)
             wanted = sum(rows for rows, _ in ranges)
