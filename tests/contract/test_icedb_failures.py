@@ -87,6 +87,33 @@ def test_two_merges_that_overlap_double_no_row(table: Table, lake: Lake, store: 
     assert len(table.files) == 2
 
 
+def test_two_merges_that_overlap_fold_each_row_once(lake: Lake, store: CountingStore) -> None:
+    """IceDB: a merge query sums the rows of overlapping merges twice, and readers must group once more themselves."""
+    query = "SELECT place, sum(n) AS n FROM source GROUP BY place"
+    table = lake.create_table("hits", {"place": "string", "n": "long"}, properties={"alluvia.merge_query": query})
+    for _ in range(20):
+        table.append([{"place": "de", "n": 1}])
+    other = Lake(store, ManualClock(seed=5)).table("hits")
+    folded: list[int] = []
+
+    def other_first() -> bool:
+        if not folded:
+            folded.append(other.optimize(max_files=10).rows_folded)
+        assert lake.sql("FROM hits_final").to_pylist() == [{"place": "de", "n": 20}]
+        return True
+
+    table.optimize(go_on=other_first)
+    assert folded == [9]
+    assert table.to_arrow().to_pylist() == lake.sql("FROM hits_final").to_pylist() == [{"place": "de", "n": 20}]
+
+
+def test_a_merge_query_that_counts_merged_rows_is_refused(lake: Lake) -> None:
+    """IceDB: it is taken, and each merge gives other numbers."""
+    query = "SELECT place, count(*) AS n FROM source GROUP BY place"
+    with pytest.raises(Invalid, match=r"merge_query: its result depends on what was merged before\. .* sum\(n\) AS n"):
+        lake.create_table("hits", {"place": "string", "n": "long"}, properties={"alluvia.merge_query": query})
+
+
 def test_two_inserts_in_one_millisecond_are_both_kept(table: Table, store: CountingStore, clock: ManualClock) -> None:
     """IceDB: 10 rows of 20, since both write the log file of that host and millisecond."""
     now_ms = clock.now_ms()
