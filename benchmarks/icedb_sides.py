@@ -1,4 +1,4 @@
-"""What the benchmark beside IceDB runs in fresh processes, on both sides: appends, merges and a query.
+"""What the comparison with IceDB runs in fresh processes, for both of them: appends, merges and a query.
 
 Each action imports what it needs, and returns what is to be timed.
 """

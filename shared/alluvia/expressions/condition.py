@@ -7,6 +7,7 @@ that types do not change. The condition is parsed once, and `now()` is the same 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -84,10 +85,8 @@ class Condition:
 
     def _mask(self, text: str, batch: pa.RecordBatch) -> pa.BooleanArray:
         if self._computed is not None:
-            try:
+            with suppress(pa.ArrowInvalid):  # a number overflows; DuckDB knows which, and whether it matters
                 return self._computed(batch)
-            except pa.ArrowInvalid:  # a number overflows; DuckDB knows which, and whether it matters
-                pass
         shown = batch.select(list(self.columns) or batch.schema.names[:1])
         return self._evaluation().mask(text, pa.Table.from_batches([shown]))
 

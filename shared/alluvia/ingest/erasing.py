@@ -1,8 +1,8 @@
 """Erase rows of a table together with its rejected events, which are kept as they were sent.
 
 A reject matches if the condition holds for the row that its event would have become, as far as its fields can be
-converted. Where that does not tell, because the text is no event or lacks a field, it matches if it contains one of the
-texts and numbers of the condition.
+converted. Where that does not tell, because the text is not an event or lacks a field, it matches if it contains one of
+the texts and numbers of the condition.
 """
 
 from __future__ import annotations
