@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any
 
 from alluvia import Table
+from alluvia.errors import AlluviaError
 from alluvia.serverless import warm_lake
 from alluvia.serverless.events import messages_of
 from alluvia.serverless.log_lines import Logger, with_request_id
@@ -39,16 +40,27 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
         return next(asked) == 0 or remaining_ms(context) > MARGIN_MS  # each run gets something done
 
     def refreshed(table: Table, *, swept: bool) -> dict[str, Any]:
-        """Refresh the table if it is a rollup, and its rollups unless all tables get their turn."""
+        """Refresh the table if it is a rollup, and then those of it, and so on. One that fails stops no other.
+
+        Where all tables get their turn, a table that is not a rollup leaves its rollups to theirs.
+        """
         names = [table.name] if table.is_rollup else []
-        names += [] if swept else table.lake.rollups(table.name)
+        names += table.lake.rollups(table.name, nested=True) if names or not swept else []
         found: dict[str, Any] = {}
+        failed: list[str] = []
         for name in names:
             if not time_left():
-                return {"refreshed": found, "left": 1}
-            with turn:
-                found[name] = asdict(table.lake.table(name).refresh(memory_mb=memory_mb))
-        return {"refreshed": found} if found else {}
+                break
+            try:
+                with turn:
+                    found[name] = asdict(table.lake.table(name).refresh(memory_mb=memory_mb))
+            except Exception as error:
+                logger.exception("a rollup failed", extra={"table": table.name, "rollup": name})
+                failed.append(f"{name}: {error}")
+        if failed:
+            raise AlluviaError(f"rollups failed: {'; '.join(failed)}")
+        left = {"left": 1} if len(found) < len(names) else {}
+        return {"refreshed": found, **left} if names else {}
 
     def work(table: Table, swept: bool) -> dict[str, Any]:
         report = table.optimize(**options, memory_mb=memory_mb, go_on=time_left, turn=turn)

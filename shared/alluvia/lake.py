@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from alluvia import notebook, other_names
 from alluvia.clock import Clock, SystemClock
-from alluvia.errors import AlluviaError, NotInstalled
+from alluvia.errors import AlluviaError, Invalid, NotInstalled
 from alluvia.ingest.tables import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
 from alluvia.log.actions import AddFile
 from alluvia.log.files.file_set import ActionSet
@@ -147,7 +147,8 @@ class Lake(Catalog):
         """Create a table that is kept up to date with a query: `SELECT …, count(*) … FROM source GROUP BY …`.
 
         It is filled at once, unless `fill` is false, and afterwards by `refresh`. By default, its files are sorted by
-        the columns of GROUP BY. Raises `TableExists`, `TableNotFound`, and `Invalid` for a query that cannot be kept.
+        the columns of GROUP BY. Raises `TableExists`, `TableNotFound`, and `Invalid` for a query that cannot be kept,
+        or fails on the rows that are there: then there is no rollup.
         """
         from alluvia.rollups import creating
 
@@ -155,14 +156,21 @@ class Lake(Catalog):
         creating.create_rollup(self, name, query, evaluate, partition_by, sort_by, properties, cluster_by)
         table = self.table(name)
         if fill:
-            table.refresh()
+            try:
+                table.refresh()
+            except Invalid as error:
+                self.drop_table(name)
+                raise type(error)(f"{error}\nThe rollup was not created.") from error
         return table
 
-    def rollups(self, source: str | None = None) -> list[str]:
-        """Return the names of the rollups, or of those of one source, in order."""
+    def rollups(self, source: str | None = None, *, nested: bool = False) -> list[str]:
+        """Return the names of the rollups, or of those of one source; with `nested`, also of its rollups, and so on.
+
+        Each comes after the rollup that is its source, so that they can be refreshed in this order.
+        """
         from alluvia.rollups import creating
 
-        return creating.rollups_of(self, source)
+        return creating.rollups_of(self, source, nested=nested)
 
     def evaluation(self, memory_mb: int | None = None) -> Evaluate:
         """Return what computes rollups, within a memory limit in MB, and no longer than a transaction may take.

@@ -50,6 +50,23 @@ def test_a_rollup_is_created_listed_refreshed_and_dropped(tmp_path: Path) -> Non
     assert [row["rollup"] for row in rows(tmp_path, "list")] == ["later"]
 
 
+def test_a_refresh_of_all_takes_the_source_of_a_rollup_first(tmp_path: Path) -> None:
+    views = alluvia.connect(str(tmp_path)).create_table("views", {"page": "string"})
+    rows(tmp_path, "create", "hits", QUERY)
+    rows(tmp_path, "create", "all_hits", "SELECT sum(hits) AS hits FROM hits")
+    views.append([{"page": "/"}])
+    assert [row["rollup"] for row in rows(tmp_path, "refresh")] == ["hits", "all_hits"]
+    assert alluvia.connect(str(tmp_path))["all_hits"].to_arrow().to_pylist() == [{"hits": 1}]
+
+
+def test_events_for_a_rollup_are_refused_as_such(tmp_path: Path) -> None:
+    alluvia.connect(str(tmp_path)).create_table("views", {"page": "string"})
+    rows(tmp_path, "create", "hits", QUERY)
+    result = CliRunner().invoke(cli, ["ingest", "hits", "-", "--lake", str(tmp_path)], input='{"event": "x"}')
+    assert result.exit_code == 1
+    assert "table hits is a rollup, which only refresh writes: change its source instead" in result.stderr
+
+
 def test_what_goes_wrong_is_one_clear_line(tmp_path: Path) -> None:
     alluvia.connect(str(tmp_path)).create_table("views", {"page": "string"})
     for words, reason in (

@@ -71,6 +71,24 @@ def test_rollups_are_refreshed(lake: alluvia.Lake) -> None:
     assert clicks.to_arrow().to_pylist() == [{"event": "click", "n": 3}]
 
 
+def test_a_rollup_that_fails_stops_no_other_one(lake: alluvia.Lake) -> None:
+    lake.create_rollup("a_bad", "SELECT max(event_id::LONG) AS n FROM quiet WHERE event_id <> 'q'")
+    good = lake.create_rollup("b_good", "SELECT count(*) AS n FROM quiet")
+    add(lake, "quiet", "x")
+    with pytest.raises(AlluviaError, match=r"quiet: .*rollups failed: a_bad: the rollup a_bad cannot be refreshed"):
+        handler({"tables": ["quiet"]}, None)
+    assert good.to_arrow().to_pylist() == [{"n": 2}]
+
+
+def test_rollups_of_rollups_are_refreshed_after_them(lake: alluvia.Lake) -> None:
+    lake.create_rollup("kinds", "SELECT event, count(*) AS n FROM quiet GROUP BY event")
+    total = lake.create_rollup("all_kinds", "SELECT sum(n) AS n FROM kinds")
+    for at, event in enumerate(({"tables": ["quiet"]}, payload("merge_schedule"), {"tables": ["kinds"]})):
+        add(lake, "quiet", f"x{at}")
+        handler(event, None)
+        assert total.to_arrow().to_pylist() == [{"n": at + 2}]
+
+
 def test_a_rollup_that_cannot_be_refreshed_is_named(lake: alluvia.Lake) -> None:
     lake.create_rollup("numbers", "SELECT max(event_id::LONG) AS n FROM quiet WHERE event_id <> 'q'")
     add(lake, "quiet", "x")

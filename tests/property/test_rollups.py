@@ -31,8 +31,11 @@ QUERIES = {
         "FROM t AS x WHERE id IS NOT NULL GROUP BY x.place, 1"
     ),
     "whole": "SELECT count(*) AS c, max(id) AS hi, sum(n) AS s FROM t WHERE n <> 3",
-    "by_value": "SELECT id, n, count(*) AS c, string_agg(place, ',' ORDER BY place) AS p FROM t GROUP BY id, n",
+    "by_value": "SELECT id, n, count(*) AS c, string_agg(place, ',' ORDER BY place) AS l FROM t GROUP BY id, n",
+    "by_alias": "SELECT upper(place) AS p, n AS k, arg_max(name, (n, name)) AS m FROM t WHERE p <> 'B' GROUP BY k, p",
 }
+ALIASES = ["c", "k", "P", "s"]
+"""Names that the queries give, and that the table gains columns of."""
 STEPS = ["append", "append", "append", "delete", "update", "upsert", "merge", "restore", "vacuum", "evolve"]
 
 
@@ -121,7 +124,8 @@ class Run:
 
     def evolve(self) -> Rows:
         self.more += 1
-        self.table.evolve(add={f"more{self.more}": "long"})
+        name = f"more{self.more}" if self.more > len(ALIASES) else ALIASES[self.more - 1]
+        self.table.evolve(add={name: self.chance.choice(["long", "string"])})
         return self.rows
 
 

@@ -52,7 +52,7 @@ class Refresher:
 
     def _refresh(self, table: str) -> None:
         try:
-            for name in self._lake.rollups(table):
+            for name in self._lake.rollups(table, nested=True):
                 self._attempt(name)
         except Exception as error:  # noqa: BLE001 - the server goes on; the next events, or a merge, try again
             sys.stderr.write(f"looking for the rollups of {table} failed: {error}\n")

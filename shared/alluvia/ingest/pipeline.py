@@ -19,6 +19,7 @@ from alluvia.ingest.tables import create_events, event_schema, find_events, reje
 from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Origin, RawEvent, Reject
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.ingest import Ingested, ingest, refusals
+from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
@@ -122,6 +123,7 @@ def _ingest_once(
     keep_rejects(catalog, name, rejects, request)
 
     def rows_for(snapshot: Snapshot, pending: Sequence[RawEvent], reasons: Mapping[int, str]) -> EventRows:
+        check_not_rollup(snapshot, "ingest")
         rows = _rows(catalog, pending, snapshot.schema, Fields.of(snapshot.settings), request, reasons)
         keep_rejects(catalog, name, rows.rejects, request)
         kept.extend(rows.rejects)

@@ -23,6 +23,7 @@ from alluvia.table.properties import (
     PARTITION_BY,
     ROLLUP,
     WRITERS,
+    check_of_rollup,
     check_properties,
 )
 from alluvia.table.protocols import features_needed, with_features
@@ -66,6 +67,7 @@ def plan_evolve(
     changed = replace(metadata, schema_string=text, configuration=configuration)
     check_layout(changed)
     check_ttl(changed)
+    check_of_rollup(changed.configuration)
     if changed != metadata:
         check_declared(changed, own)
     return changed

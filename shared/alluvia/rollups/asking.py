@@ -106,6 +106,8 @@ def live(
         groups = incremental(work, handle, change, folder, evaluate)
     except VersionExpired:
         groups = None
+    except Invalid as error:
+        raise type(error)(f"what the rollup {rollup.name} lacks cannot be computed: {error}") from error
     if groups is None:
         return work.whole(change.source)
     if not groups.count:

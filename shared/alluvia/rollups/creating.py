@@ -20,15 +20,13 @@ from alluvia.rollups.asking import FRESHNESS, LIVE
 from alluvia.rollups.computing import is_held
 from alluvia.rollups.definition import Definition, RollupQuery, definition_of, keys_of, read_query
 from alluvia.table.handle import TableHandle
-from alluvia.table.properties import APPEND_ONLY, CHANGE_DATA_FEED, MERGE_QUERY, ROLLUP, WRITERS
+from alluvia.table.properties import MERGE_QUERY, ROLLUP, check_of_rollup
 from alluvia.table.schema.names import fold
 from alluvia.table.schema.serialization import arrow_schema, schema_string
 from alluvia.table.snapshot import Snapshot
-from alluvia.table_names import TABLE_NAME
+from alluvia.table_names import REJECTS, TABLE_NAME
 
 MARKS = "_alluvia/rollups/"
-_REFUSED = {WRITERS: "any", APPEND_ONLY: "true", CHANGE_DATA_FEED: "true"}
-"""What no rollup can have: other writers, rows that stay, and change files, which a refresh does not write."""
 _SUM_TYPE, _LONG = "HUGEINT", pa.int64()
 
 
@@ -48,9 +46,6 @@ def create_rollup(
         raise Invalid(f"table name {name!r}: a rollup cannot be a table of rejected events")
     parsed = read_query(query)
     given = dict(properties or {})
-    for refused, value in _REFUSED.items():
-        if given.get(refused, "").lower() == value:
-            raise Invalid(f"property {refused}: {value!r} is not possible for a rollup, which only its refresh writes")
     if MERGE_QUERY in given:
         raise Invalid(f"property {MERGE_QUERY}: a rollup cannot have one: only its refresh writes it")
     source = catalog.handle(parsed.source).newest()
@@ -72,32 +67,43 @@ def create_rollup(
     )
     definition = Definition(parsed.source, query, keys, columns)
     metadata = replace(metadata, configuration={**metadata.configuration, ROLLUP: definition.to_text()})
+    check_of_rollup(metadata.configuration)
     catalog.store.put(_mark(parsed.source, name), b"1")
-    create(handle, metadata, exist_ok=False, rejects=catalog.rejects_handle(name))
+    if not create(handle, metadata, exist_ok=True, rejects=catalog.rejects_handle(name)):
+        raise TableExists(f"table {name!r} already exists: choose another name, or drop it first")
     return handle
 
 
-def rollups_of(catalog: Catalog, source: str | None = None) -> list[str]:
-    """Return the rollups of one source, or of all, in order. One LIST, and a look at the log of each."""
+def rollups_of(catalog: Catalog, source: str | None = None, *, nested: bool = False) -> list[str]:
+    """Return the rollups of one source, or of all, each after the rollup that is its own source.
+
+    With `nested`, those of the source's rollups are among them, and so on: one LIST more for each rollup. Takes one
+    LIST, and a look at the log of each.
+    """
     prefix = MARKS if source is None else _mark(source, "")
     names = sorted({one.key.rpartition("/")[2] for one in catalog.store.list(prefix)})
-    return [name for name in names if _is_rollup(catalog, name, source)]
+    sources = {name: found for name in names if (found := _source_of(catalog, name)) and source in (None, found)}
+    ordered = [name for name in sources if sources[name] not in sources]
+    for name in ordered:  # which grows meanwhile
+        below = rollups_of(catalog, name) if nested else [each for each in sources if sources[each] == name]
+        ordered += [each for each in below if each not in ordered]
+    return ordered
 
 
 def check_no_rollups(catalog: Catalog, source: str) -> None:
-    """Raise `Invalid`, naming them, if there are rollups of a table that is to be dropped."""
-    found = rollups_of(catalog, source)
-    if found:
-        raise Invalid(
-            f"table {source} is the source of {', '.join(found)}: drop {'it' if len(found) == 1 else 'them'} first"
-        )
+    """Raise `Invalid`, naming them, if there are rollups of a table that is to be dropped, or of its rejects."""
+    for name in (source, f"{source}/{REJECTS}"):
+        if found := rollups_of(catalog, name):
+            raise Invalid(
+                f"table {name} is the source of {', '.join(found)}: drop {'it' if len(found) == 1 else 'them'} first"
+            )
 
 
-def _is_rollup(catalog: Catalog, name: str, source: str | None) -> bool:
+def _source_of(catalog: Catalog, name: str) -> str | None:
     try:
-        return source in (None, definition_of(catalog.handle(name).newest()).source)
+        return definition_of(catalog.handle(name).newest()).source
     except (TableNotFound, Invalid):  # dropped, or another table by now
-        return False
+        return None
 
 
 def _mark(source: str, name: str) -> str:

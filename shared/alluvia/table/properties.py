@@ -61,6 +61,8 @@ KNOWN = frozenset(
 )
 """The known properties, besides constraints."""
 
+_NOT_OF_ROLLUPS = {WRITERS: "any", APPEND_ONLY: "true", CHANGE_DATA_FEED: "true"}
+"""What no rollup can have: other writers, rows that stay, and change files, which a refresh does not write."""
 _NOT_WRITTEN = {
     "delta.columnMapping.mode": COLUMN_MAPPING,
     "delta.enableRowTracking": "rowTracking",
@@ -149,6 +151,13 @@ def check_properties(configuration: Mapping[str, object]) -> dict[str, str]:
         checked[name] = value
     _read(checked)
     return checked
+
+
+def check_of_rollup(configuration: Mapping[str, str]) -> None:
+    """Raise `Invalid`, naming it, for a property that a rollup cannot have."""
+    for name, value in _NOT_OF_ROLLUPS.items():
+        if ROLLUP in configuration and configuration.get(name, "").lower() == value:
+            raise Invalid(f"property {name}: {value!r} is not possible for a rollup, which only its refresh writes")
 
 
 def _read(given: Mapping[str, str]) -> Properties:

@@ -353,7 +353,7 @@ def refusal(lake: Lake, *args: Any, **options: Any) -> AlluviaError:
 
 def test_what_cannot_be_created_says_why(lake: Lake, events: Table, hits: Table) -> None:
     no = partial(refusal, lake)
-    assert "table 'hits' already exists" in str(no("hits", HITS))
+    assert "table 'hits' already exists: choose another name, or drop it first" in str(no("hits", HITS))
     assert isinstance(no("other", "SELECT count(*) AS c FROM nothing"), TableNotFound)
     assert "must have aggregates" in str(no("other", "SELECT day FROM events"))
     assert "column 'count_star()' of the rollup" in str(no("other", "SELECT count(*) FROM events"))
@@ -382,6 +382,53 @@ def test_what_cannot_be_created_says_why(lake: Lake, events: Table, hits: Table)
     lake.create_table("taken_live", {"x": "long"})
     assert isinstance(no("taken", HITS), TableExists)
     assert lake.tables() == ["events", "hits", "taken_live"]
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("SELECT day, sum(path::INT) AS s FROM events GROUP BY day", "Could not convert string '/' to INT32"),
+        ("SELECT sum(n + 9223372036854775806) AS s FROM events", "out of range"),
+    ],
+)
+def test_a_rollup_that_cannot_be_filled_is_not_created(lake: Lake, events: Table, query: str, reason: str) -> None:
+    failed = refusal(lake, "h", query)
+    assert "the rollup h cannot be refreshed: " in str(failed)
+    assert reason in str(failed)
+    assert str(failed).endswith("The rollup was not created.")
+    assert (lake.tables(), lake.rollups("events")) == (["events"], [])
+    assert rows(lake.create_rollup("h", HITS)) == START
+
+
+def test_rollups_of_rejects_keep_their_table(lake: Lake) -> None:
+    for name in ("app", "app/_rejects"):
+        lake.create_table(name, {"reason": "string"})
+    lake.create_rollup("reasons", "SELECT reason, count(*) AS n FROM app._rejects GROUP BY reason")
+    with pytest.raises(Invalid, match="table app/_rejects is the source of reasons: drop it first"):
+        lake.drop_table("app")
+    lake.drop_table("reasons")
+    lake.drop_table("app")
+
+
+def test_a_rollup_cannot_get_properties_that_it_could_not_be_created_with(hits: Table) -> None:
+    for name in ("delta.appendOnly", "delta.enableChangeDataFeed"):
+        with pytest.raises(Invalid, match=f"property {name}: 'true' is not possible for a rollup"):
+            hits.evolve(properties={name: "true"})
+
+
+def test_rollups_come_after_the_rollups_that_they_are_of(lake: Lake, events: Table, hits: Table) -> None:
+    lake.create_rollup("a", "SELECT day, sum(hits) AS hits FROM hits GROUP BY day")
+    lake.create_rollup("b", "SELECT count(*) AS n FROM a")
+    assert lake.rollups() == ["hits", "a", "b"]
+    assert lake.rollups("events") == ["hits"]
+    assert lake.rollups("events", nested=True) == ["hits", "a", "b"]
+
+
+def test_live_of_a_rollup_that_fails_names_it(lake: Lake, events: Table) -> None:
+    lake.create_rollup("numbers", "SELECT day, max(path::LONG) AS m FROM events WHERE n > 5 GROUP BY day")
+    events.append([event(0, "x", 6)])
+    with pytest.raises(Invalid, match=r"(?s)what the rollup numbers lacks cannot be computed: .*convert string 'x'"):
+        lake.sql("FROM numbers_live")
 
 
 def test_a_source_is_not_dropped_before_its_rollups(lake: Lake, events: Table, hits: Table) -> None:
