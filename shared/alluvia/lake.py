@@ -485,16 +485,18 @@ class Table:
             evaluation=self.lake.evaluation,
         )
 
-    def refresh(self, *, memory_mb: int | None = None) -> refreshing.RefreshReport:
-        """Bring a rollup up to date with its source, in one commit, exactly once for each version of the source.
+    def refresh(self, *, rebuild: bool = False, memory_mb: int | None = None) -> refreshing.RefreshReport:
+        """Bring a rollup up to date with its source, exactly once for each version of the source.
 
-        Groups whose rows changed are computed again; appended rows are added to theirs where all aggregates are count,
-        sum, min, max, bool_and or bool_or. Raises `Invalid` for a table that is not a rollup or has lost its source.
+        Groups that lost rows are computed again; new rows are added to theirs where all aggregates are count, sum, min,
+        max, bool_and or bool_or. With `rebuild`, all groups are computed again: what has expired in the source is lost.
+        Raises `Invalid` for a table that is not a rollup or has lost its source, and if the rollup can only be rebuilt
+        but rows of its source have expired.
         """
         from alluvia.rollups import refresh as refreshing
 
         check_number("memory_mb", memory_mb)
-        return refreshing.refresh(self.lake, self.name, self.lake.evaluation(memory_mb))
+        return refreshing.refresh(self.lake, self.name, self.lake.evaluation(memory_mb), rebuild=rebuild)
 
     @property
     def is_rollup(self) -> bool:

@@ -46,6 +46,8 @@ def test_a_rollup_is_created_listed_refreshed_and_dropped(tmp_path: Path) -> Non
     assert [row["mode"] for row in rows(tmp_path, "refresh")] == ["nothing", "rebuilt"]
     assert alluvia.connect(str(tmp_path))["later"].to_arrow().to_pylist() == [{"page": "/", "hits": 2}]
     assert "rebuilt" not in run(tmp_path, "refresh").stdout
+    assert [row["mode"] for row in rows(tmp_path, "refresh", "--rebuild", "later")] == ["rebuilt"]
+    assert "--rebuild: name the rollups to rebuild" in run(tmp_path, "refresh", "--rebuild").stderr
     assert rows(tmp_path, "drop", "hits")[0]["dropped"] == "hits"
     assert [row["rollup"] for row in rows(tmp_path, "list")] == ["later"]
 

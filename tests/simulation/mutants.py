@@ -122,15 +122,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "fold groups that rows were deleted from",
         "rollups/computing.py",
-        "if change.only_appends and self.folds is not None:",
-        "if self.folds is not None:",
+        '            lost.append(f"SELECT',
+        '            gained.append(f"SELECT',
         ("tests/unit/rollups/test_rollups.py",),
     ),
     Mutant(
         "keep the old rows of recomputed groups",
         "rollups/computing.py",
-        " o ANTI JOIN {named(new)} g ON {self._same('o', 'g')}\"",
-        ' o"',
+        """join = f"ANTI JOIN {self._named('again')} g ON {self._same('o', 'g')}\"""",
+        'join = ""',
         ("tests/unit/rollups/test_rollups.py",),
     ),
     Mutant(
@@ -211,22 +211,22 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "tell readers of changes that expired rows were deleted",
         "operations/changes.py",
-        "        if is_expiry(commit):\n",
-        "        if self._expired:\n",
+        "if is_expiry(commit) and not self._expired:",
+        "if self._expired:",
         ("tests/unit/operations/test_expire.py",),
     ),
     Mutant(
         "tell readers of changes that a restore inserts what had expired",
         "operations/changes.py",
-        "        gone = _last_removes(since)\n",
-        "        gone = _last_removes(())\n",
+        "return [*gone, *before], come |",
+        "return gone, come |",
         ("tests/unit/operations/test_expire.py",),
     ),
     Mutant(
         "tell readers of changes that a restore deletes what had expired",
         "operations/changes.py",
-        "if expired.get(remove.path) is None)",
-        "if expired)",
+        "for at, file in restored}",
+        "for at, file in restored[:0]}",
         ("tests/unit/operations/test_expire.py",),
     ),
     Mutant(

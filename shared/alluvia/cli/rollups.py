@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -62,12 +63,15 @@ def list_rollups(common: Common) -> None:
 
 @command
 @click.argument("tables", nargs=-1, type=TABLE)
-def refresh(common: Common, tables: tuple[str, ...]) -> None:
+@click.option("--rebuild", is_flag=True, help="Compute TABLES anew, without what has expired in their sources.")
+def refresh(common: Common, tables: tuple[str, ...], *, rebuild: bool) -> None:
     """Bring rollups up to date with their sources (all of them by default)."""
+    if rebuild and not tables:
+        raise click.UsageError("--rebuild: name the rollups to rebuild")
     lake = common.lake()
     names = tables or tuple(lake.rollups())
     if names:
-        show_each(common, names, _refresh, lake=lake)
+        show_each(common, names, partial(_refresh, rebuild=rebuild), lake=lake)
 
 
 @command
@@ -83,8 +87,8 @@ def _facts(table: Table) -> dict[str, Any]:
     return {"rollup": table.name, **dataclasses.asdict(table.freshness())}
 
 
-def _refresh(table: Table) -> dict[str, Any]:
-    return {"rollup": table.name, **dataclasses.asdict(table.refresh())}
+def _refresh(table: Table, *, rebuild: bool) -> dict[str, Any]:
+    return {"rollup": table.name, **dataclasses.asdict(table.refresh(rebuild=rebuild))}
 
 
 for _name, _command in (("create", create), ("list", list_rollups), ("refresh", refresh), ("drop", drop)):

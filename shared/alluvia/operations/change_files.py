@@ -8,17 +8,31 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.log.actions import CdcFile
+from alluvia.errors import Invalid
+from alluvia.log.actions import CdcFile, Metadata
 from alluvia.table.handle import TableHandle
 from alluvia.table.partitioning.partition import split
 from alluvia.table.partitioning.spec import PartitionField, PartitionSpec
+from alluvia.table.properties import CHANGE_DATA_FEED, read_properties
+from alluvia.table.schema.serialization import arrow_schema
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.writer import encode_parquet
 
 CHANGE_FOLDER = "_change_data/"
-CHANGE_TYPE = "_change_type"
+CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
 INSERT, DELETE, BEFORE, AFTER = "insert", "delete", "update_preimage", "update_postimage"
 EXPIRED = "expire"
+
+
+def check_feed_columns(metadata: Metadata) -> None:
+    """Raise `Invalid` if a table is to have change files and a column with a name that these use themselves."""
+    if read_properties(metadata.configuration).change_data_feed:
+        for name in arrow_schema(metadata.schema_string).names:
+            if name.lower() in (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP):
+                raise Invalid(
+                    f"column {name}: change files use that name themselves; choose another name, "
+                    f"or leave out {CHANGE_DATA_FEED}"
+                )
 
 
 class ChangeWriter:

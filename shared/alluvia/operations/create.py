@@ -11,6 +11,7 @@ from alluvia.log.actions import AddFile, Metadata
 from alluvia.log.commit import CommitActions, encode_commit
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.log.log import FOLLOW_AGE_MS_MAX
+from alluvia.operations.change_files import check_feed_columns
 from alluvia.operations.constraints import row_check
 from alluvia.operations.drop import find_log, recreate
 from alluvia.operations.expire_plan import check_ttl
@@ -74,6 +75,7 @@ def plan_create(
     metadata = Metadata(table_id, text, spec.identity_columns, configuration, now_ms)
     check_layout(metadata)
     check_ttl(metadata)
+    check_feed_columns(metadata)
     check_declared(metadata)
     return metadata
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from alluvia.errors import Invalid
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
+from alluvia.operations.change_files import check_feed_columns
 from alluvia.operations.expire_plan import check_ttl
 from alluvia.operations.folding import check_declared
 from alluvia.operations.layout import check_layout
@@ -68,6 +69,7 @@ def plan_evolve(
     check_layout(changed)
     check_ttl(changed)
     check_of_rollup(changed.configuration)
+    check_feed_columns(changed)
     if changed != metadata:
         check_declared(changed, own)
     return changed

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from alluvia.errors import TableNotFound
+from alluvia.log.actions import Txn
 from alluvia.operations.expire_plan import ExpiryPlan, plan_expiry
 from alluvia.operations.replanning import check_not_append_only, commit_planned
 from alluvia.table.handle import TableHandle
@@ -15,6 +16,8 @@ from alluvia.table.transaction import Changes
 
 EXPIRE = "EXPIRE"
 """The operation of such commits. Readers of changes know by it that their rows were not deleted."""
+EXPIRED = "alluvia.expired"
+"""The application id under which such commits leave a mark that outlives them, when clean-up takes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ def expire(handle: TableHandle, *, ttl_of: TableHandle | None = None, dry_run: b
             EXPIRE,
             {"column": found.column, "before": found.before.isoformat()},
             removes=[file.removed(now_ms, data_change=True) for file in found.files],
+            txns=[Txn(EXPIRED, snapshot.version, now_ms)],
             metrics={"numDeletedRows": _rows(found) or 0, "numRemovedBytes": sum(file.size for file in found.files)},
         )
 
@@ -68,6 +72,12 @@ def expire(handle: TableHandle, *, ttl_of: TableHandle | None = None, dry_run: b
     [found] = done
     paths, size = tuple(file.path for file in found.files), sum(file.size for file in found.files)
     return ExpireReport(dry_run, version, paths, _rows(found), size, found.column, found.before)
+
+
+def has_expired(snapshot: Snapshot) -> bool:
+    """Whether rows of a table have expired, in its newest version or in any before."""
+    mark = snapshot.state.txns.get(EXPIRED)
+    return mark is not None and mark.version >= 0
 
 
 def _planned(handle: TableHandle, snapshot: Snapshot, ttl_of: TableHandle | None) -> ExpiryPlan | None:

@@ -12,7 +12,7 @@ from alluvia.log.actions import AddFile, Metadata
 from alluvia.table.partitioning.spans import tagged_span
 from alluvia.table.partitioning.spec import TIMES, parse_spec
 from alluvia.table.partitioning.transforms import key_part
-from alluvia.table.properties import APPEND_ONLY, TTL, TTL_COLUMN, Properties, read_properties
+from alluvia.table.properties import APPEND_ONLY, ROLLUP, TTL, TTL_COLUMN, Properties, read_properties
 from alluvia.table.scan import Scan
 from alluvia.table.schema.moments import is_zoned
 from alluvia.table.schema.serialization import arrow_schema
@@ -68,6 +68,11 @@ def _times(settings: Properties, schema: pa.Schema, partition_columns: tuple[str
 def check_ttl(metadata: Metadata) -> None:
     """Raise `Invalid` if a table's properties ask for expiry, and its rows cannot expire."""
     settings = read_properties(metadata.configuration)
+    if settings.ttl_ms and ROLLUP in metadata.configuration:
+        raise Invalid(
+            f"property {TTL}: rows of a rollup cannot expire, because a late event would bring back their group with "
+            f"that event alone; leave out {TTL}, and filter by time when you query the rollup"
+        )
     if not settings.ttl_ms and not settings.ttl_column:
         return
     schema = arrow_schema(metadata.schema_string)

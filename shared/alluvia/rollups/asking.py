@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from alluvia.errors import Invalid, TableNotFound, VersionExpired
+from alluvia.errors import Invalid, TableNotFound
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.relations import Evaluate, LocalRows, Relation
 from alluvia.rollups.change import app_id, find_change
 from alluvia.rollups.computing import computing
 from alluvia.rollups.definition import definition_of
-from alluvia.rollups.refresh import incremental, source_of
+from alluvia.rollups.refresh import source_of, touched_groups
 from alluvia.table.properties import ROLLUP
 from alluvia.table.snapshot import Snapshot
 
@@ -101,15 +101,13 @@ def live(
     """Return the rows that a rollup would have after a refresh, at a version of its source, by default the newest."""
     handle, newest = source_of(catalog, rollup)
     work = computing(rollup, prefix)
-    change = find_change(handle, rollup, source or newest)
     try:
-        groups = incremental(work, handle, change, folder, evaluate)
-    except VersionExpired:
-        groups = None
+        change = find_change(handle, rollup, source or newest)
+        change, groups = touched_groups(work, handle, change, folder, evaluate)
     except Invalid as error:
         raise type(error)(f"what the rollup {rollup.name} lacks cannot be computed: {error}") from error
     if groups is None:
         return work.whole(change.source)
     if not groups.count:
         return work.unchanged(rollup)
-    return work.updated(rollup, list(rollup.files), groups, change)[1]
+    return work.updated(rollup, list(rollup.files), groups, change.source)

@@ -1,22 +1,27 @@
 """What changed in a rollup's source since the version that the rollup shows.
 
 A commit that only appends is read as the files it added, while they are still files of the table. Of any other commit
-that changes rows, the change feed gives the rows: only the columns that the query names are compared.
+that changes rows, the change feed gives the rows: only the columns that the query names are compared. A restore is not
+such an append, since it may bring back rows that had expired, which the rollup has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from alluvia.errors import VersionExpired
-from alluvia.log.actions import AddFile, Txn
+from alluvia.errors import Invalid, VersionExpired, VersionNotFound
+from alluvia.log.actions import AddFile, CdcFile, RemoveFile, Txn
 from alluvia.log.commit import CommitActions
-from alluvia.operations.changes import is_expiry, read_commits, rows_changed
+from alluvia.operations.change_files import AFTER, INSERT
+from alluvia.operations.changes import rows_changed
+from alluvia.operations.expire import has_expired
+from alluvia.operations.feed_commits import is_expiry, read_commits, restored_version
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import is_own_commit, version_gaps
 from alluvia.table.snapshot import Snapshot
@@ -24,15 +29,19 @@ from alluvia.table.snapshot import Snapshot
 PROGRESS = "alluvia.rollup"
 """The application id under which every refresh records the source's version, so that two conflict."""
 REBUILD_BYTES_MIN = 64 << 20
-"""Changes up to this size are always looked up; above it, only if they are smaller than the table."""
+"""Changes of this cost are always looked up; above it, only if they cost less than to read the table."""
+REQUEST_BYTES = 256 << 10
+"""A file costs as much as so many bytes, besides its own."""
+STEP_BYTES = 1 << 30
+"""Changes of a higher cost are applied in several commits, each up to a version of the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceChange:
     """Changes of a source up to a version: files appended, and commits whose changes must be looked up row by row.
 
-    With `only_appends`, these inserted rows and did nothing else. `shown` is the version that the rollup shows, None if
-    it shows none. `rebuild` says why the rollup must be computed anew instead; None where it need not.
+    `shown` is the version that the rollup shows, None if it shows none. `rebuild` says why the rollup must be computed
+    anew instead; None where it need not.
     """
 
     source: Snapshot
@@ -40,7 +49,6 @@ class SourceChange:
     files: Sequence[AddFile] = ()
     commits: Sequence[CommitActions] = ()
     rebuild: str | None = None
-    only_appends: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -64,56 +72,103 @@ def progress_txns(source: Snapshot, now_ms: int) -> list[Txn]:
     return [Txn(name, source.version, now_ms) for name in (PROGRESS, app_id(source))]
 
 
-def find_change(handle: TableHandle, rollup: Snapshot, source: Snapshot) -> SourceChange:
-    """Return what changed in a source between the version that a rollup shows and a newer one."""
+def find_change(
+    handle: TableHandle, rollup: Snapshot, source: Snapshot, *, rebuild: bool = False, stepwise: bool = False
+) -> SourceChange:
+    """Return what changed in a source between the version that a rollup shows and a newer one.
+
+    If that is a lot, then only up to a version between the two, `stepwise`. Raises `Invalid` if the rollup must be
+    computed anew, would lose what expired in the source by that, and `rebuild` does not ask for it.
+    """
     shown = progress_of(rollup, source)
     if shown is None:
         again = PROGRESS in rollup.state.txns
         reason = f"{source.name} was dropped and created again" if again else "the rollup was empty"
         return SourceChange(source, None, rebuild=reason)
-    if shown >= source.version:
-        older = shown > source.version
-        return SourceChange(source, shown, rebuild="an older version was asked for" if older else None)
+    if rebuild:
+        return SourceChange(source, shown, rebuild="it was asked for")
+    whole = SourceChange(source, shown)
+    if shown > source.version:
+        return rebuilt(whole, f"an older version of {source.name} was asked for")
     gaps = version_gaps(source.properties)
     try:
         commits = read_commits(handle, shown + 1, source.version)
     except VersionExpired as error:
-        return SourceChange(source, shown, rebuild=str(error))
+        return rebuilt(whole, str(error))
     # What a source forgets because of its age stays in the rollup.
     commits = [each for each in commits if is_own_commit(gaps, each.version) and not is_expiry(each)]
+    files, looked_up = _divided(commits, source)
+    count, size = source.totals
+    if not has_expired(source) and _cost(looked_up) > max(REBUILD_BYTES_MIN, size + count * REQUEST_BYTES):
+        return rebuilt(whole, f"the changes of {source.name} are larger than the table")
+    step = _step(handle, commits, source) if stepwise else source
+    if step is not source:
+        files, looked_up = _divided([commit for commit in commits if commit.version <= step.version], step)
+    return SourceChange(step, shown, files, looked_up)
+
+
+def rebuilt(change: SourceChange, reason: str) -> SourceChange:
+    """Return a change by which the rollup is computed anew. Raises `Invalid` if it would lose what expired by that."""
+    if has_expired(change.source):
+        raise Invalid(
+            f"{reason}. So it must be rebuilt, but rows of {change.source.name} have expired, and the rollup would "
+            "lose what it has of them. To accept that, use refresh(rebuild=True), or alluvia rollup refresh --rebuild"
+        )
+    return replace(change, rebuild=reason)
+
+
+def _divided(commits: Sequence[CommitActions], source: Snapshot) -> tuple[list[AddFile], list[CommitActions]]:
+    """Return the files that commits appended and that a version still has, and the other commits that change rows.
+
+    The feed reads each commit's files as its version had them, so the latter include all that change the metadata.
+    """
     files: dict[str, AddFile] = {}
-    others: set[int] = set()
-    only_appends = True
+    others: list[CommitActions] = []
+    changing = False
     for commit in commits:
         adds = {add.key: add for add in commit.adds if add.data_change}
-        appends = not commit.cdc and not any(remove.data_change for remove in commit.removes)
-        only_appends = only_appends and appends
-        if appends and all(source.files.get(key) is not None for key in adds):
+        removes = any(remove.data_change for remove in commit.removes)
+        plain = not commit.cdc and not removes and commit.metadata is None and restored_version(commit) is None
+        if plain and all(source.files.get(key) is not None for key in adds):
             files |= adds
         else:
-            others.add(commit.version)
-    changing = [commit for commit in commits if commit.version in others]
-    if _bytes(changing) > max(REBUILD_BYTES_MIN, source.totals[1]):
-        return SourceChange(source, shown, rebuild=f"the changes of {source.name} are larger than the table")
-    # The feed reads each commit's files as its version had them, so it must see changes of the metadata.
-    wanted = [commit for commit in commits if commit.version in others or commit.metadata is not None]
-    return SourceChange(source, shown, list(files.values()), wanted if changing else (), only_appends=only_appends)
+            others.append(commit)
+            changing = changing or bool(adds or removes or commit.cdc)
+    return list(files.values()), others if changing else []
+
+
+def _step(handle: TableHandle, commits: Sequence[CommitActions], source: Snapshot) -> Snapshot:
+    """Return the version up to which commits are not too much for one refresh; the last one if it cannot be read."""
+    cost = 0
+    for commit in commits:
+        cost += _cost([commit])
+        if cost > STEP_BYTES and commit.version < source.version:
+            try:
+                return handle.snapshot(commit.version)
+            except (VersionExpired, VersionNotFound):
+                return source
+    return source
 
 
 def write_rows(handle: TableHandle, change: SourceChange, columns: Sequence[str], path: Path) -> pa.Schema:
     """Write the rows that a change's commits inserted and deleted to a file. Raises `VersionExpired`.
 
-    Returns the file's columns, which are those asked for.
+    Returns the file's columns: those asked for, and last one that is 1 for rows that were inserted, -1 for others.
     """
-    schema = pa.schema([change.source.schema.field(name).with_nullable(True) for name in columns])
+    sign = "sign" + "_" * max(map(len, columns))
+    fields = [change.source.schema.field(name).with_nullable(True) for name in columns]
+    schema = pa.schema([*fields, pa.field(sign, pa.int8())])
     with pq.ParquetWriter(path, schema, store_schema=False) as writer:
-        for batch in rows_changed(handle, change.source, change.commits, columns):
-            writer.write_batch(batch.select(columns).cast(schema))
+        for _, kinds, rows in rows_changed(handle, change.source, change.commits, columns):
+            inserted = pc.is_in(kinds, pa.array([INSERT, AFTER]))
+            signs = pc.if_else(inserted, pa.scalar(1, pa.int8()), pa.scalar(-1, pa.int8()))
+            writer.write_batch(pa.RecordBatch.from_arrays([*rows.columns, signs], schema=schema))
     return schema
 
 
-def _bytes(commits: Sequence[CommitActions]) -> int:
-    """Return the size of the files that commits added and removed."""
-    return sum(
-        sum(add.size for add in commit.adds) + sum(remove.size or 0 for remove in commit.removes) for commit in commits
-    )
+def _cost(commits: Sequence[CommitActions]) -> int:
+    """Return what it costs to read the files that commits added and removed, in bytes."""
+    files: list[AddFile | RemoveFile | CdcFile] = []
+    for commit in commits:
+        files += [*commit.adds, *commit.removes, *commit.cdc]
+    return sum(file.size or 0 for file in files) + len(files) * REQUEST_BYTES

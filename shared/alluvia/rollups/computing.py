@@ -1,7 +1,7 @@
 """The relations that make a rollup's rows: of all rows of its source, or of a change and the rows that it has. Pure.
 
-Where rows were only appended, and each column of the old and the new rows gives that of both, groups are *folded*; else
-the groups that are touched are *recomputed* from the source.
+Groups that only gained rows are *folded* where each column of the old and the new rows gives that of both; other groups
+that a change touches are *recomputed* from the source.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from alluvia.log.actions import AddFile
 from alluvia.operations.relations import Files, LocalRows, Relation
 from alluvia.rollups.change import SourceChange
 from alluvia.rollups.definition import Definition, RollupQuery, definition_of, named, read_query
-from alluvia.rollups.groups import Groups, range_sql, scan_of
+from alluvia.rollups.groups import Groups, Touched, range_sql, scan_of
 from alluvia.table.snapshot import Snapshot
 
-FOLDED, RECOMPUTED = "folded", "recomputed"
 _HELD_TOO = {"BIGINT": ("HUGEINT",), "VARCHAR": ("JSON", "UUID")}
 """Types of DuckDB's that a column of another type holds too: a sum of integers is 128 bits wide, and must fit."""
 
@@ -47,14 +46,47 @@ class Computing:
         return known if len(known) == len(found) else None
 
     def changed_groups(self, change: SourceChange, rows: LocalRows | None) -> Relation:
-        """Return what the query gives over changed rows alone; `rows` are those of the change's commits."""
+        """Return what the query gives over changed rows alone, and last whether a group must be computed again.
+
+        `rows` are those of the change's commits. What was deleted and inserted again is no change. Groups that only
+        gained rows are folded, if they can be.
+        """
+        columns = [quote_name(name) for name in self.definition.columns_of(change.source)]
+        names = ", ".join(columns)
         inputs: dict[str, Files | LocalRows] = {}
-        if rows is not None:
-            inputs[self._name("changed")] = rows
+        views: dict[str, str] = {}
+        gained, lost = [], []
         if change.files or rows is None:
             inputs[self._name("appended")] = Files(change.source, change.files)
-        union = " UNION ALL ".join(self._seen(name, change.source) for name in inputs)
-        return Relation(inputs, {self._name("rows"): union, self._name("found"): self._over("rows")})
+            gained.append(self._seen(self._name("appended"), change.source))
+        if rows is not None:
+            inputs[self._name("changed")] = rows
+            sign, net = quote_name(rows.schema.names[-1]), self._named("net")
+            summed = (
+                f"SELECT {names}, CAST(sum({sign}) AS BIGINT) AS {sign} FROM {self._named('changed')} GROUP BY {names}"  # noqa: S608
+            )
+            views[self._name("net")] = f"FROM ({summed}) WHERE {sign} <> 0"
+            several = ", ".join(f"n.{column}" for column in columns)
+            gained.append(f"SELECT {several} FROM {net} n, range(n.{sign}) r WHERE n.{sign} > 0")  # noqa: S608
+            lost.append(f"SELECT {names} FROM {net} WHERE {sign} < 0")  # noqa: S608
+        if self.folds is None:
+            gained, lost = [], [*gained, *lost]
+        for name, parts in (("gained", gained), ("lost", lost)):
+            if parts:
+                views[self._name(name)] = " UNION ALL ".join(parts)
+                # Without GROUP BY there is a row of no rows.
+                some = f" WHERE EXISTS (FROM {self._named(name)})"
+                views[self._name(f"{name}_groups")] = f"FROM ({self._over(name)}){some}"
+        again, more = self._named("lost_groups"), self._named("gained_groups")
+        views[self._name("found")] = (
+            f"SELECT *, false FROM {more}"  # noqa: S608
+            if not lost
+            else f"SELECT *, true FROM {again}"  # noqa: S608
+            if not gained
+            else f"WITH lost AS MATERIALIZED (FROM {again}) SELECT *, true FROM lost UNION ALL "  # noqa: S608
+            f"SELECT *, false FROM {more} g ANTI JOIN lost l ON {self._same('g', 'l')}"
+        )
+        return Relation(inputs, views)
 
     def whole(self, source: Snapshot) -> Relation:
         """Return what the query gives over all rows of the source."""
@@ -67,16 +99,32 @@ class Computing:
         old = self._name("old")
         return Relation({old: Files(rollup, list(rollup.files))}, {self._name("result"): f"FROM {named(old)}"})
 
-    def updated(
-        self, rollup: Snapshot, files: Sequence[AddFile], groups: Groups, change: SourceChange
-    ) -> tuple[str, Relation]:
-        """Return how the rows of some of the rollup's files are brought up to date, and the relation that does it."""
-        if change.only_appends and self.folds is not None:
-            return FOLDED, self._folded(rollup, files, groups)
-        return RECOMPUTED, self._recomputed(rollup, files, groups, change.source)
+    def updated(self, rollup: Snapshot, files: Sequence[AddFile], touched: Touched, source: Snapshot) -> Relation:
+        """Return how the rows of some of the rollup's files are brought up to date."""
+        inputs: dict[str, Files | LocalRows] = {self._name("old"): Files(rollup, files)}
+        views = {self._name("kept"): f"FROM {self._named('old')}"}
+        if touched.recomputed.count:
+            inputs[self._name("again")] = touched.recomputed.rows
+            join = f"ANTI JOIN {self._named('again')} g ON {self._same('o', 'g')}"
+            views[self._name("kept")] = f"FROM {self._named('old')} o {join}"
+        result = f"FROM {self._named('kept')}"
+        if touched.folded.count:
+            inputs[self._name("more")] = touched.folded.rows
+            result = self._folded()
+        if touched.recomputed.count:
+            columns = self.definition.columns_of(source)
+            scan = touched.recomputed.in_source(self.query, source, columns, self.schema.names)
+            inputs[self._name("source")] = Files(source, scan.files)
+            views |= {
+                self._name("seen"): self._seen(self._name("source"), source),
+                self._name("fresh"): self._over("seen"),
+            }
+            # Materialized, since DuckDB 1.5.5 never ends a UNION ALL of two such joins where both are long.
+            result = f"WITH made AS MATERIALIZED ({self._made(touched.recomputed)}) ({result}) UNION ALL FROM made"
+        return Relation(inputs, {**views, self._name("result"): result})
 
-    def _folded(self, rollup: Snapshot, files: Sequence[AddFile], groups: Groups) -> Relation:
-        """Return the rows of some of the rollup's files, with appended rows folded into their groups."""
+    def _folded(self) -> str:
+        """Return SQL of rows kept, with the rows of groups that gained some folded into them."""
         folds, keys = self.folds or {}, self.definition.keys
         names = {field.name: quote_name(field.name) for field in self.schema}
         columns = [
@@ -86,25 +134,18 @@ class Computing:
             for (key, name), field in zip(names.items(), self.schema, strict=True)
         ]
         join = "FULL JOIN" if keys else "RIGHT JOIN"
-        old, new = self._name("old"), self._name("groups")
-        select = f"SELECT {', '.join(columns)} FROM {named(old)} o {join} {named(new)} g ON {self._same('o', 'g')}"  # noqa: S608
-        return Relation({old: Files(rollup, files), new: groups.rows}, {self._name("result"): select})
+        old, new = self._named("kept"), self._named("more")
+        return f"SELECT {', '.join(columns)} FROM {old} o {join} {new} g ON {self._same('o', 'g')}"  # noqa: S608
 
-    def _recomputed(self, rollup: Snapshot, files: Sequence[AddFile], groups: Groups, source: Snapshot) -> Relation:
-        """Return the rows of some of the rollup's files, those of the groups as the source has them now."""
-        old, new, read, seen, fresh = map(self._name, ("old", "groups", "source", "seen", "fresh"))
-        scan = groups.in_source(self.query, source, self.definition.columns_of(source), self.schema.names)
+    def _made(self, groups: Groups) -> str:
+        """Return SQL of the rows of groups as the source has them now."""
         quoted = {key: f"f.{quote_name(key)}" for key in self.definition.keys}
         where = "".join(f" WHERE {' AND '.join(found)}" for found in [range_sql(groups.ranges, quoted)] if found)
-        columns = ", ".join(quote_name(field.name) for field in self.schema)
-        kept = f"SELECT {columns} FROM {named(old)} o ANTI JOIN {named(new)} g ON {self._same('o', 'g')}"  # noqa: S608
-        made = f"SELECT {columns} FROM {named(fresh)} f SEMI JOIN {named(new)} g ON {self._same('f', 'g')}{where}"  # noqa: S608
-        # Materialized, since DuckDB 1.5.5 never ends a UNION ALL of two such joins where both are long.
-        both = f"WITH made AS MATERIALIZED ({made}) {kept} UNION ALL FROM made"
-        return Relation(
-            {old: Files(rollup, files), new: groups.rows, read: Files(source, scan.files)},
-            {seen: self._seen(read, source), fresh: self._over("seen"), self._name("result"): both},
-        )
+        fresh, again = self._named("fresh"), self._named("again")
+        return f"SELECT f.* FROM {fresh} f SEMI JOIN {again} g ON {self._same('f', 'g')}{where}"  # noqa: S608
+
+    def _named(self, name: str) -> str:
+        return named(self._name(name))
 
     def _name(self, name: str) -> str:
         return self.prefix + name

@@ -15,6 +15,7 @@ from alluvia.duck.relation import duckdb_type
 from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.create import create, plan_create
+from alluvia.operations.expire_plan import check_ttl
 from alluvia.operations.relations import Evaluate, Files, Relation
 from alluvia.rollups.asking import FRESHNESS, LIVE
 from alluvia.rollups.computing import is_held
@@ -68,6 +69,7 @@ def create_rollup(
     definition = Definition(parsed.source, query, keys, columns)
     metadata = replace(metadata, configuration={**metadata.configuration, ROLLUP: definition.to_text()})
     check_of_rollup(metadata.configuration)
+    check_ttl(metadata)
     catalog.store.put(_mark(parsed.source, name), b"1")
     if not create(handle, metadata, exist_ok=True, rejects=catalog.rejects_handle(name)):
         raise TableExists(f"table {name!r} already exists: choose another name, or drop it first")

@@ -6,11 +6,12 @@ rows go to a file, since there can be many.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -69,8 +70,9 @@ class Groups:
     count: int = 0
     ranges: Mapping[str, Range] = field(default_factory=dict)
 
-    def in_rollup(self, rollup: Snapshot) -> Scan:
-        """Return a scan of the rollup's files that can hold the groups."""
+    @property
+    def in_rollup(self) -> Predicate:
+        """Return what the rollup's rows of the groups meet."""
         parts: list[Predicate] = []
         for name, values in self.ranges.items():
             either: list[Predicate] = [IsNull((name,))] if values.nulls else []
@@ -78,7 +80,7 @@ class Groups:
                 either.append(And((Comparison((name,), ">=", values.low), Comparison((name,), "<=", values.high))))
             if values.known and either:
                 parts.append(either[0] if len(either) == 1 else Or(tuple(either)))
-        return Scan(rollup, And(tuple(parts)) if parts else Unknown())
+        return And(tuple(parts)) if parts else Unknown()
 
     def in_source(self, query: RollupQuery, source: Snapshot, columns: Sequence[str], names: Sequence[str]) -> Scan:
         """Return a scan of the source's files that can hold the groups' rows.
@@ -93,20 +95,65 @@ class Groups:
         return scan_of(query, source, columns, conditions)
 
 
-def write_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema, keys: Sequence[str], path: Path) -> Groups:
-    """Write groups, of columns in the order of `schema`, to a file."""
-    schema = pa.schema([column.with_nullable(True) for column in schema])
-    count, ranges = 0, {key: Range() for key in keys}
-    with pq.ParquetWriter(path, schema, store_schema=False) as writer:
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The groups that a change touches: those to compute again, and those to fold the rows of into what there is."""
+
+    recomputed: Groups
+    folded: Groups
+
+    @property
+    def count(self) -> int:
+        """Return the number of groups."""
+        return self.recomputed.count + self.folded.count
+
+    def in_rollup(self, rollup: Snapshot) -> Scan:
+        """Return a scan of the rollup's files that can hold the groups."""
+        parts = tuple(groups.in_rollup for groups in (self.recomputed, self.folded) if groups.count)
+        return Scan(rollup, parts[0] if len(parts) == 1 else Or(parts))
+
+
+def write_touched(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, keys: Sequence[str], path: Callable[[str], Path]
+) -> Touched:
+    """Write groups to files. Batches have columns in the order of `schema`, and last whether to compute them again."""
+    with ExitStack() as stack:
+        recomputed, folded = (
+            stack.enter_context(_GroupWriter(schema, keys, path(name))) for name in ("recomputed", "folded")
+        )
         for batch in batches:
-            rows = pa.RecordBatch.from_arrays(
-                [column.cast(kind.type) for column, kind in zip(batch.columns, schema, strict=True)], schema=schema
-            )
-            for key, values in ranges.items():
-                values.widen(rows[key])
-            count += len(rows)
-            writer.write_batch(rows)
-    return Groups(LocalRows(path, schema), count, ranges)
+            again = pc.equal(batch.column(batch.num_columns - 1), pa.scalar(value=True))
+            recomputed.write(batch.filter(again))
+            folded.write(batch.filter(pc.invert(again)))
+        return Touched(recomputed.groups(), folded.groups())
+
+
+class _GroupWriter:
+    """Writes groups to a file, in a `with` block."""
+
+    def __init__(self, schema: pa.Schema, keys: Sequence[str], path: Path) -> None:
+        self._schema = pa.schema([column.with_nullable(True) for column in schema])
+        self._path = path
+        self._count = 0
+        self._ranges = {key: Range() for key in keys}
+
+    def __enter__(self) -> Self:
+        self._writer = pq.ParquetWriter(self._path, self._schema, store_schema=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        arrays = [column.cast(kind.type) for column, kind in zip(batch.columns, self._schema, strict=False)]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        for key, values in self._ranges.items():
+            values.widen(rows[key])
+        self._count += len(rows)
+        self._writer.write_batch(rows)
+
+    def groups(self) -> Groups:
+        return Groups(LocalRows(self._path, self._schema), self._count, self._ranges)
 
 
 def scan_of(query: RollupQuery, source: Snapshot, columns: Sequence[str], conditions: Sequence[Node] = ()) -> Scan:

@@ -19,10 +19,10 @@ from alluvia.operations.catalog import Catalog
 from alluvia.operations.constraints import row_check
 from alluvia.operations.relations import Evaluate, LocalRows, Relation
 from alluvia.operations.replanning import commit_planned
-from alluvia.rollups.change import SourceChange, find_change, progress_txns, write_rows
+from alluvia.rollups.change import SourceChange, find_change, progress_txns, rebuilt, write_rows
 from alluvia.rollups.computing import Computing, computing
 from alluvia.rollups.definition import definition_of
-from alluvia.rollups.groups import Groups, write_groups
+from alluvia.rollups.groups import Touched, write_touched
 from alluvia.scratch import scratch_root
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
@@ -30,7 +30,7 @@ from alluvia.table.transaction import Changes
 
 CHUNK_ROWS = 1 << 20
 CHUNK_BYTES = 64 << 20
-NOTHING, REBUILT = "nothing", "rebuilt"
+NOTHING, FOLDED, RECOMPUTED, REBUILT = MODES = "nothing", "folded", "recomputed", "rebuilt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,35 @@ class RefreshReport:
     tries: int = 1
 
 
-def refresh(catalog: Catalog, name: str, evaluate: Evaluate) -> RefreshReport:
-    """Bring a rollup up to date. Raises `TableNotFound`, and `Invalid` for a table that is none or lost its source."""
+def refresh(catalog: Catalog, name: str, evaluate: Evaluate, *, rebuild: bool = False) -> RefreshReport:
+    """Bring a rollup up to date, in several commits if much has changed; with `rebuild`, compute it anew.
+
+    Raises `TableNotFound`, and `Invalid` for a table that is none or lost its source, and if it must be computed anew
+    but would lose rows by that which have expired in its source.
+    """
     handle = catalog.handle(name)
-    plans = _Plans(catalog, handle, evaluate)
-    commit, snapshot, tries = commit_planned(handle, plans.plan)
-    version = snapshot.version if commit is None else commit.version
-    return replace(plans.done, version=version, tries=tries)
+    plans = _Plans(catalog, handle, evaluate, rebuild=rebuild)
+    reports: list[RefreshReport] = []
+    while not reports or plans.behind:
+        commit, snapshot, tries = commit_planned(handle, plans.plan)
+        version = snapshot.version if commit is None else commit.version
+        reports.append(replace(plans.done, version=version, tries=tries))
+    return _summed(reports)
+
+
+def _summed(steps: Sequence[RefreshReport]) -> RefreshReport:
+    """Return the report of several steps."""
+    main = max(steps, key=lambda step: MODES.index(step.mode))
+    return replace(
+        steps[-1],
+        mode=main.mode,
+        reason=main.reason,
+        groups=None if main.groups is None else sum(step.groups or 0 for step in steps),
+        rows=sum(step.rows for step in steps),
+        files_added=sum(step.files_added for step in steps),
+        files_removed=sum(step.files_removed for step in steps),
+        tries=sum(step.tries for step in steps) - len(steps) + 1,
+    )
 
 
 def source_of(catalog: Catalog, rollup: Snapshot) -> tuple[TableHandle, Snapshot]:
@@ -74,28 +96,32 @@ def source_of(catalog: Catalog, rollup: Snapshot) -> tuple[TableHandle, Snapshot
 
 
 class _Plans:
-    """The plans of one refresh. `done` is what the last one does."""
+    """The plans of one refresh. `done` is what the last one does, `behind` whether the source has newer versions."""
 
     done: RefreshReport
+    behind: bool
 
-    def __init__(self, catalog: Catalog, handle: TableHandle, evaluate: Evaluate) -> None:
+    def __init__(self, catalog: Catalog, handle: TableHandle, evaluate: Evaluate, *, rebuild: bool) -> None:
         self._catalog = catalog
         self._handle = handle
         self._evaluate = evaluate
+        self._rebuild = rebuild
 
     def plan(self, rollup: Snapshot) -> Changes | None:
         """Return what to commit on a version; None where the rollup shows the source's newest version already."""
         now_ms = self._handle.clock.now_ms()
-        handle, source = source_of(self._catalog, rollup)
-        change = find_change(handle, rollup, source)
-        self.done = RefreshReport(rollup.version, source.version)
-        if change.is_empty and change.shown == source.version:
-            return None
-        with tempfile.TemporaryDirectory(dir=scratch_root()) as folder:
-            try:
+        handle, newest = source_of(self._catalog, rollup)
+        try:
+            change = find_change(handle, rollup, newest, rebuild=self._rebuild, stepwise=True)
+            source = change.source
+            self.behind = source.version < newest.version
+            self.done = RefreshReport(rollup.version, source.version)
+            if change.is_empty and change.shown == source.version:
+                return None
+            with tempfile.TemporaryDirectory(dir=scratch_root()) as folder:
                 removed, added = self._work(rollup, handle, change, Path(folder))
-            except Invalid as error:
-                raise type(error)(f"the rollup {rollup.name} cannot be refreshed: {error}") from error
+        except Invalid as error:
+            raise type(error)(f"the rollup {rollup.name} cannot be refreshed: {error}") from error
         rows = sum(add.num_records or 0 for add in added)
         self.done = replace(self.done, rows=rows, files_added=len(added), files_removed=len(removed))
         parameters = {"source": source.name, "sourceVersion": str(source.version), "mode": self.done.mode}
@@ -111,20 +137,17 @@ class _Plans:
         self, rollup: Snapshot, handle: TableHandle, change: SourceChange, folder: Path
     ) -> tuple[Sequence[AddFile], Sequence[AddFile]]:
         """Write the files that a refresh needs; return those of the rollup that they replace, and them."""
-        try:
-            found = incremental(computing(rollup), handle, change, folder, self._evaluate)
-        except VersionExpired as error:
-            change, found = replace(change, rebuild=str(error)), None
+        work = computing(rollup)
+        change, found = touched_groups(work, handle, change, folder, self._evaluate)
         if found is None:
-            reason = change.rebuild
-            self.done = replace(self.done, mode=REBUILT, reason=reason, groups=None)
-            return list(rollup.files), self._write(rollup, computing(rollup).whole(change.source))
+            self.done = replace(self.done, mode=REBUILT, reason=change.rebuild, groups=None)
+            return list(rollup.files), self._write(rollup, work.whole(change.source))
         if not found.count:
             return [], []
-        work, files = computing(rollup), found.in_rollup(rollup).files
-        mode, relation = work.updated(rollup, files, found, change)
+        files = found.in_rollup(rollup).files
+        mode = RECOMPUTED if found.recomputed.count else FOLDED
         self.done = replace(self.done, mode=mode, groups=found.count)
-        return files, self._write(rollup, relation)
+        return files, self._write(rollup, work.updated(rollup, files, found, change.source))
 
     def _write(self, rollup: Snapshot, relation: Relation) -> list[AddFile]:
         writer = self._handle.writer(rollup, row_check(rollup.settings.constraints, rollup.schema))
@@ -135,23 +158,33 @@ class _Plans:
         return self._evaluate(relation, take)
 
 
-def incremental(
+def touched_groups(
     work: Computing, handle: TableHandle, change: SourceChange, folder: Path, evaluate: Evaluate
-) -> Groups | None:
-    """Return the groups that a change touches, as a file in a folder; None where the rollup must be rebuilt."""
-    if change.rebuild is not None:
-        return None
+) -> tuple[SourceChange, Touched | None]:
+    """Return a change with the groups that it touches, as files in a folder; None where the rollup must be rebuilt.
+
+    That may turn out here, where changes have expired. Raises `Invalid` if it would lose rows by that.
+    """
+    try:
+        return change, None if change.rebuild is not None else _touched(work, handle, change, folder, evaluate)
+    except VersionExpired as error:
+        return rebuilt(change, str(error)), None
+
+
+def _touched(work: Computing, handle: TableHandle, change: SourceChange, folder: Path, evaluate: Evaluate) -> Touched:
+
+    def path(name: str) -> Path:
+        return folder / f"{work.prefix}{name}.parquet"
+
     rows = None
     if change.commits:
-        path = folder / f"{work.prefix}changed.parquet"
         columns = work.definition.columns_of(change.source)
-        rows = LocalRows(path, write_rows(handle, change, columns, path))
-    path = folder / f"{work.prefix}groups.parquet"
-    if change.is_empty:
-        return write_groups(iter(()), work.schema, (), path)
+        rows = LocalRows(path("changed"), write_rows(handle, change, columns, path("changed")))
     keys = work.definition.keys
+    if change.is_empty:
+        return write_touched(iter(()), work.schema, (), path)
     return evaluate(
-        work.changed_groups(change, rows), lambda _, batches: write_groups(batches, work.schema, keys, path)
+        work.changed_groups(change, rows), lambda _, batches: write_touched(batches, work.schema, keys, path)
     )
 
 

@@ -192,6 +192,14 @@ def test_a_table_with_a_column_of_the_feed(lake: Lake) -> None:
     table = lake.create_table("t", {"_change_type": "string"})
     with pytest.raises(Invalid, match="_change_type"):
         table.changes(0)
+    fed = {"delta.enableChangeDataFeed": "true"}
+    with pytest.raises(Invalid, match="column _change_type: change files use that name themselves"):
+        table.evolve(properties=fed)
+    with pytest.raises(Invalid, match="column _Commit_Version: change files use that name themselves"):
+        lake.create_table("f", {"_Commit_Version": "long"}, properties=fed)
+    plain = lake.create_table("g", {"x": "long"}, properties=fed)
+    with pytest.raises(Invalid, match="column _commit_timestamp: change files use that name themselves"):
+        plain.append([{"x": 1, "_commit_timestamp": "now"}], evolve=True)
 
 
 @every_feed

@@ -85,6 +85,127 @@ def test_what_the_source_lets_expire_stays(lake: Lake, events: Table, hits: Tabl
     assert rows(hits) == START
 
 
+def make_expiring(lake: Lake, clock: ManualClock) -> tuple[Table, Table]:
+    """Return a source with rows of two days in two files, and a rollup; then all of the first day expires."""
+    clock.advance(datetime(2026, 1, 2, 12, tzinfo=UTC).timestamp() - clock.now_us() / 1e6)
+    given = {"alluvia.ttl": "2 days"}
+    columns = {"day": "date", "path": "string", "n": "long"}
+    events = lake.create_table("events", columns, partition_by=["day"], properties=given)
+    events.append([event(0)])
+    events.append([event(0), event(1)])
+    hits = lake.create_rollup("hits", HITS)
+    events.optimize(full=True)
+    clock.advance(2 * 86400)
+    assert events.expire().rows == 2
+    return events, hits
+
+
+OLD, NEW = (DAYS[0], "/", 2, 2), (DAYS[1], "/", 1, 1)
+
+
+def test_what_expired_and_is_restored_again_and_again_counts_once(lake: Lake, clock: ManualClock) -> None:
+    events, hits = make_expiring(lake, clock)
+    for _ in range(3):
+        hits.refresh()
+        events.restore(version=2)
+        assert rows(lake.sql("FROM hits_live")) == {OLD, NEW}
+        hits.refresh()
+        assert rows(hits) == {OLD, NEW}
+        events.expire()
+
+
+def test_only_groups_that_lost_rows_are_recomputed(lake: Lake, clock: ManualClock) -> None:
+    """A delete elsewhere costs no group what expired of it, and neither does an update that is taken back."""
+    events, hits = make_expiring(lake, clock)
+    events.append([event(0, n=7), event(2), event(3)])
+    events.delete("day = DATE '2026-01-03'")
+    events.update({"n": "n + 1"}, where="day = DATE '2026-01-02'")
+    events.update({"n": "n - 1"}, where="day = DATE '2026-01-02'")
+    wanted = {(DAYS[0], "/", 3, 9), NEW, (DAYS[3], "/", 1, 1)}
+    assert rows(lake.sql("FROM hits_live")) == wanted
+    report = hits.refresh()
+    assert (report.mode, report.groups) == ("folded", 2)
+    assert rows(hits) == wanted
+    events.append([event(0, n=7)])
+    events.delete("day = DATE '2026-01-04'")
+    report = hits.refresh()
+    assert (report.mode, report.groups) == ("recomputed", 2)
+    assert rows(hits) == {(DAYS[0], "/", 4, 16), NEW}
+
+
+def test_a_rollup_is_not_rebuilt_unasked_where_rows_of_its_source_have_expired(
+    lake: Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events, hits = make_expiring(lake, clock)
+    hits.refresh()
+    monkeypatch.setattr("alluvia.rollups.change.REBUILD_BYTES_MIN", 0)
+    events.update({"path": "'/docs'"})
+    hits.refresh()
+    kept = {OLD, (DAYS[1], "/docs", 1, 1)}
+    assert rows(hits) == kept  # although the changes are larger than the table
+    events.update({"path": "'/'"})
+    clock.advance(3600)
+    events.vacuum(timedelta(0))
+    refused = r"the rollup hits .*: the changes of version 6 of events have expired.*"
+    for attempt in (hits.refresh, lambda: lake.sql("FROM hits_live")):
+        with pytest.raises(Invalid, match=refused + r"rows of events have expired.*refresh\(rebuild=True\)"):
+            attempt()
+    assert rows(hits) == kept
+    report = hits.refresh(rebuild=True)
+    assert (report.mode, report.reason) == ("rebuilt", "it was asked for")
+    assert rows(hits) == {NEW}
+
+
+def test_much_change_is_applied_in_steps_of_versions(
+    lake: Lake, events: Table, hits: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alluvia.rollups.change.STEP_BYTES", 600 << 10)
+    for number in range(4):
+        events.append([event(number), event(4, n=number)])
+    events.delete("day = DATE '2026-01-02'")
+    before = hits.version
+    report = hits.refresh()
+    assert (report.mode, report.source_version, report.version - before) == ("recomputed", 6, 3)
+    wanted = rows(lake.sql(HITS))
+    assert rows(hits) == wanted
+    assert hits.freshness().versions_behind == 0
+
+
+def test_many_small_files_that_were_merged_since_are_not_read_one_by_one(
+    lake: Lake, events: Table, hits: Table, store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alluvia.rollups.change.REBUILD_BYTES_MIN", 2 << 20)
+    for _ in range(10):
+        events.append([event(0)])
+    events.optimize(full=True)
+    store.reset()
+    report = hits.refresh()
+    assert (report.mode, report.reason) == ("rebuilt", "the changes of events are larger than the table")
+    assert rows(hits) == {(DAYS[0], "/", 12, 12), (DAYS[1], None, 1, None)}
+    read = [key for _, key in store.keys if key.startswith("events/day") and key.endswith(".parquet")]
+    assert len(set(read)) <= 2
+
+
+def test_a_source_with_columns_that_the_change_feed_uses_too(lake: Lake) -> None:
+    source = lake.create_table("e", {"_change_type": "string", "_commit_version": "long", "Sign": "long"})
+    source.append([{"_change_type": "insert", "_commit_version": 1, "Sign": 3}])
+    query = 'SELECT _change_type AS c, sum(_commit_version) AS s, max("Sign") AS t FROM e GROUP BY 1'
+    rollup = lake.create_rollup("r", query)
+    source.update({"_change_type": "'delete'", "_commit_version": "7"})
+    assert rollup.refresh().mode == "recomputed"
+    assert rows(rollup) == {("delete", 7, 3)}
+
+
+def test_rows_of_a_rollup_cannot_expire(lake: Lake, events: Table, hits: Table) -> None:
+    message = "alluvia.ttl: rows of a rollup cannot expire"
+    with pytest.raises(Invalid, match=message):
+        lake.create_rollup("other", HITS, partition_by=["day"], properties={"alluvia.ttl": "30 days"})
+    by_day = lake.create_rollup("by_day", HITS, partition_by=["day"])
+    with pytest.raises(Invalid, match=message):
+        by_day.evolve(properties={"alluvia.ttl": "30 days"})
+    assert lake.rollups() == ["by_day", "hits"]
+
+
 def test_a_restore_is_followed(events: Table, hits: Table) -> None:
     events.append([event(3)])
     hits.refresh()
