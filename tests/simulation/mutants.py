@@ -163,9 +163,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "vacuum what is live, once it is old",
         "operations/vacuum_plan.py",
-        "    dead_ms = needed.removed_ms(hashes)\n    unneeded",
-        "    live = pc.and_not(live, pc.less(modified_ms, cutoffs.orphans))\n"
-        "    dead_ms = needed.removed_ms(hashes)\n    unneeded",
+        "    objects = found.chosen(pc.invert(live))",
+        '    old = pc.less(_column(found.columns, "modified_ms"), whole(cutoffs.orphans))\n'
+        "    objects = found.chosen(pc.invert(pc.and_not(live, old)))",
         ("tests/unit/operations/test_vacuum.py",),
     ),
     Mutant(

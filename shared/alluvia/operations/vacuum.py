@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-import pyarrow as pa
-
 from alluvia.errors import (
     ConcurrentDomain,
     Invalid,
@@ -28,7 +26,7 @@ from alluvia.operations.drop import old_hints
 from alluvia.operations.log_cleanup import expired_log, named_sidecars
 from alluvia.operations.vacuum_keys import Needed, needed
 from alluvia.operations.vacuum_note import forget_note, read_note, write_note
-from alluvia.operations.vacuum_plan import Cutoffs, LogPlan, VacuumPlan, infos_below, listed, plan_log, plan_vacuum
+from alluvia.operations.vacuum_plan import Cutoffs, Listed, LogPlan, VacuumPlan, listed, plan_log, plan_vacuum
 from alluvia.operations.vacuum_report import VacuumReport, VacuumTally
 from alluvia.store import ListedPage, ObjectInfo
 from alluvia.table.event_window.index import WINDOW_FOLDER
@@ -109,7 +107,7 @@ class _TooOldError(Exception):
 class _Block:
     """Consecutive objects of the listing, with keys below the root, and whether they are the last."""
 
-    objects: pa.Table
+    objects: Listed
     last: bool
     end: str
 
@@ -161,9 +159,9 @@ class _Run:
     def next_block(self, after: str) -> _Block:
         """Read the next objects."""
         objects = listed(self._next_pages(), self._handle.root)
-        self._windows += infos_below(objects, WINDOW_FOLDER)
-        end = objects["key"][-1].as_py() if len(objects) else after
-        return _Block(objects, len(objects) < BLOCK_KEYS, end)
+        self._windows += objects.below(WINDOW_FOLDER)
+        end = objects.keys[-1][len(self._handle.root) :] if objects.keys else after
+        return _Block(objects, len(objects.keys) < BLOCK_KEYS, end)
 
     def _next_pages(self) -> Iterator[ListedPage]:
         count = 0
@@ -226,7 +224,7 @@ class _Run:
     def _listed_log(self) -> list[ObjectInfo]:
         """Return the files of the log, with keys below the root."""
         if self._whole:
-            return infos_below(self.first.objects, LOG_FOLDER)
+            return self.first.objects.below(LOG_FOLDER)
         root = self._handle.root
         return [replace(i, key=i.key[len(root) :]) for i in self._handle.store.list(root + LOG_FOLDER)]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import compress
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +21,7 @@ from alluvia.table.masks import whole
 from alluvia.table.partitioning.hive import HIDDEN
 
 LIVE, REMOVED, YOUNG, CHANGES, LOG, OTHER = "live", "removed", "young", "changes", "log", "other"
-_OBJECTS = pa.schema({"key": pa.string(), "size": pa.int64(), "modified_ms": pa.int64(), "hash": pa.int64()})
+_AFTER_SLASH = chr(ord("/") + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,39 +87,58 @@ class VacuumPlan:
         )
 
 
-def listed(pages: Iterable[ListedPage], root: str) -> pa.Table:
-    """Return objects of a listing as columns: `key` below the root, `size`, `modified_ms` and the key's hash."""
-    batches = []
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Consecutive objects of a listing below `root`: keys in order, and columns `size`, `modified_ms` and `hash`.
+
+    Keys become Arrow text only where they are looked at, since that takes more time than all else.
+    """
+
+    root: str
+    keys: Sequence[str]
+    columns: pa.Table
+
+    def chosen(self, mask: pa.BooleanArray) -> pa.Table:
+        """Return some objects as columns, with `key` below the root."""
+        start = len(self.root)
+        keys = pa.array([key[start:] for key in compress(self.keys, mask.to_pylist())], pa.string())
+        return self.columns.filter(mask).add_column(0, "key", keys)
+
+    def below(self, folder: str) -> list[ObjectInfo]:
+        """Return the objects in a folder, with keys below the root."""
+        start, end = (bisect_left(self.keys, self.root + text) for text in (folder, folder[:-1] + _AFTER_SLASH))
+        names = (key[len(self.root) :] for key in self.keys[start:end])
+        numbers = (self.columns[name].slice(start, end - start).to_pylist() for name in ("size", "modified_ms"))
+        return [ObjectInfo(*each) for each in zip(names, *numbers, strict=True)]
+
+
+def listed(pages: Iterable[ListedPage], root: str) -> Listed:
+    """Return objects of a listing."""
+    keys: list[str] = []
+    columns: list[list[int]] = [[], []]
     for page in pages:
-        keys = pc.utf8_slice_codeunits(pa.array(page.keys, pa.string()), len(root))
-        numbers = [pa.array(each, pa.int64()) for each in (page.sizes, page.modified_ms)]
-        batches.append(pa.RecordBatch.from_arrays([keys, *numbers, hashed(page.keys)], schema=_OBJECTS))
-    return pa.Table.from_batches(batches, _OBJECTS).combine_chunks()
+        keys += page.keys
+        columns[0] += page.sizes
+        columns[1] += page.modified_ms
+    numbers = [pa.array(each, pa.int64()) for each in columns]
+    return Listed(root, keys, pa.table([*numbers, hashed(keys)], ["size", "modified_ms", "hash"]))
 
 
-def infos_below(objects: pa.Table, folder: str) -> list[ObjectInfo]:
-    """Return those of some objects that are in a folder below the root."""
-    found = objects.filter(pc.starts_with(_column(objects, "key"), folder))
-    rows = zip(*(found[name].to_pylist() for name in ("key", "size", "modified_ms")), strict=True)
-    return [ObjectInfo(*row) for row in rows]
-
-
-def plan_vacuum(needed: Needed, objects: pa.Table, cutoffs: Cutoffs) -> VacuumPlan:
-    """Choose what to delete of objects below a table's root, as `listed` returns them; the log is not looked at.
+def plan_vacuum(needed: Needed, found: Listed, cutoffs: Cutoffs) -> VacuumPlan:
+    """Choose what to delete of objects below a table's root; the log is not looked at.
 
     A data file is deleted if it was removed before its cut-off, an orphan if it was last written before its own. Files
     of changes have the retention of removed files, but are deleted no sooner than orphans. Other folders whose name
     starts with `_` or `.` hold no data files.
     """
+    live = needed.is_live(_column(found.columns, "hash"))
+    objects = found.chosen(pc.invert(live))
     keys, hashes, modified_ms = (_column(objects, name) for name in ("key", "hash", "modified_ms"))
-    in_log = pc.starts_with(keys, LOG_FOLDER)
     change = pc.starts_with(keys, CHANGE_FOLDER)
-    tables = pc.or_(in_log, change)
-    live = pc.and_not(needed.is_live(hashes), tables)
-    others = pc.invert(pc.or_(tables, live))  # seldom many: a regular expression on all keys takes long
-    hidden = pc.replace_with_mask(others, others, pc.match_substring_regex(keys.filter(others), HIDDEN))
+    tables = pc.or_(pc.starts_with(keys, LOG_FOLDER), change)
+    hidden = pc.and_not(pc.match_substring_regex(keys, HIDDEN), tables)
     dead_ms = needed.removed_ms(hashes)
-    unneeded = pc.invert(pc.or_(tables, pc.or_(hidden, live)))
+    unneeded = pc.invert(pc.or_(tables, hidden))
     dead = pc.and_(unneeded, pc.is_valid(dead_ms))
     unnamed = pc.and_(unneeded, pc.is_null(dead_ms))
     expired = pc.fill_null(pc.less(dead_ms, whole(cutoffs.removed)), fill_value=False)
@@ -127,7 +148,7 @@ def plan_vacuum(needed: Needed, objects: pa.Table, cutoffs: Cutoffs) -> VacuumPl
     change_cutoff = min(cutoffs.removed, cutoffs.orphans)
     change_gone = pc.and_(change, pc.less(modified_ms, whole(change_cutoff)))
     kept = [
-        _kept(LIVE, objects, live),
+        _kept(LIVE, found.columns, live),
         _kept(REMOVED, objects, pc.and_not(dead, expired), dead_ms, cutoffs.now - cutoffs.removed),
         _kept(YOUNG, objects, pc.and_not(unnamed, old), modified_ms, cutoffs.now - cutoffs.orphans),
         _kept(CHANGES, objects, pc.and_not(change, change_gone), modified_ms, cutoffs.now - change_cutoff),

@@ -41,7 +41,7 @@ def test_the_plan_by_itself() -> None:
     objects += [info("_change_data/old"), info("_change_data/new", 100), info("young orphan", 700)]
     found = plan_vacuum(
         needed(snapshot(["live", "p=a%20b/live", "back"], {"gone": 99, "young": 100, "back": 5})),
-        listed([page(objects)], "t/"),
+        listed([page(sorted(objects, key=lambda each: each.key))], "t/"),
         Cutoffs(removed=100, orphans=400, log=0, now=1000),
     )
     assert found.data_files["key"].to_pylist() == ["gone"]
