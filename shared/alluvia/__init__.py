@@ -52,8 +52,9 @@ def __getattr__(name: str) -> Any:
     """Load the library when it is first used: a process that runs a query needs only a part of it."""
     if name in __all__:
         from alluvia import lake
+        from alluvia.table import snapshot
 
-        return getattr(lake, name)
+        return getattr(snapshot if name == "Snapshot" else lake, name)
     from alluvia.other_names import MODULE, no_attribute
 
     raise no_attribute("alluvia", name, MODULE)

@@ -53,7 +53,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CommitReading:
     """What to read of a commit, in this order: its change files; or what to compare, what it deletes and inserts."""
 
     commit: CommitActions
@@ -184,12 +184,12 @@ class _Feed:
         info = self._handle.store.head(self._handle.root + commit_name(commit.version))
         return 0 if info is None else info.modified_ms * 1000
 
-    def _planned(self, commit: CommitActions, before: Snapshot, after: Snapshot) -> Reading:
+    def _planned(self, commit: CommitActions, before: Snapshot, after: Snapshot) -> CommitReading:
         """Return what went and what came, to be compared by partition: a row that stays as it is stays in its own."""
         if commit.cdc:
-            return Reading(commit, [Piece(after, _as_add(file), commit.version) for file in commit.cdc])
+            return CommitReading(commit, [Piece(after, _as_add(file), commit.version) for file in commit.cdc])
         if is_expiry(commit) and not self._expired:
-            return Reading(commit)
+            return CommitReading(commit)
         found: dict[Values, tuple[list[Piece], list[Piece]]] = {}
         gone, come = self._gone_and_come(commit)
         for version, remove in gone:
@@ -208,7 +208,7 @@ class _Feed:
         compared = [both for both in found.values() if both[0] and both[1]]
         rest = [both for both in found.values() if not (both[0] and both[1])]
         deleted, inserted = ([piece for both in rest for piece in both[at]] for at in (0, 1))
-        return Reading(commit, [], compared, deleted, inserted)
+        return CommitReading(commit, [], compared, deleted, inserted)
 
     def _gone_and_come(self, commit: CommitActions) -> tuple[Expired, dict[str, tuple[int, AddFile]]]:
         """Return the files that left what readers of changes know, and by path those that came, with their versions."""
@@ -219,7 +219,7 @@ class _Feed:
         before, restored = expired_around(self._handle, self._gaps, commit)
         return [*gone, *before], come | {file.path: (at, self._added(at, file)) for at, file in restored}
 
-    def _read(self, reading: Reading, paths: Iterator[Path | None]) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
+    def _read(self, reading: CommitReading, paths: Iterator[Path | None]) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
         """Yield a commit's changes by kind. `paths` are those of its pieces, in their order."""
         deleted = EXPIRED if is_expiry(reading.commit) else DELETE
         for piece in reading.recorded:
@@ -248,7 +248,7 @@ class _Feed:
         return AddFile(file.path, values, file.size or 0, 0, data_change=True, deletion_vector=file.deletion_vector)
 
     def _rows(
-        self, reading: Reading, pieces: Sequence[Piece], paths: Iterator[Path | None]
+        self, reading: CommitReading, pieces: Sequence[Piece], paths: Iterator[Path | None]
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows of files, with the feed's columns as the last version has them."""
         for piece in pieces:
