@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -318,8 +319,9 @@ class Table:
         """Delete the rows that match, everything that still holds them, and what shows their values, rejects included.
 
         Files are rewritten, old ones deleted at once, and earlier versions can no longer be read. With `prove`, every
-        object of the table is searched afterwards. A dry run only searches. A rollup is refreshed first. If it fails
-        or stops, call it again. Raises `Invalid` for an append-only table.
+        object of the table is searched afterwards. A dry run only searches. A rollup is refreshed first, and rollups of
+        the table once the rows are deleted. If it fails or stops, call it again. Raises `Invalid` for an append-only
+        table.
         """
         from alluvia.ingest import erasing
 
@@ -327,7 +329,17 @@ class Table:
             return erasing.prove_erased(self.lake, self._handle, where)
         if self.is_rollup:
             self.refresh()
-        return erasing.erase_rows(self.lake, self._handle, where, proof=prove)
+        failed: dict[str, str] = {}
+
+        def refresh_rollups() -> None:
+            for name in self.lake.rollups(self.name, nested=True):
+                try:
+                    self.lake.table(name).refresh()
+                except AlluviaError as error:  # which must not keep the rows from being erased
+                    failed[name] = str(error)
+
+        report = erasing.erase_rows(self.lake, self._handle, where, proof=prove, before_removal=refresh_rollups)
+        return replace(report, rollups_failed=failed)
 
     def checkpoint(self) -> int:
         """Write a checkpoint of the newest version, and return that version."""

@@ -46,7 +46,7 @@ def erase(common: Common, where: str, tables: tuple[str, ...], *, prove: bool, d
             _print(name, report, dry_run=dry_run)
         if (prove or dry_run) and lake.uri.startswith("s3:"):
             say(_VERSIONED)
-    left = [name for name, report in reports if not report.ok or _refused(report)]
+    left = [name for name, report in reports if not report.ok or _refused(report) or report.rollups_failed]
     if left and not dry_run:
         tell(f"alluvia: something is left in {', '.join(left)}")
         sys.exit(1)
@@ -96,6 +96,8 @@ def _print(name: str, report: EraseReport, *, dry_run: bool) -> None:
             say(f"  removed: {', '.join(gone)}")
         for key in report.not_deleted:
             say(f"  not deleted, because the store refused it: {key}")
+        for rollup, reason in report.rollups_failed.items():
+            say(f"  rollup {rollup} was not refreshed: {reason}")
     if report.proof is not None:
         _print_proof(report.proof)
     if report.rejects is not None:

@@ -7,7 +7,7 @@ the texts and numbers of the condition.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -28,15 +28,23 @@ from alluvia.table_names import TABLE_NAME
 RAW = "raw"
 
 
-def erase_rows(catalog: Catalog, handle: TableHandle, where: str, *, proof: bool = False) -> EraseReport:
+def erase_rows(
+    catalog: Catalog,
+    handle: TableHandle,
+    where: str,
+    *,
+    proof: bool = False,
+    before_removal: Callable[[], None] = lambda: None,
+) -> EraseReport:
     """Erase the rows of a table, and those of its rejects, for which an SQL condition holds; then search for them.
 
-    Without `proof` nothing is searched. Raises `Invalid` as `erase` does, before anything is written.
+    Without `proof` nothing is searched. For `before_removal` see `erase`. Raises `Invalid` as that does, before it
+    writes anything.
     """
     find = matching_rows(where)
     find(handle.newest())
     rejects = _rejects_of(catalog, handle)
-    done = erase(handle, find, skips_rejects=rejects is not None)
+    done = erase(handle, find, skips_rejects=rejects is not None, before_removal=before_removal)
     if proof:
         done = replace(done, proof=prove(handle, find, skips_rejects=rejects is not None))
     if rejects is None:

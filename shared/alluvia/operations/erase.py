@@ -9,7 +9,7 @@ round's. Each step finds out by itself what is left to do, so an erasure that en
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -44,15 +44,18 @@ REWRITE_TRIES = 5
 COMMITS_AT_ONCE = 256
 
 
-def erase(handle: TableHandle, find: Find, *, skips_rejects: bool = False) -> EraseReport:
+def erase(
+    handle: TableHandle, find: Find, *, skips_rejects: bool = False, before_removal: Callable[[], None] = lambda: None
+) -> EraseReport:
     """Delete the rows that `find` says of a snapshot, and remove what holds them or shows their values.
 
     Every object below the table's root is looked at, except its rejects if `skips_rejects`. Where nothing is found,
     nothing is written. Otherwise versions before the last one that deleted rows can no longer be read, and the rounds
-    go on until nothing is left that may be removed now. Raises `Invalid` for an append-only table, and for a rollup
+    go on until nothing is left that may be removed now. `before_removal` is called while the changes that led to the
+    newest version can still be read. Raises `Invalid` for an append-only table, and for a rollup
     that still has such rows.
     """
-    work = _Erasure(handle, find, skips_rejects=skips_rejects)
+    work = _Erasure(handle, find, before_removal, skips_rejects=skips_rejects)
     while work.report.rounds < ROUNDS_MAX and work.round():
         pass
     return work.report
@@ -105,8 +108,11 @@ class EraseEdit(Edit):
 class _Erasure:
     """One erasure: what its rounds share, and the report so far."""
 
-    def __init__(self, handle: TableHandle, find: Find, *, skips_rejects: bool) -> None:
+    def __init__(
+        self, handle: TableHandle, find: Find, before_removal: Callable[[], None], *, skips_rejects: bool
+    ) -> None:
         self.report = EraseReport(0)
+        self._before_removal = before_removal
         self._handle = handle
         self._find = find
         self._survey = Survey(handle, skips_rejects=skips_rejects)
@@ -118,6 +124,7 @@ class _Erasure:
         self._count(done, snapshot)
         if not done.files_removed and not self._survey.look(self._find(snapshot)).removable:
             return False
+        self._before_removal()
         snapshot = _checkpointed(handle)
         record_oldest(handle, snapshot.version, fence=True, operation=ERASE)
         newest = handle.newest()

@@ -57,8 +57,9 @@ class EraseReport:
     `rows` were deleted from current versions (None if some files did not say how many they held), `rows_arrived` of
     them came while the erasure ran. `removed` counts deleted objects by kind. From `commits_redacted` commits, bounds
     and conditions were taken out. `oldest_version` is the oldest version that can be read after it. `rounds` counts
-    how often it looked. `not_deleted` are objects that the store refused to delete. `rejects` is the report of the
-    table's rejected events, `proof` that of the search afterwards.
+    how often it looked. `not_deleted` are objects that the store refused to delete. `rollups_failed` are rollups of
+    the table, with the reason, that could not take over the deletion while its changes could be read. `rejects` is the
+    report of the table's rejected events, `proof` that of the search afterwards.
     """
 
     version: int
@@ -70,6 +71,7 @@ class EraseReport:
     oldest_version: int = 0
     rounds: int = 0
     not_deleted: Sequence[str] = ()
+    rollups_failed: Mapping[str, str] = field(default_factory=dict)
     rejects: EraseReport | None = None
     proof: Proof | None = None
 

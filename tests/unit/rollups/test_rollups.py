@@ -156,6 +156,17 @@ def test_a_rollup_is_not_rebuilt_unasked_where_rows_of_its_source_have_expired(
     assert rows(hits) == {NEW}
 
 
+def test_erasure_is_taken_over_while_its_changes_can_be_read(lake: Lake, clock: ManualClock) -> None:
+    events, hits = make_expiring(lake, clock)
+    lake.create_rollup("broken", "SELECT day, sum(path::INT) AS n FROM events GROUP BY day", fill=False)
+    events.append([event(1, "/secret"), event(3)])
+    report = events.erase("path = '/secret'", prove=True)
+    assert (report.rows, report.ok, list(report.rollups_failed)) == (1, True, ["broken"])
+    events.append([event(3)])
+    hits.refresh()
+    assert rows(hits) == {OLD, NEW, (DAYS[3], "/", 2, 2)}
+
+
 def test_much_change_is_applied_in_steps_of_versions(
     lake: Lake, events: Table, hits: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
