@@ -215,14 +215,22 @@ class FileSink:
         """Take rows of the table's columns."""
         if len(rows):
             self._waiting.append(rows.drop_columns(list(self._snapshot.partition_columns)))
-        if sum(map(len, self._waiting)) >= self._snapshot.settings.row_group_rows:
-            self.flush()
+        count = sum(map(len, self._waiting))
+        spare = count % self._snapshot.settings.row_group_rows
+        if spare < count:
+            self._begin(spare)
 
     def flush(self) -> None:
         """Begin to encode the rows that were taken."""
         if self._waiting:
-            rows, self._waiting = pa.concat_tables(self._waiting), []
-            self._encoding = self._background.do(lambda: self._encode(rows))
+            self._begin(0)
+
+    def _begin(self, spare: int) -> None:
+        """Begin to encode the rows that were taken, but for the last ones, which do not fill a row group."""
+        taken = pa.concat_tables(self._waiting)
+        rows = taken.slice(0, len(taken) - spare)
+        self._waiting = [taken.slice(len(rows))] if spare else []
+        self._encoding = self._background.do(lambda: self._encode(rows))
 
     def finish(self) -> AddFile | None:
         """Put the file into the store, in one PUT, and return it, not yet committed; None if no rows came."""

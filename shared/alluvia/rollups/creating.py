@@ -93,7 +93,12 @@ def rollups_of(catalog: Catalog, source: str | None = None, *, nested: bool = Fa
 
 
 def check_no_rollups(catalog: Catalog, source: str) -> None:
-    """Raise `Invalid`, naming them, if there are rollups of a table that is to be dropped, or of its rejects."""
+    """Raise `Invalid`, naming them, if there are rollups of a table that is to be dropped, or of its rejects.
+
+    One LIST where there are none.
+    """
+    if next(iter(catalog.store.list(MARKS + source)), None) is None:
+        return
     for name in (source, f"{source}/{REJECTS}"):
         if found := rollups_of(catalog, name):
             raise Invalid(
