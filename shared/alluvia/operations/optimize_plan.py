@@ -131,23 +131,27 @@ def _tiers(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[l
         # Two files that are both nearly full become a full one, and one that waits for more rows.
         return (not full and more > GROWTH_MAX * size) or (size + more > target and size >= target * FULL_SHARE)
 
-    return _filled(files, ends)
+    return _filled(files, ends, CUT_TARGETS_MAX * target)
 
 
 def _chunks(files: Sequence[Candidate], most: int) -> Iterator[list[Candidate]]:
-    return _filled(files, lambda size, more: size + more > most)
+    return _filled(files, lambda size, more: size + more > most, most)
 
 
-def _filled(files: Sequence[Candidate], ends: Callable[[int, int], bool]) -> Iterator[list[Candidate]]:
-    """Divide files where `ends` says so, given the bytes of those taken and of the next one."""
+def _filled(files: Sequence[Candidate], ends: Callable[[int, int], bool], most: int) -> Iterator[list[Candidate]]:
+    """Divide files where `ends` says so, given the expected bytes of those taken and of the next one.
+
+    Whatever is expected of them, no more than `most` bytes are read together.
+    """
     taken: list[Candidate] = []
-    size = 0
+    size = read = 0
     for each in files:
-        if taken and ends(size, each.weight):
+        if taken and (ends(size, each.weight) or read + each.file.size > most):
             yield taken
-            taken, size = [], 0
+            taken, size, read = [], 0, 0
         taken.append(each)
         size += each.weight
+        read += each.file.size
     if taken:
         yield taken
 

@@ -18,9 +18,10 @@ from alluvia.lake import Lake, Table
 from alluvia.log.actions import AddFile
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.rows import ActionRows, FileRows
-from alluvia.operations.optimize_files import candidates
+from alluvia.operations.optimize_files import Candidate, candidates
 from alluvia.operations.optimize_plan import FULL_SHARE, FileGroup, plan_optimize
 from alluvia.store import CountingStore
+from alluvia.table.partitioning.spans import Span
 from alluvia.table.partitioning.spec import parse_spec
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.file_spans import span_of
@@ -472,3 +473,11 @@ def test_a_dry_run_writes_nothing(lake: Lake, store: CountingStore) -> None:
     assert [(group.files, group.into_files) for group in report.plan] == [(3, 1)] * 4
     assert (report.files_removed, report.version, report.checkpoint_version) == (0, 6, None)
     assert Counter(store.requests) - before == {"get": 1}
+
+
+def test_a_group_reads_no_more_than_memory_can_hold_however_well_its_rows_pack() -> None:
+    """Rows that repeat are expected to take next to nothing, so that a thousand files would become one."""
+    files = [Candidate(add(80, f"f{at}"), Span((), ()), weight=1) for at in range(100)]
+    groups = plan_optimize(files, 100)
+    assert max(group.size for group in groups) == 800
+    assert sum(len(group.files) for group in groups) == 100
