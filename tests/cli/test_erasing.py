@@ -57,7 +57,7 @@ def test_what_was_done_and_searched_is_printed(lake: Lake) -> None:
     assert "orders: erased 1 row; the oldest version that can be read is 2" in result.stdout
     assert "removed: 1 data file, what 1 commit showed" in result.stdout
     assert "searched 4 commits (" in result.stdout
-    assert "searched 1 data files (" in result.stdout
+    assert "searched 1 data file (" in result.stdout
     assert "nothing found up to version 3" in result.stdout
     assert VICTIM not in result.output
     assert traces(lake.store, VICTIM, "orders/") == []

@@ -89,7 +89,7 @@ def _print(name: str, report: EraseReport, *, dry_run: bool) -> None:
         rows = "rows" if report.rows is None else _many(report.rows, "row")
         arrived = f", {report.rows_arrived:,} of which arrived meanwhile" if report.rows_arrived else ""
         say(f"{name}: erased {rows}{arrived}; the oldest version that can be read is {report.oldest_version}")
-        gone = [_many(number, kind[:-1] if number == 1 else kind, plural="") for kind, number in report.removed.items()]
+        gone = [_of_kind(number, kind) for kind, number in report.removed.items()]
         if report.commits_redacted:
             gone.append(f"what {_many(report.commits_redacted, 'commit')} showed")
         if gone:
@@ -106,7 +106,7 @@ def _print(name: str, report: EraseReport, *, dry_run: bool) -> None:
 
 def _print_proof(proof: Proof) -> None:
     for each in proof.searched:
-        say(f"  searched {each.objects:,} {each.kind} ({size(each.bytes)})")
+        say(f"  searched {_of_kind(each.objects, each.kind)} ({size(each.bytes)})")
     if proof.ok:
         say(f"  nothing found up to version {proof.version}")
         return
@@ -116,6 +116,11 @@ def _print_proof(proof: Proof) -> None:
         say(f"    {trace.key}: {trace.why}{until}")
     if len(proof.found) > _FOUND_MAX:
         say(f"    and {len(proof.found) - _FOUND_MAX:,} more")
+
+
+def _of_kind(number: int, kind: str) -> str:
+    what, of, rest = kind.partition(" of ")
+    return f"{number:,} {what.removesuffix('s') + of + rest if number == 1 else kind}"
 
 
 def _many(number: int, what: str, plural: str = "s") -> str:
