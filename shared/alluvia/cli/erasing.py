@@ -123,5 +123,5 @@ def _of_kind(number: int, kind: str) -> str:
     return f"{number:,} {what.removesuffix('s') + of + rest if number == 1 else kind}"
 
 
-def _many(number: int, what: str, plural: str = "s") -> str:
-    return f"{number:,} {what}{'' if number == 1 else plural}"
+def _many(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
