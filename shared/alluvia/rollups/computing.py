@@ -48,7 +48,7 @@ class Computing:
     def changed_groups(self, change: SourceChange, rows: LocalRows | None) -> Relation:
         """Return what the query gives over changed rows alone, and last whether a group must be computed again.
 
-        `rows` are those of the change's commits. What was deleted and inserted again is no change. Groups that only
+        `rows` are those of the change's commits. What was deleted and inserted again has not changed. Groups that only
         gained rows are folded, if they can be.
         """
         columns = [quote_name(name) for name in self.definition.columns_of(change.source)]
