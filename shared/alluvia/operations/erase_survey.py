@@ -241,8 +241,9 @@ class _Search:
         self.found.traces.append(Trace(kind, info.key, _WHY[PATH], until, removable=False))
 
     def _remember(self, files: Sequence[FileEntry]) -> None:
-        with suppress(Unsupported):  # of a file outside the lake nothing is asked
-            self._known.named.update(hash(self._snapshot.locate(file.path)) for file in files)
+        for file in files:
+            with suppress(Unsupported):  # of a file outside the lake nothing is asked
+                self._known.named.add(hash(self._snapshot.locate(file.path)))
         if self._logs.partitioned:
             self._known.values.update((file.path, values_of(file)) for file in files)
 

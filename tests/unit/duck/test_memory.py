@@ -34,7 +34,6 @@ def test_without_any_room_there_is_a_least_share() -> None:
     assert memory_shares(100, held=500 * MB).settings["threads"] == "1"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 def test_a_merge_that_needs_more_sorts_on_disk(tmp_path: Path) -> None:
     columns = {"id": "string", "text": "string", "n": "long"}
     table = alluvia.connect(str(tmp_path)).create_table("t", columns, sort_by=["id"])
