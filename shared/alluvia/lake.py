@@ -22,6 +22,7 @@ from alluvia.table.handle import TableHandle
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Commit
 
 if TYPE_CHECKING:
+    from alluvia.lake_transaction import LakeTransaction
     from alluvia.operations.relations import Evaluate
 
 
@@ -235,6 +236,16 @@ class Lake(Catalog):
         return self.create_table(
             name, schema, partition_by, sort_by, properties, cluster_by=cluster_by, exist_ok=exist_ok
         )
+
+    def transaction(self, tables: Sequence[str] = (), *, isolation: str = "serializable") -> LakeTransaction:
+        """Begin a transaction over any number of tables: `with lake.transaction() as tx:` commits all or nothing.
+
+        `tables` names what it will use, which is then read as it is at one moment; a table that is used without being
+        named joins when it is first used. With `isolation="snapshot"`, only what it writes must not have changed.
+        """
+        from alluvia.lake_transaction import LakeTransaction
+
+        return LakeTransaction(self, tables, isolation)
 
     def sql(self, query: str) -> pa.Table:
         """Run one SELECT over the lake's tables. Raises `TableNotFound`, or `Invalid` with DuckDB's message."""

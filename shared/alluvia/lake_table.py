@@ -125,7 +125,7 @@ class Table:
         timestamp: datetime | str | None = None,
     ) -> pa.RecordBatchReader:
         """Read the rows of a version (the newest by default) that match the SQL condition `where`."""
-        return scan.scan(self.snapshot(version, timestamp), self.lake.store, columns, where)
+        return scan.scan(self._handle.readable(version, timestamp), self.lake.store, columns, where)
 
     def to_arrow(
         self,
@@ -163,7 +163,7 @@ class Table:
 
     def count(self, version: int | None = None, timestamp: datetime | str | None = None) -> int:
         """Return the number of rows. Reads a data file only if its statistics do not say it."""
-        return scan.count(self.snapshot(version, timestamp), self.lake.store)
+        return scan.count(self._handle.readable(version, timestamp), self.lake.store)
 
     def delete(self, where: str) -> RowChanges:
         """Delete the rows that match an SQL condition; `"true"` deletes all."""

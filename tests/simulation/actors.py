@@ -12,6 +12,7 @@ import pyarrow as pa
 from alluvia.errors import (
     AlluviaError,
     CommitUnknown,
+    Conflict,
     Corrupt,
     Invalid,
     MetadataChanged,
@@ -42,6 +43,7 @@ from tests.simulation.model import Version
 from tests.simulation.rollups import has_rollup, refresher, refreshers
 from tests.simulation.s3 import Crash, Process
 from tests.simulation.scheduler import Violation
+from tests.simulation.transfers import TOGETHER, has_vault, movers
 from tests.simulation.world import ACCOUNTS, BANK, EVENTS, HITS, REJECTS, SKEWS_US, START_US, Actor, World
 
 Act = Callable[[Actor], None]
@@ -73,8 +75,9 @@ def cast(world: World) -> Iterator[tuple[str, Callable[[], None]]]:
         actor = Actor(name, world, process, own, source, skew_us, lakes=lakes)
         world.actors[name] = actor
         yield name, _body(actor, act)
-    others = [(name, refresher) for name in refreshers(world)] if has_rollup(world) else []
+    others: list[tuple[str, Act]] = [(name, refresher) for name in refreshers(world)] if has_rollup(world) else []
     others += [*(hitters(world) if has_hits(world) else ()), *(erasers(world) if has_erasers(world) else ())]
+    others += [*movers(world)] if has_vault(world) else []
     for name, act in others:
         source = FaultSource(str(world.seed), name, world.scenario.rates, world.without)
         actor = Actor(name, world, Process(), random.Random(f"{world.seed} {name}"), source, 0)
@@ -113,7 +116,8 @@ def _attempt(actor: Actor, act: Act) -> None:
             raise
         if not isinstance(error, CommitUnknown):
             actor.world.checker.refused(actor.intent)
-        if calm and not (act is append and isinstance(error, MetadataChanged)):
+        lost = isinstance(error, MetadataChanged) if act is append else act in TOGETHER and isinstance(error, Conflict)
+        if calm and not lost:
             raise Violation("without faults nothing fails", f"{actor.name}: {type(error).__name__}: {error}") from error
         actor.world.scheduler.note(f"{type(error).__name__}: {error}")
     finally:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from tests.simulation.faults import MINUTE_US
 from tests.simulation.intents import Intent, NoRows, Steps, difference, widened
+from tests.simulation.ledger import Ledger, Together
 from tests.simulation.model import DataFile, Row, TableModel, Version, event_of, tuples
 from tests.simulation.scheduler import Scheduler, Violation
 
@@ -64,6 +65,10 @@ class Checker:
     failed: set[int] = field(default_factory=set)
     kept: list[object] = field(default_factory=list)
     erased: set[str] = field(default_factory=set)
+    ledger: Ledger = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.totals)
 
     def put(self, key: str, data: bytes, intent: object) -> None:
         """Take a write, before it takes effect."""
@@ -156,7 +161,20 @@ class Checker:
             self.counts[root] = Counter()
             return
         removed, added = difference(before, after)
-        if intent is not None:
+        info = json.loads(data.splitlines()[0])["commitInfo"]
+        carried_out = info.get("alluviaTransaction")
+        if after.operation == "CLAIM":
+            assert isinstance(intent, Together)
+            transaction_id = info["operationParameters"]["transaction"]
+            claim = next(
+                each for each in map(json.loads, data.splitlines()) if transaction_id in str(each.get("domainMetadata"))
+            )
+            self.ledger.claimed(
+                transaction_id, intent, json.loads(claim["domainMetadata"]["configuration"])["startedMs"]
+            )
+        if carried_out is not None:
+            self.ledger.carry_out(carried_out["id"], table, before, after, removed, added)
+        elif intent is not None:
             checked: Intent = intent  # type: ignore[assignment]
             checked.check(table, before, after, removed, added)
             if (removed or added) and not isinstance(checked, Steps):
@@ -203,6 +221,8 @@ class Checker:
     def _check_total(self, root: str, after: Version) -> None:
         at = after.columns.index("amount")
         total = sum(row[at] * number for row, number in after.rows.items())
+        if after.operation == "RESTORE" and self.ledger.known:
+            self.totals[root] = total
         if total != self.totals[root]:
             raise Violation("the bank's total never changes", f"{total} in version {after.number}")
 

@@ -140,9 +140,10 @@ class World:
         self.skewed = skewed
         self.checker = Checker(self.scheduler, self.limits)
         self.bucket = Bucket(self.scheduler, self.checker)
-        self.checker.objects = self.bucket.objects
+        self.checker.objects = self.checker.ledger.objects = self.bucket.objects
         self.actors: dict[str, Actor] = {}
         self.next_event = 0
+        self.pairs = 0
         self.shown = -1
         """The version of the bank that the rollup shows, where there is one."""
         seconds = random.Random(f"{seed} ttl").choice(TTL_SECONDS)
@@ -179,7 +180,7 @@ class World:
 
     def run(self) -> Result:
         """Run to the end. Raises `Failure`."""
-        from tests.simulation import merge_queries
+        from tests.simulation import merge_queries, transfers
         from tests.simulation.actors import cast
         from tests.simulation.rollups import has_rollup, set_up
 
@@ -190,10 +191,14 @@ class World:
                     set_up(self, self.open(Process(), "setup of the rollup", 0))
                 if merge_queries.has_hits(self):
                     merge_queries.set_up(self, self.open(Process(), "setup of the hits", 0))
+                if transfers.has_vault(self):
+                    transfers.set_up(self, self.open(Process(), "setup of the vault", 0))
                 for number, (name, body) in enumerate(cast(self)):
                     if name not in self.without.actors:
                         self.scheduler.spawn(name, body, delay_us=number)
                 self.scheduler.run()
+                if transfers.has_vault(self):
+                    transfers.finish(self, self.open(Process(), "finish of transfers", 0))
                 self._finish()
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from threading import Lock
 
 import pyarrow as pa
 
 from alluvia.clock import Clock
-from alluvia.errors import Corrupt, Invalid
+from alluvia.errors import Corrupt, Invalid, TableNotFound
 from alluvia.operations.create import check_constraints, create, plan_create
+from alluvia.operations.cut import take_cut
 from alluvia.operations.drop import dropped_now, find_log, may_be_dropped
 from alluvia.operations.overdue import checkpoint_overdue
 from alluvia.store import Store
 from alluvia.table.handle import TableHandle
+from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import REJECTS, TABLE_OR_REJECTS
 
 HANDLES_MAX = 1000
@@ -54,6 +57,22 @@ class Catalog:
     def rejects_handle(self, name: str) -> TableHandle | None:
         """Return the handle of a table's rejected events; None for a table of such, which has none."""
         return None if name.endswith(f"/{REJECTS}") else self.handle(f"{name}/{REJECTS}")
+
+    def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
+        """Return the tables of some names as they are at one moment, with what has been committed to all of them.
+
+        Those that are not there are left out.
+        """
+        asked = [self.handle(name) for name in names]
+        handles = []
+        for handle in asked:
+            with suppress(TableNotFound):
+                if len(asked) == 1:
+                    return {handle.name: handle.readable()}
+                handle.at_hand()
+                handles.append(handle)
+        cut = take_cut(handles)
+        return {handle.name: handle.as_of(cut.state(handle.name)) for handle in handles}
 
     def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
         """Return the names of the tables, in order, with those of rejected events and of dropped tables if asked for.

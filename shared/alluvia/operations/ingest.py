@@ -104,7 +104,7 @@ class _NewRows:
         """Write the rows that are new and return what to commit."""
         rows = self._rows if len(self.new) == len(self._rows) else self._rows.take(pa.array(self.new, pa.int64()))
         ids = encode_event_ids([self._prints[at] for at in self.new], [self._contents[at] for at in self.new])
-        self._changes = Changes("WRITE", {"mode": "Append"}, adds=self._writer.write(rows), event_ids=ids)
+        self._changes = Changes("WRITE", {"mode": "Append"}, adds=self._writer.write(rows), info=ids)
         return self._changes
 
     def after_loss(self, winners: Sequence[CommitActions]) -> Changes | None:

@@ -17,6 +17,7 @@ from alluvia.table.arguments import check_names
 from alluvia.table.deletion_vectors.storage import read_deletions
 from alluvia.table.reader import check_positions, open_parquet, unreadable
 from alluvia.table.scan import Scan, check_once
+from alluvia.table.skipping.predicate import Predicate, Unknown
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics.column_bounds import row_counts
 
@@ -49,6 +50,15 @@ def scan(
 
     rows = read.read(store)
     return pa.RecordBatchReader.from_batches(wanted.schema, batches())
+
+
+def predicate_of(snapshot: Snapshot, where: str | None) -> Predicate:
+    """Return what prunes files for an SQL condition on a snapshot's rows. Raises `Invalid` if it is not a condition."""
+    if where is None:
+        return Unknown()
+    from alluvia.expressions.condition import condition  # loads DuckDB
+
+    return condition(where, snapshot.schema).predicate
 
 
 def count(snapshot: Snapshot, store: Store) -> int:

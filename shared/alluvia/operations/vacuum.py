@@ -24,6 +24,7 @@ from alluvia.log.time_travel import version_at
 from alluvia.operations.checkpoint import checkpoint, tombstones_after_ms
 from alluvia.operations.drop import old_hints
 from alluvia.operations.log_cleanup import expired_log, named_sidecars
+from alluvia.operations.old_decisions import delete_old_decisions
 from alluvia.operations.vacuum_keys import Needed, needed
 from alluvia.operations.vacuum_note import forget_note, read_note, write_note
 from alluvia.operations.vacuum_plan import Cutoffs, Listed, LogPlan, VacuumPlan, listed, plan_log, plan_vacuum
@@ -203,6 +204,7 @@ class _Run:
         if self._dry_run:
             return
         handle = self._handle
+        delete_old_decisions(handle)
         handle.store.sweep(handle.root, self._cutoffs.orphans)
         if self._dropped:
             checkpoint(handle, dropped=True)

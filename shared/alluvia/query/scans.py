@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -54,16 +53,11 @@ def report(table: str, read: Files) -> TableScan:
 
 
 def newest_snapshots(catalog: Catalog, references: References) -> dict[str, Snapshot]:
-    """Return the newest version of each table that is named without one, by name.
+    """Return the newest version of each table that is named without one, by name, all at one moment.
 
     A table that is not there is left out: `plan_scans` says so.
     """
-    found: dict[str, Snapshot] = {}
-    for reference in references.tables:
-        if reference.table is not None and reference.at == At() and reference.table not in found:
-            with suppress(TableNotFound):
-                found[reference.table] = catalog.handle(reference.table).snapshot()
-    return found
+    return catalog.readable({each.table for each in references.tables if each.table is not None and each.at == At()})
 
 
 def plan_scans(

@@ -12,6 +12,8 @@ from alluvia.log.log import Log
 from alluvia.log.replay import State
 from alluvia.log.time_travel import version_at
 from alluvia.store import Store
+from alluvia.table.claims import with_claims
+from alluvia.table.decisions import happened
 from alluvia.table.event_window.window import DedupWindow
 from alluvia.table.lineage import first_version, in_gap, is_dropped, version_gaps
 from alluvia.table.partitioning.spec import check_types
@@ -55,7 +57,7 @@ class TableHandle:
         """
         with self.lock, self._named():
             state = self.log.refresh()
-            return Snapshot(state, self.root, self.name, self.store.locate) if dropped else self._snapshot(state)
+            return Snapshot(state, self.root, self.name, self.store.locate) if dropped else self.as_of(state)
 
     def at_hand(self, *, dropped: bool = False) -> Snapshot:
         """Return the newest version that this handle knows, without a request if it knows one.
@@ -66,10 +68,10 @@ class TableHandle:
             return self.newest(dropped=True)
         with self.lock, self._named():
             if self.log.state is None or self.log.stale:
-                return self._snapshot(self.log.open())
+                return self.as_of(self.log.open())
             if is_dropped(self.log.state.metadata.configuration):
                 self.log.refresh()
-            return self._snapshot(self.log.state)
+            return self.as_of(self.log.state)
 
     def fitting(self, columns: Iterable[str]) -> Snapshot:
         """Return the current version, or the newest if it lacks a column: another writer may have added it."""
@@ -97,7 +99,18 @@ class TableHandle:
                 raise VersionNotFound(other_table_message(self.name, wanted))
             if 0 <= wanted < oldest:
                 raise VersionExpired(expired_message(self.name, wanted, oldest))
-            return self._snapshot(self.log.at(wanted))
+            return self.as_of(self.log.at(wanted))
+
+    def readable(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
+        """Return what a reader sees: as `snapshot`, with transactions that have happened but are not in the log yet.
+
+        Those are in the newest version's log within milliseconds, unless who commits them has died.
+        """
+        found = self.snapshot(version, timestamp)
+        if version is not None or timestamp is not None:
+            return found
+        claims = happened(self.log, found.state)
+        return self.as_of(with_claims(found.state, claims)) if claims else found
 
     def transaction(self, base: Snapshot, age_ms_max: int = TRANSACTION_AGE_MS_MAX) -> Transaction:
         """Begin a transaction on a snapshot. Raises `Unsupported` for a table that this library must not write."""
@@ -137,7 +150,8 @@ class TableHandle:
         except Corrupt as error:
             raise Corrupt(f"table {self.name}: {error}") from error
 
-    def _snapshot(self, state: State) -> Snapshot:
+    def as_of(self, state: State) -> Snapshot:
+        """Return a state of the log as a version of the table. Raises `TableNotFound` if that was dropped."""
         if is_dropped(state.metadata.configuration):
             raise TableNotFound(dropped_message(self.name))
         return Snapshot(state, self.root, self.name, self.store.locate)

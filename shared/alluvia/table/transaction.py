@@ -6,17 +6,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from alluvia.errors import TransactionExpired, Unavailable
+from alluvia.errors import ConcurrentDomain, TransactionExpired, Unavailable, Unsupported
 from alluvia.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
-from alluvia.log.commit import Action, CommitActions, encode_commit
+from alluvia.log.commit import EVENTS_INFO, Action, CommitActions, encode_commit
+from alluvia.log.features import GUARD
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, has_in_commit_timestamps
 from alluvia.log.log import Log
 from alluvia.log.replay import State
+from alluvia.table.claims import TRANSACTION, Claim, claim_of, pending
 from alluvia.table.conflicts import Attempt, find_conflict, moved_reads
-from alluvia.table.protocols import check_writable
+from alluvia.table.decisions import Decisions
+from alluvia.table.properties import WRITERS
+from alluvia.table.protocols import check_writable, has_domains
 from alluvia.version import __version__
 
 ENGINE = f"Alluvia/{__version__}"
+NEVER_MS = 1 << 62
 TRANSACTION_AGE_MS_MAX = 60 * 60 * 1000
 FILE_AGE_MS_MAX = 12 * 60 * 60 * 1000
 """Files older than this are not committed by a transaction that starts again: vacuum may come for them in a day."""
@@ -36,8 +41,7 @@ class Commit:
 class Changes:
     """What a transaction will commit. `can_match`, `files_read` and `domains_read` are those of `Attempt`.
 
-    `metrics` are numbers of the operation itself, besides those of its files; `event_ids` is what commitInfo says about
-    events.
+    `metrics` are numbers of the operation itself, besides those of its files; `info` is what commitInfo says besides.
     """
 
     operation: str
@@ -48,12 +52,23 @@ class Changes:
     protocol: Protocol | None = None
     txns: Sequence[Txn] = ()
     domains: Sequence[DomainMetadata] = ()
-    event_ids: Mapping[str, str] = field(default_factory=dict)
+    info: Mapping[str, Any] = field(default_factory=dict)
     can_match: Callable[[AddFile], bool] | None = None
     files_read: frozenset[str] = frozenset()
     cdc: Sequence[CdcFile] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
     domains_read: frozenset[str] = frozenset()
+
+    @property
+    def blind(self) -> bool:
+        """Whether files are added that do not follow from rows of the table, and none is removed."""
+        return not self.removes and self.can_match is None and bool(self.adds)
+
+    @property
+    def only_appends(self) -> bool:
+        """Whether nothing but rows is added, whatever the table holds."""
+        others = (self.metadata, self.protocol, *self.domains, *self.cdc, *self.files_read, *self.domains_read)
+        return self.blind and not any(others)
 
 
 OnLost = Callable[[Sequence[CommitActions]], Changes | None]
@@ -78,6 +93,7 @@ class Transaction:
         self._started_ms = log.clock.now_ms()
         self._age_ms_max = age_ms_max
         self._txn_id = log.clock.new_id()
+        self._own: str | None = None
         self._moved: frozenset[str] = frozenset()
 
     def commit(self, changes: Changes, on_lost: OnLost | None = None) -> Commit | None:
@@ -90,7 +106,60 @@ class Transaction:
         with self._log.lock:
             return self._commit(changes, on_lost)
 
-    def _commit(self, changes: Changes, on_lost: OnLost | None) -> Commit | None:
+    def claim(
+        self, changes: Changes, transaction_id: str, tables: Sequence[str], table: str, started_ms: int
+    ) -> Commit:
+        """Commit a claim for the changes, which are one table's part of a transaction over all of `tables`.
+
+        `started_ms` is when the transaction began, the same for all tables.
+        From then on until the transaction is decided, the table takes no other commit, unless both only append. Raises
+        what `commit` raises, and `Unsupported` for a table whose other writers would not see the claim.
+        """
+        _check_claimable(self._base, changes, table)
+
+        def claiming(commit: CommitActions) -> CommitActions:
+            blind = changes.only_appends and not changes.txns and EVENTS_INFO.isdisjoint(changes.info)
+            claim = claim_of(transaction_id, tables, started_ms, table, commit, only_appends=blind)
+            info: dict[str, Any] = {"operation": "CLAIM", "operationParameters": {"transaction": transaction_id}}
+            info |= {"isBlindAppend": False, "operationMetrics": {}}
+            kept = {name: value for name, value in commit.info.items() if name not in EVENTS_INFO}
+            return CommitActions(commit.version, kept | info, domains=[claim.placed()])
+
+        with self._log.lock:
+            commit = self._commit(changes, None, claiming)
+        assert commit is not None  # noqa: S101 - only an on_lost callback gives up
+        return commit
+
+    def carry_out(self, claim: Claim, claims: Mapping[str, int]) -> None:
+        """Commit what was claimed, in place of the claim."""
+        intended = claim.intended(self._base.version + 1)
+        made = ("operation", "operationParameters", "operationMetrics")
+        operation, parameters, metrics = (intended.info.get(name) for name in made)
+        self._own = claim.transaction_id
+        info = {name: intended.info[name] for name in EVENTS_INFO if name in intended.info}
+        self._commit(
+            Changes(
+                str(operation),
+                parameters or {},
+                intended.adds,
+                intended.removes,
+                intended.metadata,
+                intended.protocol,
+                intended.txns,
+                [*intended.domains, claim.lifted()],
+                {**info, TRANSACTION: {"id": claim.transaction_id, "claims": dict(claims)}},
+                cdc=intended.cdc,
+                metrics={name: int(number) for name, number in (metrics or {}).items()},
+            ),
+            None,
+        )
+
+    def _commit(
+        self,
+        changes: Changes,
+        on_lost: OnLost | None,
+        form: Callable[[CommitActions], CommitActions] = lambda commit: commit,
+    ) -> Commit | None:
         state, losses, others = self._base, 0, 0
         clock, turns = self._log.clock, self._log.turns
         pause = turns.before_commit(clock.now_ms(), clock.uniform())
@@ -108,7 +177,12 @@ class Transaction:
             if self._log.stale and (known := self._looked_again(state.version)):
                 continue
             check_writable(state.protocol, state.metadata)
-            commit = self._prepare(state, changes)
+            lifted = self._settle_claims(state, changes)
+            if lifted is None:
+                known = self._committed_since(state.version)
+                continue
+            commit = form(self._prepare(state, changes))
+            commit = replace(commit, domains=[*commit.domains, *lifted])
             began_ms = self._log.clock.now_ms()
             winner = self._log.write(commit.version, _encode(commit), self._txn_id)
             if winner is None:
@@ -123,6 +197,24 @@ class Transaction:
             clock.sleep(turns.after_loss(losses, clock.uniform()))
             known = self._catch_up(winner, began_ms)
             others += len(known)
+
+    def _settle_claims(self, state: State, changes: Changes) -> list[DomainMetadata] | None:
+        """Have each transaction decided that claims the table, unless it stands in nobody's way.
+
+        Returns what lifts the claims of those that were aborted; None where one had happened, which was carried out.
+        """
+        lifted = []
+        for claim in pending(state.domains):
+            if claim.transaction_id == self._own or (claim.only_appends and changes.only_appends):
+                continue
+            decision = Decisions(self._log.store, self._log.clock, self._log.root, claim.table, claim.tables).settle(
+                claim
+            )
+            if decision.committed:
+                carry_out_claim(self._log, claim, decision.claims)
+                return None
+            lifted.append(claim.lifted())
+        return lifted
 
     def _looked_again(self, version: int) -> list[CommitActions]:
         """Open the log again, since clean-up may have deleted what comes after the current version.
@@ -183,7 +275,7 @@ class Transaction:
             "operation": changes.operation,
             "operationParameters": changes.parameters,
             "readVersion": max(state.version, 0),
-            "isBlindAppend": not changes.removes and changes.can_match is None and bool(changes.adds),
+            "isBlindAppend": changes.blind,
             "engineInfo": ENGINE,
             "txnId": self._txn_id,
             "operationMetrics": _metrics(changes),
@@ -194,7 +286,7 @@ class Transaction:
             timestamp_ms = int(info["inCommitTimestamp"])
             if metadata is not None and not has_in_commit_timestamps(state.protocol, state.metadata):
                 metadata = timed_from(metadata, state.version + 1, timestamp_ms)
-        info.update(changes.event_ids)
+        info.update(changes.info)
         removes = [replace(remove, deletion_timestamp=timestamp_ms) for remove in changes.removes]
         return CommitActions(
             state.version + 1,
@@ -212,6 +304,37 @@ class Transaction:
         if self._log.clock.now_ms() - self._started_ms > self._age_ms_max:
             msg = f"the transaction is older than {self._age_ms_max // 60_000} minutes: start it again"
             raise TransactionExpired(msg)
+
+
+def _check_claimable(state: State, changes: Changes, table: str) -> None:
+    """Raise `Unsupported` for a table that cannot take part in a transaction with others."""
+    if not has_domains(state.protocol):
+        raise Unsupported(
+            f"table {table} cannot take part in a transaction with other tables: create it with the property "
+            f"{WRITERS} = 'alluvia', so that its log can hold the transaction's claim"
+        )
+    if GUARD not in (state.protocol.writer_features or ()) and not changes.only_appends:
+        raise Unsupported(
+            f"table {table} may be written by other libraries, which do not see claims: in a transaction with other "
+            "tables it can only be appended to"
+        )
+
+
+def carry_out_claim(log: Log, claim: Claim, claims: Mapping[str, int]) -> None:
+    """Commit one table's part of a transaction that has happened, unless somebody has; `claims` are their versions."""
+    with log.lock:
+        state = log.state
+        while True:
+            if state is None or claim.domain not in state.domains:
+                state = log.refresh()
+            if claim.domain not in state.domains:
+                return
+            try:
+                Transaction(log, state, NEVER_MS).carry_out(claim, claims)
+            except (ConcurrentDomain, TransactionExpired):  # another has carried it out, or the log was cleaned up
+                state = None
+            else:
+                return
 
 
 def too_old(adds: Iterable[AddFile], now_ms: int) -> bool:

@@ -1,0 +1,122 @@
+"""A transaction over several tables, as users see it: `with lake.transaction() as tx:`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid, TableNotFound
+from alluvia.lake import Lake, Table
+from alluvia.operations import scan
+from alluvia.operations.catalog import Catalog
+from alluvia.operations.lake_transaction import StagedTables
+from alluvia.operations.staging import StagedHandle
+from alluvia.table.handle import TableHandle
+from alluvia.table.scan import Scan
+from alluvia.table.snapshot import Snapshot
+
+ISOLATION = ("serializable", "snapshot")
+_ONE_BY_ONE = (
+    *("ingest", "commit_files", "optimize", "vacuum", "checkpoint", "expire", "restore", "refresh", "verify"),
+    *("history", "changes"),
+)
+
+
+class LakeTransaction:
+    """Reads tables at one moment, with its own changes on top, and commits to all of them or to none.
+
+    Leaving the `with` block commits; an exception in it discards everything. Not for use by several threads.
+    """
+
+    def __init__(self, lake: Lake, tables: Sequence[str], isolation: str) -> None:
+        if isolation not in ISOLATION:
+            raise Invalid(f"isolation: expected one of {', '.join(ISOLATION)}, got {isolation!r}")
+        self._lake = lake
+        self._isolation = isolation
+        self._tables = StagedTables(lake, tables)
+        self._over = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and not self._over:
+            self.commit()
+        self._over = True
+
+    def table(self, name: str) -> TransactionTable:
+        """Return a table as the transaction sees it. Raises `TableNotFound`."""
+        self._check_open()
+        return TransactionTable(self._lake, self._tables.handle(name))
+
+    def sql(self, query: str) -> pa.Table:
+        """Run one SELECT over the tables as the transaction sees them. Raises what `Lake.sql` raises."""
+        from alluvia.query.engine import run
+
+        self._check_open()
+        return run(_TransactionCatalog(self._lake, self._tables), query).read_all()
+
+    def commit(self) -> None:
+        """Commit what was done, all of it or nothing. Raises `Conflict` where what was read has changed since."""
+        self._check_open()
+        self._over = True
+        self._tables.commit(reads=self._isolation == "serializable")
+
+    def rollback(self) -> None:
+        """Discard what was done."""
+        self._over = True
+
+    def _check_open(self) -> None:
+        if self._over:
+            raise Invalid("the transaction is over: begin another with lake.transaction()")
+
+
+class TransactionTable(Table):
+    """A table in a transaction. What it writes is committed with the transaction."""
+
+    def __init__(self, lake: Lake, handle: StagedHandle) -> None:
+        super().__init__(lake, handle)
+        self._staged = handle
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _ONE_BY_ONE:
+            raise Invalid(f"{name} cannot be part of a transaction: call it on lake.table(…)")
+        return super().__getattribute__(name)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        version: int | None = None,
+        timestamp: Any = None,
+    ) -> pa.RecordBatchReader:
+        if version is not None or timestamp is not None:
+            return super().scan(columns, where, version, timestamp)
+        newest = self._staged.newest()
+        predicate = scan.predicate_of(newest, where)
+        self._staged.read(Scan(newest, predicate))
+        return scan.scan(newest, self.lake.store, columns, where)
+
+
+class _TransactionCatalog(Catalog):
+    """The tables of a lake as a transaction sees them."""
+
+    def __init__(self, lake: Lake, tables: StagedTables) -> None:
+        super().__init__(lake.store, lake.clock)
+        self._tables = tables
+
+    def handle(self, name: str) -> TableHandle:
+        return self._tables.handle(name)
+
+    def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
+        found = {}
+        for name in names:
+            with suppress(TableNotFound):
+                found[name] = self._tables.handle(name).snapshot()
+        return found

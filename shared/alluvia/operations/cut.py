@@ -1,0 +1,96 @@
+"""A consistent cut: the newest versions of several tables at one moment, whatever is being committed meanwhile.
+
+Every transaction over several tables that is in one table of the cut is in all of them (docs/TRANSACTIONS.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from alluvia.log.commit import CommitActions
+from alluvia.log.replay import State
+from alluvia.table.claims import TRANSACTION, Claim, pending, with_claims
+from alluvia.table.decisions import Decision, Decisions
+from alluvia.table.handle import TableHandle
+
+
+class _Seen:
+    """A table as it was last looked at, and the commits met one by one since the cut began."""
+
+    def __init__(self, handle: TableHandle) -> None:
+        self.handle = handle
+        self.state = handle.at_hand().state
+        self.commits: Sequence[CommitActions] = ()
+        self._known = self.state.version
+
+    def follow(self) -> bool:
+        """Look for new commits. False where the log was opened again, so that not all commits were met."""
+        with self.handle.lock:
+            self.state = self.handle.log.refresh()
+            since = self.handle.log.since(self._known)
+        if since is None:
+            self._known = self.state.version
+        self.commits = since or ()
+        return since is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """States of tables, by name, and the claims of transactions that have happened but are not carried out there.
+
+    `versions` are those of the claims of each transaction that was met, by table.
+    """
+
+    states: Mapping[str, State]
+    undone: Mapping[str, Sequence[Claim]]
+    versions: Mapping[str, Mapping[str, int]]
+
+    def state(self, table: str) -> State:
+        """Return a table as it is with what has happened."""
+        return with_claims(self.states[table], self.undone[table])
+
+
+def take_cut(handles: Sequence[TableHandle]) -> Cut:
+    """Return tables at one moment. Costs one GET for each table that is warm, and one for each claim that stands.
+
+    Raises what opening a table raises.
+    """
+    seen = {handle.name: _Seen(handle) for handle in handles}
+    # A transaction that any of these states holds has its claims in all logs by now: the second look meets them.
+    _follow(seen.values())
+    decisions: dict[str, Decision | None] = {}
+    while True:
+        happened: dict[str, Mapping[str, int]] = {}
+        for table in seen.values():
+            happened |= _carried_out(table.commits)
+            for claim in pending(table.state.domains):
+                if decisions.get(claim.transaction_id) is None:
+                    decisions[claim.transaction_id] = Decisions.about(table.handle.log, claim).read(claim)
+                decision = decisions[claim.transaction_id]
+                if decision is not None and decision.committed:
+                    happened[claim.transaction_id] = decision.claims
+        claims = [(seen[name], at) for each in happened.values() for name, at in each.items() if name in seen]
+        behind = [table for table, version in claims if table.state.version < version]
+        if not behind:
+            break
+        if not all(table.follow() for table in behind):
+            _follow(seen.values())
+    undone = {
+        name: [claim for claim in pending(table.state.domains) if claim.transaction_id in happened]
+        for name, table in seen.items()
+    }
+    return Cut({name: table.state for name, table in seen.items()}, undone, happened)
+
+
+def _follow(tables: Iterable[_Seen]) -> None:
+    """Look for new commits of all tables, until they were met one by one in each."""
+    met = [False]
+    while not all(met):
+        met = [table.follow() for table in tables]
+
+
+def _carried_out(commits: Sequence[CommitActions]) -> dict[str, Mapping[str, int]]:
+    """Return the versions of the claims of the transactions that some commits carried out."""
+    found = [commit.info[TRANSACTION] for commit in commits if TRANSACTION in commit.info]
+    return {each["id"]: each["claims"] for each in found}

@@ -1,0 +1,60 @@
+"""Commit to several tables at once: a claim in each, one decision, and then what was claimed (docs/TRANSACTIONS.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from alluvia.clock import Clock
+from alluvia.errors import AlluviaError, CommitUnknown, Conflict, Unavailable
+from alluvia.operations.staging import StagedHandle
+from alluvia.table.claims import pending
+from alluvia.table.decisions import Decisions
+from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Changes, carry_out_claim
+
+
+def commit_all(tables: Sequence[StagedHandle], clock: Clock, started_ms: int, *, reads: bool) -> None:
+    """Commit what was staged in all tables, or nothing; `reads` says whether what was read must still be so.
+
+    Nothing is written where nothing was staged. One table costs what its commit costs, k tables cost 2k + 1 PUT
+    requests. Raises a `Conflict` where another writer changed what was read, or gave this transaction up because it
+    took too long; `CommitUnknown` where the store does not say.
+    """
+    parts = [(table, table.changes(reads=reads)) for table in sorted(tables, key=lambda each: each.name)]
+    parts = [(table, changes) for table, changes in parts if table.staged or (reads and table.scans)]
+    if not any(table.staged for table, _ in parts):
+        return
+    if len(parts) == 1:
+        table, changes = parts[0]
+        table.started.commit(changes)
+        return
+    _commit_parts(parts, clock, started_ms)
+
+
+def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, started_ms: int) -> None:
+    transaction_id = clock.new_id()
+    names = [table.name for table, _ in parts]
+    first = parts[0][0]
+    decisions = Decisions(first.store, clock, first.root, first.name, names)
+    versions: dict[str, int] = {}
+    try:
+        for table, changes in parts:
+            claimed = table.started.claim(changes, transaction_id, names, table.name, started_ms)
+            versions[table.name] = claimed.version
+    except AlluviaError:
+        with suppress(AlluviaError):  # whoever meets a claim aborts the transaction, only later
+            decisions.abort(transaction_id)
+        raise
+    decided = decisions.commit(transaction_id, versions)
+    if decided and clock.now_ms() - started_ms > TRANSACTION_AGE_MS_MAX:
+        decided = decisions.stands(transaction_id, started_ms)
+    if not decided:
+        raise Conflict("the transaction took too long, so that another writer aborted it: start it again")
+    for table, _ in parts:
+        log = table.inner.log
+        with table.inner.lock:
+            claims = [] if log.state is None else pending(log.state.domains)
+        for claim in claims:
+            if claim.transaction_id == transaction_id:
+                with suppress(Unavailable, CommitUnknown):  # it has happened: readers see it, and writers carry it out
+                    carry_out_claim(log, claim, versions)

@@ -1,0 +1,143 @@
+"""What a transaction over several tables does to one of them, kept until it commits. Its own reads see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from alluvia.errors import Invalid
+from alluvia.log.actions import AddFile, RemoveFile
+from alluvia.log.commit import CommitActions
+from alluvia.log.replay import replay
+from alluvia.table.handle import TableHandle
+from alluvia.table.scan import Scan
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import Changes, Commit, OnLost, Transaction
+
+
+class StagedHandle(TableHandle):
+    """A table as a transaction sees it: at the version of its cut, with the transaction's own changes on top.
+
+    Operations on it write data files at once, and commit nothing.
+    """
+
+    def __init__(self, inner: TableHandle, base: Snapshot) -> None:
+        super().__init__(inner.store, inner.root, inner.name, inner.clock)
+        self.inner = inner
+        self.base = base
+        self.started = inner.transaction(base)
+        self.staged: list[Changes] = []
+        self.scans: list[Scan] = []
+        self._now = base
+
+    def newest(self, *, dropped: bool = False) -> Snapshot:  # noqa: ARG002
+        return self._now
+
+    def at_hand(self, *, dropped: bool = False) -> Snapshot:  # noqa: ARG002
+        return self._now
+
+    def snapshot(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
+        """Return the table as the transaction sees it, and note that all of it may be read; or an older version."""
+        if version is not None or timestamp is not None:
+            return self.inner.snapshot(version, timestamp)
+        return self.read(Scan(self._now)).snapshot
+
+    def readable(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
+        """Return what `snapshot` returns."""
+        return self.snapshot(version, timestamp)
+
+    def read(self, scan: Scan) -> Scan:
+        """Note what is read of the table."""
+        self.scans.append(scan)
+        return scan
+
+    def transaction(self, base: Snapshot, age_ms_max: int = 0) -> Transaction:  # noqa: ARG002
+        """Return what stages changes instead of committing them."""
+        if base is not self._now:
+            raise Invalid(f"table {self.name} is changed by two calls at once in one transaction: make them one by one")
+        return _Staging(self)
+
+    def stage(self, changes: Changes) -> Commit:
+        """Put changes on top of the table as it is now. Returns the version that it would be."""
+        state = self._now.state
+        info = {"timestamp": self.clock.now_ms(), "inCommitTimestamp": self.clock.now_ms()}
+        next_one = CommitActions(
+            state.version + 1,
+            info,
+            changes.protocol,
+            changes.metadata,
+            changes.txns,
+            changes.domains,
+            changes.adds,
+            changes.removes,
+        )
+        self.staged.append(changes)
+        self._now = Snapshot(replay(state, [next_one]), self.root, self.name, self.store.locate)
+        rows = sum(file.num_records or 0 for file in changes.adds)
+        return Commit(state.version + 1, info["timestamp"], rows, len(changes.adds))
+
+    def changes(self, *, reads: bool) -> Changes:
+        """Return all that was staged as one change of the base, with what was read if `reads`."""
+        merged = _merged(self.staged)
+        scans = self.scans if reads or not self.staged else []
+        tests = [each.can_match for each in self.staged if each.can_match is not None]
+        tests += [scan.can_match for scan in scans]
+        there = self.base.files
+        read = {key for each in self.staged for key in each.files_read}
+        read |= {file.key for scan in scans for file in scan.files}
+        return replace(
+            merged,
+            can_match=_any_of(tests) if tests else None,
+            files_read=frozenset(key for key in read if there.get(key) is not None),
+        )
+
+
+class _Staging(Transaction):
+    """A transaction on a staged table."""
+
+    def __init__(self, handle: StagedHandle) -> None:
+        self._handle = handle
+
+    def commit(self, changes: Changes, on_lost: OnLost | None = None) -> Commit | None:  # noqa: ARG002
+        return self._handle.stage(changes)
+
+
+def _any_of(tests: Sequence[Callable[[AddFile], bool]]) -> Callable[[AddFile], bool]:
+    return lambda file: any(test(file) for test in tests)
+
+
+def _merged(staged: Sequence[Changes]) -> Changes:
+    """Return changes made one after another as one: files that come and go in between are in none of them."""
+    if len(staged) == 1:
+        return staged[0]
+    adds: dict[str, AddFile] = {}
+    removes: dict[str, RemoveFile] = {}
+    metrics: dict[str, int] = {}
+    info: dict[str, Any] = {}
+    for each in staged:
+        for remove in each.removes:
+            if adds.pop(remove.key, None) is None:
+                removes[remove.key] = remove
+        for add in each.adds:
+            if removes.pop(add.key, None) is None:
+                adds[add.key] = add
+        for name, number in each.metrics.items():
+            metrics[name] = metrics.get(name, 0) + number
+        info |= each.info
+    named = [each.operation for each in staged]
+    return Changes(
+        "TRANSACTION" if staged else "READ",
+        {"operations": ", ".join(named)} if named else {},
+        list(adds.values()),
+        list(removes.values()),
+        next((each.metadata for each in reversed(staged) if each.metadata is not None), None),
+        next((each.protocol for each in reversed(staged) if each.protocol is not None), None),
+        [txn for each in staged for txn in each.txns],
+        list({domain.domain: domain for each in staged for domain in each.domains}.values()),
+        info,
+        # Change files say what one operation changed, so those of several do not add up: readers compare the files.
+        metrics=metrics,
+        domains_read=frozenset(name for each in staged for name in each.domains_read),
+    )

@@ -1,0 +1,114 @@
+"""Claims: how a table's log says that a transaction over several tables is under way. Pure.
+
+A claim is a commit that changes no row. It puts one `domainMetadata` action into the table's state, which holds what
+the transaction will do to this table once it is decided. As long as it stands, the table takes no other commit, unless
+the claim and the other commit both only append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+from alluvia.errors import Corrupt
+from alluvia.log.actions import DomainMetadata
+from alluvia.log.commit import Action, CommitActions, encode_commit, parse_commit
+from alluvia.log.replay import State, replay
+
+CLAIM = "alluvia.claim."
+TRANSACTION = "alluviaTransaction"
+"""What commitInfo says where a claim is carried out: the transaction's id, and the versions of all its claims."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One table's part of a transaction. `commit` is what it will commit, in the form of a commit file.
+
+    `table` is the table's name in its lake, `tables` are the names of all that take part, `started_ms` is when the
+    transaction began by its own clock.
+    """
+
+    transaction_id: str
+    table: str
+    tables: tuple[str, ...]
+    started_ms: int
+    only_appends: bool
+    commit: str
+
+    @property
+    def domain(self) -> str:
+        """The name under which the claim stands in the table's state."""
+        return CLAIM + self.transaction_id
+
+    def intended(self, version: int) -> CommitActions:
+        """Return what the transaction will commit, as a version of the table."""
+        return parse_commit(version, self.commit.encode())
+
+    def placed(self) -> DomainMetadata:
+        """Return the action that puts the claim into the table's state."""
+        body = {
+            "table": self.table,
+            "tables": self.tables,
+            "startedMs": self.started_ms,
+            "onlyAppends": self.only_appends,
+            "commit": self.commit,
+        }
+        return DomainMetadata(self.domain, orjson.dumps(body).decode())
+
+    def lifted(self) -> DomainMetadata:
+        """Return the action that takes the claim out of the table's state."""
+        return DomainMetadata(self.domain, "", removed=True)
+
+
+def claim_of(
+    transaction_id: str,
+    tables: Sequence[str],
+    started_ms: int,
+    table: str,
+    intended: CommitActions,
+    *,
+    only_appends: bool,
+) -> Claim:
+    """Return a claim for what a transaction wants to commit to one of its tables."""
+    several = (intended.txns, intended.domains, intended.removes, intended.adds, intended.cdc)
+    actions: list[Action] = [each for each in (intended.protocol, intended.metadata) if each is not None]
+    actions += [action for actions in several for action in actions]
+    return Claim(
+        transaction_id,
+        table,
+        tuple(tables),
+        started_ms,
+        only_appends,
+        encode_commit(intended.info, actions).decode(),
+    )
+
+
+def pending(domains: Mapping[str, DomainMetadata]) -> list[Claim]:
+    """Return the claims that stand in a table's state, oldest first. Raises `Corrupt`."""
+    return [_parsed(domain) for name, domain in domains.items() if name.startswith(CLAIM)]
+
+
+def with_claims(state: State, claims: Sequence[Claim]) -> State:
+    """Return a table's state as it will be when some claims have been carried out."""
+    for claim in claims:
+        intended = claim.intended(state.version + 1)
+        state = replace(replay(state, [intended]), version=state.version, timestamp_ms=state.timestamp_ms)
+    return state
+
+
+def _parsed(domain: DomainMetadata) -> Claim:
+    try:
+        body: dict[str, Any] = orjson.loads(domain.configuration)
+        return Claim(
+            domain.domain.removeprefix(CLAIM),
+            body["table"],
+            tuple(body["tables"]),
+            int(body["startedMs"]),
+            bool(body["onlyAppends"]),
+            body["commit"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corrupt(f"the domain {domain.domain} cannot be read: only this library may set it") from error
