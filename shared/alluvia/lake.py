@@ -11,13 +11,13 @@ import pyarrow as pa
 from alluvia import notebook, other_names
 from alluvia.clock import Clock, SystemClock
 from alluvia.errors import Invalid
-from alluvia.ingest.tables import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
+from alluvia.lake_creation import TableCreation
 from alluvia.lake_table import Table
 from alluvia.operations import drop
 from alluvia.operations.catalog import Catalog
 from alluvia.store import Store, open_store, open_wide_store
 from alluvia.store.uris import table_place
-from alluvia.table.arguments import check_place, schema_of
+from alluvia.table.arguments import check_place
 from alluvia.table.handle import TableHandle
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Commit
 
@@ -52,7 +52,7 @@ def open_table(uri: str | os.PathLike[str], *, clock: Clock | None = None, **opt
     return Table(lake, TableHandle(lake.store, f"{name}/" if name else "", name or parent, clock))
 
 
-class Lake(Catalog):
+class Lake(TableCreation, Catalog):
     """The tables below one path or URI. Thread-safe."""
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
@@ -93,32 +93,15 @@ class Lake(Catalog):
         """
         return Table(self, self.handle(name))
 
+    def _creating(self) -> Catalog:
+        return self
+
+    def _opened(self, handle: TableHandle) -> Table:
+        return Table(self, handle)
+
     def dropped(self) -> list[drop.Dropped]:
         """Return the dropped tables that `undrop` can bring back."""
         return [table for name in self.tables(dropped=True) for table in drop.dropped_here(self.handle(name))]
-
-    def create_table(
-        self,
-        name: str,
-        schema: pa.Schema | Mapping[str, str],
-        partition_by: Sequence[str] = (),
-        sort_by: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        *,
-        cluster_by: Sequence[str] = (),
-        exist_ok: bool = False,
-    ) -> Table:
-        """Create a table, in one request. Raises `TableExists` or `Invalid`.
-
-        `schema` is a pyarrow schema, or a mapping of column names to Delta's type names or pyarrow's types.
-        `partition_by` takes columns; `year`, `month`, `day` or `hour` of a time, such as `day(ts)`; and `bucket(16, c)`
-        or `truncate(c, 2)` of text or whole numbers. Rows of a partition are sorted by the columns `sort_by`; or they
-        are clustered by up to four columns, `cluster_by`, so that a query for values of any of them reads few files.
-        """
-        handle = self.create(
-            name, schema_of(schema), partition_by, sort_by, properties, cluster_by=cluster_by, exist_ok=exist_ok
-        )
-        return Table(self, handle)
 
     def create_rollup(
         self,
@@ -214,28 +197,6 @@ class Lake(Catalog):
         Raises `TableExists` if there is a table of that name, `VersionExpired` if vacuum has deleted its files.
         """
         return drop.undrop_table(self.handle(name), self.rejects_handle(name), version)
-
-    def create_events(
-        self,
-        name: str,
-        columns: pa.Schema | None = None,
-        *,
-        partition_by: Sequence[str] = EVENTS_PARTITIONED,
-        sort_by: Sequence[str] | None = None,
-        cluster_by: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        exist_ok: bool = False,
-    ) -> Table:
-        """Create a table for ingestion: `event_id, ts, event, source`, declared columns, `properties, received_at`.
-
-        Fields without a column go into `properties`, as JSON text. Rows are sorted by `event` and `ts` by default.
-        """
-        if sort_by is None:
-            sort_by = () if cluster_by else EVENTS_SORTED
-        schema = event_schema(columns)
-        return self.create_table(
-            name, schema, partition_by, sort_by, properties, cluster_by=cluster_by, exist_ok=exist_ok
-        )
 
     def transaction(self, tables: Sequence[str] = (), *, isolation: str = "serializable") -> LakeTransaction:
         """Begin a transaction over any number of tables: `with lake.transaction() as tx:` commits all or nothing.

@@ -10,7 +10,10 @@ from typing import Any, Self
 import pyarrow as pa
 
 from alluvia.errors import Invalid, TableNotFound
-from alluvia.lake import Lake, Table
+from alluvia.lake import Lake
+from alluvia.lake_creation import TableCreation
+from alluvia.lake_table import Table
+from alluvia.log.actions import Metadata
 from alluvia.operations import scan
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.lake_transaction import StagedTables
@@ -21,12 +24,12 @@ from alluvia.table.snapshot import Snapshot
 
 ISOLATION = ("serializable", "snapshot")
 _ONE_BY_ONE = (
-    *("ingest", "commit_files", "optimize", "vacuum", "checkpoint", "expire", "restore", "refresh", "verify"),
-    *("history", "changes"),
+    *("commit_files", "optimize", "vacuum", "checkpoint", "expire", "erase", "refresh", "verify", "history", "changes"),
+    *("freshness", "final"),
 )
 
 
-class LakeTransaction:
+class LakeTransaction(TableCreation):
     """Reads tables at one moment, with its own changes on top, and commits to all of them or to none.
 
     Leaving the `with` block commits; an exception in it discards everything. Not for use by several threads.
@@ -38,6 +41,7 @@ class LakeTransaction:
         self._lake = lake
         self._isolation = isolation
         self._tables = StagedTables(lake, tables)
+        self._catalog = _TransactionCatalog(lake, self._tables)
         self._over = False
 
     def __enter__(self) -> Self:
@@ -55,12 +59,27 @@ class LakeTransaction:
         self._check_open()
         return TransactionTable(self._lake, self._tables.handle(name))
 
+    def drop_table(self, name: str) -> None:
+        """Drop a table and its rejected events. Raises `TableNotFound`, and `Invalid` for a table with rollups."""
+        from alluvia.rollups.creating import check_no_rollups
+
+        self._check_open()
+        check_no_rollups(self._lake, name)
+        self._tables.drop(name)
+
+    def _creating(self) -> Catalog:
+        self._check_open()
+        return self._catalog
+
+    def _opened(self, handle: TableHandle) -> Table:
+        return self.table(handle.name)
+
     def sql(self, query: str) -> pa.Table:
         """Run one SELECT over the tables as the transaction sees them. Raises what `Lake.sql` raises."""
         from alluvia.query.engine import run
 
         self._check_open()
-        return run(_TransactionCatalog(self._lake, self._tables), query).read_all()
+        return run(self._catalog, query).read_all()
 
     def commit(self) -> None:
         """Commit what was done, all of it or nothing. Raises `Conflict` where what was read has changed since."""
@@ -113,6 +132,9 @@ class _TransactionCatalog(Catalog):
 
     def handle(self, name: str) -> TableHandle:
         return self._tables.handle(name)
+
+    def _created(self, name: str, metadata: Metadata, *, exist_ok: bool) -> TableHandle:
+        return self._tables.create(name, metadata, exist_ok=exist_ok)
 
     def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
         found = {}

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from alluvia.clock import Clock
 from alluvia.errors import Corrupt, Invalid, TableNotFound
+from alluvia.log.actions import Metadata
 from alluvia.operations.create import check_constraints, create, plan_create
 from alluvia.operations.cut import take_cut
-from alluvia.operations.drop import dropped_now, find_log, may_be_dropped
+from alluvia.operations.drop import find_log, may_be_dropped
 from alluvia.operations.overdue import checkpoint_overdue
 from alluvia.store import Store
 from alluvia.table.handle import TableHandle
@@ -40,11 +41,7 @@ class Catalog:
 
     def handle(self, name: str) -> TableHandle:
         """Return the handle of a table, without a request. Raises `Invalid` for what cannot be a table's name."""
-        if not isinstance(name, str) or not TABLE_OR_REJECTS.fullmatch(name):
-            raise Invalid(
-                f"table name {name!r:.100}: use up to 128 lower-case letters, digits and underscores, "
-                "with a letter first"
-            )
+        check_name(name)
         with self._lock:
             found = self._handles.pop(name, None)
             if found is None:
@@ -111,7 +108,7 @@ class Catalog:
         exist_ok: bool,
     ) -> TableHandle:
         """Create a table, in one request. Raises `TableExists` or `Invalid`."""
-        handle = self.handle(name)
+        check_name(name)
         metadata = plan_create(
             schema,
             partition_by=partition_by,
@@ -122,6 +119,10 @@ class Catalog:
             cluster_by=cluster_by,
         )
         check_constraints(metadata)
+        return self._created(name, metadata, exist_ok=exist_ok)
+
+    def _created(self, name: str, metadata: Metadata, *, exist_ok: bool) -> TableHandle:
+        handle = self.handle(name)
         create(handle, metadata, exist_ok=exist_ok, rejects=self.rejects_handle(name))
         return handle
 
@@ -130,6 +131,17 @@ class Catalog:
         if not there or dropped or not may_be_gone:
             return there
         try:
-            return not dropped_now(self.handle(name))
+            self.handle(name).newest()
+        except TableNotFound:
+            return False
         except Corrupt:  # it exists, and opening it raises the error
             return True
+        return True
+
+
+def check_name(name: object) -> None:
+    """Raise `Invalid` for what cannot be a table's name."""
+    if not isinstance(name, str) or not TABLE_OR_REJECTS.fullmatch(name):
+        raise Invalid(
+            f"table name {name!r:.100}: use up to 128 lower-case letters, digits and underscores, with a letter first"
+        )

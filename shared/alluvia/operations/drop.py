@@ -61,7 +61,7 @@ def drop_table(handle: TableHandle, rejects: TableHandle | None = None) -> Commi
     that holds rows is refused with `Invalid`.
     """
     state = handle.log.refresh()
-    before = dropped_tables(state.metadata.configuration)[-1] if is_dropped(state.metadata.configuration) else None
+    before = _last_dropped(state)
     if before is None:
         commit, table_id = _drop(handle)
     else:
@@ -94,9 +94,7 @@ def _drop(handle: TableHandle, parent_id: str | None = None) -> tuple[Commit, st
             check_not_append_only(Snapshot(state, handle.root, handle.name), "drop_table")
         if handle.clock.now_ms() - hinted_ms >= HINT_AGE_MS_MAX:
             hinted_ms = handle.clock.now_ms()
-            handle.store.put(f"{handle.root}{_HINT}{handle.clock.new_id()}", b"1")
-            if parent_id is None:
-                handle.store.put(_MARKS + handle.name, b"1")
+            put_hints(handle, marked=parent_id is None)
         planned[:] = [state.metadata.id]
         return plan_drop(state, handle.clock.now_ms(), parent_id)
 
@@ -105,9 +103,7 @@ def _drop(handle: TableHandle, parent_id: str | None = None) -> tuple[Commit, st
 
 def recreate(handle: TableHandle, rejects: TableHandle | None, metadata: Metadata, protocol: Protocol) -> bool:
     """Start a new table in the log of a dropped one. False if there is a table already."""
-    state = handle.log.refresh()
-    if is_dropped(state.metadata.configuration) and rejects is not None:
-        drop_rejects(rejects, dropped_tables(state.metadata.configuration)[-1].table_id)
+    drop_rejects_left(handle.log.refresh(), rejects)
 
     def plan(state: State) -> Changes:
         if not is_dropped(state.metadata.configuration):
@@ -121,6 +117,13 @@ def recreate(handle: TableHandle, rejects: TableHandle | None, metadata: Metadat
     return True
 
 
+def drop_rejects_left(state: State, rejects: TableHandle | None) -> None:
+    """Drop the rejects of the table that was dropped in a state, if that has ended before it came so far."""
+    before = _last_dropped(state)
+    if before is not None and rejects is not None:
+        drop_rejects(rejects, before.table_id)
+
+
 def undrop_table(handle: TableHandle, rejects: TableHandle | None = None, version: int | None = None) -> UndropReport:
     """Bring back the table that was dropped last, or in a version, and its rejects before it.
 
@@ -130,6 +133,8 @@ def undrop_table(handle: TableHandle, rejects: TableHandle | None = None, versio
     state = handle.log.refresh()
     if not is_dropped(state.metadata.configuration):
         raise TableExists(f"there is a table {handle.name!r}: drop it first, then undrop the other one by its version")
+    if _last_dropped(state) is None:
+        raise TableNotFound(dropped_message(handle.name))
     wanted = _wanted(handle, state, version)
     back = None if rejects is None else _undrop_rejects(rejects, wanted.table_id)
     commit = _undrop(handle, wanted)
@@ -192,9 +197,17 @@ def _commit(handle: TableHandle, plan: Callable[[State], Changes]) -> Commit:
     raise Conflict(f"{handle.name}: lost {TRIES_MAX} races: try again when fewer writers are active")
 
 
-def dropped_now(handle: TableHandle) -> bool:
-    """Whether the table was dropped, by its log."""
-    return is_dropped(handle.log.refresh().metadata.configuration)
+def put_hints(handle: TableHandle, *, marked: bool) -> None:
+    """Say that the table may be dropped from now on; `marked` also where a lake's tables are listed."""
+    handle.store.put(f"{handle.root}{_HINT}{handle.clock.new_id()}", b"1")
+    if marked:
+        handle.store.put(_MARKS + handle.name, b"1")
+
+
+def _last_dropped(state: State) -> DroppedTable | None:
+    """Return the table that was dropped last, if there is none now. Of one that was never created there is nothing."""
+    tables = dropped_tables(state.metadata.configuration)
+    return tables[-1] if tables and is_dropped(state.metadata.configuration) else None
 
 
 def dropped_here(handle: TableHandle) -> list[Dropped]:

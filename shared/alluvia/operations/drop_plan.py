@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from alluvia.log.actions import DomainMetadata, Metadata, Protocol, Txn
-from alluvia.log.features import GUARD
+from alluvia.log.features import DOMAIN_METADATA, GUARD
 from alluvia.log.replay import State
+from alluvia.table.claims import CLAIM
 from alluvia.table.handle import oldest_readable
 from alluvia.table.lineage import DroppedTable, dropped_tables, marked, version_gaps, with_gap
 from alluvia.table.properties import OLDEST_READABLE, names_text
@@ -17,16 +18,31 @@ from alluvia.table.transaction import Changes
 
 def plan_drop(state: State, now_ms: int, parent_id: str | None = None) -> Changes:
     """Return the commit that drops a table. Pure."""
-    version, before = state.version + 1, state.metadata.configuration
-    table = DroppedTable(version, state.metadata.id, now_ms, parent_id)
-    configuration = marked(before, (*in_reach(state), table), version_gaps(before), version)
+    before = state.metadata.configuration
+
+    def metadata_at(version: int) -> Metadata:
+        table = DroppedTable(version, state.metadata.id, now_ms, parent_id)
+        configuration = marked(before, (*in_reach(state), table), version_gaps(before), version)
+        return replace(state.metadata, configuration=configuration)
+
     return Changes(
         "DROP TABLE",
         removes=[file.removed(now_ms, data_change=True) for file in state.files],
-        metadata=replace(state.metadata, configuration=configuration),
+        metadata=metadata_at(state.version + 1),
+        metadata_at=metadata_at,
         protocol=_changed(state.protocol, with_features(state.protocol, (GUARD,))),
         can_match=lambda _: True,
     )
+
+
+def never_created(metadata: Metadata, protocol: Protocol) -> State:
+    """Return what comes before a new log: a dropped table, so that a claim can stand there before the table does. Pure.
+
+    Readers of other libraries see an empty table as long as it does.
+    """
+    configuration = marked(metadata.configuration, (), (), 0)
+    protocol = with_features(protocol, (GUARD, DOMAIN_METADATA))
+    return State(-1, protocol, replace(metadata, configuration=configuration))
 
 
 def plan_recreate(state: State, metadata: Metadata, protocol: Protocol, now_ms: int) -> Changes:
@@ -34,13 +50,18 @@ def plan_recreate(state: State, metadata: Metadata, protocol: Protocol, now_ms: 
 
     What applications recorded of the old table is set back to -1, since the log knows no way to remove it.
     """
-    configuration = marked(metadata.configuration, in_reach(state), ((0, state.version),))
     protocol = _readable_on(protocol, state.protocol)
+
+    def metadata_at(version: int) -> Metadata:
+        configuration = marked(metadata.configuration, in_reach(state), ((0, version - 1),) if version else ())
+        return replace(metadata, configuration=_with_oldest(configuration, protocol, oldest_readable(state)))
+
     return Changes(
         "CREATE TABLE",
         {"partitionBy": names_text(metadata.partition_columns)},
         removes=[file.removed(now_ms, data_change=True) for file in state.files],
-        metadata=replace(metadata, configuration=_with_oldest(configuration, protocol, oldest_readable(state))),
+        metadata=metadata_at(state.version + 1),
+        metadata_at=metadata_at,
         protocol=protocol,
         txns=_txns(state.txns, {}, now_ms),
         domains=_domains(state, {}, protocol),
@@ -104,9 +125,14 @@ def _txns(now: Mapping[str, Txn], wanted: Mapping[str, Txn], now_ms: int) -> lis
 
 
 def _domains(state: State, wanted: Mapping[str, DomainMetadata], protocol: Protocol) -> list[DomainMetadata]:
-    """Return what makes the metadata domains those wanted; vacuum's record stays, whichever table it was made of."""
+    """Return what makes the metadata domains those wanted; vacuum's record stays, whichever table it was made of.
+
+    So do claims, which only a commit settles.
+    """
     oldest = oldest_readable(state)
+    wanted = {name: domain for name, domain in wanted.items() if not name.startswith(CLAIM)}
     if has_domains(protocol) and oldest:
         wanted = {**wanted, OLDEST_READABLE: DomainMetadata(OLDEST_READABLE, str(oldest))}
-    gone = [replace(domain, removed=True) for name, domain in state.domains.items() if name not in wanted]
+    gone = [replace(domain, removed=True) for name, domain in state.domains.items()
+            if name not in wanted and not name.startswith(CLAIM)]  # fmt: skip
     return gone + [domain for name, domain in wanted.items() if state.domains.get(name) != domain]

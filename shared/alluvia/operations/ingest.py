@@ -128,10 +128,11 @@ class _NewRows:
         Commits of earlier versions of this library know an id whatever its source.
         """
         window = follow_window(self._handle)
-        self._held |= window.held([self._prints[at] for at in positions])
+        self._held |= window.held([self._prints[at] for at in positions], self._undone_before)
+        self._held |= self._handle.waiting_events()
         if window.has_bare_ids:
             bare = fingerprints(self._ids)
-            for at, contents in enumerate(map(window.held(bare).get, bare)):
+            for at, contents in enumerate(map(window.held(bare, self._undone_before).get, bare)):
                 if contents is not None and UNKNOWN in contents:
                     self._held.setdefault(self._prints[at], set()).add(UNKNOWN)
         self.new, self.clashes = sort_out(self._prints, self._contents, self._held)

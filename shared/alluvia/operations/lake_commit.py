@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from alluvia.clock import Clock
-from alluvia.errors import AlluviaError, CommitUnknown, Conflict, Unavailable
+from alluvia.errors import AlluviaError, CommitUnknown, Conflict, TableExists, Unavailable
+from alluvia.operations.drop import put_hints
 from alluvia.operations.staging import StagedHandle
 from alluvia.table.claims import pending
 from alluvia.table.decisions import Decisions
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Changes, carry_out_claim
+from alluvia.table_names import REJECTS
 
 
 def commit_all(tables: Sequence[StagedHandle], clock: Clock, started_ms: int, *, reads: bool) -> None:
@@ -26,8 +28,11 @@ def commit_all(tables: Sequence[StagedHandle], clock: Clock, started_ms: int, *,
         return
     if len(parts) == 1:
         table, changes = parts[0]
-        table.started.commit(changes)
+        with _creating(table):
+            _put_hints([table] if table.drops else [])
+            table.started.commit(changes, table.check_winners(changes))
         return
+    _put_hints([table for table, _ in parts if table.drops or table.base.version < 0])
     _commit_parts(parts, clock, started_ms)
 
 
@@ -39,7 +44,9 @@ def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, s
     versions: dict[str, int] = {}
     try:
         for table, changes in parts:
-            claimed = table.started.claim(changes, transaction_id, names, table.name, started_ms)
+            with _creating(table):
+                on_lost = table.check_winners(changes)
+                claimed = table.started.claim(changes, on_lost, transaction_id, names, table.name, started_ms)
             versions[table.name] = claimed.version
     except AlluviaError:
         with suppress(AlluviaError):  # whoever meets a claim aborts the transaction, only later
@@ -58,3 +65,22 @@ def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, s
             if claim.transaction_id == transaction_id:
                 with suppress(Unavailable, CommitUnknown):  # it has happened: readers see it, and writers carry it out
                     carry_out_claim(log, claim, versions)
+
+
+@contextmanager
+def _creating(table: StagedHandle) -> Iterator[None]:
+    """Have a conflict about a table that the transaction creates say so."""
+    try:
+        yield
+    except Conflict as error:
+        if not table.creates:
+            raise
+        raise TableExists(
+            f"another writer created table {table.name!r} meanwhile: start the transaction again"
+        ) from error
+
+
+def _put_hints(tables: Sequence[StagedHandle]) -> None:
+    """Say of tables that they may be dropped: those that will be, and those that are not there yet."""
+    for table in tables:
+        put_hints(table, marked=REJECTS not in table.name.split("/"))

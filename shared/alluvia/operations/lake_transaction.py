@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
-from alluvia.errors import Conflict
+from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
+from alluvia.log.actions import Metadata
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.cut import Cut, take_cut
+from alluvia.operations.drop import drop_rejects_left, find_log
+from alluvia.operations.drop_plan import never_created, plan_drop, plan_recreate
 from alluvia.operations.lake_commit import commit_all
+from alluvia.operations.replanning import check_not_append_only
 from alluvia.operations.staging import StagedHandle
+from alluvia.table.lineage import is_dropped
+from alluvia.table.properties import read_properties
+from alluvia.table.protocols import new_protocol
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import carry_out_claim
+from alluvia.table_names import REJECTS
 
 CUTS_MAX = 100
 
@@ -35,12 +44,62 @@ class StagedTables:
             self._join([name])
         return self._staged[name]
 
+    def create(self, name: str, metadata: Metadata, *, exist_ok: bool) -> StagedHandle:
+        """Create a table in the transaction. One LIST. Raises `TableExists` unless `exist_ok`."""
+        staged = self._staged.get(name) or self._base_of(name, metadata)
+        if staged.drops and not staged.creates:
+            raise Invalid(
+                f"table {name!r} cannot be dropped and created in one transaction: commit the drop first, or delete "
+                "its rows instead"
+            )
+        self._staged[name] = staged
+        if not staged.drops:
+            if exist_ok:
+                return staged
+            raise TableExists(f"table {name!r} already exists: choose another name, or pass exist_ok=True")
+        protocol = new_protocol(
+            read_properties(metadata.configuration).writers, metadata.schema_string, metadata.configuration
+        )
+        staged.stage(plan_recreate(staged.base.state, metadata, protocol, self._catalog.clock.now_ms()))
+        return staged
+
+    def drop(self, name: str) -> None:
+        """Drop a table and its rejects in the transaction. Raises `TableNotFound`, `Invalid` as `drop_table` does."""
+        staged = self.handle(name)
+        before = staged.newest()
+        if staged.creates:
+            del self._staged[name]
+            return
+        if len(before.files):
+            check_not_append_only(before, "drop_table")
+        now_ms = self._catalog.clock.now_ms()
+        with suppress(TableNotFound):
+            rejects = self.handle(f"{name}/{REJECTS}")
+            rejects.stage(plan_drop(rejects.newest().state, now_ms, before.state.metadata.id))
+        staged.stage(plan_drop(before.state, now_ms))
+
     def commit(self, *, reads: bool = True) -> None:
         """Commit what was done to the tables, all of it or nothing (`lake_commit.commit_all`)."""
         commit_all(list(self._staged.values()), self._catalog.clock, self._started_ms, reads=reads)
 
+    def _base_of(self, name: str, metadata: Metadata) -> StagedHandle:
+        """Return a table that is not used yet: what is there, or what comes before a new log."""
+        handle = self._catalog.handle(name)
+        there, may_be_dropped = find_log(handle.store, handle.root)
+        if not there:
+            properties = read_properties(metadata.configuration)
+            protocol = new_protocol(properties.writers, metadata.schema_string, metadata.configuration)
+            before = never_created(metadata, protocol)
+            return StagedHandle(handle, Snapshot(before, handle.root, name, handle.store.locate))
+        newest = handle.newest(dropped=True) if may_be_dropped else None
+        if newest is not None and is_dropped(newest.properties):
+            drop_rejects_left(newest.state, self._catalog.rejects_handle(name))
+            return StagedHandle(handle, newest)
+        return self.handle(name)
+
     def _join(self, names: list[str]) -> None:
-        handles = [self._catalog.handle(name) for name in sorted({*self._staged, *names})]
+        known = {name for name, staged in self._staged.items() if not staged.creates}
+        handles = [self._catalog.handle(name) for name in sorted({*known, *names})]
         for _ in range(CUTS_MAX):
             cut = take_cut(handles)
             if not any(cut.undone.values()):
@@ -48,8 +107,8 @@ class StagedTables:
             self._carry_out(cut)
         else:
             raise Conflict("other transactions kept changing the tables: try again when fewer writers are active")
-        for name, staged in self._staged.items():
-            if cut.states[name].version != staged.base.version:
+        for name in sorted(known):
+            if cut.states[name].version != self._staged[name].base.version:
                 raise Conflict(
                     f"table {name} changed before the transaction first used {names[0]}: start it again, and name all "
                     "its tables at the start"

@@ -112,12 +112,20 @@ def restore(handle: TableHandle, version: int | None = None, timestamp: datetime
 
 def _changes(handle: TableHandle, snapshot: Snapshot, target: Snapshot, plan: RestorePlan) -> Changes:
     now_ms = handle.clock.now_ms()
+
+    def metadata_at(version: int) -> Metadata | None:
+        if plan.metadata is None or UNDONE not in plan.metadata.configuration:
+            return plan.metadata
+        undone = with_undone(target.properties, target.version + 1, version - 1)
+        return replace(plan.metadata, configuration={**plan.metadata.configuration, UNDONE: undone})
+
     return Changes(
         RESTORE,
         {"version": str(target.version)},
         adds=plan.adds,
         removes=[file.removed(now_ms, data_change=True) for file in plan.removes],
         metadata=plan.metadata,
+        metadata_at=metadata_at,
         protocol=plan.protocol,
         can_match=lambda _: True,
         # What stays was looked at as well: it must still be there.

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from alluvia.errors import Invalid
-from alluvia.log.actions import AddFile, RemoveFile
+from alluvia.errors import ConcurrentAppend, Invalid, MetadataChanged
+from alluvia.log.actions import AddFile, Metadata, RemoveFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import replay
+from alluvia.operations.event_window import follow_window
+from alluvia.operations.restore import RESTORE
+from alluvia.table.event_window.id_runs import CONTENT_BYTES, FINGERPRINT_BYTES
+from alluvia.table.event_window.window import DedupWindow, event_ids_of, joined_event_ids, parts
 from alluvia.table.handle import TableHandle
+from alluvia.table.lineage import is_dropped, undone_versions, with_marks_of
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes, Commit, OnLost, Transaction
@@ -20,29 +25,54 @@ from alluvia.table.transaction import Changes, Commit, OnLost, Transaction
 class StagedHandle(TableHandle):
     """A table as a transaction sees it: at the version of its cut, with the transaction's own changes on top.
 
-    Operations on it write data files at once, and commit nothing.
+    Operations on it write data files at once, and commit nothing. A table that is to be created has no version before:
+    its base is that of a dropped one.
     """
 
     def __init__(self, inner: TableHandle, base: Snapshot) -> None:
         super().__init__(inner.store, inner.root, inner.name, inner.clock)
+        self.log, self.lock = inner.log, inner.lock
         self.inner = inner
         self.base = base
         self.started = inner.transaction(base)
         self.staged: list[Changes] = []
         self.scans: list[Scan] = []
+        self._events: dict[bytes, set[bytes]] = {}
         self._now = base
 
-    def newest(self, *, dropped: bool = False) -> Snapshot:  # noqa: ARG002
-        return self._now
+    @property
+    def creates(self) -> bool:
+        """Whether the transaction creates the table."""
+        return is_dropped(self.base.properties)
 
-    def at_hand(self, *, dropped: bool = False) -> Snapshot:  # noqa: ARG002
-        return self._now
+    @property
+    def drops(self) -> bool:
+        """Whether the transaction has dropped the table."""
+        return is_dropped(self._now.properties)
+
+    @property
+    def window(self) -> DedupWindow | None:
+        return self.inner.window
+
+    @window.setter
+    def window(self, window: DedupWindow | None) -> None:
+        if window is not None:
+            self.inner.window = window
+
+    def waiting_events(self) -> Mapping[bytes, set[bytes]]:
+        return self._events
+
+    def newest(self, *, dropped: bool = False) -> Snapshot:
+        return self._now if dropped else self.as_of(self._now.state)
+
+    def at_hand(self, *, dropped: bool = False) -> Snapshot:
+        return self.newest(dropped=dropped)
 
     def snapshot(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
         """Return the table as the transaction sees it, and note that all of it may be read; or an older version."""
         if version is not None or timestamp is not None:
             return self.inner.snapshot(version, timestamp)
-        return self.read(Scan(self._now)).snapshot
+        return self.read(Scan(self.newest())).snapshot
 
     def readable(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
         """Return what `snapshot` returns."""
@@ -55,7 +85,7 @@ class StagedHandle(TableHandle):
 
     def transaction(self, base: Snapshot, age_ms_max: int = 0) -> Transaction:  # noqa: ARG002
         """Return what stages changes instead of committing them."""
-        if base is not self._now:
+        if base.state is not self._now.state:
             raise Invalid(f"table {self.name} is changed by two calls at once in one transaction: make them one by one")
         return _Staging(self)
 
@@ -67,13 +97,19 @@ class StagedHandle(TableHandle):
             state.version + 1,
             info,
             changes.protocol,
-            changes.metadata,
+            changes.metadata if changes.metadata_at is None else changes.metadata_at(state.version + 1),
             changes.txns,
             changes.domains,
             changes.adds,
             changes.removes,
         )
         self.staged.append(changes)
+        if changes.operation == RESTORE:
+            self._events.clear()
+        events = event_ids_of(CommitActions(0, dict(changes.info)))
+        prints, contents = parts(events.prints, FINGERPRINT_BYTES), parts(events.contents, CONTENT_BYTES)
+        for fingerprint, content in zip(prints, contents, strict=True):
+            self._events.setdefault(fingerprint, set()).add(content)
         self._now = Snapshot(replay(state, [next_one]), self.root, self.name, self.store.locate)
         rows = sum(file.num_records or 0 for file in changes.adds)
         return Commit(state.version + 1, info["timestamp"], rows, len(changes.adds))
@@ -92,6 +128,21 @@ class StagedHandle(TableHandle):
             can_match=_any_of(tests) if tests else None,
             files_read=frozenset(key for key in read if there.get(key) is not None),
         )
+
+    def check_winners(self, changes: Changes) -> OnLost:
+        """Return what raises `Conflict` where commits that came first hold an event that the transaction ingests."""
+        undone = undone_versions(self.base.properties)
+
+        def check(winners: Sequence[CommitActions]) -> Changes:
+            if self._events:
+                metadata = [winner.metadata for winner in winners if winner.metadata is not None]
+                if any(undone_versions(each.configuration) != undone for each in metadata):
+                    raise MetadataChanged(f"table {self.name} was restored: start the transaction again")
+                if follow_window(self.inner).held(list(self._events), ((0, self.base.version),)):
+                    raise ConcurrentAppend(f"another writer ingested the same events into {self.name}: start again")
+            return changes
+
+        return check
 
 
 class _Staging(Transaction):
@@ -115,7 +166,7 @@ def _merged(staged: Sequence[Changes]) -> Changes:
     adds: dict[str, AddFile] = {}
     removes: dict[str, RemoveFile] = {}
     metrics: dict[str, int] = {}
-    info: dict[str, Any] = {}
+    infos: list[Mapping[str, Any]] = []
     for each in staged:
         for remove in each.removes:
             if adds.pop(remove.key, None) is None:
@@ -125,7 +176,7 @@ def _merged(staged: Sequence[Changes]) -> Changes:
                 adds[add.key] = add
         for name, number in each.metrics.items():
             metrics[name] = metrics.get(name, 0) + number
-        info |= each.info
+        infos = [] if each.operation == RESTORE else [*infos, each.info]
     named = [each.operation for each in staged]
     return Changes(
         "TRANSACTION" if staged else "READ",
@@ -136,8 +187,26 @@ def _merged(staged: Sequence[Changes]) -> Changes:
         next((each.protocol for each in reversed(staged) if each.protocol is not None), None),
         [txn for each in staged for txn in each.txns],
         list({domain.domain: domain for each in staged for domain in each.domains}.values()),
-        info,
+        joined_event_ids(infos),
         # Change files say what one operation changed, so those of several do not add up: readers compare the files.
         metrics=metrics,
         domains_read=frozenset(name for each in staged for name in each.domains_read),
+        metadata_at=_metadata_at(staged),
     )
+
+
+def _metadata_at(staged: Sequence[Changes]) -> Callable[[int], Metadata | None] | None:
+    """Return the last metadata by version, with the marks that depend on it."""
+    marking = next((each.metadata_at for each in reversed(staged) if each.metadata_at is not None), None)
+    last = next((each for each in reversed(staged) if each.metadata is not None), None)
+    if marking is None or last is None or last.metadata_at is not None:
+        return marking
+
+    def metadata_at(version: int) -> Metadata | None:
+        assert last is not None  # noqa: S101 - for the type checker
+        assert last.metadata is not None  # noqa: S101
+        marked = marking(version)
+        before = {} if marked is None else marked.configuration
+        return replace(last.metadata, configuration=with_marks_of(last.metadata.configuration, before))
+
+    return metadata_at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -57,7 +57,7 @@ class TableHandle:
         """
         with self.lock, self._named():
             state = self.log.refresh()
-            return Snapshot(state, self.root, self.name, self.store.locate) if dropped else self.as_of(state)
+            return Snapshot(state, self.root, self.name, self.store.locate) if dropped else self._there(state)
 
     def at_hand(self, *, dropped: bool = False) -> Snapshot:
         """Return the newest version that this handle knows, without a request if it knows one.
@@ -68,10 +68,10 @@ class TableHandle:
             return self.newest(dropped=True)
         with self.lock, self._named():
             if self.log.state is None or self.log.stale:
-                return self.as_of(self.log.open())
+                return self._there(self.log.open())
             if is_dropped(self.log.state.metadata.configuration):
                 self.log.refresh()
-            return self.as_of(self.log.state)
+            return self._there(self.log.state)
 
     def fitting(self, columns: Iterable[str]) -> Snapshot:
         """Return the current version, or the newest if it lacks a column: another writer may have added it."""
@@ -112,6 +112,10 @@ class TableHandle:
         claims = happened(self.log, found.state)
         return self.as_of(with_claims(found.state, claims)) if claims else found
 
+    def waiting_events(self) -> Mapping[bytes, set[bytes]]:
+        """Return the events, by fingerprint with their contents, that a transaction has yet to commit: none here."""
+        return {}
+
     def transaction(self, base: Snapshot, age_ms_max: int = TRANSACTION_AGE_MS_MAX) -> Transaction:
         """Begin a transaction on a snapshot. Raises `Unsupported` for a table that this library must not write."""
         check_writable(base.state.protocol, base.state.metadata)
@@ -149,6 +153,12 @@ class TableHandle:
             yield
         except Corrupt as error:
             raise Corrupt(f"table {self.name}: {error}") from error
+
+    def _there(self, state: State) -> Snapshot:
+        """Return a state as a version of the table, also where only a transaction that has happened creates it."""
+        if is_dropped(state.metadata.configuration) and (claims := happened(self.log, state)):
+            state = with_claims(state, claims)
+        return self.as_of(state)
 
     def as_of(self, state: State) -> Snapshot:
         """Return a state of the log as a version of the table. Raises `TableNotFound` if that was dropped."""

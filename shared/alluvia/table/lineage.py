@@ -121,6 +121,13 @@ def marked(
     return {name: text for name, text in configuration.items() if name not in LINEAGE} | marks
 
 
+def with_marks_of(configuration: Mapping[str, str], marked: Mapping[str, str]) -> dict[str, str]:
+    """Return properties with all marks of others, those of restores too, and none of their own."""
+    names = (*LINEAGE, UNDONE)
+    plain = {name: text for name, text in configuration.items() if name not in names}
+    return plain | {name: marked[name] for name in names if name in marked}
+
+
 def _entry(table: DroppedTable) -> dict[str, Any]:
     entry = {"version": table.version, "id": table.table_id, "droppedMs": table.dropped_ms}
     return entry if table.parent_id is None else {**entry, "parentId": table.parent_id}

@@ -11,7 +11,7 @@ from alluvia.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Prot
 from alluvia.log.commit import EVENTS_INFO, Action, CommitActions, encode_commit
 from alluvia.log.features import GUARD
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, has_in_commit_timestamps
-from alluvia.log.log import Log
+from alluvia.log.log import FOLLOW_AGE_MS_MAX, Log
 from alluvia.log.replay import State
 from alluvia.table.claims import TRANSACTION, Claim, claim_of, pending
 from alluvia.table.conflicts import Attempt, find_conflict, moved_reads
@@ -42,6 +42,7 @@ class Changes:
     """What a transaction will commit. `can_match`, `files_read` and `domains_read` are those of `Attempt`.
 
     `metrics` are numbers of the operation itself, besides those of its files; `info` is what commitInfo says besides.
+    `metadata_at` gives the metadata by the version that the changes become, where it depends on that.
     """
 
     operation: str
@@ -58,6 +59,7 @@ class Changes:
     cdc: Sequence[CdcFile] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
     domains_read: frozenset[str] = frozenset()
+    metadata_at: Callable[[int], Metadata | None] | None = None
 
     @property
     def blind(self) -> bool:
@@ -107,13 +109,20 @@ class Transaction:
             return self._commit(changes, on_lost)
 
     def claim(
-        self, changes: Changes, transaction_id: str, tables: Sequence[str], table: str, started_ms: int
+        self,
+        changes: Changes,
+        on_lost: OnLost | None,
+        transaction_id: str,
+        tables: Sequence[str],
+        table: str,
+        started_ms: int,
     ) -> Commit:
         """Commit a claim for the changes, which are one table's part of a transaction over all of `tables`.
 
         `started_ms` is when the transaction began, the same for all tables.
-        From then on until the transaction is decided, the table takes no other commit, unless both only append. Raises
-        what `commit` raises, and `Unsupported` for a table whose other writers would not see the claim.
+        From then on until the transaction is decided, the table takes no other commit, unless both only append. The
+        claim of a table that is to be created starts its log, as that of a table that was dropped. Raises what `commit`
+        raises, and `Unsupported` for a table whose other writers would not see the claim.
         """
         _check_claimable(self._base, changes, table)
 
@@ -123,11 +132,18 @@ class Transaction:
             info: dict[str, Any] = {"operation": "CLAIM", "operationParameters": {"transaction": transaction_id}}
             info |= {"isBlindAppend": False, "operationMetrics": {}}
             kept = {name: value for name, value in commit.info.items() if name not in EVENTS_INFO}
-            return CommitActions(commit.version, kept | info, domains=[claim.placed()])
+            begins = commit.version == 0
+            return CommitActions(
+                commit.version,
+                kept | info,
+                self._base.protocol if begins else None,
+                self._base.metadata if begins else None,
+                domains=[claim.placed()],
+            )
 
         with self._log.lock:
-            commit = self._commit(changes, None, claiming)
-        assert commit is not None  # noqa: S101 - only an on_lost callback gives up
+            commit = self._commit(changes, on_lost, claiming)
+        assert commit is not None  # noqa: S101 - no on_lost callback gives up here
         return commit
 
     def carry_out(self, claim: Claim, claims: Mapping[str, int]) -> None:
@@ -146,7 +162,7 @@ class Transaction:
                 intended.metadata,
                 intended.protocol,
                 intended.txns,
-                [*intended.domains, claim.lifted()],
+                [*(domain for domain in intended.domains if domain.domain != claim.domain), claim.lifted()],
                 {**info, TRANSACTION: {"id": claim.transaction_id, "claims": dict(claims)}},
                 cdc=intended.cdc,
                 metrics={name: int(number) for name, number in (metrics or {}).items()},
@@ -158,7 +174,7 @@ class Transaction:
         self,
         changes: Changes,
         on_lost: OnLost | None,
-        form: Callable[[CommitActions], CommitActions] = lambda commit: commit,
+        claiming: Callable[[CommitActions], CommitActions] | None = None,
     ) -> Commit | None:
         state, losses, others = self._base, 0, 0
         clock, turns = self._log.clock, self._log.turns
@@ -174,19 +190,22 @@ class Transaction:
                     return None
                 changes = rebased
             self._check_age()
-            if self._log.stale and (known := self._looked_again(state.version)):
+            if state.version >= 0 and self._log.stale and (known := self._looked_again(state.version)):
                 continue
             check_writable(state.protocol, state.metadata)
             lifted = self._settle_claims(state, changes)
             if lifted is None:
                 known = self._committed_since(state.version)
                 continue
-            commit = form(self._prepare(state, changes))
-            commit = replace(commit, domains=[*commit.domains, *lifted])
+            # While a claim that changes metadata stands, no other commit comes between.
+            commit = self._prepare(state, changes, state.version + (1 if claiming is None else 2))
+            commit = commit if claiming is None else claiming(commit)
+            domains = {domain.domain: domain for domain in (*commit.domains, *lifted)}
+            commit = replace(commit, domains=list(domains.values()))
             began_ms = self._log.clock.now_ms()
             winner = self._log.write(commit.version, _encode(commit), self._txn_id)
             if winner is None:
-                if self._log.stale:
+                if self._slept(commit.version):
                     self._log.confirm(commit.version)
                 newest = self._log.advance([commit], began_ms)
                 turns.committed(others, began_ms, clock.now_ms())
@@ -268,7 +287,7 @@ class Transaction:
         self._log.advance(found, began_ms)
         return found
 
-    def _prepare(self, state: State, changes: Changes) -> CommitActions:
+    def _prepare(self, state: State, changes: Changes, takes_effect: int) -> CommitActions:
         now_ms = timestamp_ms = self._log.clock.now_ms()
         info: dict[str, Any] = {
             "timestamp": now_ms,
@@ -280,7 +299,8 @@ class Transaction:
             "txnId": self._txn_id,
             "operationMetrics": _metrics(changes),
         }
-        metadata, protocol = changes.metadata, changes.protocol or state.protocol
+        metadata = changes.metadata if changes.metadata_at is None else changes.metadata_at(takes_effect)
+        protocol = changes.protocol or state.protocol
         if has_in_commit_timestamps(protocol, metadata or state.metadata):
             info = {"inCommitTimestamp": max(now_ms, state.timestamp_ms + 1), **info}
             timestamp_ms = int(info["inCommitTimestamp"])
@@ -299,6 +319,10 @@ class Transaction:
             removes,
             changes.cdc,
         )
+
+    def _slept(self, version: int) -> bool:
+        """Whether a version may have come and gone before it was written. Of a new log nothing was seen before."""
+        return self._log.stale if version else self._log.clock.now_ms() - self._started_ms > FOLLOW_AGE_MS_MAX
 
     def _check_age(self) -> None:
         if self._log.clock.now_ms() - self._started_ms > self._age_ms_max:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
+from typing import Any
 
 from alluvia.errors import Corrupt
 from alluvia.log.commit import EVENT_CONTENTS, EVENT_IDS, CommitActions
@@ -47,6 +48,15 @@ def _fingerprint(event_id: str, source: str | None) -> bytes:
 def encode_event_ids(prints: Sequence[bytes], contents: Sequence[bytes]) -> dict[str, str]:
     """Return events as commitInfo carries them, base64: 16 characters of fingerprint and 5 of content each."""
     return {EVENT_IDS: b64encode(b"".join(prints)).decode(), EVENT_CONTENTS: b64encode(b"".join(contents)).decode()}
+
+
+def joined_event_ids(infos: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the events of several commitInfos as one carries them."""
+    found = [event_ids_of(CommitActions(0, dict(info))) for info in infos]
+    if not any(each.prints for each in found):
+        return {}
+    joined = b"".join(each.prints for each in found), b"".join(each.contents for each in found)
+    return encode_event_ids(parts(joined[0], FINGERPRINT_BYTES), parts(joined[1], CONTENT_BYTES))
 
 
 def event_ids_of(commit: CommitActions) -> CommitIds:
@@ -122,10 +132,13 @@ class DedupWindow:
             oldest = self._newest[0].version if self._newest else self.version + 1
         return self._bare_version >= oldest
 
-    def held(self, prints: Sequence[bytes]) -> dict[bytes, set[bytes]]:
-        """Return the contents under which the window holds each fingerprint that it knows."""
+    def held(self, prints: Sequence[bytes], undone: Gaps | None = None) -> dict[bytes, set[bytes]]:
+        """Return the contents under which the window holds each fingerprint that it knows.
+
+        What versions in the ranges `undone` hold does not count; by default, those that restores have undone.
+        """
         self._index_newest()
-        undone = self.rules.undone
+        undone = self.rules.undone if undone is None else undone
         held: dict[bytes, set[bytes]] = {}
         for each in self._found.keys() & set(prints):
             for version, content in self._found[each]:
