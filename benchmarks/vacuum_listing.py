@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 from alluvia.store import DirectoryStore, ListedPage, Wrapper
-from alluvia.store.base import PAGE_KEYS
 
 SIZE = 120_000
+PAGE_CHARACTERS = 80_000
 MODIFIED_MS = 1_700_000_000_000
 
 
@@ -22,6 +21,8 @@ class Listed(Wrapper):
 
     def list_pages(self, prefix: str, start_after: str | None = None) -> Iterator[ListedPage]:
         yield from super().list_pages(prefix, start_after)
+        rest = ""
         with self._keys.open() as lines:
-            while page := "".join(islice(lines, PAGE_KEYS)).split():
+            while text := lines.read(PAGE_CHARACTERS):
+                *page, rest = (rest + text).split("\n")
                 yield ListedPage(page, [SIZE] * len(page), [MODIFIED_MS] * len(page))

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+import pyarrow as pa
+
 from alluvia.errors import (
     ConcurrentDomain,
     Invalid,
@@ -46,7 +48,7 @@ version, and a transaction lasts, which could otherwise write a version that has
 PLAN_AGE_MS_MAX = 12 * 60 * 60 * 1000
 """A plan older than this is not executed: files added and removed since may be in no checkpoint any more."""
 PLANS_MAX = 5
-BLOCK_KEYS = 64_000
+BLOCK_KEYS = 32_000
 """Objects that are in memory at once, 100 bytes each."""
 DELETE_TRIES = 3
 TRIES_MAX = 100
@@ -220,7 +222,9 @@ class _Run:
     def _needed_by(self, snapshot: Snapshot) -> Needed:
         if self._needed is None or self._needed.version != snapshot.version:
             self._needed = None
+            pa.default_memory_pool().release_unused()  # what it took to decode the log, before and after
             self._needed = needed(snapshot, self._forgotten)
+            pa.default_memory_pool().release_unused()
         return self._needed
 
     def _listed_log(self) -> list[ObjectInfo]:

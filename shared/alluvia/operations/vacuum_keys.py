@@ -7,45 +7,74 @@ million million for each such object.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Unsupported
 from alluvia.log.actions import RemoveFile
+from alluvia.log.files.columns import any_matches
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.scanning import scanned
 from alluvia.table.deletion_vectors.descriptors import stored_vector
 from alluvia.table.masks import whole
 from alluvia.table.snapshot import Snapshot
 
-_UNUSUAL = r"(^|/)(\.{0,2})/|/\.{1,2}$|^[A-Za-z][A-Za-z0-9+.-]*:/"
-"""Paths whose key is not the table's root and the path: absolute ones, and those with `.`, `..` or empty parts."""
+_UNUSUAL = ("/[./]", ":/")
+"""Paths whose key may not be the table's root and the path: absolute ones, and those with `.`, `..` or empty parts."""
 _NONE = pa.table({"key": pa.array([], pa.int64()), "ms": pa.array([], pa.int64())})
+NEAR = 4
+"""Runs of live keys around a block of a listing are compared with it, unless they have so many times as many keys."""
 
 
-@dataclass(frozen=True, slots=True)
+class Run(NamedTuple):
+    """Hashes of some keys, and the least and the greatest of the keys."""
+
+    first: str
+    last: str
+    hashes: pa.Array
+
+
 class Needed:
-    """Hashes of keys in the store: of what is live, in order, and of what was removed with the time of that in ms."""
+    """Hashes of keys in the store: of what is live, in runs, and of what was removed with the time of that in ms."""
 
-    version: int
-    live: pa.Array
-    dead: pa.Array
-    dead_ms: pa.Array
+    def __init__(self, version: int, runs: Sequence[Run], dead: pa.Array, dead_ms: pa.Array) -> None:
+        self.version = version
+        self._runs = runs
+        self.dead = dead
+        self._dead_ms = dead_ms
 
-    def is_live(self, hashes: pa.Array) -> pa.BooleanArray:
-        """Return which keys the version needs."""
-        if not len(self.live):
+    @property
+    def live(self) -> pa.Array:
+        """Return the hashes of all live keys."""
+        return pa.concat_arrays([hashed(()), *(run.hashes for run in self._runs)])
+
+    def is_live(self, hashes: pa.Array, between: tuple[str, str] | None = None) -> pa.BooleanArray:
+        """Return which of some keys the version needs; `between` are the least and the greatest, if that is known.
+
+        A checkpoint has the files of a partition together, so that few runs are near a part of the listing.
+        """
+        if between is not None:
+            near = [run.hashes for run in self._runs if run.first <= between[1] and between[0] <= run.last]
+            if sum(map(len, near)) <= NEAR * len(hashes):
+                return pc.is_in(hashes, value_set=pa.concat_arrays([hashed(()), *near]))
+        live = self._sorted
+        if not len(live):
             return pa.repeat(pa.scalar(value=False), len(hashes))
-        at = pc.search_sorted(self.live, hashes)
-        found = self.live.take(pc.min_element_wise(at, pa.scalar(len(self.live) - 1, at.type)))
-        return pc.equal(found, hashes)
+        at = pc.search_sorted(live, hashes)
+        return pc.equal(live.take(pc.min_element_wise(at, pa.scalar(len(live) - 1, at.type))), hashes)
+
+    @cached_property
+    def _sorted(self) -> pa.Array:
+        live = self.live
+        return live.take(pc.sort_indices(live))
 
     def removed_ms(self, hashes: pa.Array) -> pa.Array:
         """Return when each was removed; null for those that were not."""
-        return self.dead_ms.take(pc.index_in(hashes, value_set=self.dead))
+        return self._dead_ms.take(pc.index_in(hashes, value_set=self.dead))
 
 
 def hashed(keys: Iterable[str]) -> pa.Array:
@@ -58,17 +87,21 @@ def needed(snapshot: Snapshot, forgotten: Iterable[RemoveFile] = ()) -> Needed:
 
     Raises `Unsupported` for a live file that may lie anywhere.
     """
-    live = [_hashes(snapshot, batch, strict=True)[0] for batch in scanned(snapshot.files, {})]
+    runs = [_run(_keys(snapshot, batch, strict=True)[0]) for batch in scanned(snapshot.files, {})]
     dead = []
     lost: ActionSet[RemoveFile] = ActionSet(RemoveFile.from_json).changed((file.key, file) for file in forgotten)
     for removes in (snapshot.state.tombstones, lost):
         for batch in scanned(removes, {"deletionTimestamp": pa.int64()}):
-            hashes, rows = _hashes(snapshot, batch, strict=False)
+            names, rows = _keys(snapshot, batch, strict=False)
             times = pc.coalesce(pc.struct_field(batch, "deletionTimestamp"), whole(0))
-            dead.append(pa.table({"key": hashes, "ms": times if rows is None else times.take(rows)}))
+            dead.append(pa.table({"key": hashed(names.to_pylist()), "ms": times if rows is None else times.take(rows)}))
     keys, times = _last(pa.concat_tables([_NONE, *dead]))
-    found = pa.concat_arrays([hashed(()), *live])
-    return Needed(snapshot.version, found.take(pc.sort_indices(found)), keys, times)
+    return Needed(snapshot.version, runs, keys, times)
+
+
+def _run(keys: pa.Array) -> Run:
+    ends = pc.min_max(keys)
+    return Run(ends["min"].as_py() or "", ends["max"].as_py() or "", hashed(keys.to_pylist()))
 
 
 def _last(removed: pa.Table) -> tuple[pa.Array, pa.Array]:
@@ -82,16 +115,16 @@ def _last(removed: pa.Table) -> tuple[pa.Array, pa.Array]:
     return keys, times
 
 
-def _hashes(snapshot: Snapshot, batch: pa.StructArray, *, strict: bool) -> tuple[pa.Array, pa.Array | None]:
-    """Return the hashes of the keys of files and of their deletion vectors, and their rows; None for one a row.
+def _keys(snapshot: Snapshot, batch: pa.StructArray, *, strict: bool) -> tuple[pa.Array, pa.Array | None]:
+    """Return the keys of files and of their deletion vectors, and their rows; None for one a row.
 
     Unless `strict`, files outside the lake are left out.
     """
     paths = pc.struct_field(batch, "path")
     vectors = pc.struct_field(batch, "deletionVector")
     having = pc.is_valid(pc.struct_field(vectors, "storageType"))
-    if not pc.any(having).as_py() and not pc.any(pc.match_substring_regex(paths, _UNUSUAL)).as_py():
-        return hashed(snapshot.root + path for path in paths.to_pylist()), None
+    if not pc.any(having).as_py() and not any_matches(paths, *_UNUSUAL):
+        return pc.binary_join_element_wise(snapshot.root, paths, ""), None
     named = list(enumerate(paths.to_pylist()))
     rows = pc.indices_nonzero(having).to_pylist()
     for row, descriptor in zip(rows, vectors.filter(having).to_pylist(), strict=True):
@@ -99,7 +132,7 @@ def _hashes(snapshot: Snapshot, batch: pa.StructArray, *, strict: bool) -> tuple
         if stored is not None:
             named.append((row, stored.path))
     found = [(row, key) for row, path in named if (key := _key(snapshot, path, strict=strict)) is not None]
-    return hashed(key for _, key in found), pa.array([row for row, _ in found], pa.int64())
+    return pa.array([key for _, key in found], pa.string()), pa.array([row for row, _ in found], pa.int64())
 
 
 def _key(snapshot: Snapshot, path: str, *, strict: bool) -> str | None:

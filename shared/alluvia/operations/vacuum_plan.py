@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import compress
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -98,10 +97,15 @@ class Listed:
     keys: Sequence[str]
     columns: pa.Table
 
+    def live(self, needed: Needed) -> pa.BooleanArray:
+        """Return which objects a version needs."""
+        between = (min(self.keys), max(self.keys)) if self.keys else None
+        return needed.is_live(_column(self.columns, "hash"), between)
+
     def chosen(self, mask: pa.BooleanArray) -> pa.Table:
         """Return some objects as columns, with `key` below the root."""
         start = len(self.root)
-        keys = pa.array([key[start:] for key in compress(self.keys, mask.to_pylist())], pa.string())
+        keys = pa.array([self.keys[at][start:] for at in pc.indices_nonzero(mask).to_pylist()], pa.string())
         return self.columns.filter(mask).add_column(0, "key", keys)
 
     def below(self, folder: str) -> list[ObjectInfo]:
@@ -131,7 +135,7 @@ def plan_vacuum(needed: Needed, found: Listed, cutoffs: Cutoffs) -> VacuumPlan:
     of changes have the retention of removed files, but are deleted no sooner than orphans. Other folders whose name
     starts with `_` or `.` hold no data files.
     """
-    live = needed.is_live(_column(found.columns, "hash"))
+    live = found.live(needed)
     objects = found.chosen(pc.invert(live))
     keys, hashes, modified_ms = (_column(objects, name) for name in ("key", "hash", "modified_ms"))
     change = pc.starts_with(keys, CHANGE_FOLDER)

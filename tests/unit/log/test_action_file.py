@@ -70,6 +70,11 @@ def test_rows_of_several_kinds_come_out_in_order(
     file = made(group_rows, write_statistics=statistics)
     rows = FileRows(file, "add", AddFile.from_json)
     numbers = [number for number in range(40) if number % 5]
+    vectors = {"path": pa.string(), "deletionVector": pa.struct({"storageType": pa.string(), "offset": pa.int32()})}
+    found = pa.chunked_array(list(rows.structs(vectors))).to_pylist()
+    assert [each["path"] for each in found] == [f"a%20b/{n}" if n % 7 == 0 else f"p{n}" for n in numbers]
+    kinds = [None if n % 4 else {"storageType": "u", "offset": None} for n in numbers]
+    assert [each["deletionVector"] for each in found] == kinds
     files = list(rows.actions())
     assert [each.size for each in files] == numbers
     assert [each.path for each in files] == [f"a b/{n}" if n % 7 == 0 else f"p{n}" for n in numbers]
@@ -90,3 +95,12 @@ def test_actions_that_lack_what_all_have_are_corrupt(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(file, "_counts", {("add", 0): 31})
     with pytest.raises(Corrupt, match="32 add actions in row group 0, of which 31 have a modificationTime"):
         file.read("add", 0, [("path",)])
+
+
+def test_an_action_without_a_path_is_corrupt_before_it_is_counted() -> None:
+    sink = pa.BufferOutputStream()
+    adds = [{"path": path, "modificationTime": 1} for path in ("a", None)]
+    pq.write_table(pa.table({"add": pa.array(adds)}), sink)
+    rows = FileRows(ActionFile("checkpoint", sink.getvalue().to_pybytes()), "add", AddFile.from_json)
+    with pytest.raises(Corrupt, match="1 add actions in row group 0, of which 2 have a modificationTime"):
+        list(rows.structs({"path": pa.string()}))

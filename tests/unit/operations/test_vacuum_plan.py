@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alluvia.errors import Unsupported
+from alluvia.errors import Invalid, Unsupported
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import replay
 from alluvia.operations.log_cleanup import expired_log
-from alluvia.operations.vacuum_keys import needed
+from alluvia.operations.vacuum_keys import Needed, Run, hashed, needed
 from alluvia.operations.vacuum_plan import Cutoffs, Kept, listed, plan_vacuum
 from alluvia.store import ListedPage, ObjectInfo
 from alluvia.table.partitioning.hive import HIDDEN, is_hidden
@@ -70,6 +73,31 @@ def test_a_plan_is_not_made_where_a_live_file_could_be_mistaken_for_an_orphan() 
     elsewhere = snapshot(["gs://b/t/live"], {})
     with pytest.raises(Unsupported, match="gs://b/t/live"):
         needed(elsewhere)
+
+
+@given(st.sets(st.text("ab./%: ", min_size=1)))
+def test_live_files_are_found_under_any_name(paths: set[str]) -> None:
+    version = snapshot([], {})
+    known = {}
+    for path in paths:
+        with suppress(Unsupported, Invalid):
+            known[version.locate(path)] = path
+    found = needed(snapshot(list(known.values()), {}))
+    assert all(found.is_live(hashed(known)).to_pylist())
+    assert not any(found.is_live(hashed(f"{key}x" for key in known if f"{key}x" not in known)).to_pylist())
+
+
+@given(st.lists(st.lists(st.integers(0, 300), min_size=1), max_size=20), st.sets(st.integers(0, 300), min_size=1))
+def test_live_keys_are_the_same_with_and_without_their_range(runs: list[list[int]], wanted: set[int]) -> None:
+    def keys(numbers: Iterable[int]) -> list[str]:
+        return [f"{number:03}" for number in numbers]
+
+    made = [Run(min(keys(run)), max(keys(run)), hashed(keys(run))) for run in runs]
+    found = Needed(0, made, hashed(()), hashed(()))
+    names = sorted(keys(wanted))
+    expected = [number in set(chain.from_iterable(runs)) for number in sorted(wanted)]
+    assert found.is_live(hashed(names)).to_pylist() == expected
+    assert found.is_live(hashed(names), (names[0], names[-1])).to_pylist() == expected
 
 
 def log(*names: str, **times: int) -> list[ObjectInfo]:

@@ -100,21 +100,36 @@ class ActionFile:
         They are decoded as they are asked for, so that a row group of any size takes little memory. Of one row group,
         each batch comes from as many rows, whatever the fields.
         """
-        count = self.count(kind, group)
-        whole = count == self._file.metadata.row_group(group).num_rows
         wanted = [path for path in paths if self.type_of(kind, path) is not None]
-        if not count or not wanted:
-            yield pa.array([{}] * count, pa.struct([]))
+        key, counted = (KEYS[kind],), (COUNTED.get(kind, KEYS[kind]),)
+        known = self._counts.get((kind, group))
+        if known is None and (key not in wanted or self.type_of(kind, counted) is None):
+            known = self.count(kind, group)
+        if known == 0 or not wanted:
+            yield pa.array([{}] * (known or 0), pa.struct([]))
             return
-        found, key = 0, (KEYS[kind],)
-        for rows in self._decode(kind, group, wanted if whole else list(dict.fromkeys([*wanted, key]))):
-            actions = rows if whole else rows.filter(pc.is_valid(pc.struct_field(rows, list(key))))
+        if known is None:
+            wanted = list(dict.fromkeys([*wanted, counted]))
+        elif known < self._file.metadata.row_group(group).num_rows:
+            wanted = list(dict.fromkeys([*wanted, key]))
+        found = count = 0
+        for rows in self._decode(kind, group, wanted):
+            actions = rows
+            if key in wanted:
+                keys = pc.struct_field(rows, list(key))
+                actions = rows.filter(pc.is_valid(keys)) if keys.null_count else rows
+            if known is None:
+                count += len(rows) - pc.struct_field(rows, list(counted)).null_count
             found += len(actions)
             yield actions
+        self._check_count(kind, group, found, count if known is None else known)
+
+    def _check_count(self, kind: str, group: int, found: int, count: int) -> None:
         if found != count:
             counted = COUNTED.get(kind, KEYS[kind])
             msg = f"{self.name} holds {found} {kind} actions in row group {group}, of which {count} have a {counted}"
             raise Corrupt(msg)
+        self._counts[kind, group] = count
 
     def read(self, kind: str, group: int, paths: Sequence[Path]) -> pa.StructArray:
         """Return the actions of a kind in a row group at once, as `batches` does."""

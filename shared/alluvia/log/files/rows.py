@@ -9,7 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 import pyarrow as pa
@@ -24,6 +25,9 @@ from alluvia.log.files.struct_statistics import statistics_texts
 
 _ATTRIBUTES = {"partitionValues": "partition_values", "tags": "tags"}
 STRUCT_FIELDS = ("stats_parsed", "partitionValues_parsed")
+VECTOR: Path = ("deletionVector",)
+VECTOR_KIND: Path = (*VECTOR, "storageType")
+"""What every deletion vector has: where none has it, the other fields need not be decoded."""
 UNKEPT = (("stats",), ("partitionValues",))
 
 
@@ -158,8 +162,11 @@ class FileRows(LogRows[T]):
         self.file = file
         self.kind = kind
         self._parse = parse
-        self._counts = {group: file.count(kind, group) for group in file.groups}
         self._columns: dict[Path, pa.Array] = {}
+
+    @cached_property
+    def _counts(self) -> dict[int, int]:
+        return {group: self.file.count(self.kind, group) for group in self.file.groups}
 
     def __len__(self) -> int:
         return sum(self._counts.values())
@@ -191,13 +198,16 @@ class FileRows(LogRows[T]):
             start = end
 
     def structs(self, fields: Mapping[str, pa.DataType]) -> Iterator[pa.StructArray]:
-        present = [name for name in fields if self.type_of((name,)) is not None]
-        for found in self._batches([(name,) for name in present]):
-            columns = [
-                conformed(pc.struct_field(found, name), kind) if name in present else pa.nulls(len(found), kind)
-                for name, kind in fields.items()
-            ]
-            yield pa.StructArray.from_arrays(columns, fields=[pa.field(name, kind) for name, kind in fields.items()])
+        kind = pa.struct(list(fields.items()))
+        every: list[Path] = [(name,) for name in fields]
+        light = [VECTOR_KIND if path == VECTOR else path for path in every]
+        for group in self.file.groups:
+            for number, rows in enumerate(self.file.batches(self.kind, group, light)):
+                if light != every and _has_vectors(rows):
+                    for each in islice(self.file.batches(self.kind, group, every), number, None):
+                        yield conformed(each, kind)
+                    break
+                yield conformed(rows, kind)
 
     @cached_property
     def keys(self) -> pa.Array:
@@ -232,10 +242,9 @@ class FileRows(LogRows[T]):
         return all(self.file.is_null(self.kind, leaf, group) for group in self._used_groups())
 
     def with_vector(self) -> pa.BooleanArray:
-        kind = ("deletionVector", "storageType")
-        if all(self.file.is_null(self.kind, kind, group) for group in self._used_groups()):
+        if all(self.file.is_null(self.kind, VECTOR_KIND, group) for group in self._used_groups()):
             return pa.repeat(pa.scalar(value=False), len(self))
-        kinds = self.column(kind)
+        kinds = self.column(VECTOR_KIND)
         return pa.repeat(pa.scalar(value=False), len(self)) if kinds is None else pc.is_valid(kinds)
 
     def _batches(self, paths: Sequence[Path]) -> Iterator[pa.StructArray]:
@@ -243,11 +252,8 @@ class FileRows(LogRows[T]):
             yield from self.file.batches(self.kind, group, paths)
 
     def _keys_in(self, group: int) -> Iterator[pa.Array]:
-        vector = ("deletionVector",)
-        plain = self.type_of((*vector, "storageType")) is None or self.file.is_null(
-            self.kind, (*vector, "storageType"), group
-        )
-        for rows in self.file.batches(self.kind, group, [("path",)] if plain else [("path",), vector]):
+        plain = self.type_of(VECTOR_KIND) is None or self.file.is_null(self.kind, VECTOR_KIND, group)
+        for rows in self.file.batches(self.kind, group, [("path",)] if plain else [("path",), VECTOR]):
             paths = canonical_paths(pc.struct_field(rows, "path").cast(pa.string()))
             yield paths if plain else with_vectors(paths, pc.struct_field(rows, "deletionVector"))
 
@@ -299,6 +305,13 @@ class FileRows(LogRows[T]):
             raise Corrupt(f"{self.file.name}: {self.kind} {body.get('path')}: {error}") from error
 
 
+def _has_vectors(rows: pa.StructArray) -> bool:
+    if rows.type.get_field_index(*VECTOR) < 0:
+        return False
+    kinds = pc.struct_field(rows, list(VECTOR_KIND))
+    return kinds.null_count < len(kinds)
+
+
 def _between(numbers: Sequence[int] | None, start: int, end: int) -> list[int] | None:
     """Return those of some ascending numbers that lie in a range, counted from its start; None for all."""
     if numbers is None:
@@ -323,6 +336,7 @@ def check_partitions(name: str, adds: LogRows[Any]) -> None:
         raise Corrupt(f"checkpoint {name}: add.partitionValues is missing, but the table is partitioned")
 
 
+@lru_cache
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_struct(wanted):
         if not pa.types.is_struct(found):

@@ -13,7 +13,7 @@ from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.rows import LogRows, T
 from alluvia.log.files.sidecars import SidecarRows
 
-GROUP_ROWS = 1 << 16
+GROUP_ROWS = 1 << 14
 SIDECARS_AT_ONCE = 16
 """Sidecars that are fetched together, and so are in memory together."""
 VECTOR = pa.struct(
@@ -35,9 +35,9 @@ def scanned(actions: ActionSet[T], fields: Mapping[str, pa.DataType]) -> Iterato
     """
     wanted = {**KEY_FIELDS, **fields}
     kinds = [pa.field(name, kind) for name, kind in wanted.items()]
-    for section, rows in _opened(actions):
-        newer = actions.keys_above(section)
-        for batch in grouped(rows.structs(wanted)):
+    for sections in (actions.parts, *((layer.rows,) for layer in actions.layers)):
+        newer = actions.keys_above(sections[0]) if sections else pa.array([], pa.string())
+        for batch in grouped(rows for section in _opened(sections) for rows in section.structs(wanted)):
             paths = canonical_paths(pc.struct_field(batch, "path"))
             others = [pc.struct_field(batch, name) for name in wanted if name != "path"]
             found = pa.StructArray.from_arrays([paths, *others], fields=kinds)
@@ -47,19 +47,19 @@ def scanned(actions: ActionSet[T], fields: Mapping[str, pa.DataType]) -> Iterato
             yield found
 
 
-def _opened(actions: ActionSet[T]) -> Iterator[tuple[LogRows[T], LogRows[T]]]:
-    """Yield the sections of a set, each with rows that can be read."""
+def _opened(sections: Iterable[LogRows[T]]) -> Iterator[LogRows[T]]:
+    """Yield rows that can be read, of each section; those of closed sidecars come last."""
     closed: list[SidecarRows[T]] = []
-    for section in actions.sections:
+    for section in sections:
         if isinstance(section, SidecarRows) and not section.is_open:
             closed.append(section)
         else:
-            yield section, section
+            yield section
     waiting = iter(closed)
     while several := list(islice(waiting, SIDECARS_AT_ONCE)):
         data = several[0].file.fetch([each.file.name for each in several])
         for section, body in zip(several, data, strict=True):
-            yield section, section.read(body)
+            yield section.read(body)
 
 
 def grouped(batches: Iterable[pa.StructArray], rows_max: int = GROUP_ROWS) -> Iterator[pa.StructArray]:
