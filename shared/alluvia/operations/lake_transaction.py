@@ -27,22 +27,26 @@ CUTS_MAX = 100
 class StagedTables:
     """The tables that a transaction uses. They are read as they are at its begin, or when the last of them is named.
 
-    A table that is named later joins the cut; that fails with a `Conflict` where one that was read has changed since.
+    Where a table is named later, all are read as they are then; that fails with a `Conflict` if what the transaction
+    has read of the others, or changed, is not the same any more.
     """
 
     def __init__(self, catalog: Catalog, tables: Iterable[str] = ()) -> None:
         self._catalog = catalog
         self._staged: dict[str, StagedHandle] = {}
         self._started_ms = catalog.clock.now_ms()
-        names = sorted(set(tables))
-        if names:
-            self._join(names)
+        self.use(tables)
 
     def handle(self, name: str) -> StagedHandle:
         """Return a table as the transaction sees it. Raises `TableNotFound`."""
-        if name not in self._staged:
-            self._join([name])
+        self.use([name])
         return self._staged[name]
+
+    def use(self, names: Iterable[str]) -> None:
+        """Have tables take part, at one moment. Raises `TableNotFound`."""
+        new = sorted({*names} - self._staged.keys())
+        if new:
+            self._join(new)
 
     def create(self, name: str, metadata: Metadata, *, exist_ok: bool) -> StagedHandle:
         """Create a table in the transaction. One LIST. Raises `TableExists` unless `exist_ok`."""
@@ -107,16 +111,21 @@ class StagedTables:
             self._carry_out(cut)
         else:
             raise Conflict("other transactions kept changing the tables: try again when fewer writers are active")
-        for name in sorted(known):
-            if cut.states[name].version != self._staged[name].base.version:
-                raise Conflict(
-                    f"table {name} changed before the transaction first used {names[0]}: start it again, and name all "
-                    "its tables at the start"
-                )
-        for name in names:
-            handle = self._catalog.handle(name)
-            base = Snapshot(cut.states[name], handle.root, name, handle.store.locate)
-            self._staged[name] = StagedHandle(handle, base)
+        for handle in handles:
+            base = Snapshot(cut.states[handle.name], handle.root, handle.name, handle.store.locate)
+            if handle.name not in known:
+                self._staged[handle.name] = StagedHandle(handle, base)
+            elif base.version != self._staged[handle.name].base.version:
+                self._move(handle.name, base, names)
+
+    def _move(self, name: str, base: Snapshot, names: list[str]) -> None:
+        try:
+            self._staged[name].move_to(base)
+        except Conflict as error:
+            raise Conflict(
+                f"table {name} changed before the transaction first used {', '.join(names)}: start it again, and name "
+                f"all its tables at the start ({error})"
+            ) from error
 
     def _carry_out(self, cut: Cut) -> None:
         for name, claims in cut.undone.items():

@@ -114,6 +114,23 @@ class StagedHandle(TableHandle):
         rows = sum(file.num_records or 0 for file in changes.adds)
         return Commit(state.version + 1, info["timestamp"], rows, len(changes.adds))
 
+    def move_to(self, newer: Snapshot) -> None:
+        """Go on from a newer version. Raises a `Conflict` if anything that was read or changed is other there."""
+        with self.lock:
+            known = self.log.since(self.base.version)
+        if known is None:
+            known = self.log.read_commits(range(self.base.version + 1, newer.version + 1))
+        winners = [commit for commit in known if commit.version <= newer.version]
+        changes = self.changes(reads=True)
+        self.started.check(winners, changes)
+        self.check_winners(changes)(winners)
+        staged, self.staged = self.staged, []
+        self.base = self._now = newer
+        self.started = self.inner.transaction(newer)
+        self._events.clear()
+        for each in staged:
+            self.stage(each)
+
     def changes(self, *, reads: bool) -> Changes:
         """Return all that was staged as one change of the base, with what was read if `reads`."""
         merged = _merged(self.staged)

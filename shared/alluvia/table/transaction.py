@@ -184,7 +184,7 @@ class Transaction:
         known = self._committed_since(state.version)
         while True:
             if known:
-                state = self._follow(state, known, changes)
+                state = self._follow(known, changes)
                 rebased = changes if on_lost is None else on_lost(known)
                 if rebased is None:
                     return None
@@ -257,9 +257,10 @@ class Transaction:
         known = self._log.since(version)
         return self._log.read_commits(range(version + 1, newest.version + 1)) if known is None else known
 
-    def _follow(self, state: State, winners: Sequence[CommitActions], changes: Changes) -> State:
+    def check(self, winners: Sequence[CommitActions], changes: Changes) -> None:
+        """Raise a `Conflict` if commits that came first change what some changes rest on."""
         attempt = Attempt(
-            metadata_read=state.metadata,
+            metadata_read=self._base.metadata,
             adds=changes.adds,
             removes=changes.removes,
             metadata=changes.metadata,
@@ -276,6 +277,9 @@ class Transaction:
                 raise conflict
             self._moved = moved_reads(attempt.files_read, winner)
             attempt = replace(attempt, files_read=self._moved)
+
+    def _follow(self, winners: Sequence[CommitActions], changes: Changes) -> State:
+        self.check(winners, changes)
         newest = self._log.state
         if newest is None or newest.version != winners[-1].version:
             raise Unavailable("the table's log moved on while this transaction read it: try again")
