@@ -150,7 +150,7 @@ class Table:
         """
         from alluvia.operations import folding
 
-        return folding.final(self.snapshot(version, timestamp), self.lake.evaluation(), columns, where)
+        return folding.final(self._handle.readable(version, timestamp), self.lake.evaluation(), columns, where)
 
     def to_pandas(self, *args: Any, **options: Any) -> Any:
         """Read rows into a pandas DataFrame; takes what `to_arrow` takes. Raises `NotInstalled`."""

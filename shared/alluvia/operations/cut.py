@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import State
 from alluvia.table.claims import TRANSACTION, Claim, pending, with_claims
-from alluvia.table.decisions import Decision, Decisions
+from alluvia.table.decisions import COMMIT_AGE_MS_MAX, Decision, Decisions
 from alluvia.table.handle import TableHandle
 
 
@@ -60,8 +60,10 @@ def take_cut(handles: Sequence[TableHandle]) -> Cut:
     # A transaction that any of these states holds has its claims in all logs by now: the second look meets them.
     _follow(seen.values())
     decisions: dict[str, Decision | None] = {}
+    doubted: set[str] = set()
     while True:
         happened: dict[str, Mapping[str, int]] = {}
+        doubtful: list[_Seen] = []
         for table in seen.values():
             happened |= _carried_out(table.commits)
             for claim in pending(table.state.domains):
@@ -70,8 +72,11 @@ def take_cut(handles: Sequence[TableHandle]) -> Cut:
                 decision = decisions[claim.transaction_id]
                 if decision is not None and decision.committed:
                     happened[claim.transaction_id] = decision.claims
+                if decision is None and claim.transaction_id not in doubted and _may_be_gone(table, claim):
+                    doubted.add(claim.transaction_id)
+                    doubtful.append(table)
         claims = [(seen[name], at) for each in happened.values() for name, at in each.items() if name in seen]
-        behind = [table for table, version in claims if table.state.version < version]
+        behind = [*doubtful, *(table for table, version in claims if table.state.version < version)]
         if not behind:
             break
         if not all(table.follow() for table in behind):
@@ -81,6 +86,14 @@ def take_cut(handles: Sequence[TableHandle]) -> Cut:
         for name, table in seen.items()
     }
     return Cut({name: table.state for name, table in seen.items()}, undone, happened)
+
+
+def _may_be_gone(table: _Seen, claim: Claim) -> bool:
+    """Whether a decision that is not there may have been: it is deleted when all claims have been carried out.
+
+    If the claim still stands at another look, there was none.
+    """
+    return table.handle.clock.now_ms() - claim.started_ms > COMMIT_AGE_MS_MAX
 
 
 def _follow(tables: Iterable[_Seen]) -> None:

@@ -10,8 +10,8 @@ from alluvia.errors import AlluviaError, CommitUnknown, Conflict, TableExists, U
 from alluvia.operations.drop import put_hints
 from alluvia.operations.staging import StagedHandle
 from alluvia.table.claims import pending
-from alluvia.table.decisions import Decisions
-from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Changes, carry_out_claim
+from alluvia.table.decisions import COMMIT_AGE_MS_MAX, Decisions
+from alluvia.table.transaction import Changes, carry_out_claim
 from alluvia.table_names import REJECTS
 
 
@@ -48,15 +48,16 @@ def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, s
                 on_lost = table.check_winners(changes)
                 claimed = table.started.claim(changes, on_lost, transaction_id, names, table.name, started_ms)
             versions[table.name] = claimed.version
-    except AlluviaError:
+    except AlluviaError as error:
         with suppress(AlluviaError):  # whoever meets a claim aborts the transaction, only later
             decisions.abort(transaction_id)
+        if isinstance(error, CommitUnknown):  # of a claim, which is nothing without a decision
+            raise Unavailable(f"nothing was committed, since a claim may be missing: {error}") from error
         raise
-    decided = decisions.commit(transaction_id, versions)
-    if decided and clock.now_ms() - started_ms > TRANSACTION_AGE_MS_MAX:
-        decided = decisions.stands(transaction_id, started_ms)
-    if not decided:
+    if not decisions.commit(transaction_id, versions):
         raise Conflict("the transaction took too long, so that another writer aborted it: start it again")
+    if clock.now_ms() - started_ms > COMMIT_AGE_MS_MAX // 2:
+        raise CommitUnknown("this process slept for hours while it committed: look whether the transaction happened")
     for table, _ in parts:
         log = table.inner.log
         with table.inner.lock:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
 from alluvia.log.actions import Metadata
 from alluvia.operations.catalog import Catalog
-from alluvia.operations.cut import Cut, take_cut
+from alluvia.operations.cut import take_cut
 from alluvia.operations.drop import drop_rejects_left, find_log
 from alluvia.operations.drop_plan import never_created, plan_drop, plan_recreate
 from alluvia.operations.lake_commit import commit_all
@@ -18,35 +18,25 @@ from alluvia.table.lineage import is_dropped
 from alluvia.table.properties import read_properties
 from alluvia.table.protocols import new_protocol
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import carry_out_claim
 from alluvia.table_names import REJECTS
-
-CUTS_MAX = 100
 
 
 class StagedTables:
     """The tables that a transaction uses. They are read as they are at its begin, or when the last of them is named.
 
-    Where a table is named later, all are read as they are then; that fails with a `Conflict` if what the transaction
-    has read of the others, or changed, is not the same any more.
+    A table that is named later joins the cut; that fails with a `Conflict` where one that was read has changed since.
     """
 
     def __init__(self, catalog: Catalog, tables: Iterable[str] = ()) -> None:
         self._catalog = catalog
         self._staged: dict[str, StagedHandle] = {}
         self._started_ms = catalog.clock.now_ms()
-        self.use(tables)
+        self.join(tables)
 
     def handle(self, name: str) -> StagedHandle:
         """Return a table as the transaction sees it. Raises `TableNotFound`."""
-        self.use([name])
+        self.join([name])
         return self._staged[name]
-
-    def use(self, names: Iterable[str]) -> None:
-        """Have tables take part, at one moment. Raises `TableNotFound`."""
-        new = sorted({*names} - self._staged.keys())
-        if new:
-            self._join(new)
 
     def create(self, name: str, metadata: Metadata, *, exist_ok: bool) -> StagedHandle:
         """Create a table in the transaction. One LIST. Raises `TableExists` unless `exist_ok`."""
@@ -94,40 +84,27 @@ class StagedTables:
             properties = read_properties(metadata.configuration)
             protocol = new_protocol(properties.writers, metadata.schema_string, metadata.configuration)
             before = never_created(metadata, protocol)
-            return StagedHandle(handle, Snapshot(before, handle.root, name, handle.store.locate))
+            return StagedHandle(handle, Snapshot(before, handle.root, name, handle.store.locate), frozenset())
         newest = handle.newest(dropped=True) if may_be_dropped else None
         if newest is not None and is_dropped(newest.properties):
             drop_rejects_left(newest.state, self._catalog.rejects_handle(name))
-            return StagedHandle(handle, newest)
+            return StagedHandle(handle, newest, frozenset())
         return self.handle(name)
 
-    def _join(self, names: list[str]) -> None:
-        known = {name for name, staged in self._staged.items() if not staged.creates}
-        handles = [self._catalog.handle(name) for name in sorted({*known, *names})]
-        for _ in range(CUTS_MAX):
-            cut = take_cut(handles)
-            if not any(cut.undone.values()):
-                break
-            self._carry_out(cut)
-        else:
-            raise Conflict("other transactions kept changing the tables: try again when fewer writers are active")
-        for handle in handles:
-            base = Snapshot(cut.states[handle.name], handle.root, handle.name, handle.store.locate)
-            if handle.name not in known:
-                self._staged[handle.name] = StagedHandle(handle, base)
-            elif base.version != self._staged[handle.name].base.version:
-                self._move(handle.name, base, names)
-
-    def _move(self, name: str, base: Snapshot, names: list[str]) -> None:
-        try:
-            self._staged[name].move_to(base)
-        except Conflict as error:
-            raise Conflict(
-                f"table {name} changed before the transaction first used {', '.join(names)}: start it again, and name "
-                f"all its tables at the start ({error})"
-            ) from error
-
-    def _carry_out(self, cut: Cut) -> None:
-        for name, claims in cut.undone.items():
-            for claim in claims:
-                carry_out_claim(self._catalog.handle(name).log, claim, cut.versions[claim.transaction_id])
+    def join(self, names: Iterable[str]) -> None:
+        """Take tables into the cut, all at one moment. Raises `TableNotFound` or a `Conflict`."""
+        new = sorted(set(names) - self._staged.keys())
+        if not new:
+            return
+        known = {name: staged for name, staged in self._staged.items() if not staged.creates}
+        cut = take_cut([self._catalog.handle(name) for name in sorted({*known, *new})])
+        held = {name: frozenset(claim.transaction_id for claim in claims) for name, claims in cut.undone.items()}
+        for name, staged in known.items():
+            if (cut.states[name].version, held[name]) != (staged.base.version, staged.held):
+                raise Conflict(
+                    f"table {name} changed before the transaction first used {new[0]}: start it again, and name all "
+                    "its tables at the start"
+                )
+        for name in new:
+            handle = self._catalog.handle(name)
+            self._staged[name] = StagedHandle(handle, handle.as_of(cut.state(name)), held[name])

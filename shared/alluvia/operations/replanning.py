@@ -30,6 +30,9 @@ def commit_planned(handle: TableHandle, plan: Plan) -> tuple[Commit | None, Snap
         transaction = handle.transaction(snapshot)
         try:
             changes = plan(snapshot)
+            if changes is None and handle.carry_out(snapshot):  # then there may be something to do
+                snapshot = handle.newest()
+                continue
             commit = None if changes is None else transaction.commit(changes)
         except ObjectNotFound as error:
             newest = handle.newest()

@@ -26,15 +26,17 @@ class StagedHandle(TableHandle):
     """A table as a transaction sees it: at the version of its cut, with the transaction's own changes on top.
 
     Operations on it write data files at once, and commit nothing. A table that is to be created has no version before:
-    its base is that of a dropped one.
+    its base is that of a dropped one. `held` are the ids of transactions over several tables that the base holds before
+    the table's log does.
     """
 
-    def __init__(self, inner: TableHandle, base: Snapshot) -> None:
+    def __init__(self, inner: TableHandle, base: Snapshot, held: frozenset[str]) -> None:
         super().__init__(inner.store, inner.root, inner.name, inner.clock)
         self.log, self.lock = inner.log, inner.lock
         self.inner = inner
         self.base = base
-        self.started = inner.transaction(base)
+        self.held = held
+        self.started = inner.transaction(base, held=held)
         self.staged: list[Changes] = []
         self.scans: list[Scan] = []
         self._events: dict[bytes, set[bytes]] = {}
@@ -83,11 +85,20 @@ class StagedHandle(TableHandle):
         self.scans.append(scan)
         return scan
 
-    def transaction(self, base: Snapshot, age_ms_max: int = 0) -> Transaction:  # noqa: ARG002
+    def carry_out(self, snapshot: Snapshot) -> bool:  # noqa: ARG002
+        """Return False: the snapshot holds what had happened when the transaction began."""
+        return False
+
+    def transaction(
+        self,
+        base: Snapshot,
+        age_ms_max: int = 0,  # noqa: ARG002
+        held: frozenset[str] = frozenset(),  # noqa: ARG002
+    ) -> Transaction:
         """Return what stages changes instead of committing them."""
         if base.state is not self._now.state:
             raise Invalid(f"table {self.name} is changed by two calls at once in one transaction: make them one by one")
-        return _Staging(self)
+        return _Staging(self, self.read(Scan(base)))
 
     def stage(self, changes: Changes) -> Commit:
         """Put changes on top of the table as it is now. Returns the version that it would be."""
@@ -113,23 +124,6 @@ class StagedHandle(TableHandle):
         self._now = Snapshot(replay(state, [next_one]), self.root, self.name, self.store.locate)
         rows = sum(file.num_records or 0 for file in changes.adds)
         return Commit(state.version + 1, info["timestamp"], rows, len(changes.adds))
-
-    def move_to(self, newer: Snapshot) -> None:
-        """Go on from a newer version. Raises a `Conflict` if anything that was read or changed is other there."""
-        with self.lock:
-            known = self.log.since(self.base.version)
-        if known is None:
-            known = self.log.read_commits(range(self.base.version + 1, newer.version + 1))
-        winners = [commit for commit in known if commit.version <= newer.version]
-        changes = self.changes(reads=True)
-        self.started.check(winners, changes)
-        self.check_winners(changes)(winners)
-        staged, self.staged = self.staged, []
-        self.base = self._now = newer
-        self.started = self.inner.transaction(newer)
-        self._events.clear()
-        for each in staged:
-            self.stage(each)
 
     def changes(self, *, reads: bool) -> Changes:
         """Return all that was staged as one change of the base, with what was read if `reads`."""
@@ -163,12 +157,14 @@ class StagedHandle(TableHandle):
 
 
 class _Staging(Transaction):
-    """A transaction on a staged table."""
+    """A transaction on a staged table. Until it commits, which says what it has read, that may be all of the table."""
 
-    def __init__(self, handle: StagedHandle) -> None:
+    def __init__(self, handle: StagedHandle, read: Scan) -> None:
         self._handle = handle
+        self._read = read
 
     def commit(self, changes: Changes, on_lost: OnLost | None = None) -> Commit | None:  # noqa: ARG002
+        self._handle.scans.remove(self._read)
         return self._handle.stage(changes)
 
 

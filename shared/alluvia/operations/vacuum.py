@@ -32,6 +32,7 @@ from alluvia.operations.vacuum_note import forget_note, read_note, write_note
 from alluvia.operations.vacuum_plan import Cutoffs, Listed, LogPlan, VacuumPlan, listed, plan_log, plan_vacuum
 from alluvia.operations.vacuum_report import VacuumReport, VacuumTally
 from alluvia.store import ListedPage, ObjectInfo
+from alluvia.table.decisions import DECISIONS
 from alluvia.table.event_window.index import WINDOW_FOLDER
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.lineage import is_dropped
@@ -126,6 +127,7 @@ class _Run:
         self._noted = noted
         self._needed: Needed | None = None
         self._windows: list[ObjectInfo] = []
+        self._decisions: list[ObjectInfo] = []
         self.began_ms = handle.clock.now_ms()
         # The listing comes first: whatever it holds that was ever committed, the version read after it knows.
         self._pages = handle.store.list_pages(handle.root, None if after is None else handle.root + after)
@@ -163,6 +165,7 @@ class _Run:
         """Read the next objects."""
         objects = listed(self._next_pages(), self._handle.root)
         self._windows += objects.below(WINDOW_FOLDER)
+        self._decisions += objects.below(DECISIONS)
         end = objects.keys[-1][len(self._handle.root) :] if objects.keys else after
         return _Block(objects, len(objects.keys) < BLOCK_KEYS, end)
 
@@ -206,7 +209,7 @@ class _Run:
         if self._dry_run:
             return
         handle = self._handle
-        delete_old_decisions(handle)
+        delete_old_decisions(handle, self._decisions)
         handle.store.sweep(handle.root, self._cutoffs.orphans)
         if self._dropped:
             checkpoint(handle, dropped=True)

@@ -60,14 +60,12 @@ class Decisions:
     def read(self, claim: Claim) -> Decision | None:
         """Return what was decided about a claim's transaction, None for nothing so far."""
         found = self._read(claim.transaction_id)
-        if found is None or not found.committed or self.stands(claim.transaction_id, claim.started_ms):
+        if found is None or not found.committed:
             return found
-        return ABORTED
-
-    def stands(self, transaction_id: str, started_ms: int) -> bool:
-        """Whether a commit was decided in time."""
-        info = self._store.head(self._key(transaction_id))
-        return info is not None and info.modified_ms <= started_ms + COMMIT_AGE_MS_MAX
+        info = self._store.head(self._key(claim.transaction_id))
+        if info is None:  # deleted just now, as what has been carried out is
+            return None
+        return found if info.modified_ms <= claim.started_ms + COMMIT_AGE_MS_MAX else ABORTED
 
     def settle(self, claim: Claim) -> Decision:
         """Return what was decided. If nothing is for a few seconds, abort the transaction."""

@@ -13,14 +13,14 @@ from alluvia.log.replay import State
 from alluvia.log.time_travel import version_at
 from alluvia.store import Store
 from alluvia.table.claims import with_claims
-from alluvia.table.decisions import happened
+from alluvia.table.decisions import Decisions, happened
 from alluvia.table.event_window.window import DedupWindow
 from alluvia.table.lineage import first_version, in_gap, is_dropped, version_gaps
 from alluvia.table.partitioning.spec import check_types
 from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import check_writable, settings_of
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Transaction
+from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Transaction, carry_out_claim
 from alluvia.table.writer import FileWriter, RowCheck
 
 OVERDUE = 10
@@ -116,10 +116,27 @@ class TableHandle:
         """Return the events, by fingerprint with their contents, that a transaction has yet to commit: none here."""
         return {}
 
-    def transaction(self, base: Snapshot, age_ms_max: int = TRANSACTION_AGE_MS_MAX) -> Transaction:
-        """Begin a transaction on a snapshot. Raises `Unsupported` for a table that this library must not write."""
+    def carry_out(self, snapshot: Snapshot) -> bool:
+        """Commit the transactions over several tables that have happened but are not in a snapshot, if there are any.
+
+        Returns whether there are. One GET for each claim that stands.
+        """
+        claims = happened(self.log, snapshot.state)
+        for claim in claims:
+            decision = Decisions.about(self.log, claim).read(claim)
+            if decision is not None and decision.committed:
+                carry_out_claim(self.log, claim, decision.claims)
+        return bool(claims)
+
+    def transaction(
+        self, base: Snapshot, age_ms_max: int = TRANSACTION_AGE_MS_MAX, held: frozenset[str] = frozenset()
+    ) -> Transaction:
+        """Begin a transaction on a snapshot. Raises `Unsupported` for a table that this library must not write.
+
+        `held` are transactions over several tables that the snapshot holds before the log does.
+        """
         check_writable(base.state.protocol, base.state.metadata)
-        return Transaction(self.log, base.state, age_ms_max, self._committed)
+        return Transaction(self.log, base.state, age_ms_max, self._committed, held)
 
     def writer(self, snapshot: Snapshot, check: RowCheck | None = None) -> FileWriter:
         """Return a writer of data files for a snapshot's table; `check` raises for rows that may not be written."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from alluvia.errors import ConcurrentDomain, TransactionExpired, Unavailable, Unsupported
+from alluvia.errors import CommitUnknown, ConcurrentDomain, TransactionExpired, Unavailable, Unsupported
 from alluvia.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
 from alluvia.log.commit import EVENTS_INFO, Action, CommitActions, encode_commit
 from alluvia.log.features import GUARD
@@ -79,6 +79,8 @@ OnLost = Callable[[Sequence[CommitActions]], Changes | None]
 class Transaction:
     """One attempt to change a table, from the state that it was planned on.
 
+    `held` are the ids of transactions over several tables that the state holds before its log does.
+
     The log's lock keeps the threads that share it apart while they commit; other processes need none.
     """
 
@@ -88,14 +90,16 @@ class Transaction:
         base: State,
         age_ms_max: int = TRANSACTION_AGE_MS_MAX,
         committed: Callable[[State], None] = lambda _: None,
+        held: frozenset[str] = frozenset(),
     ) -> None:
         self._committed = committed
+        self._held = held
         self._log = log
         self._base = base
         self._started_ms = log.clock.now_ms()
         self._age_ms_max = age_ms_max
         self._txn_id = log.clock.new_id()
-        self._own: str | None = None
+        self._carries_out = False
         self._moved: frozenset[str] = frozenset()
 
     def commit(self, changes: Changes, on_lost: OnLost | None = None) -> Commit | None:
@@ -151,8 +155,8 @@ class Transaction:
         intended = claim.intended(self._base.version + 1)
         made = ("operation", "operationParameters", "operationMetrics")
         operation, parameters, metrics = (intended.info.get(name) for name in made)
-        self._own = claim.transaction_id
-        info = {name: intended.info[name] for name in EVENTS_INFO if name in intended.info}
+        self._carries_out = True
+        info = {name: intended.info[name] for name in (*EVENTS_INFO, "isBlindAppend") if name in intended.info}
         self._commit(
             Changes(
                 str(operation),
@@ -184,7 +188,7 @@ class Transaction:
         known = self._committed_since(state.version)
         while True:
             if known:
-                state = self._follow(known, changes)
+                state = self._follow(state, known, changes)
                 rebased = changes if on_lost is None else on_lost(known)
                 if rebased is None:
                     return None
@@ -222,16 +226,19 @@ class Transaction:
 
         Returns what lifts the claims of those that were aborted; None where one had happened, which was carried out.
         """
-        lifted = []
+        lifted: list[DomainMetadata] = []
+        if self._carries_out:  # its own claim has kept all others away, or both only append
+            return lifted
         for claim in pending(state.domains):
-            if claim.transaction_id == self._own or (claim.only_appends and changes.only_appends):
+            if claim.only_appends and changes.only_appends:
                 continue
-            decision = Decisions(self._log.store, self._log.clock, self._log.root, claim.table, claim.tables).settle(
-                claim
-            )
-            if decision.committed:
-                carry_out_claim(self._log, claim, decision.claims)
-                return None
+            try:
+                decision = Decisions.about(self._log, claim).settle(claim)
+                if decision.committed:
+                    carry_out_claim(self._log, claim, decision.claims)
+                    return None
+            except CommitUnknown as error:  # of theirs: nothing of this transaction was written
+                raise Unavailable(f"another transaction holds table {claim.table}: {error}") from error
             lifted.append(claim.lifted())
         return lifted
 
@@ -257,10 +264,9 @@ class Transaction:
         known = self._log.since(version)
         return self._log.read_commits(range(version + 1, newest.version + 1)) if known is None else known
 
-    def check(self, winners: Sequence[CommitActions], changes: Changes) -> None:
-        """Raise a `Conflict` if commits that came first change what some changes rest on."""
+    def _follow(self, state: State, winners: Sequence[CommitActions], changes: Changes) -> State:
         attempt = Attempt(
-            metadata_read=self._base.metadata,
+            metadata_read=state.metadata,
             adds=changes.adds,
             removes=changes.removes,
             metadata=changes.metadata,
@@ -272,14 +278,13 @@ class Transaction:
             domains_read=changes.domains_read,
         )
         for winner in winners:
+            if winner.info.get(TRANSACTION, {}).get("id") in self._held:
+                continue
             conflict = find_conflict(attempt, winner)
             if conflict is not None:
                 raise conflict
             self._moved = moved_reads(attempt.files_read, winner)
             attempt = replace(attempt, files_read=self._moved)
-
-    def _follow(self, winners: Sequence[CommitActions], changes: Changes) -> State:
-        self.check(winners, changes)
         newest = self._log.state
         if newest is None or newest.version != winners[-1].version:
             raise Unavailable("the table's log moved on while this transaction read it: try again")
