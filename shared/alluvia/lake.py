@@ -201,8 +201,9 @@ class Lake(TableCreation, Catalog):
     def transaction(self, tables: Sequence[str] = (), *, isolation: str = "serializable") -> LakeTransaction:
         """Begin a transaction over any number of tables: `with lake.transaction() as tx:` commits all or nothing.
 
-        `tables` names what it will use, which is then read as it is at one moment; a table that is used without being
-        named joins when it is first used. With `isolation="snapshot"`, only what it writes must not have changed.
+        `tables` names what it will use, which is then read as it is at one moment. Where a table is used without being
+        named, all are read as they are then, and a `Conflict` is raised if what was read before has changed. With
+        `isolation="snapshot"`, only what it writes must not have changed.
         """
         from alluvia.lake_transaction import LakeTransaction
 

@@ -137,11 +137,11 @@ class _TransactionCatalog(Catalog):
         return self._tables.create(name, metadata, exist_ok=exist_ok)
 
     def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
+        asked = set(names)
+        with suppress(TableNotFound):  # then one by one
+            self._tables.use(asked)
         found = {}
-        wanted = set(names)
-        with suppress(TableNotFound):  # then one by one, without those that are not there
-            self._tables.join(wanted)
-        for name in sorted(wanted):
+        for name in asked:
             with suppress(TableNotFound):
                 found[name] = self._tables.handle(name).snapshot()
         return found

@@ -88,14 +88,15 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "write the version after a look of long ago",
         "table/transaction.py",
-        "            if self._log.stale and (known := self._looked_again(state.version)):\n                continue\n",
+        "            if state.version >= 0 and self._log.stale and (known := self._looked_again(state.version)):\n"
+        "                continue\n",
         "",
         ("tests/faults/test_sleepers.py",),
     ),
     Mutant(
         "believe a commit that took longer than the log's retention",
         "table/transaction.py",
-        "                if self._log.stale:\n                    self._log.confirm(commit.version)\n",
+        "                if self._slept(commit.version):\n                    self._log.confirm(commit.version)\n",
         "",
         ("tests/faults/test_sleepers.py",),
     ),
@@ -362,7 +363,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "remember the events that a restore took back",
         "table/event_window/window.py",
-        "        undone = self.rules.undone\n",
+        "        undone = self.rules.undone if undone is None else undone\n",
         "        undone = ()\n",
         ("tests/unit/operations/test_restore_events.py",),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
@@ -14,6 +14,7 @@ from alluvia.operations.drop_plan import never_created, plan_drop, plan_recreate
 from alluvia.operations.lake_commit import commit_all
 from alluvia.operations.replanning import check_not_append_only
 from alluvia.operations.staging import StagedHandle
+from alluvia.table.claims import Claim
 from alluvia.table.lineage import is_dropped
 from alluvia.table.properties import read_properties
 from alluvia.table.protocols import new_protocol
@@ -24,19 +25,26 @@ from alluvia.table_names import REJECTS
 class StagedTables:
     """The tables that a transaction uses. They are read as they are at its begin, or when the last of them is named.
 
-    A table that is named later joins the cut; that fails with a `Conflict` where one that was read has changed since.
+    Where a table is named later, all are read as they are then; that fails with a `Conflict` if what the transaction
+    has read of the others, or changed, is not the same any more.
     """
 
     def __init__(self, catalog: Catalog, tables: Iterable[str] = ()) -> None:
         self._catalog = catalog
         self._staged: dict[str, StagedHandle] = {}
         self._started_ms = catalog.clock.now_ms()
-        self.join(tables)
+        self.use(tables)
 
     def handle(self, name: str) -> StagedHandle:
         """Return a table as the transaction sees it. Raises `TableNotFound`."""
-        self.join([name])
+        self.use([name])
         return self._staged[name]
+
+    def use(self, names: Iterable[str]) -> None:
+        """Have tables take part, at one moment. Raises `TableNotFound`."""
+        new = sorted({*names} - self._staged.keys())
+        if new:
+            self._join(new)
 
     def create(self, name: str, metadata: Metadata, *, exist_ok: bool) -> StagedHandle:
         """Create a table in the transaction. One LIST. Raises `TableExists` unless `exist_ok`."""
@@ -91,20 +99,23 @@ class StagedTables:
             return StagedHandle(handle, newest, frozenset())
         return self.handle(name)
 
-    def join(self, names: Iterable[str]) -> None:
-        """Take tables into the cut, all at one moment. Raises `TableNotFound` or a `Conflict`."""
-        new = sorted(set(names) - self._staged.keys())
-        if not new:
-            return
-        known = {name: staged for name, staged in self._staged.items() if not staged.creates}
-        cut = take_cut([self._catalog.handle(name) for name in sorted({*known, *new})])
-        held = {name: frozenset(claim.transaction_id for claim in claims) for name, claims in cut.undone.items()}
-        for name, staged in known.items():
-            if (cut.states[name].version, held[name]) != (staged.base.version, staged.held):
-                raise Conflict(
-                    f"table {name} changed before the transaction first used {new[0]}: start it again, and name all "
-                    "its tables at the start"
-                )
-        for name in new:
-            handle = self._catalog.handle(name)
-            self._staged[name] = StagedHandle(handle, handle.as_of(cut.state(name)), held[name])
+    def _join(self, names: list[str]) -> None:
+        known = {name for name, staged in self._staged.items() if not staged.creates}
+        handles = [self._catalog.handle(name) for name in sorted({*known, *names})]
+        cut = take_cut(handles)
+        for handle in handles:
+            base, claims = handle.as_of(cut.state(handle.name)), cut.undone[handle.name]
+            if handle.name in known:
+                self._move(handle.name, base, claims, names)
+            else:
+                held = frozenset(claim.transaction_id for claim in claims)
+                self._staged[handle.name] = StagedHandle(handle, base, held)
+
+    def _move(self, name: str, base: Snapshot, claims: Sequence[Claim], names: list[str]) -> None:
+        try:
+            self._staged[name].move_to(base, claims)
+        except Conflict as error:
+            raise Conflict(
+                f"table {name} changed before the transaction first used {', '.join(names)}: start it again, and name "
+                f"all its tables at the start ({error})"
+            ) from error

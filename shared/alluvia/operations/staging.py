@@ -13,6 +13,7 @@ from alluvia.log.commit import CommitActions
 from alluvia.log.replay import replay
 from alluvia.operations.event_window import follow_window
 from alluvia.operations.restore import RESTORE
+from alluvia.table.claims import Claim
 from alluvia.table.event_window.id_runs import CONTENT_BYTES, FINGERPRINT_BYTES
 from alluvia.table.event_window.window import DedupWindow, event_ids_of, joined_event_ids, parts
 from alluvia.table.handle import TableHandle
@@ -40,6 +41,7 @@ class StagedHandle(TableHandle):
         self.staged: list[Changes] = []
         self.scans: list[Scan] = []
         self._events: dict[bytes, set[bytes]] = {}
+        self._moved: frozenset[str] = frozenset()
         self._now = base
 
     @property
@@ -125,6 +127,31 @@ class StagedHandle(TableHandle):
         rows = sum(file.num_records or 0 for file in changes.adds)
         return Commit(state.version + 1, info["timestamp"], rows, len(changes.adds))
 
+    def move_to(self, newer: Snapshot, claims: Sequence[Claim]) -> None:
+        """Go on from a newer version, which holds `claims` before the table's log does.
+
+        Raises a `Conflict` if anything that was read or changed is other there.
+        """
+        held = frozenset(claim.transaction_id for claim in claims)
+        if (newer.version, held) == (self.base.version, self.held):
+            return
+        with self.lock:
+            known = self.log.since(self.base.version)
+        if known is None:
+            known = self.log.read_commits(range(self.base.version + 1, newer.version + 1))
+        winners = [commit for commit in known if commit.version <= newer.version]
+        winners += [claim.intended(newer.version) for claim in claims if claim.transaction_id not in self.held]
+        changes = self.changes(reads=True)
+        self._moved = self.started.check(winners, changes)
+        self.check_winners(changes)(winners)
+        staged, self.staged = self.staged, []
+        self.base = self._now = newer
+        self.held = held
+        self.started = self.inner.transaction(newer, held=held)
+        self._events.clear()
+        for each in staged:
+            self.stage(each)
+
     def changes(self, *, reads: bool) -> Changes:
         """Return all that was staged as one change of the base, with what was read if `reads`."""
         merged = _merged(self.staged)
@@ -132,7 +159,7 @@ class StagedHandle(TableHandle):
         tests = [each.can_match for each in self.staged if each.can_match is not None]
         tests += [scan.can_match for scan in scans]
         there = self.base.files
-        read = {key for each in self.staged for key in each.files_read}
+        read = {*self._moved, *(key for each in self.staged for key in each.files_read)}
         read |= {file.key for scan in scans for file in scan.files}
         return replace(
             merged,

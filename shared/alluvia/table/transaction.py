@@ -188,7 +188,7 @@ class Transaction:
         known = self._committed_since(state.version)
         while True:
             if known:
-                state = self._follow(state, known, changes)
+                state = self._follow(known, changes)
                 rebased = changes if on_lost is None else on_lost(known)
                 if rebased is None:
                     return None
@@ -264,9 +264,13 @@ class Transaction:
         known = self._log.since(version)
         return self._log.read_commits(range(version + 1, newest.version + 1)) if known is None else known
 
-    def _follow(self, state: State, winners: Sequence[CommitActions], changes: Changes) -> State:
+    def check(self, winners: Sequence[CommitActions], changes: Changes) -> frozenset[str]:
+        """Raise a `Conflict` if commits that came first change what some changes rest on.
+
+        Returns the files that hold now what was read.
+        """
         attempt = Attempt(
-            metadata_read=state.metadata,
+            metadata_read=self._base.metadata,
             adds=changes.adds,
             removes=changes.removes,
             metadata=changes.metadata,
@@ -285,6 +289,10 @@ class Transaction:
                 raise conflict
             self._moved = moved_reads(attempt.files_read, winner)
             attempt = replace(attempt, files_read=self._moved)
+        return attempt.files_read
+
+    def _follow(self, winners: Sequence[CommitActions], changes: Changes) -> State:
+        self.check(winners, changes)
         newest = self._log.state
         if newest is None or newest.version != winners[-1].version:
             raise Unavailable("the table's log moved on while this transaction read it: try again")

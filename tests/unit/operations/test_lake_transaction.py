@@ -255,3 +255,24 @@ def test_other_libraries_read_each_table_after_a_transaction(disk: Lake) -> None
         table = Table(disk, disk.handle(name))
         for read in (deltalake_rows, duckdb_rows):
             assert read(table) == canonical(pa.table({"n": pa.array(rows, pa.int64())}))
+
+
+def test_a_table_that_is_used_later_is_read_at_the_same_moment_as_the_others(lake: Lake, other: Lake) -> None:
+    two(lake)
+    lake.create_table("c", NUMBERS).append([{"n": 1}])
+    with lake.transaction() as tx:
+        tx.table("a").scan(where="n = 1").read_all()
+        tx.table("a").append([{"n": 9}])
+        with other.transaction() as both:
+            both.table("a").append([{"n": 3}])
+            both.table("b").append([{"n": 3}])
+        assert amounts(tx, "b") == [1, 2, 3]
+        assert amounts(tx, "a") == [1, 2, 3, 9]
+        other.table("a").delete("n = 1")
+        with pytest.raises(Conflict, match="table a changed before the transaction first used c: start it again"):
+            tx.table("c").count()
+        tx.rollback()
+    with lake.transaction(["a", "c"]) as tx:
+        before = amounts(tx, "a")
+        other.table("a").delete("true")
+        assert (amounts(tx, "c"), amounts(tx, "a")) == ([1], before)
