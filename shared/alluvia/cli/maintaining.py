@@ -155,6 +155,7 @@ def _stays(kept: Kept, oldest: int) -> str:
     """Say what stays, and why."""
     why = {
         "live": "in use",
+        "claimed": "claimed by a transaction over several tables",
         "removed": f"removed, but needed by versions from {oldest} on",
         "young": "in no commit, but too young to delete",
         "changes": "change files",

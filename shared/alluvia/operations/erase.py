@@ -1,9 +1,10 @@
 """Erase: delete rows, and remove what still holds them or shows their values, in every version of the table.
 
-A round deletes the rows, makes the version without them the oldest that can be read (with a checkpoint of its own), and
-then removes older checkpoints, old data and change files. Commits stay, because a writer that knows an older version
-must find the next one taken; what they show of the rows is taken out of them. Rows that arrive meanwhile are the next
-round's. Each step finds out by itself what is left to do, so an erasure that ended early is simply run again.
+A round settles the transactions that claim the table, deletes the rows, makes the version without them the oldest that
+can be read (with a checkpoint of its own), and then removes older checkpoints, old data and change files. Commits stay,
+because a writer that knows an older version must find the next one taken; what they show of the rows is taken out of
+them. Rows that arrive meanwhile are the next round's. Each step finds out by itself what is left to do, so an erasure
+that ended early is simply run again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from alluvia.operations.erase_matching import Find, Matching
 from alluvia.operations.erase_report import CHECKPOINT, COMMIT, SIDECAR, EraseReport, Proof, Trace
 from alluvia.operations.erase_survey import Survey, Traces, read_if_there, read_present
 from alluvia.operations.row_changes import change_rows
-from alluvia.operations.vacuum import delete_all, record_oldest
+from alluvia.operations.vacuum import delete_all, record_oldest, settled
 from alluvia.store import ObjectInfo
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.masks import count
@@ -49,11 +50,11 @@ def erase(
 ) -> EraseReport:
     """Delete the rows that `find` says of a snapshot, and remove what holds them or shows their values.
 
-    Every object below the table's root is looked at, except its rejects if `skips_rejects`. Where nothing is found,
-    nothing is written. Otherwise versions before the last one that deleted rows can no longer be read, and the rounds
-    go on until nothing is left that may be removed now. `before_removal` is called while the changes that led to the
-    newest version can still be read. Raises `Invalid` for an append-only table, and for a rollup
-    that still has such rows.
+    Every object below the table's root is looked at, except its rejects if `skips_rejects`. Where nothing is found, and
+    no transaction claims the table, nothing is written. Otherwise versions before the last one that deleted rows can no
+    longer be read, and the rounds go on until nothing is left that may be removed now. `before_removal` is called while
+    the changes that led to the newest version can still be read. Raises `Invalid` for an append-only table, and for a
+    rollup that still has such rows.
     """
     work = _Erasure(handle, find, before_removal, skips_rejects=skips_rejects)
     while work.report.rounds < ROUNDS_MAX and work.round():
@@ -134,7 +135,7 @@ class _Erasure:
         return True
 
     def _delete_rows(self) -> RowChanges:
-        snapshot = self._handle.newest()
+        snapshot = settled(self._handle, ERASE)
         if ROLLUP in snapshot.properties:
             self._check_refreshed(snapshot)
             return RowChanges(snapshot.version, snapshot.timestamp_ms)

@@ -1,14 +1,15 @@
 """What a table's log shows of rows that were erased: bounds of their values, paths, texts of conditions. Pure.
 
 A file's bounds show a value if the condition holds for them, as if they were a row. What is shown of files that a
-readable version needs stays: they hold no row that matches.
+readable version needs stays: they hold no row that matches. A claim holds the text of a commit, and shows what that
+shows.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -17,9 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
-from alluvia.log.actions import AddFile
+from alluvia.log.actions import AddFile, DomainMetadata
+from alluvia.log.fields import Json
 from alluvia.log.paths import decode_path
 from alluvia.operations.erase_matching import Matching
+from alluvia.table.claims import CLAIM, Claim, parse_claim
 from alluvia.table.partitioning.hive import partition_texts
 from alluvia.table.partitioning.spans import PARTITION_TAG
 from alluvia.table.partitioning.values import partition_value
@@ -44,11 +47,15 @@ class FileEntry:
 
 
 class LogView:
-    """Finds and takes out what a log shows. `keeps` says of a path whether a readable version needs that file."""
+    """Finds and takes out what a log shows. `keeps` says of a path whether a readable version needs that file.
 
-    def __init__(self, matching: Matching, keeps: Callable[[str], bool]) -> None:
+    `standing` are the domains of claims that a readable version has: they stay as they are.
+    """
+
+    def __init__(self, matching: Matching, keeps: Callable[[str], bool], standing: Collection[str] = ()) -> None:
         self._matching = matching
         self._keeps = keeps
+        self._standing = standing
         self._schema = pa.schema([matching.snapshot.schema.field(name) for name in matching.columns])
         partitioned = matching.snapshot.partition_columns
         self.partitioned = [name for name in matching.columns if name in partitioned]
@@ -101,7 +108,16 @@ class LogView:
                 changed[tag] = self._without_words(body)
             elif tag in ("add", "remove") and body and not self._keeps(decode_path(body["path"])):
                 changed[tag] = self._without_bounds(tag, body)
+            elif tag == "domainMetadata" and body:
+                changed[tag] = self._redacted_domain(body)
         return line if changed == action else orjson.dumps(changed) + b"\n"
+
+    def _redacted_domain(self, body: Json) -> Json:
+        claim = claim_in(body)
+        if claim is None or claim.domain in self._standing:
+            return body
+        intended = self.redacted(claim.commit.encode()).decode()
+        return body if intended == claim.commit else replace(claim, commit=intended).placed().to_json()
 
     def _without_words(self, info: Mapping[str, Any]) -> Mapping[str, Any]:
         """Numbers alone are versions and sizes: they say nothing of rows."""
@@ -181,15 +197,21 @@ class LogView:
 
 
 def commit_files(data: bytes) -> Iterator[FileEntry]:
-    """Yield what a commit says of files."""
+    """Yield what a commit, and what a claim in it will commit, says of files."""
     for body in _bodies(data, _FILES):
         values = body.get("partitionValues")
         yield FileEntry(decode_path(body["path"]), body.get("stats"), values if isinstance(values, dict) else None)
 
 
-def commit_info(data: bytes) -> Mapping[str, Any]:
-    """Return what a commit says of itself."""
-    return next(_bodies(data, ("commitInfo",)), {})
+def commit_infos(data: bytes) -> Iterator[Mapping[str, Any]]:
+    """Yield what a commit, and what a claim in it will commit, says of itself."""
+    return _bodies(data, ("commitInfo",))
+
+
+def claim_in(body: Json) -> Claim | None:
+    """Return the claim that a metadata domain is; None for another one, and where a claim is lifted."""
+    domain = DomainMetadata.from_json(body)
+    return parse_claim(domain) if domain.domain.startswith(CLAIM) and not domain.removed else None
 
 
 def word_pattern(words: Collection[str]) -> re.Pattern[str] | None:
@@ -215,6 +237,8 @@ def _bodies(data: bytes, tags: Collection[str]) -> Iterator[dict[str, Any]]:
             for tag, body in orjson.loads(line).items():
                 if tag in tags and isinstance(body, dict):
                     yield body
+                elif tag == "domainMetadata" and (claim := claim_in(body)) is not None:
+                    yield from _bodies(claim.commit.encode(), tags)
 
 
 def _parsed(stats: object) -> dict[str, Any]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
 
+import orjson
 import pyarrow.compute as pc
 
 from alluvia.errors import Corrupt, ObjectNotFound, Unsupported
 from alluvia.log.actions import AddFile, RemoveFile
-from alluvia.log.commit import CommitActions
+from alluvia.log.commit import CommitActions, parse_commit
 from alluvia.log.files.parquet import ActionFile
 from alluvia.log.files.rows import FileRows
-from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, SIDECAR_FOLDER, CommitFile, parse_name
+from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, CommitFile, parse_name
 from alluvia.operations.change_files import CHANGE_FOLDER
 from alluvia.operations.datafile import DataFile
 from alluvia.operations.erase_log import (
@@ -27,7 +28,7 @@ from alluvia.operations.erase_log import (
     FileEntry,
     LogView,
     commit_files,
-    commit_info,
+    commit_infos,
     values_of,
     word_pattern,
 )
@@ -48,6 +49,8 @@ from alluvia.operations.vacuum import LOG_AGE_MS_MIN, ORPHAN_AGE_MS_MIN
 from alluvia.operations.vacuum_keys import needed
 from alluvia.progress import report
 from alluvia.store import ByteRange, ObjectInfo, Store
+from alluvia.table.claims import pending, placed_in
+from alluvia.table.decisions import DECISIONS
 from alluvia.table.event_window.index import WINDOW_FOLDER
 from alluvia.table.handle import TableHandle
 from alluvia.table.partitioning.hive import is_hidden
@@ -151,11 +154,11 @@ class _Search:
         self._now_ms = handle.clock.now_ms()
         base = needed(snapshot)
         self._kept = set(base.live.to_pylist())
-        for commit in later:
-            paths = [*(add.path for add in commit.adds), *(file.path for file in commit.cdc)]
-            self._kept.update(hash(snapshot.locate(path)) for path in paths)
+        self._standing = {claim.domain for claim in pending(snapshot.state.domains)}
+        self._newest = snapshot.version
+        self._keep(later)
         self._known.named.update(base.dead.to_pylist())
-        self._logs = LogView(matching, self._keeps)
+        self._logs = LogView(matching, self._keeps, self._standing)
         self.found = Traces(self._logs)
         self._log: list[tuple[str, ObjectInfo]] = []
         self._rows: list[tuple[str, str, ObjectInfo]] = []
@@ -176,15 +179,31 @@ class _Search:
 
     def finish(self) -> None:
         """Search the log, then data files."""
-        commits = [(name, info) for name, info in self._log if _is_commit(name)]
+        commits = [(version, info) for name, info in self._log if (version := _version(name)) is not None]
         self.found.commits = [info for _, info in commits]
+        self._keep(self._arrived(commits))
         for at in range(0, len(commits), COMMITS_AT_ONCE):
             report(f"searching the log of {self._handle.name}", at, len(commits), "commits")
             self._commits([info for _, info in commits[at : at + COMMITS_AT_ONCE]])
         for name, info in self._log:
-            if not _is_commit(name):
+            if _version(name) is None:
                 self._log_file(name, info)
         self._data()
+
+    def _arrived(self, commits: Sequence[tuple[int, ObjectInfo]]) -> list[CommitActions]:
+        """Return the commits that came between the newest known version and the listing."""
+        later = {info: version for version, info in commits if version > self._newest}
+        return [parse_commit(later[info], data) for info, data in read_present(self._handle.store, list(later))]
+
+    def _keep(self, commits: Sequence[CommitActions]) -> None:
+        """Keep what some commits add, or claim to add."""
+        for commit in commits:
+            claims = placed_in(commit)
+            self._standing.update(claim.domain for claim in claims)
+            for each in (commit, *(claim.intended(commit.version) for claim in claims)):
+                paths = [*(add.path for add in each.adds), *(file.path for file in each.cdc)]
+                self._kept.update(hash(self._snapshot.locate(path)) for path in paths)
+            self._newest = commit.version
 
     def _keeps(self, path: str) -> bool:
         try:
@@ -201,7 +220,7 @@ class _Search:
         shown = iter(self._logs.shown(list(chain.from_iterable(entries))))
         for (info, data), files in zip(found, entries, strict=True):
             reasons = {next(shown) for _ in files} - {None}
-            if self._logs.shows_condition(commit_info(data)):
+            if any(map(self._logs.shows_condition, commit_infos(data))):
                 reasons.add(CONDITION)
             self._remember(files)
             if not reasons:
@@ -209,8 +228,7 @@ class _Search:
             elif reasons == {PATH}:
                 self._path_trace(COMMIT, info)
             else:
-                why = "; ".join(_WHY[each] for each in (BOUNDS, CONDITION) if each in reasons)
-                self.found.traces.append(Trace(COMMIT, info.key, why))
+                self.found.traces.append(Trace(COMMIT, info.key, _why(reasons)))
 
     def _log_file(self, name: str, info: ObjectInfo) -> None:
         """Search a checkpoint, one of its sidecars, or a file that other writers put into the log."""
@@ -225,13 +243,23 @@ class _Search:
         if data is None:
             return
         self.found.count(kind, info.size)
-        files = list(commit_files(data)) if name.endswith(".json") else list(_checkpoint_files(name, data))
+        text = data if name.endswith(".json") else _domains(name, data)
+        files = [*commit_files(text), *(() if name.endswith(".json") else _checkpoint_files(name, data))]
         self._remember(files)
-        reasons = set(self._logs.shown(files)) - {None}
-        if BOUNDS in reasons or (self._thorough and self._logs.may_show(files)):
-            self.found.traces.append(Trace(kind, info.key, _WHY[BOUNDS]))
-        elif PATH in reasons:
+        reasons = {*self._logs.shown(files)} - {None}
+        if any(map(self._logs.shows_condition, commit_infos(text))):
+            reasons.add(CONDITION)
+        if self._thorough and self._logs.may_show(files):
+            reasons.add(BOUNDS)
+        if reasons - {PATH}:
+            self.found.traces.append(Trace(kind, info.key, _why(reasons), removable=self._may_go(name)))
+        elif reasons:
             self._path_trace(kind, info)
+
+    def _may_go(self, name: str) -> bool:
+        """Whether no readable version needs a file of the log; a checkpoint that holds a claim may be the oldest's."""
+        file = parse_name(name.removeprefix(LOG_FOLDER))
+        return not isinstance(file, CheckpointFile) or file.version < self._snapshot.version
 
     def _path_trace(self, kind: str, info: ObjectInfo) -> None:
         """Note what only the log's own clean-up can remove: other processes may be about to read it."""
@@ -249,7 +277,8 @@ class _Search:
 
     def _other(self, kind: str, info: ObjectInfo, *, older: bool = False) -> None:
         self.found.count(kind, info.size)
-        if kind == WINDOWS or self._word is None:
+        decision = info.key.startswith(self._handle.root + DECISIONS)  # which holds names of tables and versions
+        if kind == WINDOWS or decision or self._word is None:
             return
         data = read_if_there(self._handle.store, info.key)
         if data is not None and self._word.search(data.decode(errors="replace")):
@@ -311,6 +340,10 @@ _WHY = {
 }
 
 
+def _why(reasons: Collection[str | None]) -> str:
+    return "; ".join(_WHY[each] for each in (BOUNDS, CONDITION) if each in reasons)
+
+
 def read_present(store: Store, infos: Sequence[ObjectInfo]) -> list[tuple[ObjectInfo, bytes]]:
     """Return small objects with their bytes, without those that clean-up has deleted since they were listed."""
     try:
@@ -328,8 +361,16 @@ def read_if_there(store: Store, key: str) -> bytes | None:
         return None
 
 
-def _is_commit(name: str) -> bool:
-    return isinstance(parse_name(name.removeprefix(LOG_FOLDER)), CommitFile)
+def _version(name: str) -> int | None:
+    """Return the version of a commit; None for other files of the log."""
+    file = parse_name(name.removeprefix(LOG_FOLDER))
+    return file.version if isinstance(file, CommitFile) else None
+
+
+def _domains(name: str, data: bytes) -> bytes:
+    """Return the metadata domains of a checkpoint as lines of a commit."""
+    bodies = ActionFile(name, data).rows("domainMetadata")
+    return b"".join(orjson.dumps({"domainMetadata": body}) + b"\n" for body in bodies)
 
 
 def _checkpoint_files(name: str, data: bytes) -> Iterator[FileEntry]:

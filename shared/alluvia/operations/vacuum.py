@@ -32,6 +32,7 @@ from alluvia.operations.vacuum_note import forget_note, read_note, write_note
 from alluvia.operations.vacuum_plan import Cutoffs, Listed, LogPlan, VacuumPlan, listed, plan_log, plan_vacuum
 from alluvia.operations.vacuum_report import VacuumReport, VacuumTally
 from alluvia.store import ListedPage, ObjectInfo
+from alluvia.table.claims import pending
 from alluvia.table.decisions import DECISIONS
 from alluvia.table.event_window.index import WINDOW_FOLDER
 from alluvia.table.handle import TableHandle, oldest_readable
@@ -74,7 +75,8 @@ def vacuum(
     It works through the listing in blocks of `BLOCK_KEYS`, so memory does not grow with the number of objects, except
     for the names of what was deleted, at most `names_max` of each kind. After each block it notes in the lake how far
     it has come; a run that ends early, by a crash or after `time_limit`, is continued by the next one. Raises `Invalid`
-    for a negative retention, and `Unavailable` if planning alone takes half a day.
+    for a negative retention, and `Unavailable` if planning alone takes half a day. Before all else, transactions that
+    claim the table are carried out or aborted.
     """
     tally = VacuumTally(names_max)
     until_ms = None if time_limit is None else handle.clock.now_ms() + int(time_limit / timedelta(milliseconds=1))
@@ -134,7 +136,7 @@ class _Run:
         self.first = self.next_block("")
         self._whole = self.first.last and after is None
         self._log_files = self._listed_log()
-        snapshot = handle.newest(dropped=True)
+        snapshot = handle.newest(dropped=True) if dry_run else settled(handle, VACUUM)
         check_writable(snapshot.state.protocol, snapshot.state.metadata)
         self.oldest = oldest_readable(snapshot.state)
         self._snapshot: Snapshot | None = snapshot
@@ -345,6 +347,19 @@ def _milliseconds(retention: object) -> int:
     if retention < timedelta(0):
         raise Invalid(f"retention: {retention} is negative; set how long to keep removed files")
     return int(retention / timedelta(milliseconds=1))
+
+
+def settled(handle: TableHandle, operation: str) -> Snapshot:
+    """Return the newest version of a table, after all transactions that claimed it were carried out or aborted.
+
+    A commit does that: where there are claims, it records once more what is on record. It waits for a few seconds
+    before it aborts a transaction.
+    """
+    snapshot = handle.newest(dropped=True)
+    if not pending(snapshot.state.domains):
+        return snapshot
+    record_oldest(handle, 0, fence=True, operation=operation)
+    return handle.newest(dropped=True)
 
 
 def record_oldest(handle: TableHandle, oldest: int, *, fence: bool, operation: str = VACUUM) -> None:

@@ -19,6 +19,7 @@ from alluvia.log.actions import RemoveFile
 from alluvia.log.files.columns import any_matches
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.scanning import scanned
+from alluvia.table.claims import pending
 from alluvia.table.deletion_vectors.descriptors import stored_vector
 from alluvia.table.masks import whole
 from alluvia.table.snapshot import Snapshot
@@ -39,11 +40,15 @@ class Run(NamedTuple):
 
 
 class Needed:
-    """Hashes of keys in the store: of what is live, in runs, and of what was removed with the time of that in ms."""
+    """Hashes of keys in the store: of what is live, in runs, and of what was removed with the time of that in ms.
 
-    def __init__(self, version: int, runs: Sequence[Run], dead: pa.Array, dead_ms: pa.Array) -> None:
+    What transactions that claim the table will add is live, too; `claimed` is what only they need.
+    """
+
+    def __init__(self, version: int, runs: Sequence[Run], claimed: pa.Array, dead: pa.Array, dead_ms: pa.Array) -> None:
         self.version = version
         self._runs = runs
+        self.claimed = claimed
         self.dead = dead
         self._dead_ms = dead_ms
 
@@ -85,7 +90,7 @@ def hashed(keys: Iterable[str]) -> pa.Array:
 def needed(snapshot: Snapshot, forgotten: Iterable[RemoveFile] = ()) -> Needed:
     """Return what a version needs, and what its tombstones and those `forgotten` removed.
 
-    Raises `Unsupported` for a live file that may lie anywhere.
+    Raises `Unsupported` for a live file that may lie anywhere, and `Corrupt` for a claim that cannot be read.
     """
     runs = [_run(_keys(snapshot, batch, strict=True)[0]) for batch in scanned(snapshot.files, {})]
     dead = []
@@ -96,7 +101,21 @@ def needed(snapshot: Snapshot, forgotten: Iterable[RemoveFile] = ()) -> Needed:
             times = pc.coalesce(pc.struct_field(batch, "deletionTimestamp"), whole(0))
             dead.append(pa.table({"key": hashed(names.to_pylist()), "ms": times if rows is None else times.take(rows)}))
     keys, times = _last(pa.concat_tables([_NONE, *dead]))
-    return Needed(snapshot.version, runs, keys, times)
+    claimed = _run(pa.array(_claimed(snapshot), pa.string()))
+    known = pc.is_in(claimed.hashes, value_set=pa.concat_arrays([hashed(()), *(run.hashes for run in runs)]))
+    return Needed(snapshot.version, [*runs, claimed], claimed.hashes.filter(pc.invert(known)), keys, times)
+
+
+def _claimed(snapshot: Snapshot) -> list[str]:
+    """Return the keys of what claims will add: files, their deletion vectors, and files of changes."""
+    found: list[str] = []
+    for claim in pending(snapshot.state.domains):
+        intended = claim.intended(snapshot.version + 1)
+        vectors = [stored_vector(add.deletion_vector) for add in intended.adds if add.deletion_vector is not None]
+        paths = [*(add.path for add in intended.adds), *(file.path for file in intended.cdc)]
+        paths += [vector.path for vector in vectors if vector is not None]
+        found += map(snapshot.locate, paths)
+    return found
 
 
 def _run(keys: pa.Array) -> Run:

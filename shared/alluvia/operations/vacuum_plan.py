@@ -19,7 +19,8 @@ from alluvia.table.event_window.index import index_version
 from alluvia.table.masks import whole
 from alluvia.table.partitioning.hive import HIDDEN
 
-LIVE, REMOVED, YOUNG, CHANGES, LOG, OTHER = "live", "removed", "young", "changes", "log", "other"
+LIVE, CLAIMED, REMOVED, YOUNG = "live", "claimed", "removed", "young"
+CHANGES, LOG, OTHER = "changes", "log", "other"
 _AFTER_SLASH = chr(ord("/") + 1)
 
 
@@ -27,9 +28,10 @@ _AFTER_SLASH = chr(ord("/") + 1)
 class Kept:
     """Objects that stay, and why. `bytes` is their size; `until` is when the last of them may go, None if unknown.
 
-    Reasons: `live` (the newest version needs them), `removed` (older versions need them, within the retention),
-    `young` (no commit names them, but one may still), `changes` and `log` (within their retention), `other` (not this
-    table's data, such as rejects and windows of event ids).
+    Reasons: `live` (the newest version needs them), `claimed` (a transaction over several tables will need them),
+    `removed` (older versions need them, within the retention), `young` (no commit names them, but one may still),
+    `changes` and `log` (within their retention), `other` (not this table's data, such as rejects and windows of event
+    ids).
     """
 
     reason: str
@@ -136,6 +138,7 @@ def plan_vacuum(needed: Needed, found: Listed, cutoffs: Cutoffs) -> VacuumPlan:
     starts with `_` or `.` hold no data files.
     """
     live = found.live(needed)
+    claimed = pc.is_in(_column(found.columns, "hash"), value_set=needed.claimed)
     objects = found.chosen(pc.invert(live))
     keys, hashes, modified_ms = (_column(objects, name) for name in ("key", "hash", "modified_ms"))
     change = pc.starts_with(keys, CHANGE_FOLDER)
@@ -152,7 +155,8 @@ def plan_vacuum(needed: Needed, found: Listed, cutoffs: Cutoffs) -> VacuumPlan:
     change_cutoff = min(cutoffs.removed, cutoffs.orphans)
     change_gone = pc.and_(change, pc.less(modified_ms, whole(change_cutoff)))
     kept = [
-        _kept(LIVE, found.columns, live),
+        _kept(LIVE, found.columns, pc.and_not(live, claimed)),
+        _kept(CLAIMED, found.columns, claimed),
         _kept(REMOVED, objects, pc.and_not(dead, expired), dead_ms, cutoffs.now - cutoffs.removed),
         _kept(YOUNG, objects, pc.and_not(unnamed, old), modified_ms, cutoffs.now - cutoffs.orphans),
         _kept(CHANGES, objects, pc.and_not(change, change_gone), modified_ms, cutoffs.now - change_cutoff),

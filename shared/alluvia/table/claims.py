@@ -88,7 +88,12 @@ def claim_of(
 
 def pending(domains: Mapping[str, DomainMetadata]) -> list[Claim]:
     """Return the claims that stand in a table's state, oldest first. Raises `Corrupt`."""
-    return [_parsed(domain) for name, domain in domains.items() if name.startswith(CLAIM)]
+    return [parse_claim(domain) for name, domain in domains.items() if name.startswith(CLAIM)]
+
+
+def placed_in(commit: CommitActions) -> list[Claim]:
+    """Return the claims that a commit puts into the table's state. Raises `Corrupt`."""
+    return pending({domain.domain: domain for domain in commit.domains if not domain.removed})
 
 
 def with_claims(state: State, claims: Sequence[Claim]) -> State:
@@ -99,7 +104,8 @@ def with_claims(state: State, claims: Sequence[Claim]) -> State:
     return state
 
 
-def _parsed(domain: DomainMetadata) -> Claim:
+def parse_claim(domain: DomainMetadata) -> Claim:
+    """Read a claim. Raises `Corrupt`."""
     try:
         body: dict[str, Any] = orjson.loads(domain.configuration)
         return Claim(

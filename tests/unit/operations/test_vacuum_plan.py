@@ -93,7 +93,7 @@ def test_live_keys_are_the_same_with_and_without_their_range(runs: list[list[int
         return [f"{number:03}" for number in numbers]
 
     made = [Run(min(keys(run)), max(keys(run)), hashed(keys(run))) for run in runs]
-    found = Needed(0, made, hashed(()), hashed(()))
+    found = Needed(0, made, hashed(()), hashed(()), hashed(()))
     names = sorted(keys(wanted))
     expected = [number in set(chain.from_iterable(runs)) for number in sorted(wanted)]
     assert found.is_live(hashed(names)).to_pylist() == expected
