@@ -128,6 +128,7 @@ class _TransactionCatalog(Catalog):
 
     def __init__(self, lake: Lake, tables: StagedTables) -> None:
         super().__init__(lake.store, lake.clock)
+        self._lake = lake
         self._tables = tables
 
     def handle(self, name: str) -> TableHandle:
@@ -143,5 +144,14 @@ class _TransactionCatalog(Catalog):
         found = {}
         for name in asked:
             with suppress(TableNotFound):
-                found[name] = self._tables.handle(name).snapshot()
+                found[name] = self._tables.handle(name).newest()
         return found
+
+    def note_read(self, scan: Scan) -> None:
+        staged = self._tables.handle(scan.snapshot.name)
+        if scan.snapshot.version == staged.newest().version:
+            staged.read(scan)
+
+    def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
+        there = self._lake.tables(rejects=rejects, dropped=dropped)
+        return self._tables.listed(there)

@@ -17,6 +17,7 @@ from alluvia.operations.drop import find_log, may_be_dropped
 from alluvia.operations.overdue import checkpoint_overdue
 from alluvia.store import Store
 from alluvia.table.handle import TableHandle
+from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import REJECTS, TABLE_OR_REJECTS
 
@@ -70,6 +71,9 @@ class Catalog:
                 handles.append(handle)
         cut = take_cut(handles)
         return {handle.name: handle.as_of(cut.state(handle.name)) for handle in handles}
+
+    def note_read(self, scan: Scan) -> None:
+        """Take note of what a query reads of a table: nobody asks for it here."""
 
     def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
         """Return the names of the tables, in order, with those of rejected events and of dropped tables if asked for.

@@ -46,6 +46,12 @@ class StagedTables:
         if new:
             self._join(new)
 
+    def listed(self, names: Iterable[str]) -> list[str]:
+        """Return names of tables with those that the transaction creates, and without those that it drops."""
+        created = {name for name, staged in self._staged.items() if staged.creates}
+        dropped = {name for name, staged in self._staged.items() if staged.drops}
+        return sorted({*names, *created} - dropped)
+
     def create(self, name: str, metadata: Metadata, *, exist_ok: bool) -> StagedHandle:
         """Create a table in the transaction. One LIST. Raises `TableExists` unless `exist_ok`."""
         staged = self._staged.get(name) or self._base_of(name, metadata)

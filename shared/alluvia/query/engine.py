@@ -176,9 +176,12 @@ def _open(
             views |= relation.views
             names[reference] = relation.name
             read = [each for each in relation.inputs.values() if isinstance(each, Files)]
+            for each in read:
+                catalog.note_read(Scan(each.snapshot))
             reports += [report(each.snapshot.name, each) for each in read]
         else:
             names[reference] = f"scan_{number}"
+            catalog.note_read(scans[reference])
             files = Files(scans[reference].snapshot, scans[reference].files)
             inputs[names[reference]] = files
             reports.append(report(reference.shown, files))

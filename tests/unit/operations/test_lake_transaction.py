@@ -276,3 +276,28 @@ def test_a_table_that_is_used_later_is_read_at_the_same_moment_as_the_others(lak
         before = amounts(tx, "a")
         other.table("a").delete("true")
         assert (amounts(tx, "c"), amounts(tx, "a")) == ([1], before)
+
+
+def test_a_query_has_read_what_its_conditions_could_match(lake: Lake, other: Lake) -> None:
+    two(lake)
+    lake.table("a").append([{"n": 50}])
+    for changed, conflicts in (("n = 50", False), ("n = 1", True)):
+        tx = lake.transaction()
+        assert tx.sql("SELECT count(*) AS c FROM a WHERE n < 10").to_pylist() == [{"c": 2}]
+        tx.table("b").append([{"n": 3}])
+        other.table("a").delete(changed)
+        if conflicts:
+            with pytest.raises(Conflict):
+                tx.commit()
+        else:
+            tx.commit()
+    assert amounts(other, "b") == [1, 2, 3]
+
+
+def test_a_transaction_lists_the_tables_as_they_will_be(lake: Lake) -> None:
+    two(lake)
+    with lake.transaction() as tx:
+        tx.create_table("c", {"n": "long"})
+        tx.drop_table("a")
+        assert tx.sql("SHOW TABLES").to_pylist() == [{"name": "b"}, {"name": "c"}]
+        tx.rollback()
