@@ -24,6 +24,8 @@ from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Commit
 if TYPE_CHECKING:
     from alluvia.lake_transaction import LakeTransaction
     from alluvia.operations.relations import Evaluate
+    from alluvia.query.limits import QueryLimits
+    from alluvia.query.parameters import Parameters
 
 
 __all__ = ["Lake", "Table", "connect", "open_table"]
@@ -209,8 +211,13 @@ class Lake(TableCreation, Catalog):
 
         return LakeTransaction(self, tables, isolation)
 
-    def sql(self, query: str) -> pa.Table:
-        """Run one SELECT over the lake's tables. Raises `TableNotFound`, or `Invalid` with DuckDB's message."""
-        from alluvia.query.engine import run
+    def sql(self, text: str, parameters: Parameters | None = None, *, limits: QueryLimits | None = None) -> pa.Table:
+        """Run SQL statements. Several are one transaction: all of it happens, or nothing; the last read is the answer.
 
-        return run(self, query).read_all()
+        Without a read, the answer is one row that says what the last statement did. `parameters` are a list with the
+        values of `?`, or a dict with those of `$name`. `limits` are those of each query. docs/SQL.md lists the
+        statements. Raises `TableNotFound`, and `Invalid`, with the place or DuckDB's message.
+        """
+        from alluvia.sql.run import execute
+
+        return execute(self, text, parameters, limits=limits)

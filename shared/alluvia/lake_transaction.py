@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -21,6 +21,9 @@ from alluvia.operations.staging import StagedHandle
 from alluvia.table.handle import TableHandle
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from alluvia.query.parameters import Parameters
 
 ISOLATION = ("serializable", "snapshot")
 _ONE_BY_ONE = (
@@ -74,12 +77,21 @@ class LakeTransaction(TableCreation):
     def _opened(self, handle: TableHandle) -> Table:
         return self.table(handle.name)
 
-    def sql(self, query: str) -> pa.Table:
-        """Run one SELECT over the tables as the transaction sees them. Raises what `Lake.sql` raises."""
-        from alluvia.query.engine import run
+    @property
+    def catalog(self) -> Catalog:
+        """Return the tables as the transaction sees them, for queries."""
+        self._check_open()
+        return self._catalog
+
+    def sql(self, text: str, parameters: Parameters | None = None) -> pa.Table:
+        """Run SQL statements over the tables as the transaction sees them, and in it. Takes what `Lake.sql` takes.
+
+        BEGIN, COMMIT and ROLLBACK are refused: the transaction is this one.
+        """
+        from alluvia.sql.run import execute_in
 
         self._check_open()
-        return run(self._catalog, query).read_all()
+        return execute_in(self._lake, self, text, parameters)
 
     def commit(self) -> None:
         """Commit what was done, all of it or nothing. Raises `Conflict` where what was read has changed since."""

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 MODULE = {
     "DeltaTable": "alluvia.open_table(uri)",
     "load_catalog": "alluvia.connect(uri)",
-    "sql": "alluvia.connect(uri).sql(query)",
     "write_deltalake": "alluvia.open_table(uri).append(rows)",
 }
 LAKE = {

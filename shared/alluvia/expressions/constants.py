@@ -8,7 +8,7 @@ everything else is computed in as few statements as possible (`Constants.togethe
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -102,10 +102,14 @@ class _Answers:
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Computes constants as of `now_us`, in UTC. Names in `taken` (folded) are columns and not the time."""
+    """Computes constants as of `now_us`, in UTC. Names in `taken` (folded) are columns and not the time.
+
+    `parameters` has the values of the query's parameters, by name.
+    """
 
     now_us: int
     taken: frozenset[str] = frozenset()
+    parameters: Mapping[str, pa.Scalar] = field(default_factory=dict, compare=False)
     _answers: _Answers = field(default_factory=_Answers, compare=False, repr=False)
 
     def together(self, translate: Callable[[], _T]) -> _T:
@@ -157,6 +161,9 @@ class Constants:
 
     def _lookup(self, node: Node) -> Constant | Callable[[], Constant | None] | None:
         """Return an expression's value, or what gives it once it is computed; None if it is not a constant."""
+        if node["class"] == "PARAMETER":
+            value = self.parameters.get(node["identifier"])
+            return None if value is None or not value.is_valid else Constant(None, value)
         text, value = text_literal(node), _number(node)
         if text is not None or value is not None:
             return Constant(text, value)

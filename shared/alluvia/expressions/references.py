@@ -65,12 +65,12 @@ class References:
     ctes: dict[int, Node] = field(default_factory=dict)
 
 
-def find_references(root: Node) -> References:
-    """Return the tables that a query names.
+def find_references(root: Node, *, parameters: bool = False) -> References:
+    """Return the tables that a query names. With `parameters`, it may have some outside of versions.
 
     Raises `Invalid`, naming it, for a function, a parameter or a construct that a query may not use.
     """
-    visitor = _Visitor(References())
+    visitor = _Visitor(References(), parameters=parameters)
     try:
         visitor.query(root, {})
     except RecursionError as error:
@@ -89,8 +89,9 @@ _Ctes = Mapping[str, Node]
 
 
 class _Visitor:
-    def __init__(self, found: References) -> None:
+    def __init__(self, found: References, *, parameters: bool) -> None:
         self.found = found
+        self._parameters = parameters
 
     def query(self, node: Node, ctes: _Ctes) -> None:
         if node["type"] == "SELECT_NODE":
@@ -119,7 +120,7 @@ class _Visitor:
         if not isinstance(kind, str):
             self._children(node, ctes)
         elif "class" in node:
-            if _check_expression(node):
+            if _check_expression(node, parameters=self._parameters):
                 self._children(node, ctes)
         elif kind in _QUERY_NODES:
             self.query(node, ctes)
@@ -157,6 +158,8 @@ class _Visitor:
 
     def _add(self, node: Node, name: tuple[str, str, str], at: At, *, is_function: bool) -> None:
         shown = ".".join(part for part in name if part)
+        if at.moment is not None and any(each.get("class") == "PARAMETER" for each in walk(at.moment)):
+            raise Invalid(f"the version of {shown} cannot be a parameter: write it into the query")
         alias = node["alias"] or name[2]
         self.found.tables.append(Reference(node, _lake_name(*name), shown, alias, at, is_function))
 
@@ -166,10 +169,12 @@ def _is_transparent(kind: str) -> bool:
     return kind in _PLAIN_TABLE_NODES or kind in _ORDERS or kind == "SHOW_REF" or kind.endswith(("_MODIFIER", "_INFO"))
 
 
-def _check_expression(node: Node) -> bool:
+def _check_expression(node: Node, *, parameters: bool) -> bool:
     """Raise `Invalid` for an expression that is not allowed; return whether there is more to see below it."""
     kind = node["class"]
     if kind == "PARAMETER":
+        if parameters:
+            return False
         raise Invalid("the query contains a parameter (? or $name): write the value into the query")
     if kind not in _EXPRESSIONS:
         raise Invalid(f"the query uses a {kind.lower()} expression, which is not supported")

@@ -35,7 +35,7 @@ from alluvia.table.protocols import default_properties, new_protocol
 from alluvia.table.schema.serialization import arrow_schema, normal_schema, schema_string
 from alluvia.table.transaction import ENGINE
 
-_BY_ARGUMENT = {
+NOT_GIVEN = {
     PARTITION_BY: "use the argument partition_by",
     SORT_BY: "use the argument sort_by",
     CLUSTER_BY: "use the argument cluster_by",
@@ -43,6 +43,7 @@ _BY_ARGUMENT = {
     OLDEST_READABLE: "vacuum sets it",
     IN_COMMIT_TIMESTAMPS: f"it follows from {WRITERS}",
 }
+"""Properties that a new table cannot be given, with what says the same."""
 
 
 def plan_create(
@@ -61,7 +62,7 @@ def plan_create(
     text = schema_string(schema)
     spec = parse_spec(partition_by, normal_schema(schema))
     given = check_properties(properties)
-    for name, instead in _BY_ARGUMENT.items():
+    for name, instead in NOT_GIVEN.items():
         if name in given:
             raise Invalid(f"property {name} cannot be set: {instead}")
     configuration = {**default_properties(given.get(WRITERS, "alluvia")), **given}

@@ -27,6 +27,7 @@ from alluvia.query.describe import describes, in_our_terms
 from alluvia.query.evaluation import evaluation
 from alluvia.query.formats import Format, render
 from alluvia.query.limits import QueryLimits
+from alluvia.query.parameters import Parameters, arrow_row, check_given, named_values
 from alluvia.query.processes import Watch
 from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report, scan_table
 from alluvia.query.session import Session
@@ -79,8 +80,10 @@ class Rendered:
     tables: tuple[TableScan, ...]
 
 
-def run(catalog: Catalog, query: str, limits: QueryLimits | None = None) -> Result:
-    """Run one SELECT, EXPLAIN of one, or SHOW TABLES.
+def run(
+    catalog: Catalog, query: str, limits: QueryLimits | None = None, parameters: Parameters | None = None
+) -> Result:
+    """Run one SELECT, EXPLAIN of one, or SHOW TABLES. `parameters` are a list for `?`, or a dict for `$name`.
 
     Raises `Invalid` with DuckDB's message for a query that is wrong or not allowed, its subclass `QueryTooCostly` at a
     limit, `TableNotFound`, `VersionNotFound`, `VersionExpired`; `Unavailable` and `Corrupt` for the lake's own trouble.
@@ -90,11 +93,16 @@ def run(catalog: Catalog, query: str, limits: QueryLimits | None = None) -> Resu
         schema, batches = session.run(rewritten.text, query, rewritten.position)
         return Result(schema, batches, reports, session.close)
 
-    return _attempt(catalog, query, limits or QueryLimits(), stream, lambda result: result)
+    return _attempt(catalog, query, limits or QueryLimits(), stream, lambda result: result, parameters)
 
 
 def run_rendered(
-    catalog: Catalog, query: str, form: Format, limit_bytes: int, limits: QueryLimits | None = None
+    catalog: Catalog,
+    query: str,
+    form: Format,
+    limit_bytes: int,
+    limits: QueryLimits | None = None,
+    parameters: Parameters | None = None,
 ) -> Rendered:
     """Run a query as `run` does and return its rows in a form. Raises `QueryTooCostly` where they exceed the limit."""
 
@@ -105,7 +113,7 @@ def run_rendered(
     def of_result(result: Result) -> Rendered:
         return Rendered(render(result.schema, result, form, limit_bytes), result.tables)
 
-    return _attempt(catalog, query, limits or QueryLimits(), rendered, of_result)
+    return _attempt(catalog, query, limits or QueryLimits(), rendered, of_result, parameters)
 
 
 _Answer = TypeVar("_Answer")
@@ -117,18 +125,20 @@ def _attempt(
     limits: QueryLimits,
     answer: Callable[[Session, Rewritten, tuple[TableScan, ...]], _Answer],
     of_result: Callable[[Result], _Answer],
+    parameters: Parameters | None,
 ) -> _Answer:
     """Plan a query and have it answered; once more for each kind of file that DuckDB turns out not to read."""
     watch = Watch(limits.deadline(), limits.held_bytes_max)
+    values = arrow_row(named_values(parameters)) if parameters else None
     unreadable: set[str | None] = set()
     while True:
-        session = Session(catalog.store, limits, watch, lambda path: None in unreadable or path in unreadable)
+        session = Session(catalog.store, limits, watch, lambda path: None in unreadable or path in unreadable, values)
         try:
             statement = parse(query, session.analyse)
             if shows_tables(statement.root) and not statement.explain:
                 session.close()
                 return of_result(_of_table(pa.table({"name": pa.array(catalog.tables(), pa.string())})))
-            scans, reports, rewritten = _open(catalog, statement, session, limits)
+            scans, reports, rewritten = _open(catalog, statement, session, limits, values)
             if not statement.explain and not describes(statement.root):
                 return answer(session, rewritten, reports)
             with closing(session):
@@ -152,15 +162,18 @@ def _attempt(
 
 
 def _open(
-    catalog: Catalog, statement: Statement, session: Session, limits: QueryLimits
+    catalog: Catalog, statement: Statement, session: Session, limits: QueryLimits, values: pa.Table | None
 ) -> tuple[dict[Reference, Scan], tuple[TableScan, ...], Rewritten]:
     """Give a session what a query names. Returns the scans of tables, what all namings cost, and the text to run."""
-    references = find_references(statement.root)
+    given = {} if values is None else {name: values[name][0] for name in values.column_names}
+    if given:
+        check_given(statement.root, given)
+    references = find_references(statement.root, parameters=bool(given))
     with ThreadPoolExecutor(1) as pool:  # the newest versions are looked up while DuckDB starts
         looking = pool.submit(newest_snapshots, catalog, references)
         now_us = session.begin()
     newest = looking.result()
-    constants = Constants(now_us, names_in_use(statement.root))
+    constants = Constants(now_us, names_in_use(statement.root), given)
     evaluate = evaluation(catalog.store, limits)
     derived = find_derived(catalog, references, constants, newest, evaluate, session.folder)
     schemas = {one: schema for one, (schema, _) in derived.items()}

@@ -245,10 +245,7 @@ class Engine:
 
     def register(self, view_name: str, python_object: pa.Table) -> None:
         """Give the database rows under a name."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, python_object.schema) as writer:
-            writer.write_table(python_object)
-        self._ask("register", sink.getvalue(), view=view_name)
+        self._ask("register", _arrow(python_object), view=view_name)
 
     def unregister(self, view_name: str) -> None:
         """Take rows back that were registered."""
@@ -262,15 +259,19 @@ class Engine:
         """Shut the database: from now on it opens these files and nothing else."""
         self._ask("confine", paths=paths)
 
-    def stream(self, sql: str) -> Iterator[pa.RecordBatchReader]:
-        """Run the query and yield its rows as they come; the first of what it yields has the columns and no rows."""
-        with self._asking("stream", sql=sql):
+    def stream(self, sql: str, values: pa.Table | None = None) -> Iterator[pa.RecordBatchReader]:
+        """Run the query and yield its rows as they come; the first of what it yields has the columns and no rows.
+
+        `values` has one row, the values of the query's parameters by name.
+        """
+        with self._asking("stream", None if values is None else _arrow(values), sql=sql):
             while "batch" in self._worker.reply(self._watch):
                 yield pa.ipc.open_stream(self._worker.data(self._watch))
 
-    def render(self, sql: str, form: str, limit_bytes: int) -> bytes | str:
+    def render(self, sql: str, form: str, limit_bytes: int, values: pa.Table | None = None) -> bytes | str:
         """Run the query and return its rows in a form; a text that says so if they are more than the limit."""
-        with self._asking("render", sql=sql, form=form, limit_bytes=limit_bytes):
+        given = None if values is None else _arrow(values)
+        with self._asking("render", given, sql=sql, form=form, limit_bytes=limit_bytes):
             reply = self._worker.reply(self._watch)
             return str(reply["too_costly"]) if "too_costly" in reply else self._worker.data(self._watch)
 
@@ -305,3 +306,10 @@ class Engine:
             self._worker.kill()
             raise
         self._answered = True
+
+
+def _arrow(rows: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue()

@@ -79,7 +79,7 @@ def plan_scans(
     read = snapshots(catalog, tables, constants, dict(newest or {}))
     schemas = {reference: snapshot.schema for reference, snapshot in read.items()} | dict(derived or {})
     columns = {fold(name) for schema in schemas.values() for name in schema.names}
-    constants = Constants(constants.now_us, constants.taken | columns)
+    constants = Constants(constants.now_us, constants.taken | columns, constants.parameters)
     filters = filters_by_table(references, schemas)
     predicates = {
         reference: table_predicate(reference, filters.get(reference, ()), schema, constants)

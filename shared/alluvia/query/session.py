@@ -33,11 +33,17 @@ class Session:
     """Runs one query, and must be closed after it.
 
     `watch` has the limits as a process is held to them, with the time at which the query must be done.
-    `copied` says of which data files, by name, DuckDB is given a copy that this library made.
+    `copied` says of which data files, by name, DuckDB is given a copy that this library made. `values` has one row, the
+    values of the query's parameters by name.
     """
 
     def __init__(
-        self, store: Store, limits: QueryLimits, watch: Watch, copied: Callable[[str], bool] = lambda _: False
+        self,
+        store: Store,
+        limits: QueryLimits,
+        watch: Watch,
+        copied: Callable[[str], bool] = lambda _: False,
+        values: pa.Table | None = None,
     ) -> None:
         self._store = store
         self._limits = limits
@@ -45,6 +51,7 @@ class Session:
         self._copied = copied
         self._files: dict[str, str] = {}
         self._keys: dict[str, str] = {}
+        self._values = values
         self._engine = Engine(watch)
         self._folder = Path(tempfile.mkdtemp(dir=scratch_root()))
         self._hidden: set[str] = {str(self._folder)}
@@ -104,7 +111,7 @@ class Session:
         """
         context = Context(source, position)
         with self._translated(context):
-            streams = self._engine.stream(text)
+            streams = self._engine.stream(text, self._values)
             schema, first = next(streams).schema, next(streams, None)
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -119,7 +126,7 @@ class Session:
     def render(self, text: str, source: str, position: Callable[[int], int], form: str, limit_bytes: int) -> bytes:
         """Run a text as `run` does, and return its rows in a form of results. Raises our errors for DuckDB's."""
         with self._translated(Context(source, position)):
-            found = self._engine.render(text, form, limit_bytes)
+            found = self._engine.render(text, form, limit_bytes, self._values)
         if isinstance(found, str):
             raise QueryTooCostly(found)
         return found

@@ -77,17 +77,20 @@ class QueryDatabase:
         confine(self._open, paths)
         return {}
 
-    def stream(self, sql: str) -> Reply:
-        """Run the query, and send its columns and then its rows, as Arrow streams of one batch each."""
-        reader = self._open.execute(sql).to_arrow_reader(BATCH_ROWS)
+    def stream(self, sql: str, rows: bytes = b"") -> Reply:
+        """Run the query, and send its columns and then its rows, as Arrow streams of one batch each.
+
+        `rows` is an Arrow stream with one row, the values of the query's parameters by name.
+        """
+        reader = self._open.execute(sql, _values(rows)).to_arrow_reader(BATCH_ROWS)
         self._send({"batch": True}, _arrow(reader.schema, []))
         for batch in reader:
             self._send({"batch": True}, _arrow(reader.schema, [batch]))
         return {"end": True}
 
-    def render(self, sql: str, form: str, limit_bytes: int) -> Reply:
-        """Run the query, and send its rows in a form of results."""
-        reader = self._open.execute(sql).to_arrow_reader(BATCH_ROWS)
+    def render(self, sql: str, form: str, limit_bytes: int, rows: bytes = b"") -> Reply:
+        """Run the query, and send its rows in a form of results; `rows` as for `stream`."""
+        reader = self._open.execute(sql, _values(rows)).to_arrow_reader(BATCH_ROWS)
         chosen = next(one for one in FORMATS if one.name == form)
         try:
             body = render(reader.schema, reader, chosen, limit_bytes)
@@ -114,6 +117,10 @@ def _arrow(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Buffer:
         for batch in batches:
             writer.write_batch(batch)
     return sink.getvalue()
+
+
+def _values(rows: bytes) -> dict[str, Any] | None:
+    return dict(pa.ipc.open_stream(rows).read_all().to_pylist()[0]) if rows else None
 
 
 @contextmanager

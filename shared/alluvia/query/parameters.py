@@ -1,0 +1,94 @@
+"""The values of a query's parameters (`?`, `$1`, `$name`), which DuckDB binds: they are never part of a query's text.
+
+Values go to the query's process as one Arrow row, so that each keeps its type. Pure.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid
+from alluvia.expressions.tree import Node, walk
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+Values = Mapping[str, Any]
+"""By name; the first `?` is `1`."""
+_TYPES = (str, bool, int, float, Decimal, bytes, dt.datetime, dt.date, list, tuple, dict)
+_SHOWN = "text, a number, a bool, bytes, a date, a datetime, a list, a dict or None"
+
+
+def named_values(parameters: Parameters | None) -> Values:
+    """Return parameters by name. Raises `Invalid`, naming the parameter, for a value of a type that SQL does not get.
+
+    A list has the values of `?` and of `$1`, `$2` and so on, a dict those of `$name`.
+    """
+    if parameters is None:
+        return {}
+    if isinstance(parameters, Mapping):
+        given = dict(parameters)
+    elif isinstance(parameters, Sequence) and not isinstance(parameters, str | bytes):
+        given = {str(number): value for number, value in enumerate(parameters, 1)}
+    else:
+        raise Invalid(f"parameters: expected a list for ?, or a dict for $name, got {type(parameters).__name__}")
+    for name, value in given.items():
+        if not isinstance(name, str) or not name:
+            raise Invalid(f"parameters: expected names as text, got {name!r:.100}")
+        _check(f"parameter {_shown(name)}", value)
+    return given
+
+
+def _check(where: str, value: Any) -> None:
+    if value is not None and not isinstance(value, _TYPES):
+        raise Invalid(f"{where}: expected {_SHOWN}, got {type(value).__name__}")
+    if isinstance(value, dict):
+        for name, part in value.items():
+            if not isinstance(name, str) or not name:
+                raise Invalid(f"{where}: the keys of a dict must be text, got {name!r:.100}")
+            _check(where, part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            _check(where, part)
+
+
+def _shown(name: str) -> str:
+    return name if name.isdigit() else f"${name}"
+
+
+def check_given(root: Node, values: Values) -> None:
+    """Raise `Invalid` unless a query's parameters are those that have values."""
+    check_names((node["identifier"] for node in walk(root) if node.get("class") == "PARAMETER"), values)
+
+
+def check_names(names: Iterable[str], values: Values) -> None:
+    """Raise `Invalid`, naming it, for a parameter without a value, or for a value of none."""
+    used = dict.fromkeys(names)
+    for name in used:
+        if name not in values:
+            raise Invalid(f"parameter {_shown(name)} has no value: pass it in parameters")
+    for name in values:
+        if name not in used:
+            raise Invalid(f"parameter {_shown(name)} has a value, but the SQL does not use it")
+
+
+def arrow_row(values: Values) -> pa.Table:
+    """Return values as one row. Raises `Invalid`, naming the parameter, for a list whose items differ in type."""
+    columns = {}
+    for name, value in values.items():
+        try:
+            columns[name] = pa.array([_in_utc(value)])
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            raise Invalid(f"parameter {_shown(name)} does not fit one SQL type: {error}") from error
+    return pa.table(columns)
+
+
+def _in_utc(value: Any) -> Any:
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.astimezone(dt.UTC)
+    if isinstance(value, dict):
+        return {name: _in_utc(part) for name, part in value.items()}
+    return [_in_utc(part) for part in value] if isinstance(value, list | tuple) else value

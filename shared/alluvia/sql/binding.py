@@ -1,0 +1,103 @@
+"""The values of a text's parameters, for each piece of it that DuckDB reads.
+
+A SELECT gets them bound. A condition or a value of UPDATE, DELETE and MERGE is evaluated from its text, and gets them
+as literals, which only our own code writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from alluvia.errors import Invalid
+from alluvia.query.parameters import Values, arrow_row, check_names
+from alluvia.sql.tokens import Sql, Token, tokens_of
+from alluvia.table.schema.names import fold
+
+EXPRESSION_TOKENS_MAX = 20_000
+"""Longer ones would keep DuckDB's planner busy for seconds."""
+_Edit = tuple[int, int, str]
+
+
+def check_used(text: str, values: Values) -> None:
+    """Raise `Invalid`, naming it, for a parameter of a text without a value, or a value that is not used."""
+    check_names((name for _, _, name in _parameters(Sql(text), tokens_of(text))), values)
+    if values:
+        arrow_row(values)
+
+
+def bound(sql: Sql, values: Values) -> Values | None:
+    """Return the values that a SELECT of the text binds, by the names that they have in it alone."""
+    if not values:
+        return None
+    found = {}
+    number = 0
+    for start, _, name in _parameters(sql, tokens_of(sql.text)):
+        if sql.text[start] == "?":
+            number += 1
+            found[str(number)] = _value(name, values)
+        else:
+            found[name] = _value(name, values)
+    return found
+
+
+def expression(sql: Sql, values: Values, alias: str = "", columns: Sequence[str] = ()) -> str:
+    """Return an expression with its parameters as literals, and without `alias.` before the names of columns."""
+    from alluvia.duck.literals import literal
+
+    tokens = tokens_of(sql.text)
+    if len(tokens) > EXPRESSION_TOKENS_MAX:
+        raise Invalid(
+            f"a condition or value has more than {EXPRESSION_TOKENS_MAX} words and signs: use MERGE INTO, with the "
+            "values as the rows of its source"
+        )
+    edits: list[_Edit] = [(start, end, literal(_value(name, values))) for start, end, name in _parameters(sql, tokens)]
+    if alias and fold(alias) not in map(fold, columns):
+        edits += _qualifiers(sql.text, tokens, alias)
+    text = sql.text
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _value(name: str, values: Values) -> object:
+    if name not in values:
+        check_names([name], values)
+    return values[name]
+
+
+def _parameters(sql: Sql, tokens: Sequence[Token]) -> Iterator[tuple[int, int, str]]:
+    """Yield where the parameters of a piece of text are, and their names in the whole text."""
+    number = sql.placeholders
+    for token in tokens:
+        if token.kind == "parameter":
+            name = sql.text[token.start + 1 : token.end]
+            if sql.text[token.start] == "?":
+                number += 1
+                name = str(number)
+            yield token.start, token.end, name
+
+
+def _qualifiers(text: str, tokens: Sequence[Token], alias: str) -> Iterator[_Edit]:
+    """Yield what blanks `alias.`, so that positions stay as they are."""
+    for at, token in enumerate(tokens[:-1]):
+        if tokens[at + 1].word != "." or (at and tokens[at - 1].word == "."):
+            continue
+        if named(text, token) == fold(alias):
+            yield token.start, tokens[at + 1].end, " " * (tokens[at + 1].end - token.start)
+
+
+def named(text: str, token: Token) -> str:
+    """Return the name that a token is, folded; empty if it is none."""
+    if token.kind == "quoted":
+        return fold(text[token.start + 1 : token.end - 1].replace('""', '"'))
+    return token.word if token.kind == "word" else ""
+
+
+def column_of(name: str, names: Sequence[str], table: str) -> str:
+    """Return the column that a name means, in whatever case. Raises `Invalid`."""
+    if name in names:
+        return name
+    found = next((each for each in names if fold(each) == fold(name)), None)
+    if found is None:
+        raise Invalid(f"table {table} has no column {name}: it has {', '.join(names)}")
+    return found

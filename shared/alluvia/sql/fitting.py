@@ -1,0 +1,99 @@
+"""The rows of a query as rows of a table: by position, in the table's types, where no value changes its meaning.
+
+Beyond what an append takes, an INSERT takes a decimal for a floating-point column, a whole decimal (such as a `sum`)
+for an integer column, and a date for a time, as SQL does; a text in VALUES becomes what its column is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import duckdb
+import pyarrow as pa
+
+from alluvia.duck.connection import evaluator
+from alluvia.duck.failures import Context, details_of, translate
+from alluvia.duck.relation import duckdb_type
+from alluvia.errors import Invalid
+from alluvia.query.engine import Result
+from alluvia.table.schema.rows import conform
+from alluvia.table.schema.serialization import normal_schema
+from alluvia.table.schema.type_names import type_name
+
+
+def fitted(result: Result, schema: pa.Schema, *, literals: bool) -> pa.RecordBatchReader:
+    """Return a query's rows with the names and types of a schema; with `literals`, texts become any type.
+
+    Raises `Invalid`, as the rows are read, naming the column whose values do not fit.
+    """
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in result:
+            arrays = [
+                _fit(column, field, literals=literals) for column, field in zip(batch.columns, schema, strict=True)
+            ]
+            yield from conform(pa.Table.from_arrays(arrays, names=schema.names), schema).to_batches()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _fit(column: pa.Array, field: pa.Field, *, literals: bool) -> pa.Array:
+    source, target, types = column.type, field.type, pa.types
+    if source.equals(target):
+        return column
+    if column.null_count == len(column):  # a NULL alone has some type or other
+        return pa.nulls(len(column), target)
+    try:
+        if types.is_decimal(source) and types.is_floating(target):
+            return column.cast(pa.float64()).cast(target)
+        if types.is_decimal(source) and source.scale == 0 and types.is_integer(target):
+            return column.cast(target)
+        if types.is_date(source) and types.is_timestamp(target):
+            return column.cast(pa.timestamp("us")).cast(target)
+    except pa.ArrowInvalid as error:
+        raise Invalid(f"column {field.name}: a value does not fit {type_name(target)}: {error}") from error
+    if literals and (types.is_string(source) or types.is_nested(source)):
+        return _cast(column, field)
+    return column
+
+
+def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
+    """Return values as DuckDB casts them."""
+    connection = evaluator()
+    connection.register("rows", pa.table([column], ["value"]).to_reader())
+    try:
+        query = f"SELECT CAST(value AS {duckdb_type(field.type)}) FROM rows"  # noqa: S608 - the name of a type
+        found = connection.execute(query).to_arrow_table()
+    except duckdb.Error as error:
+        raise Invalid(f"column {field.name}: {translate(details_of(error), Context(''))}") from None
+    finally:
+        connection.unregister("rows")
+    return found.column(0).combine_chunks()
+
+
+def table_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a table for a query's rows. Raises `Invalid`, naming one whose type Delta does not have."""
+    fields = [pa.field(field.name, _stored(field.name, field.type)) for field in schema]
+    return normal_schema(pa.schema(fields))
+
+
+def _stored(name: str, kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _stored(name, kind.value_type)
+    if types.is_null(kind):
+        raise Invalid(f"column {name} is NULL in all rows: CAST(NULL AS …) says of which type")
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", tz=None if kind.tz is None else "UTC")
+    if kind.equals(pa.uint64()):
+        return pa.decimal128(20, 0)
+    if (
+        types.is_time(kind)
+        or types.is_interval(kind)
+        or types.is_duration(kind)
+        or isinstance(kind, pa.BaseExtensionType)
+    ):
+        raise Invalid(
+            f"column {name} is {type_name(kind)}, which Delta has no type for: CAST it to VARCHAR or a number"
+        )
+    return kind

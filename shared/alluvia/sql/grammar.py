@@ -1,0 +1,175 @@
+"""The statements that write, from their tokens. Pure.
+
+What cannot be done is refused by name, with what to do instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from alluvia.errors import Invalid
+from alluvia.sql import nodes
+from alluvia.sql.grammar_rows import read_delete, read_insert, read_truncate, read_update
+from alluvia.sql.grammar_tables import read_alter, read_create
+from alluvia.sql.tokens import Cursor
+
+Reader = Callable[[Cursor], tuple[str, nodes.Node]]
+
+_REFUSED = {
+    "grant": "who may read or write is decided by the store's credentials and by the server's settings and tokens",
+    "revoke": "who may read or write is decided by the store's credentials and by the server's settings and tokens",
+    "copy": "load files with `alluvia upload`, and save the rows of a query with `alluvia query`",
+    "import": "load files with `alluvia upload`",
+    "load": "load files with `alluvia upload`",
+    "export": "save the rows of a query with `alluvia query`",
+    "attach": "connect to one lake at a time; query tables of several with DuckDB's delta extension",
+    "detach": "a lake has no attached databases",
+    "use": "a lake has one schema: name tables alone",
+    "install": "a query runs without extensions",
+    "pragma": "limits are set by the server or the caller; properties of a table with ALTER TABLE … SET TBLPROPERTIES",
+    "set": "properties of a table are set with ALTER TABLE … SET TBLPROPERTIES, limits by the server or the caller",
+    "reset": "properties of a table are removed with ALTER TABLE … UNSET TBLPROPERTIES",
+    "prepare": "pass parameters with the statement: ? or $name",
+    "execute": "pass parameters with the statement: ? or $name",
+    "deallocate": "pass parameters with the statement: ? or $name",
+    "call": "there are no procedures: see the guide for the statements that there are",
+    "analyze": "statistics of every file are written with the file: there is nothing to do",
+    "analyse": "statistics of every file are written with the file: there is nothing to do",
+    "comment": "set a property of your own: ALTER TABLE … SET TBLPROPERTIES ('comment' = '…')",
+    "replace": "use MERGE INTO … WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+    "upsert": "use MERGE INTO … WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+    "savepoint": "a transaction has no savepoints: use several transactions",
+    "release": "a transaction has no savepoints: use several transactions",
+    "lock": "nothing is locked: a transaction whose tables changed is tried again",
+    "reindex": "there are no indexes: SORT BY or CLUSTER BY the columns that queries ask for",
+    "refresh": "call table.refresh(), or run `alluvia refresh`",
+    "convert": "call lake.convert(path, name)",
+    "msck": "the log knows all files of a table: there is nothing to repair",
+    "cache": "tables are read where they are: there is nothing to cache",
+}
+
+
+def refuse(cursor: Cursor) -> None:
+    """Raise `Invalid` for a statement that is known and cannot be run here; return for any other."""
+    word = cursor.word()
+    if word in _REFUSED:
+        raise Invalid(f"{word.upper()} is not supported: {_REFUSED[word]}")
+
+
+def _drop(cursor: Cursor) -> tuple[str, nodes.Node]:
+    cursor.expect("drop")
+    if cursor.word() != "table":
+        raise Invalid(f"DROP {cursor.word().upper()} is not supported: only TABLE can be dropped")
+    cursor.expect("table")
+    if_exists = cursor.accept("if", "exists")
+    name = cursor.table("the name of a table")
+    if cursor.word() in ("cascade", "restrict", "purge"):
+        raise Invalid(f"DROP … {cursor.word().upper()} is not supported: vacuum deletes files that nothing needs")
+    return "drop table", nodes.DropTable(name, if_exists)
+
+
+def _undrop(cursor: Cursor) -> tuple[str, nodes.Node]:
+    cursor.expect("undrop")
+    cursor.accept("table")
+    name = cursor.table()
+    version = None
+    if cursor.accept("to"):
+        cursor.expect("version")
+        cursor.accept("as", "of")
+        version = cursor.number("the version in which it was dropped")
+    return "undrop", nodes.Maintain("undrop", name, version=version)
+
+
+def _optimize(cursor: Cursor) -> tuple[str, nodes.Node]:
+    cursor.expect("optimize")
+    cursor.accept("table")
+    name = cursor.table()
+    full = cursor.accept("full") or cursor.accept("final")
+    if cursor.word() == "where":
+        raise Invalid("OPTIMIZE … WHERE is not supported: call table.optimize(partition={…})")
+    if cursor.word() == "zorder":
+        raise Invalid("OPTIMIZE … ZORDER BY is not supported: ALTER TABLE … CLUSTER BY (…), and then OPTIMIZE … FULL")
+    return "optimize", nodes.Maintain("optimize", name, full=full)
+
+
+def _vacuum(cursor: Cursor) -> tuple[str, nodes.Node]:
+    cursor.expect("vacuum")
+    cursor.accept("table")
+    name = cursor.table()
+    hours, dry_run = None, False
+    while not cursor.ended:
+        if cursor.accept("retain"):
+            hours = cursor.number("a number of hours")
+            if not cursor.accept("hours"):
+                cursor.expect("hour")
+        else:
+            cursor.expect("dry", "run")
+            dry_run = True
+    return "vacuum", nodes.Maintain("vacuum", name, hours=hours, dry_run=dry_run)
+
+
+def _restore(cursor: Cursor) -> tuple[str, nodes.Node]:
+    cursor.expect("restore")
+    cursor.accept("table")
+    name = cursor.table()
+    cursor.expect("to")
+    if cursor.accept("version"):
+        cursor.accept("as", "of")
+        return "restore", nodes.Restore(name, cursor.number("a version"), None)
+    cursor.expect("timestamp")
+    cursor.accept("as", "of")
+    return "restore", nodes.Restore(name, None, cursor.string("a timestamp"))
+
+
+def _begin(cursor: Cursor) -> tuple[str, nodes.Node]:
+    if cursor.accept("start"):
+        cursor.expect("transaction")
+    else:
+        cursor.expect("begin")
+        if not cursor.accept("transaction"):
+            cursor.accept("work")
+    isolation = "serializable"
+    if cursor.accept("isolation"):
+        cursor.expect("level")
+        isolation = cursor.identifier("SERIALIZABLE or SNAPSHOT").lower()
+        if isolation not in ("serializable", "snapshot"):
+            raise Invalid(f"ISOLATION LEVEL {isolation.upper()} is not supported: use SERIALIZABLE or SNAPSHOT")
+    return "begin", nodes.Control("begin", isolation)
+
+
+def _commit(cursor: Cursor) -> tuple[str, nodes.Node]:
+    cursor.at += 1
+    if not cursor.accept("transaction"):
+        cursor.accept("work")
+    return "commit", nodes.Control("commit")
+
+
+def _rollback(cursor: Cursor) -> tuple[str, nodes.Node]:
+    cursor.at += 1
+    if not cursor.accept("transaction"):
+        cursor.accept("work")
+    if cursor.word() == "to":
+        raise Invalid("ROLLBACK TO is not supported: a transaction has no savepoints")
+    return "rollback", nodes.Control("rollback")
+
+
+READERS: Mapping[str, Reader] = {
+    "insert": read_insert,
+    "update": read_update,
+    "delete": read_delete,
+    "truncate": read_truncate,
+    "create": read_create,
+    "alter": read_alter,
+    "drop": _drop,
+    "undrop": _undrop,
+    "optimize": _optimize,
+    "vacuum": _vacuum,
+    "restore": _restore,
+    "begin": _begin,
+    "start": _begin,
+    "commit": _commit,
+    "end": _commit,
+    "rollback": _rollback,
+    "abort": _rollback,
+}
+"""What reads a statement, by its first word."""

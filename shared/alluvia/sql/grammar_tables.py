@@ -1,0 +1,277 @@
+"""CREATE and ALTER, from their tokens. Pure."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid
+from alluvia.sql import nodes
+from alluvia.sql.tokens import Cursor
+from alluvia.sql.types import column_type
+from alluvia.table.properties import CLUSTER_BY, CONSTRAINT, SORT_BY, names_text
+
+_CREATE_INSTEAD = {
+    "index": "SORT BY or CLUSTER BY the columns that queries ask for: files have statistics of each",
+    "unique": "nothing enforces uniqueness: write with MERGE INTO, which keeps one row for each key",
+    "schema": "a lake has one schema: connect to another lake for another set of tables",
+    "database": "a lake has one schema: connect to another lake for another set of tables",
+    "materialized": "call lake.create_rollup(name, query), or run `alluvia rollup`",
+    "temp": "use a common table expression, or drop the table at the end of the text",
+    "temporary": "use a common table expression, or drop the table at the end of the text",
+    "external": "open any Delta table with alluvia.open_table(uri), or turn Parquet files into one with lake.convert",
+    "sequence": "use uuid() or row_number() in the SELECT of an INSERT",
+    "function": "write the expression into the query",
+    "macro": "write the expression into the query",
+    "type": "name the type in each table",
+    "trigger": "follow table.changes(from_version)",
+    "secret": "credentials belong to the process that connects",
+    "role": "who may read or write is decided by the store's credentials and by the server's settings and tokens",
+    "user": "who may read or write is decided by the store's credentials and by the server's settings and tokens",
+}
+_COLUMN_REFUSED = {
+    "default": "columns are null by default: give the value in each INSERT",
+    "primary": "nothing enforces uniqueness: write with MERGE INTO, which keeps one row for each key",
+    "unique": "nothing enforces uniqueness: write with MERGE INTO, which keeps one row for each key",
+    "references": "nothing enforces references between tables",
+    "foreign": "nothing enforces references between tables",
+    "generated": "compute the value in each INSERT",
+    "as": "compute the value in each INSERT",
+    "collate": "text is compared by its bytes; COLLATE in a query changes that",
+    "comment": "set a property of your own, such as TBLPROPERTIES ('comment' = '…')",
+    "like": "name the columns, or CREATE TABLE … AS SELECT * FROM … LIMIT 0",
+}
+
+
+def read_create(cursor: Cursor) -> tuple[str, nodes.Node]:
+    """Read CREATE TABLE."""
+    cursor.expect("create")
+    or_replace = cursor.accept("or", "replace")
+    word = cursor.word()
+    if word in _CREATE_INSTEAD:
+        raise Invalid(f"CREATE {word.upper()} is not supported: {_CREATE_INSTEAD[word]}")
+    cursor.expect("table")
+    if or_replace:
+        raise Invalid("CREATE OR REPLACE TABLE is not supported: DROP TABLE and CREATE TABLE, or DELETE and INSERT")
+    return "create table", _table(cursor)
+
+
+def _table(cursor: Cursor) -> nodes.CreateTable:
+    if_not_exists = cursor.accept("if", "not", "exists")
+    table = cursor.table()
+    columns: pa.Schema | None = None
+    properties: dict[str, str] = {}
+    if cursor.accept("("):
+        columns, properties = _columns(cursor)
+    layout: dict[str, tuple[str, ...]] = {}
+    while not cursor.ended and cursor.word() != "as":
+        _option(cursor, layout, properties)
+    query = cursor.rest("SELECT") if cursor.accept("as") else None
+    if query is not None and columns is not None:
+        raise Invalid("CREATE TABLE … AS takes its columns from the SELECT: CAST them there, and leave out the list")
+    if query is None and columns is None:
+        raise cursor.wrong("the columns of the table in parentheses, or AS SELECT")
+    return nodes.CreateTable(
+        table,
+        if_not_exists,
+        columns,
+        layout.get("partition", ()),
+        layout.get("sort", ()),
+        layout.get("cluster", ()),
+        properties,
+        query,
+    )
+
+
+def _columns(cursor: Cursor) -> tuple[pa.Schema, dict[str, str]]:
+    fields: list[pa.Field] = []
+    properties: dict[str, str] = {}
+    while not (fields or properties) or cursor.accept(","):
+        word = cursor.word()
+        if word in ("constraint", "check") and (word == "constraint" or cursor.word(1) == "("):
+            _add_constraint(cursor, properties)
+        elif word in _COLUMN_REFUSED and cursor.word(1) in ("key", "(", ""):
+            raise Invalid(f"{word.upper()} is not supported: {_COLUMN_REFUSED[word]}")
+        else:
+            fields.append(_column(cursor, properties))
+    cursor.expect(")")
+    if not fields:
+        raise Invalid("CREATE TABLE: the table needs a column")
+    return pa.schema(fields), properties
+
+
+def _column(cursor: Cursor, properties: dict[str, str]) -> pa.Field:
+    name = cursor.identifier("the name of a column")
+    kind = column_type(cursor)
+    nullable = True
+    while cursor.word() not in (",", ")", ""):
+        word = cursor.word()
+        if word in _COLUMN_REFUSED:
+            raise Invalid(f"column {name}: {word.upper()} is not supported: {_COLUMN_REFUSED[word]}")
+        if cursor.accept("not", "null"):
+            nullable = False
+        elif word in ("check", "constraint"):
+            _add_constraint(cursor, properties)
+        else:
+            cursor.expect("null")
+    return pa.field(name, kind, nullable)
+
+
+def _add_constraint(cursor: Cursor, properties: dict[str, str]) -> None:
+    """Read [CONSTRAINT name] CHECK (…)."""
+    name = cursor.identifier("the name of the constraint") if cursor.accept("constraint") else ""
+    if cursor.word() in _COLUMN_REFUSED:
+        raise Invalid(f"{cursor.word().upper()} is not supported: {_COLUMN_REFUSED[cursor.word()]}")
+    cursor.expect("check")
+    text = cursor.brackets("a condition").text
+    name = name or f"check_{1 + sum(each.startswith(CONSTRAINT) for each in properties)}"
+    if CONSTRAINT + name in properties:
+        raise Invalid(f"CONSTRAINT {name} occurs twice")
+    properties[CONSTRAINT + name] = text
+
+
+def _option(cursor: Cursor, layout: dict[str, tuple[str, ...]], properties: dict[str, str]) -> None:
+    if cursor.accept("using"):
+        if not cursor.accept("delta"):
+            raise cursor.wrong("DELTA, the one format of tables")
+    elif cursor.accept("partition", "by") or cursor.accept("partitioned", "by"):
+        layout["partition"] = _fields(cursor)
+    elif cursor.accept("sort", "by") or cursor.accept("sorted", "by") or cursor.accept("order", "by"):
+        layout["sort"] = cursor.names("the name of a column")
+    elif cursor.accept("cluster", "by") or cursor.accept("clustered", "by"):
+        layout["cluster"] = cursor.names("the name of a column")
+    elif cursor.accept("tblproperties") or cursor.accept("with"):
+        properties.update(_properties(cursor))
+    elif cursor.accept("comment"):
+        raise Invalid(f"COMMENT is not supported: {_COLUMN_REFUSED['comment']}")
+    elif cursor.accept("location"):
+        raise Invalid("LOCATION is not supported: a table is in the folder of its name; see alluvia.open_table(uri)")
+    else:
+        raise cursor.wrong("PARTITION BY, SORT BY, CLUSTER BY, TBLPROPERTIES or AS SELECT")
+
+
+def _fields(cursor: Cursor) -> tuple[str, ...]:
+    """Read what PARTITION BY names: columns, and functions of columns, such as day(ts)."""
+    cursor.expect("(")
+    found: list[str] = []
+    while not found or cursor.accept(","):
+        first = cursor.at
+        name = cursor.identifier("the name of a column")
+        if cursor.word() == "(":
+            cursor.brackets("a column")
+            name = cursor.slice(first, cursor.at).text
+        found.append(name)
+    cursor.expect(")")
+    return tuple(found)
+
+
+def _properties(cursor: Cursor) -> dict[str, str]:
+    found: dict[str, str] = {}
+    cursor.expect("(")
+    while not found or cursor.accept(","):
+        name = _property(cursor)
+        cursor.expect("=")
+        if name in found:
+            raise Invalid(f"property {name} occurs twice")
+        found[name] = _property_value(cursor)
+    cursor.expect(")")
+    return found
+
+
+def _property(cursor: Cursor) -> str:
+    """Read the name of a property, in quotes or as words with dots."""
+    if cursor.word() == "" and not cursor.ended:
+        return cursor.string("the name of a property")
+    parts = [cursor.identifier("the name of a property")]
+    while cursor.accept("."):
+        parts.append(cursor.identifier("the name of a property"))
+    return ".".join(parts)
+
+
+def _property_value(cursor: Cursor) -> str:
+    if cursor.word() in ("true", "false"):
+        return cursor.identifier("a value").lower()
+    first = cursor.at
+    if cursor.word() == "" and not cursor.ended:
+        text = cursor.slice(first, first + 1).text
+        if text.isdigit():
+            return str(cursor.number("a value"))
+    return cursor.string("the value of a property")
+
+
+def read_alter(cursor: Cursor) -> tuple[str, nodes.Node]:
+    """Read ALTER TABLE."""
+    cursor.expect("alter")
+    if cursor.word() != "table":
+        raise Invalid(f"ALTER {cursor.word().upper()} is not supported: only TABLE can be altered")
+    cursor.expect("table")
+    if_exists = cursor.accept("if", "exists")
+    if if_exists:
+        raise Invalid("ALTER TABLE IF EXISTS is not supported: leave IF EXISTS out")
+    table = cursor.table()
+    if cursor.accept("add", "constraint"):
+        name = cursor.identifier("the name of the constraint")
+        cursor.expect("check")
+        return "alter table", nodes.AlterTable(table, constraint=(name, cursor.brackets("a condition")))
+    if cursor.accept("drop", "constraint"):
+        there = cursor.accept("if", "exists")
+        name = cursor.identifier("the name of the constraint")
+        return "alter table", nodes.AlterTable(table, constraint=(name, None), if_exists=there)
+    if cursor.accept("add"):
+        return "alter table", _add_columns(cursor, table)
+    if cursor.accept("set", "tblproperties") or cursor.accept("set", "properties"):
+        return "alter table", nodes.AlterTable(table, properties=_properties(cursor))
+    if cursor.accept("unset", "tblproperties") or cursor.accept("unset", "properties"):
+        return "alter table", _unset(cursor, table)
+    for word, name in (("sort", SORT_BY), ("cluster", CLUSTER_BY)):
+        if cursor.accept(word, "by"):
+            columns = () if cursor.accept("none") else cursor.names("the name of a column")
+            value = names_text(columns) if columns else None
+            return "alter table", nodes.AlterTable(table, properties={name: value})
+    raise _alter_refused(cursor)
+
+
+def _add_columns(cursor: Cursor, table: str) -> nodes.AlterTable:
+    if not cursor.accept("columns"):
+        cursor.accept("column")
+    if_not_exists = cursor.accept("if", "not", "exists")
+    listed = cursor.accept("(")
+    fields: list[pa.Field] = []
+    while not fields or cursor.accept(","):
+        if fields and cursor.accept("add"):
+            cursor.accept("column")
+        properties: dict[str, str] = {}
+        field = _column(cursor, properties)
+        if not field.nullable or properties:
+            raise Invalid(
+                f"column {field.name}: a column that is added must be nullable: add the constraint afterwards"
+            )
+        fields.append(field)
+    if listed:
+        cursor.expect(")")
+    return nodes.AlterTable(table, add=pa.schema(fields), if_not_exists=if_not_exists)
+
+
+def _unset(cursor: Cursor, table: str) -> nodes.AlterTable:
+    if_exists = cursor.accept("if", "exists")
+    cursor.expect("(")
+    names = [_property(cursor)]
+    while cursor.accept(","):
+        names.append(_property(cursor))
+    cursor.expect(")")
+    return nodes.AlterTable(table, properties=dict.fromkeys(names), if_exists=if_exists)
+
+
+def _alter_refused(cursor: Cursor) -> Invalid:
+    copy = "CREATE TABLE … AS SELECT the columns that you want, DROP the old table"
+    if cursor.accept("rename", "column") or cursor.accept("drop", "column"):
+        return Invalid(
+            "ALTER TABLE … RENAME COLUMN and DROP COLUMN are not supported, since tables are written without column "
+            f"mapping: {copy}"
+        )
+    if cursor.accept("rename", "to"):
+        return Invalid(f"ALTER TABLE … RENAME TO is not supported: {copy}")
+    if cursor.word() in ("alter", "change", "modify"):
+        return Invalid(
+            f"ALTER TABLE … {cursor.word().upper()} COLUMN is not supported: a column keeps its type; {copy}"
+        )
+    return cursor.wrong("ADD COLUMN, SET TBLPROPERTIES, ADD CONSTRAINT, SORT BY or CLUSTER BY")

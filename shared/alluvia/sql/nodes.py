@@ -1,0 +1,128 @@
+"""What statements say, once they are read. Pure.
+
+`Sql` is a piece of the text that DuckDB reads: a SELECT, a condition or a value. Names of tables are the lake's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from alluvia.sql.tokens import Sql
+
+Assignments = tuple[tuple[str, Sql], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """INSERT INTO. `columns` is None where all are meant, `source` None for DEFAULT VALUES."""
+
+    table: str
+    columns: tuple[str, ...] | None
+    source: Sql | None
+    is_values: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """UPDATE … SET. Without `where`, all rows are meant."""
+
+    table: str
+    alias: str
+    assignments: Assignments
+    where: Sql | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """DELETE FROM, or TRUNCATE."""
+
+    table: str
+    alias: str
+    where: Sql | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """CREATE TABLE, with a query for CREATE TABLE … AS."""
+
+    table: str
+    if_not_exists: bool
+    columns: pa.Schema | None = None
+    partition_by: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    query: Sql | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTable:
+    """ALTER TABLE: columns to add, properties to set (None removes one), and constraints to add or drop, by name."""
+
+    table: str
+    add: pa.Schema | None = None
+    if_not_exists: bool = False
+    properties: Mapping[str, str | None] = field(default_factory=dict)
+    constraint: tuple[str, Sql | None] | None = None
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """DROP TABLE."""
+
+    table: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Maintain:
+    """OPTIMIZE, VACUUM, UNDROP: `action` says which. `version` is UNDROP's; `hours` what VACUUM retains."""
+
+    action: str
+    table: str
+    full: bool = False
+    hours: int | None = None
+    dry_run: bool = False
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """RESTORE TABLE … TO VERSION or TIMESTAMP."""
+
+    table: str
+    version: int | None
+    timestamp: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """SHOW CREATE TABLE, DESCRIBE DETAIL and DESCRIBE HISTORY: `what` says which."""
+
+    what: str
+    name: str = ""
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """BEGIN, COMMIT or ROLLBACK: `action` is `begin`, `commit` or `rollback`."""
+
+    action: str
+    isolation: str = "serializable"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A statement that DuckDB runs as it stands."""
+
+    text: Sql
+
+
+Node = (
+    Insert | Update | Delete | CreateTable | AlterTable | DropTable | Maintain | Restore | Show | Control | Query
+)  # fmt: skip

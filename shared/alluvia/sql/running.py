@@ -1,0 +1,80 @@
+"""Run statements one after another, in a transaction or on the lake itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid
+from alluvia.lake import Lake
+from alluvia.lake_transaction import LakeTransaction
+from alluvia.query.limits import QueryLimits
+from alluvia.query.parameters import Values
+from alluvia.sql import nodes, showing, tables, writing
+from alluvia.sql.binding import check_used
+from alluvia.sql.scope import Done, Scope, row
+from alluvia.sql.statements import Statement
+
+_WRITES: Mapping[type, Callable[[Scope, Any], Done]] = {
+    nodes.Insert: writing.insert,
+    nodes.Update: writing.update,
+    nodes.Delete: writing.delete,
+    nodes.CreateTable: writing.create_table,
+    nodes.AlterTable: tables.alter_table,
+    nodes.DropTable: tables.drop_table,
+    nodes.Restore: tables.restore,
+    nodes.Maintain: tables.maintain,
+}
+
+
+def check_parameters(text: str, values: Values) -> None:
+    """Raise `Invalid`, naming it, for a parameter of a text without a value, or a value that is not used."""
+    check_used(text, values)
+
+
+def answer(
+    lake: Lake,
+    transaction: LakeTransaction | None,
+    statements: Sequence[Statement],
+    values: Values,
+    limits: QueryLimits | None,
+) -> pa.Table:
+    """Run statements. Returns the rows of the last read, or one row that says what the last write did."""
+    if transaction is not None or len(statements) > 1:
+        _check_together(statements)
+    scope = Scope(lake, transaction, values, limits)
+    reads = [statement for statement in statements if not statement.writes]
+    rows: pa.Table | None = None
+    done: Done = {}
+    for statement in statements:
+        if statement.writes:
+            done = _WRITES[type(statement.node)](scope, statement.node)
+        else:
+            rows = _read(scope, statement, last=statement is reads[-1])
+    if rows is not None:
+        return rows
+    # Which version a transaction makes of a table is known only once it has committed.
+    return row(done if transaction is None else {**done, "version": None})
+
+
+def _check_together(statements: Sequence[Statement]) -> None:
+    for statement in statements:
+        if statement.alone:
+            raise Invalid(
+                f"{statement.kind.upper()} cannot be part of a transaction: send it in a text of its own, not between "
+                "BEGIN and COMMIT"
+            )
+
+
+def _read(scope: Scope, statement: Statement, *, last: bool) -> pa.Table:
+    if isinstance(statement.node, nodes.Show):
+        return showing.show(scope, statement.node)
+    assert isinstance(statement.node, nodes.Query)  # noqa: S101 - what neither writes nor shows is a query
+    with scope.query(statement.node.text) as result:
+        if last:
+            return result.read_all()
+        for _ in result:  # it may fail, and then undoes the writes before it
+            pass
+        return pa.table({})

@@ -1,0 +1,68 @@
+"""What statements run on: a lake itself, or a transaction over its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.lake import Lake
+from alluvia.lake_table import Table
+from alluvia.lake_transaction import LakeTransaction
+from alluvia.operations.catalog import Catalog
+from alluvia.query.engine import Result, run
+from alluvia.query.limits import QueryLimits
+from alluvia.query.parameters import Values
+from alluvia.sql.binding import bound, expression
+from alluvia.sql.tokens import Sql
+from alluvia.table.snapshot import Snapshot
+
+Done = dict[str, Any]
+"""What a statement did, by the names of the columns that say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where statements run, with the parameters' values and the limits of each query."""
+
+    lake: Lake
+    transaction: LakeTransaction | None = None
+    values: Values = field(default_factory=dict)
+    limits: QueryLimits | None = None
+
+    @property
+    def catalog(self) -> Catalog:
+        """Return the tables as they are seen here."""
+        return self.lake if self.transaction is None else self.transaction.catalog
+
+    @property
+    def creator(self) -> Lake | LakeTransaction:
+        """Return what creates and drops tables here."""
+        return self.transaction or self.lake
+
+    def table(self, name: str) -> Table:
+        """Return a table to change."""
+        return self.creator.table(name)
+
+    def newest(self, name: str) -> Snapshot:
+        """Return a table as it is now, without noting that its rows were read. Raises `TableNotFound`."""
+        return self.catalog.handle(name).newest()
+
+    def query(self, sql: Sql) -> Result:
+        """Run a SELECT."""
+        return run(self.catalog, sql.text, self.limits, bound(sql, self.values))
+
+    def expression(self, sql: Sql, alias: str = "", columns: Sequence[str] = ()) -> str:
+        """Return a condition or a value as the operations on tables take it."""
+        return expression(sql, self.values, alias, columns)
+
+
+def row(done: Done) -> pa.Table:
+    """Return what a statement did as a table of one row."""
+    columns = {
+        name: pa.array([value], pa.int64() if not isinstance(value, str) else pa.string())
+        for name, value in done.items()
+    }
+    return pa.table(columns)

@@ -1,0 +1,145 @@
+"""SHOW CREATE TABLE, DESCRIBE DETAIL and DESCRIBE HISTORY: what a lake says of itself, as rows."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+
+from alluvia.duck.relation import quote_name, quote_text
+from alluvia.errors import Invalid
+from alluvia.operations.create import NOT_GIVEN
+from alluvia.sql.nodes import Show
+from alluvia.sql.scope import Scope
+from alluvia.table.properties import KNOWN, ROLLUP
+from alluvia.table.schema.type_names import type_name
+from alluvia.table.snapshot import Snapshot
+
+_MOMENT = pa.timestamp("us", tz="UTC")
+_HISTORY = pa.schema(
+    [
+        ("version", pa.int64()),
+        ("timestamp", _MOMENT),
+        ("operation", pa.string()),
+        ("parameters", pa.string()),
+        ("metrics", pa.string()),
+        ("engine", pa.string()),
+        ("files_added", pa.int64()),
+        ("files_removed", pa.int64()),
+        ("readable", pa.bool_()),
+    ]
+)
+_DETAIL = pa.schema(
+    [
+        ("name", pa.string()),
+        ("location", pa.string()),
+        ("version", pa.int64()),
+        ("committed_at", _MOMENT),
+        ("files", pa.int64()),
+        ("bytes", pa.int64()),
+        ("partition_by", pa.list_(pa.string())),
+        ("sort_by", pa.list_(pa.string())),
+        ("cluster_by", pa.list_(pa.string())),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("min_reader_version", pa.int64()),
+        ("min_writer_version", pa.int64()),
+        ("features", pa.list_(pa.string())),
+    ]
+)
+
+
+def show(scope: Scope, node: Show) -> pa.Table:
+    """Return the rows that answer a statement."""
+    if node.what == "describe history":
+        return _history(scope, node)
+    snapshot = scope.newest(node.name)
+    if node.what == "describe detail":
+        return _detail(scope, snapshot)
+    return _one("create_statement", create_statement(snapshot))
+
+
+def _one(column: str, text: str) -> pa.Table:
+    return pa.table({column: pa.array([text], pa.string())})
+
+
+def _history(scope: Scope, node: Show) -> pa.Table:
+    rows = [
+        {
+            "version": each.version,
+            "timestamp": each.timestamp,
+            "operation": each.operation,
+            "parameters": json.dumps(each.parameters),
+            "metrics": json.dumps(each.metrics),
+            "engine": each.engine,
+            "files_added": each.files_added,
+            "files_removed": each.files_removed,
+            "readable": each.readable,
+        }
+        for each in scope.lake.table(node.name).history(node.limit)
+    ]
+    return pa.Table.from_pylist(rows, _HISTORY)
+
+
+def _detail(scope: Scope, snapshot: Snapshot) -> pa.Table:
+    settings, protocol = snapshot.settings, snapshot.protocol
+    files, size = snapshot.totals
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    row = {
+        "name": snapshot.name,
+        "location": f"{scope.lake.uri.rstrip('/')}/{snapshot.name}",
+        "version": snapshot.version,
+        "committed_at": pa.scalar(snapshot.timestamp_ms * 1000, _MOMENT).as_py(),
+        "files": files,
+        "bytes": size,
+        "partition_by": list(settings.partition_by) or list(snapshot.partition_columns),
+        "sort_by": list(settings.sort_by),
+        "cluster_by": list(settings.cluster_by),
+        "properties": sorted(snapshot.properties.items()),
+        "min_reader_version": protocol.min_reader_version,
+        "min_writer_version": protocol.min_writer_version,
+        "features": sorted(features),
+    }
+    return pa.Table.from_pylist([row], _DETAIL)
+
+
+def create_statement(snapshot: Snapshot) -> str:
+    """Return the statement that creates a table like this one, without rows."""
+    if ROLLUP in snapshot.properties:
+        raise Invalid(f"table {snapshot.name} is a rollup, which lake.create_rollup creates: see its property {ROLLUP}")
+    settings = snapshot.settings
+    lines = [
+        f"  {quote_name(field.name)} {sql_type(field.type)}{'' if field.nullable else ' NOT NULL'}"
+        for field in snapshot.schema
+    ]
+    lines += [f"  CONSTRAINT {quote_name(name)} CHECK ({text})" for name, text in settings.constraints.items()]
+    parts = [f"CREATE TABLE {snapshot.name} (\n" + ",\n".join(lines) + "\n)"]
+    if settings.partition_by or snapshot.partition_columns:
+        parts.append(f"PARTITION BY ({', '.join(map(_field, settings.partition_by or snapshot.partition_columns))})")
+    if settings.sort_by:
+        parts.append(f"SORT BY ({', '.join(map(quote_name, settings.sort_by))})")
+    if settings.cluster_by:
+        parts.append(f"CLUSTER BY ({', '.join(map(quote_name, settings.cluster_by))})")
+    own = {
+        name: value
+        for name, value in sorted(snapshot.properties.items())
+        if name not in NOT_GIVEN and (name in KNOWN or not name.startswith(("alluvia.", "delta.")))
+    }
+    if own:
+        shown = ", ".join(f"{quote_text(name)} = {quote_text(value)}" for name, value in own.items())
+        parts.append(f"TBLPROPERTIES ({shown})")
+    return "\n".join(parts)
+
+
+def _field(text: str) -> str:
+    return text if "(" in text else quote_name(text)
+
+
+def sql_type(kind: pa.DataType) -> str:
+    """Return a type as CREATE TABLE takes it."""
+    if pa.types.is_struct(kind):
+        return f"STRUCT({', '.join(f'{quote_name(field.name)} {sql_type(field.type)}' for field in kind.fields)})"
+    if pa.types.is_map(kind):
+        return f"MAP({sql_type(kind.key_type)}, {sql_type(kind.item_type)})"
+    if pa.types.is_list(kind):
+        return f"{sql_type(kind.value_type)}[]"
+    return {"long": "BIGINT", "short": "SMALLINT", "byte": "TINYINT"}.get(name := type_name(kind), name.upper())

@@ -1,0 +1,87 @@
+"""ALTER, DROP, RESTORE, OPTIMIZE, VACUUM and UNDROP: from statements to the operations on tables and on a lake."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid, TableNotFound
+from alluvia.sql.nodes import AlterTable, DropTable, Maintain, Restore
+from alluvia.sql.scope import Done, Scope
+from alluvia.table.properties import CONSTRAINT
+from alluvia.table.schema.names import fold
+
+
+def alter_table(scope: Scope, node: AlterTable) -> Done:
+    """Add columns, set properties, or add and drop constraints."""
+    snapshot = scope.newest(node.table)
+    if node.constraint is not None:
+        return _constrain(scope, node)
+    add = node.add
+    if add is not None and node.if_not_exists:
+        there = {fold(name) for name in snapshot.schema.names}
+        add = pa.schema([field for field in add if fold(field.name) not in there])
+        if not len(add):
+            return {"table": node.table, "version": snapshot.version}
+    for name, value in node.properties.items():
+        if value is None and name not in snapshot.properties and not node.if_exists and not name.startswith("alluvia."):
+            raise Invalid(f"table {node.table} has no property {name}: UNSET TBLPROPERTIES IF EXISTS allows that")
+    commit = scope.table(node.table).evolve(add, node.properties or None)
+    return {"table": node.table, "version": commit.version}
+
+
+def _constrain(scope: Scope, node: AlterTable) -> Done:
+    from alluvia.operations import constrain
+
+    assert node.constraint is not None  # noqa: S101 - the caller has seen it
+    name, condition = node.constraint
+    handle = scope.catalog.handle(node.table)
+    if condition is None:
+        there = CONSTRAINT + name in handle.newest().properties
+        if not there and node.if_exists:
+            return {"table": node.table, "version": handle.newest().version}
+        commit = constrain.drop_constraint(handle, name)
+    else:
+        commit = constrain.add_constraint(handle, name, condition.text)
+    return {"table": node.table, "version": commit.version}
+
+
+def drop_table(scope: Scope, node: DropTable) -> Done:
+    """Drop a table."""
+    try:
+        scope.creator.drop_table(node.table)
+    except TableNotFound:
+        if not node.if_exists:
+            raise
+    return {"table": node.table}
+
+
+def restore(scope: Scope, node: Restore) -> Done:
+    """Restore a table to a version or a time."""
+    done = scope.table(node.table).restore(node.version, node.timestamp)
+    return {"table": node.table, "restored_version": done.restored_version, "version": done.version}
+
+
+def maintain(scope: Scope, node: Maintain) -> Done:
+    """Optimize, vacuum or undrop a table."""
+    if node.action == "undrop":
+        back = scope.lake.undrop(node.table, node.version)
+        return {"table": node.table, "files": back.files, "version": back.version}
+    table = scope.lake.table(node.table)
+    if node.action == "optimize":
+        done = table.optimize(full=node.full)
+        return {
+            "table": node.table,
+            "files_removed": done.files_removed,
+            "files_added": done.files_added,
+            "version": done.version,
+        }
+    retention = None if node.hours is None else timedelta(hours=node.hours)
+    freed = table.vacuum(retention, dry_run=node.dry_run, names_max=0)
+    return {
+        "table": node.table,
+        "objects_deleted": sum(freed.counts.values()),
+        "bytes_freed": freed.bytes_freed,
+        "oldest_version": freed.oldest_version,
+    }

@@ -1,0 +1,91 @@
+"""INSERT, UPDATE, DELETE and CREATE TABLE … AS: from statements to the operations on tables."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid
+from alluvia.sql.binding import column_of
+from alluvia.sql.fitting import fitted, table_schema
+from alluvia.sql.nodes import CreateTable, Delete, Insert, Update
+from alluvia.sql.scope import Done, Scope
+from alluvia.table.schema.names import fold
+
+
+def insert(scope: Scope, node: Insert) -> Done:
+    """Append the rows of VALUES or a SELECT, as they come."""
+    schema = scope.newest(node.table).schema
+    names = schema.names
+    if node.columns is not None:
+        names = [column_of(name, schema.names, node.table) for name in node.columns]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise Invalid(f"column {twice} is named twice")
+    table = scope.table(node.table)
+    if node.source is None:
+        commit = table.append([{}])
+        return {"rows_inserted": commit.rows, "version": commit.version}
+    with scope.query(node.source) as result:
+        if len(result.schema) != len(names):
+            given = "each row of VALUES" if node.is_values else "the SELECT"
+            raise Invalid(
+                f"INSERT INTO {node.table} takes {len(names)} columns ({', '.join(names)}), but {given} has "
+                f"{len(result.schema)}"
+            )
+        wanted = pa.schema([schema.field(name) for name in names])
+        commit = table.append(fitted(result, wanted, literals=node.is_values))
+    return {"rows_inserted": commit.rows, "version": commit.version}
+
+
+def update(scope: Scope, node: Update) -> Done:
+    """Set columns in the rows that match."""
+    names = scope.newest(node.table).schema.names
+    values: dict[str, str] = {}
+    for asked, value in node.assignments:
+        name = column_of(asked, names, node.table)
+        if name in values:
+            raise Invalid(f"column {name} is set twice")
+        values[name] = scope.expression(value, node.alias, names)
+    where = None if node.where is None else scope.expression(node.where, node.alias, names)
+    done = scope.table(node.table).update(values, where)
+    return {"rows_updated": done.rows_updated, "version": done.version}
+
+
+def delete(scope: Scope, node: Delete) -> Done:
+    """Delete the rows that match."""
+    names = scope.newest(node.table).schema.names
+    where = "true" if node.where is None else scope.expression(node.where, node.alias, names)
+    done = scope.table(node.table).delete(where)
+    return {"rows_deleted": done.rows_deleted, "version": done.version}
+
+
+def create_table(scope: Scope, node: CreateTable) -> Done:
+    """Create a table; with a query, in one commit with the query's rows."""
+    if node.if_not_exists and node.table in scope.lake:
+        return {"table": node.table, "rows_inserted": 0, "version": scope.newest(node.table).version}
+    if node.query is None:
+        assert node.columns is not None  # noqa: S101 - the grammar asks for one or the other
+        created = _create(scope, node, node.columns)
+        return {"table": node.table, "rows_inserted": 0, "version": created}
+    with scope.query(node.query) as result:
+        names = [fold(name) for name in result.schema.names]
+        twice = next((name for name in result.schema.names if names.count(fold(name)) > 1), None)
+        if twice is not None:
+            raise Invalid(f"the SELECT has two columns {twice}: name them apart with AS")
+        schema = table_schema(result.schema)
+        _create(scope, node, schema)
+        commit = scope.table(node.table).append(fitted(result, schema, literals=False))
+    return {"table": node.table, "rows_inserted": commit.rows, "version": commit.version}
+
+
+def _create(scope: Scope, node: CreateTable, schema: pa.Schema) -> int:
+    scope.creator.create_table(
+        node.table,
+        schema,
+        node.partition_by,
+        node.sort_by,
+        node.properties,
+        cluster_by=node.cluster_by,
+        exist_ok=node.if_not_exists,
+    )
+    return scope.newest(node.table).version
