@@ -24,6 +24,8 @@ DECISIONS = "_alluvia/transactions/"
 POLLS = 6
 FIRST_PAUSE_SECONDS = 0.05
 """Between looks for a decision, doubled each time: who waits gives a transaction up after about two seconds."""
+PATIENT_TABLES = 20
+"""A transaction over more tables than this gets as much more time, since it claims one after another."""
 COMMIT_AGE_MS_MAX = 12 * 60 * 60 * 1000
 """A commit that was decided later after the transaction's start than this, by the store's clock, counts as an abort:
 its owner slept, and an earlier abort may have been cleaned up."""
@@ -69,11 +71,12 @@ class Decisions:
 
     def settle(self, claim: Claim) -> Decision:
         """Return what was decided. If nothing is for a few seconds, abort the transaction."""
+        patience = max(1.0, len(claim.tables) / PATIENT_TABLES)
         for poll in range(POLLS):
             decision = self.read(claim)
             if decision is not None:
                 return decision
-            self._clock.sleep(FIRST_PAUSE_SECONDS * 2**poll * (0.5 + self._clock.uniform()))
+            self._clock.sleep(FIRST_PAUSE_SECONDS * patience * 2**poll * (0.5 + self._clock.uniform()))
         self.abort(claim.transaction_id)
         return self.read(claim) or ABORTED
 
