@@ -225,8 +225,8 @@ def check_changes(place: Place, changes: Iterable[Change], retention: Retention,
             findings.add("change-file-size-wrong", msg, version=change.version, file=change.file.path)
 
 
-def find_orphans(place: Place, replay: Replay) -> list[ObjectInfo]:
-    """Return the files that neither a live file nor a tombstone names; hidden folders hold none."""
-    files: Iterable[AddFile | RemoveFile] = [*replay.files.values(), *replay.tombstones.values()]
+def find_orphans(place: Place, replay: Replay, waiting: Iterable[AddFile]) -> list[ObjectInfo]:
+    """Return the files that no live file, tombstone or `waiting` file names; hidden folders hold none."""
+    files: Iterable[AddFile | RemoveFile] = [*replay.files.values(), *replay.tombstones.values(), *waiting]
     named = named_paths(files, place.snapshot.root, place.snapshot.locate)
     return [info for key, info in place.objects.other.items() if key not in named]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from alluvia.errors import Corrupt, ObjectNotFound, Unavailable, Unsupported
-from alluvia.log.actions import CdcFile, Metadata, Protocol
+from alluvia.log.actions import CdcFile, Metadata, Protocol, RemoveFile
 from alluvia.log.checkpoints.agreement import disagreement
 from alluvia.log.checkpoints.reader import Checkpoint as OpenCheckpoint
 from alluvia.log.commit import CommitActions, parse_commit
@@ -65,6 +65,13 @@ class Walk:
     """What checkpoints that could be read have of it, by version."""
     sidecars: set[str] = field(default_factory=set)
     """Those that checkpoints name."""
+
+
+def note_absent(removes: Sequence[RemoveFile], version: int, where: str, findings: Findings) -> None:
+    """Report removes of files that were not in the table."""
+    for remove in removes:
+        msg = f"{where} removes data file {remove.path}, which was not in the table"
+        findings.add("remove-of-absent-file", msg, version=version, file=remove.path)
 
 
 class LogWalk:
@@ -147,9 +154,8 @@ class LogWalk:
             return
         complete = follows and replay.base < 0
         strange = replay.take(commit)
-        for remove in strange if complete else ():
-            msg = f"{commit_name(version)} removes data file {remove.path}, which was not in the table"
-            self._findings.add("remove-of-absent-file", msg, version=version, file=remove.path)
+        if complete:
+            note_absent(strange, version, commit_name(version), self._findings)
         if version == 0:
             self._check_first(replay)
 

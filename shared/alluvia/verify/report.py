@@ -28,7 +28,7 @@ _DAMAGE = """
     checkpoint-protocol-differs checkpoint-transactions-differ checkpoint-domains-differ
     checkpoint-contradicts-commit file-live-and-removed last-checkpoint-wrong
     sidecar-missing sidecar-size-wrong sidecar-unreadable sidecar-facts-wrong
-    window-index-unreadable window-index-wrong
+    window-index-unreadable window-index-wrong claim-unreadable decision-unreadable
     data-file-missing data-file-size-wrong data-file-unreadable data-file-listed-twice
     deletion-vector-missing deletion-vector-cut-off deletion-vector-unreadable deletion-vector-out-of-range
     statistics-unreadable statistics-impossible row-count-wrong bounds-wrong null-count-wrong footer-wrong
@@ -39,8 +39,11 @@ _WARNING = """
     last-checkpoint-unreadable last-checkpoint-missing checkpoint-incomplete window-index-missing
     tombstone-file-missing tombstone-time-wrong change-file-gone data-file-gone timestamp-in-future
     bounds-loose bounds-rounded file-outside-lake data-file-unsupported constraint-unchecked event-repeated-later
+    claim-unchecked
 """
-_NOTE = "table-dropped commits-expired verification-incomplete orphan-files orphan-sidecars event-ids-shared"
+_NOTE = """
+    table-dropped commits-expired verification-incomplete orphan-files orphan-sidecars event-ids-shared claim-stands
+"""
 KINDS: Mapping[str, Severity] = {
     **dict.fromkeys(_DAMAGE.split(), Severity.DAMAGE),
     **dict.fromkeys(_WARNING.split(), Severity.WARNING),

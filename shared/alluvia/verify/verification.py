@@ -26,6 +26,7 @@ from alluvia.table.protocols import check_readable
 from alluvia.table.schema.serialization import arrow_schema
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.writer import RowCheck
+from alluvia.verify.claim_checks import Claimed, check_claims, check_decisions
 from alluvia.verify.data_files import RowRules
 from alluvia.verify.file_checks import (
     DAY_MS,
@@ -40,7 +41,7 @@ from alluvia.verify.file_checks import (
 )
 from alluvia.verify.leaves import stored_leaves
 from alluvia.verify.log_files import check_hint, check_names, hint_elsewhere, missing_commits
-from alluvia.verify.log_walk import LogWalk, Walk
+from alluvia.verify.log_walk import LogWalk, Walk, note_absent
 from alluvia.verify.objects import Objects, sort_objects
 from alluvia.verify.reading import Reading, total_of
 from alluvia.verify.replaying import Replay
@@ -98,11 +99,13 @@ class _Verification:
         findings, root = self._findings, self._handle.root
         walk = LogWalk(self._store, root, objects, findings, self._now_ms, self._progress, structs_from).run()
         self._check_hint(objects, walk)
+        check_decisions(self._store, root, objects, findings)
         replay = walk.replay
+        claimed = Claimed() if replay is None or walk.newest != objects.newest else self._take_claims(replay)
         snapshot = None if replay is None else self._snapshot(replay)
         if replay is None or snapshot is None:
             return self._report(objects, walk, _Contents())
-        return self._report(objects, walk, self._check_contents(objects, walk, replay, snapshot))
+        return self._report(objects, walk, self._check_contents(objects, walk, replay, snapshot, claimed))
 
     def _report(self, objects: Objects, walk: Walk, contents: _Contents) -> VerifyReport:
         return VerifyReport(
@@ -120,6 +123,14 @@ class _Verification:
             findings=self._findings.worst_first(),
             found=dict(self._findings.found),
         )
+
+    def _take_claims(self, replay: Replay) -> Claimed:
+        """Check the claims that stand, and apply what has happened."""
+        claimed = check_claims(self._handle, replay.domains, replay.version, self._findings)
+        for commit in claimed.happened:
+            note_absent(replay.take(commit), commit.version, "a claim", self._findings)
+            replay.version = commit.version - 1
+        return claimed
 
     def _look_again(self, objects: Objects) -> None:
         """Look for commits that are not in the listing. It is not a snapshot: others may commit during it."""
@@ -162,7 +173,9 @@ class _Verification:
             raise _refused(error) from error
         return Snapshot(state, self._handle.root, self._handle.name, self._store.locate)
 
-    def _check_contents(self, objects: Objects, walk: Walk, replay: Replay, snapshot: Snapshot) -> _Contents:
+    def _check_contents(
+        self, objects: Objects, walk: Walk, replay: Replay, snapshot: Snapshot, claimed: Claimed
+    ) -> _Contents:
         whole = walk.newest == objects.newest
         findings, place = self._findings, Place(self._store, snapshot, objects, whole)
         leaves = stored_leaves(snapshot.protocol, snapshot.state.metadata)
@@ -180,7 +193,7 @@ class _Verification:
         check_log_entries(place, files, leaves, there, findings)
         check_tombstones(place, replay, retention, findings)
         check_changes(place, walk.changes, retention, findings)
-        orphans = find_orphans(place, replay) if whole else []
+        orphans = find_orphans(place, replay, claimed.waiting) if whole else []
         self._note_orphans(orphans, objects, walk)
         self._check_window(objects, walk, snapshot)
         rows = total_of(file.live_records for file in files)
