@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from alluvia.duck.failures import QueryTooCostly
@@ -29,17 +29,21 @@ _UNUSUAL = "this way of naming a table is not possible: name it plainly, after F
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The text to run, and the way back from its byte offsets to those of the user's text."""
+    """The text to run, and the way back from its byte offsets to those of the user's text.
+
+    `outer` goes on from the text that was rewritten, if that was not the user's own.
+    """
 
     text: str
     _starts: tuple[int, ...]
     _sources: tuple[int, ...]
+    outer: Callable[[int], int] = lambda offset: offset
 
     def position(self, offset: int) -> int:
         """Return the byte offset in the user's text that an offset of the rewritten text stems from."""
         at = bisect_right(self._starts, offset) - 1
         source = self._sources[at] + offset - self._starts[at]
-        return min(source, self._sources[at + 1]) if at + 1 < len(self._sources) else source
+        return self.outer(min(source, self._sources[at + 1]) if at + 1 < len(self._sources) else source)
 
 
 def rewrite(statement: Statement, views: Mapping[Reference, str], analyse: Analyse = analyse) -> Rewritten:
@@ -66,6 +70,28 @@ def rewrite(statement: Statement, views: Mapping[Reference, str], analyse: Analy
         raise Invalid(_UNUSUAL)
     check_tables(root, VIEW_SCHEMA, set(views.values()))
     return rewritten
+
+
+def put_subqueries(statement: Statement, queries: Mapping[Reference, str]) -> Rewritten:
+    """Put SELECTs in the place of tables. What comes of it must be parsed and checked as what a user sends."""
+    data = statement.text.encode()
+    tokens = _Tokens(statement.starts, data)
+    edits: list[tuple[int, int, str]] = []
+    for reference, query in queries.items():
+        first = tokens.at(reference.node[LOCATION])
+        last = first
+        while tokens.text(last + 1) == ".":
+            last += 2
+        start, before = tokens.start(first), tokens.text(first - 1)
+        text = f"({query}\n)"
+        if before in _WITHOUT_ALIAS:
+            text = f"FROM {text}"
+            if before == "table":
+                start = tokens.start(first - 1)
+        if not reference.node["alias"]:
+            text += f" AS {quote_name(reference.alias)}"
+        edits.append((start, tokens.end(last), text))
+    return _splice(data, sorted(edits))
 
 
 class _Tokens:

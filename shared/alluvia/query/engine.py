@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from alluvia.query.parameters import Parameters, arrow_row, check_given, named_v
 from alluvia.query.processes import Watch
 from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report, scan_table
 from alluvia.query.session import Session
+from alluvia.query.views import expand
 from alluvia.table.scan import Scan
 
 
@@ -138,11 +139,11 @@ def _attempt(
             if shows_tables(statement.root) and not statement.explain:
                 session.close()
                 return of_result(_of_table(pa.table({"name": pa.array(catalog.tables(), pa.string())})))
-            scans, reports, rewritten = _open(catalog, statement, session, limits, values)
+            statement, scans, reports, rewritten = _open(catalog, statement, session, limits, values)
             if not statement.explain and not describes(statement.root):
                 return answer(session, rewritten, reports)
             with closing(session):
-                schema, batches = session.run(rewritten.text, statement.text, rewritten.position)
+                schema, batches = session.run(rewritten.text, query, rewritten.position)
                 found = list(batches)
             if not statement.explain:
                 return of_result(
@@ -163,8 +164,10 @@ def _attempt(
 
 def _open(
     catalog: Catalog, statement: Statement, session: Session, limits: QueryLimits, values: pa.Table | None
-) -> tuple[dict[Reference, Scan], tuple[TableScan, ...], Rewritten]:
-    """Give a session what a query names. Returns the scans of tables, what all namings cost, and the text to run."""
+) -> tuple[Statement, dict[Reference, Scan], tuple[TableScan, ...], Rewritten]:
+    """Give a session what a query names. Returns what the query is without views, the scans of tables, what all
+    namings cost, and the text to run.
+    """
     given = {} if values is None else {name: values[name][0] for name in values.column_names}
     if given:
         check_given(statement.root, given)
@@ -173,6 +176,10 @@ def _open(
         looking = pool.submit(newest_snapshots, catalog, references)
         now_us = session.begin()
     newest = looking.result()
+    expanded = expand(catalog, statement, references, newest, session.analyse, parameters=bool(given))
+    if expanded.views:  # which name other tables: all are read at one moment
+        statement, references = expanded.statement, expanded.references
+        newest = newest_snapshots(catalog, references)
     constants = Constants(now_us, names_in_use(statement.root), given)
     evaluate = evaluation(catalog.store, limits)
     derived = find_derived(catalog, references, constants, newest, evaluate, session.folder)
@@ -198,9 +205,9 @@ def _open(
             files = Files(scans[reference].snapshot, scans[reference].files)
             inputs[names[reference]] = files
             reports.append(report(reference.shown, files))
-    rewritten = rewrite(statement, names, session.analyse)
+    rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
     session.open(inputs, views)
-    return scans, tuple(reports), rewritten
+    return statement, scans, tuple(reports), rewritten
 
 
 def _of_table(table: pa.Table, reports: tuple[TableScan, ...] = ()) -> Result:

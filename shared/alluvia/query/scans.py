@@ -17,6 +17,7 @@ from alluvia.expressions.references import At, Reference, References
 from alluvia.expressions.scopes import filters_by_table
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.relations import Files
+from alluvia.operations.views import find_view
 from alluvia.table.scan import Scan
 from alluvia.table.schema.names import fold
 from alluvia.table.skipping.predicate import Predicate
@@ -130,6 +131,8 @@ def _moment(catalog: Catalog, reference: Reference, constants: Constants) -> dat
 
 
 def _unknown(catalog: Catalog, reference: Reference) -> str:
+    if reference.table is not None and find_view(catalog.store, reference.table) is not None:
+        return f"{reference.shown} is a view, which has no versions: name versions of tables in its query"
     names = catalog.tables()
     listed = ", ".join(names[:NAMES_SHOWN_MAX]) + (", …" if len(names) > NAMES_SHOWN_MAX else "")
     holds = f"the tables are: {listed}" if names else "it holds no tables yet"

@@ -58,14 +58,16 @@ def refuse(cursor: Cursor) -> None:
 
 def _drop(cursor: Cursor) -> tuple[str, nodes.Node]:
     cursor.expect("drop")
-    if cursor.word() != "table":
-        raise Invalid(f"DROP {cursor.word().upper()} is not supported: only TABLE can be dropped")
-    cursor.expect("table")
+    view = cursor.accept("view")
+    if not view and cursor.word() != "table":
+        raise Invalid(f"DROP {cursor.word().upper()} is not supported: only TABLE and VIEW can be dropped")
+    if not view:
+        cursor.expect("table")
     if_exists = cursor.accept("if", "exists")
-    name = cursor.table("the name of a table")
+    name = cursor.table("the name of a view" if view else "the name of a table")
     if cursor.word() in ("cascade", "restrict", "purge"):
         raise Invalid(f"DROP … {cursor.word().upper()} is not supported: vacuum deletes files that nothing needs")
-    return "drop table", nodes.DropTable(name, if_exists)
+    return ("drop view", nodes.DropView(name, if_exists)) if view else ("drop table", nodes.DropTable(name, if_exists))
 
 
 def _undrop(cursor: Cursor) -> tuple[str, nodes.Node]:

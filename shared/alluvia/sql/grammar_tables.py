@@ -43,16 +43,27 @@ _COLUMN_REFUSED = {
 
 
 def read_create(cursor: Cursor) -> tuple[str, nodes.Node]:
-    """Read CREATE TABLE."""
+    """Read CREATE TABLE and CREATE VIEW."""
     cursor.expect("create")
     or_replace = cursor.accept("or", "replace")
     word = cursor.word()
     if word in _CREATE_INSTEAD:
         raise Invalid(f"CREATE {word.upper()} is not supported: {_CREATE_INSTEAD[word]}")
+    if cursor.accept("view"):
+        return "create view", _view(cursor, or_replace=or_replace)
     cursor.expect("table")
     if or_replace:
         raise Invalid("CREATE OR REPLACE TABLE is not supported: DROP TABLE and CREATE TABLE, or DELETE and INSERT")
     return "create table", _table(cursor)
+
+
+def _view(cursor: Cursor, *, or_replace: bool) -> nodes.CreateView:
+    if_not_exists = cursor.accept("if", "not", "exists")
+    name = cursor.table("the name of a view")
+    if cursor.word() == "(":
+        raise Invalid("CREATE VIEW v (columns) is not supported: name the columns in the SELECT, as in SELECT a AS b")
+    cursor.expect("as")
+    return nodes.CreateView(name, cursor.rest("SELECT"), or_replace, if_not_exists)
 
 
 def _table(cursor: Cursor) -> nodes.CreateTable:
@@ -262,7 +273,10 @@ def _unset(cursor: Cursor, table: str) -> nodes.AlterTable:
 
 
 def _alter_refused(cursor: Cursor) -> Invalid:
-    copy = "CREATE TABLE … AS SELECT the columns that you want, DROP the old table"
+    copy = (
+        "CREATE VIEW with the names that you want, or CREATE TABLE … AS SELECT the columns that you want, and DROP the "
+        "old table"
+    )
     if cursor.accept("rename", "column") or cursor.accept("drop", "column"):
         return Invalid(
             "ALTER TABLE … RENAME COLUMN and DROP COLUMN are not supported, since tables are written without column "

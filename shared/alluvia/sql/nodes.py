@@ -100,8 +100,26 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateView:
+    """CREATE VIEW."""
+
+    name: str
+    query: Sql
+    or_replace: bool
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    """DROP VIEW."""
+
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Show:
-    """SHOW CREATE TABLE, DESCRIBE DETAIL and DESCRIBE HISTORY: `what` says which."""
+    """SHOW VIEWS, SHOW CREATE TABLE, DESCRIBE DETAIL and DESCRIBE HISTORY: `what` says which."""
 
     what: str
     name: str = ""
@@ -124,5 +142,6 @@ class Query:
 
 
 Node = (
-    Insert | Update | Delete | CreateTable | AlterTable | DropTable | Maintain | Restore | Show | Control | Query
+    Insert | Update | Delete | CreateTable | AlterTable | DropTable | Maintain | Restore | CreateView | DropView
+    | Show | Control | Query
 )  # fmt: skip

@@ -12,7 +12,7 @@ from alluvia.lake import Lake
 from alluvia.lake_transaction import LakeTransaction
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
-from alluvia.sql import nodes, showing, tables, writing
+from alluvia.sql import nodes, showing, tables, views, writing
 from alluvia.sql.binding import check_used
 from alluvia.sql.scope import Done, Scope, row
 from alluvia.sql.statements import Statement
@@ -26,6 +26,8 @@ _WRITES: Mapping[type, Callable[[Scope, Any], Done]] = {
     nodes.DropTable: tables.drop_table,
     nodes.Restore: tables.restore,
     nodes.Maintain: tables.maintain,
+    nodes.CreateView: views.create_view,
+    nodes.DropView: views.drop_view,
 }
 
 

@@ -1,4 +1,4 @@
-"""SHOW CREATE TABLE, DESCRIBE DETAIL and DESCRIBE HISTORY: what a lake says of itself, as rows."""
+"""SHOW VIEWS, SHOW CREATE TABLE, DESCRIBE DETAIL and DESCRIBE HISTORY: what a lake says of itself, as rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 from alluvia.duck.relation import quote_name, quote_text
 from alluvia.errors import Invalid
 from alluvia.operations.create import NOT_GIVEN
+from alluvia.operations.views import find_view, list_views
 from alluvia.sql.nodes import Show
 from alluvia.sql.scope import Scope
 from alluvia.table.properties import KNOWN, ROLLUP
@@ -29,6 +30,7 @@ _HISTORY = pa.schema(
         ("readable", pa.bool_()),
     ]
 )
+_VIEWS = pa.schema([("name", pa.string()), ("query", pa.string()), ("version", pa.int64()), ("created_at", _MOMENT)])
 _DETAIL = pa.schema(
     [
         ("name", pa.string()),
@@ -50,12 +52,32 @@ _DETAIL = pa.schema(
 
 def show(scope: Scope, node: Show) -> pa.Table:
     """Return the rows that answer a statement."""
+    if node.what == "show views":
+        return _views(scope)
+    view = find_view(scope.lake.store, node.name) if node.name not in scope.catalog else None
+    if node.what == "show create" and view is not None:
+        return _one("create_statement", f"CREATE VIEW {view.name} AS {view.query}")
+    if view is not None:
+        raise Invalid(f"{node.name} is a view: SHOW CREATE VIEW {node.name} shows its query")
     if node.what == "describe history":
         return _history(scope, node)
     snapshot = scope.newest(node.name)
     if node.what == "describe detail":
         return _detail(scope, snapshot)
     return _one("create_statement", create_statement(snapshot))
+
+
+def _views(scope: Scope) -> pa.Table:
+    rows = [
+        {
+            "name": view.name,
+            "query": view.query,
+            "version": view.version,
+            "created_at": pa.scalar(view.created_ms * 1000, _MOMENT).as_py(),
+        }
+        for view in list_views(scope.lake.store)
+    ]
+    return pa.Table.from_pylist(rows, _VIEWS)
 
 
 def _one(column: str, text: str) -> pa.Table:

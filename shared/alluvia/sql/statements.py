@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from alluvia.errors import Invalid
-from alluvia.sql.nodes import Control, CreateTable, Insert, Maintain, Node, Query, Show
+from alluvia.sql.nodes import Control, CreateTable, CreateView, DropView, Insert, Maintain, Node, Query, Show
 from alluvia.sql.tokens import Cursor, Sql, Token, check_size, count_placeholders, tokens_of
 
 STATEMENTS_MAX = 1000
@@ -30,7 +30,7 @@ class Statement:
     @property
     def alone(self) -> bool:
         """Whether no transaction can hold it, so that it must be the only statement of its text."""
-        return isinstance(self.node, Maintain)
+        return isinstance(self.node, Maintain | CreateView | DropView)
 
     @property
     def needs_transaction(self) -> bool:
@@ -132,8 +132,11 @@ def _statement(text: str, tokens: Sequence[Token], placeholders: int) -> Stateme
 
 def _show(cursor: Cursor) -> Show | None:
     """Return what is shown of the lake itself; None for what DuckDB answers."""
-    if cursor.accept("show", "create"):
-        cursor.expect("table")
+    if cursor.accept("show", "views"):
+        found = Show("show views")
+    elif cursor.accept("show", "create"):
+        if not cursor.accept("table"):
+            cursor.expect("view")
         found = Show("show create", cursor.table())
     elif cursor.word() in ("describe", "desc") and cursor.word(1) in ("detail", "history") and _is_name(cursor, 2):
         what = cursor.word(1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from alluvia.errors import Invalid
+from alluvia.errors import Invalid, TableExists
+from alluvia.operations.views import find_view
 from alluvia.sql.binding import column_of
 from alluvia.sql.fitting import fitted, table_schema
 from alluvia.sql.nodes import CreateTable, Delete, Insert, Update
@@ -61,6 +62,8 @@ def delete(scope: Scope, node: Delete) -> Done:
 
 def create_table(scope: Scope, node: CreateTable) -> Done:
     """Create a table; with a query, in one commit with the query's rows."""
+    if find_view(scope.lake.store, node.table) is not None:
+        raise TableExists(f"there is a view {node.table}: DROP VIEW {node.table} first, or choose another name")
     if node.if_not_exists and node.table in scope.lake:
         return {"table": node.table, "rows_inserted": 0, "version": scope.newest(node.table).version}
     if node.query is None:
