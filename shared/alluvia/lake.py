@@ -204,8 +204,8 @@ class Lake(TableCreation, Catalog):
         """Begin a transaction over any number of tables: `with lake.transaction() as tx:` commits all or nothing.
 
         `tables` names what it will use, which is then read as it is at one moment. Where a table is used without being
-        named, all are read as they are then, and a `Conflict` is raised if what was read before has changed. With
-        `isolation="snapshot"`, only what it writes must not have changed.
+        named, all are read as they are then, and a `Conflict` is raised if what was read before has changed. With the
+        `isolation` `"write_serializable"`, reads count only of tables that it changes; with `"snapshot"`, none does.
         """
         from alluvia.lake_transaction import LakeTransaction
 

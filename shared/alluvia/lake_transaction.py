@@ -16,6 +16,7 @@ from alluvia.lake_table import Table
 from alluvia.log.actions import Metadata
 from alluvia.operations import scan
 from alluvia.operations.catalog import Catalog
+from alluvia.operations.lake_commit import ISOLATION
 from alluvia.operations.lake_transaction import StagedTables
 from alluvia.operations.staging import StagedHandle
 from alluvia.table.handle import TableHandle
@@ -25,7 +26,6 @@ from alluvia.table.snapshot import Snapshot
 if TYPE_CHECKING:
     from alluvia.query.parameters import Parameters
 
-ISOLATION = ("serializable", "snapshot")
 _ONE_BY_ONE = (
     *("commit_files", "optimize", "vacuum", "checkpoint", "expire", "erase", "refresh", "verify", "history", "changes"),
     *("freshness", "final"),
@@ -97,7 +97,7 @@ class LakeTransaction(TableCreation):
         """Commit what was done, all of it or nothing. Raises `Conflict` where what was read has changed since."""
         self._check_open()
         self._over = True
-        self._tables.commit(reads=self._isolation == "serializable")
+        self._tables.commit(self._isolation)
 
     def rollback(self) -> None:
         """Discard what was done."""

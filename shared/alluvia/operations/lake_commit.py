@@ -14,18 +14,27 @@ from alluvia.table.decisions import COMMIT_AGE_MS_MAX, Decisions
 from alluvia.table.transaction import Changes, carry_out_claim
 from alluvia.table_names import REJECTS
 
+SERIALIZABLE = "serializable"
+"""All that was read must still be so."""
+WRITE_SERIALIZABLE = "write_serializable"
+"""What was read of the tables that are changed must still be so, as in Delta's level of that name."""
+SNAPSHOT = "snapshot"
+"""Only what is changed must still be so."""
+ISOLATION = (SERIALIZABLE, WRITE_SERIALIZABLE, SNAPSHOT)
 
-def commit_all(tables: Sequence[StagedHandle], clock: Clock, started_ms: int, *, reads: bool) -> None:
-    """Commit what was staged in all tables, or nothing; `reads` says whether what was read must still be so.
+
+def commit_all(tables: Sequence[StagedHandle], clock: Clock, started_ms: int, isolation: str) -> None:
+    """Commit what was staged in all tables, or nothing; `isolation` says which of what was read must still be so.
 
     Nothing is written where nothing was staged. One table costs what its commit costs, k tables cost 2k + 1 PUT
     requests. Raises a `Conflict` where another writer changed what was read, or gave this transaction up because it
     took too long; `CommitUnknown` where the store does not say.
     """
-    parts = [(table, table.changes(reads=reads)) for table in sorted(tables, key=lambda each: each.name)]
-    parts = [(table, changes) for table, changes in parts if table.staged or (reads and table.scans)]
-    if not any(table.staged for table, _ in parts):
+    if not any(table.staged for table in tables):
         return
+    used = [table for table in tables if table.staged or (isolation == SERIALIZABLE and table.scans)]
+    reads = isolation != SNAPSHOT
+    parts = [(table, table.changes(reads=reads)) for table in sorted(used, key=lambda each: each.name)]
     if len(parts) == 1:
         table, changes = parts[0]
         with _creating(table):

@@ -11,7 +11,7 @@ from alluvia.operations.catalog import Catalog
 from alluvia.operations.cut import take_cut
 from alluvia.operations.drop import drop_rejects_left, find_log
 from alluvia.operations.drop_plan import never_created, plan_drop, plan_recreate
-from alluvia.operations.lake_commit import commit_all
+from alluvia.operations.lake_commit import SERIALIZABLE, commit_all
 from alluvia.operations.replanning import check_not_append_only
 from alluvia.operations.staging import StagedHandle
 from alluvia.table.claims import Claim
@@ -86,9 +86,9 @@ class StagedTables:
             rejects.stage(plan_drop(rejects.newest().state, now_ms, before.state.metadata.id))
         staged.stage(plan_drop(before.state, now_ms))
 
-    def commit(self, *, reads: bool = True) -> None:
+    def commit(self, isolation: str = SERIALIZABLE) -> None:
         """Commit what was done to the tables, all of it or nothing (`lake_commit.commit_all`)."""
-        commit_all(list(self._staged.values()), self._catalog.clock, self._started_ms, reads=reads)
+        commit_all(list(self._staged.values()), self._catalog.clock, self._started_ms, isolation)
 
     def _base_of(self, name: str, metadata: Metadata) -> StagedHandle:
         """Return a table that is not used yet: what is there, or what comes before a new log."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from alluvia.errors import Invalid
+from alluvia.operations.lake_commit import ISOLATION
 from alluvia.sql import nodes
 from alluvia.sql.grammar_rows import read_delete, read_insert, read_truncate, read_update
 from alluvia.sql.grammar_tables import read_alter, read_create
@@ -18,9 +19,9 @@ Reader = Callable[[Cursor], tuple[str, nodes.Node]]
 _REFUSED = {
     "grant": "who may read or write is decided by the store's credentials and by the server's settings and tokens",
     "revoke": "who may read or write is decided by the store's credentials and by the server's settings and tokens",
-    "copy": "load files with `alluvia upload`, and save the rows of a query with `alluvia query`",
-    "import": "load files with `alluvia upload`",
-    "load": "load files with `alluvia upload`",
+    "copy": "load files with `alluvia ingest` or `alluvia upsert`, and save the rows of a query with `alluvia query`",
+    "import": "load files with `alluvia ingest` or `alluvia upsert`",
+    "load": "load files with `alluvia ingest` or `alluvia upsert`",
     "export": "save the rows of a query with `alluvia query`",
     "attach": "connect to one lake at a time; query tables of several with DuckDB's delta extension",
     "detach": "a lake has no attached databases",
@@ -133,9 +134,10 @@ def _begin(cursor: Cursor) -> tuple[str, nodes.Node]:
     isolation = "serializable"
     if cursor.accept("isolation"):
         cursor.expect("level")
-        isolation = cursor.identifier("SERIALIZABLE or SNAPSHOT").lower()
-        if isolation not in ("serializable", "snapshot"):
-            raise Invalid(f"ISOLATION LEVEL {isolation.upper()} is not supported: use SERIALIZABLE or SNAPSHOT")
+        isolation = cursor.identifier("SERIALIZABLE, WRITE_SERIALIZABLE or SNAPSHOT").lower()
+        if isolation not in ISOLATION:
+            known = ", ".join(ISOLATION).upper()
+            raise Invalid(f"ISOLATION LEVEL {isolation.upper()} is not supported: use one of {known}")
     return "begin", nodes.Control("begin", isolation)
 
 

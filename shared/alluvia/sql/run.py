@@ -190,8 +190,10 @@ def _committed(
         return _said("rolled back" if discard else "committed")
     if len(statements) == 1 and not statements[0].needs_transaction and not discard:
         return answer(lake, None, statements, values, limits)
+    # One statement alone has read all at one moment. So it is one commit, and writes to no table that it only reads.
+    isolation = begin.isolation if begin else "write_serializable" if len(statements) == 1 else "serializable"
     for tries in range(1, TRIES_MAX + 1):
-        transaction = lake.transaction(isolation="serializable" if begin is None else begin.isolation)
+        transaction = lake.transaction(isolation=isolation)
         try:
             found = answer(lake, transaction, statements, values, limits)
             if not discard:

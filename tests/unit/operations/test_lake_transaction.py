@@ -301,3 +301,29 @@ def test_a_transaction_lists_the_tables_as_they_will_be(lake: Lake) -> None:
         tx.drop_table("a")
         assert tx.sql("SHOW TABLES").to_pylist() == [{"name": "b"}, {"name": "c"}]
         tx.rollback()
+
+
+def test_a_statement_alone_writes_only_to_the_table_that_it_changes(lake: Lake, other: Lake) -> None:
+    two(lake)
+    lake.sql("CREATE TABLE c AS SELECT a.n FROM a JOIN b USING (n)")
+    lake.sql("INSERT INTO c SELECT max(n) + 1 FROM c")
+    assert (lake.table("a").version, lake.table("b").version, lake.table("c").version) == (1, 1, 1)
+    assert amounts(other, "c") == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("isolation", "conflicts"), [("write_serializable", True), ("snapshot", False)])
+def test_what_was_read_of_a_changed_table_counts_unless_nothing_does(
+    lake: Lake, other: Lake, isolation: str, conflicts: bool
+) -> None:
+    two(lake)
+    tx = lake.transaction(isolation=isolation)
+    highest = max(amounts(tx, "a")) + len(amounts(tx, "b"))
+    tx.table("a").append([{"n": highest + 1}])
+    other.table("b").append([{"n": 9}])
+    other.table("a").append([{"n": 9}])
+    if conflicts:
+        with pytest.raises(Conflict):
+            tx.commit()
+    else:
+        tx.commit()
+    assert amounts(other, "a") == ([1, 2, 9] if conflicts else [1, 2, 5, 9])

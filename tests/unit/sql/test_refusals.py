@@ -25,7 +25,7 @@ from alluvia.sql.statements import parse
         ("CREATE TABLE t (a int) AS SELECT 1", "takes its columns from the SELECT"),
         ("CREATE TABLE t LOCATION 's3://x' AS SELECT 1", "LOCATION is not supported"),
         ("GRANT SELECT ON t TO me", "GRANT is not supported: who may read or write is decided by"),
-        ("COPY t FROM 'x.csv'", "COPY is not supported: load files with `alluvia upload`"),
+        ("COPY t FROM 'x.csv'", "COPY is not supported: load files with `alluvia ingest` or `alluvia upsert`"),
         ("ATTACH 'x.db'", "ATTACH is not supported: connect to one lake at a time"),
         ("PRAGMA threads = 4", "PRAGMA is not supported"),
         ("SET threads = 4", "SET is not supported"),
