@@ -12,6 +12,7 @@ from alluvia.errors import Corrupt, Invalid
 from alluvia.log.commit import CommitActions
 from alluvia.log.paths import commit_name
 from alluvia.log.segment import oldest_version
+from alluvia.table.claims import CLAIM, TRANSACTION
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.lineage import in_gap, is_own_commit, version_gaps
 
@@ -21,6 +22,8 @@ class HistoryEntry:
     """One commit: who did what, and how many files came and went.
 
     `readable` says whether the version can be read: it cannot if vacuum has deleted files that it needs, or in a drop.
+    `transaction` is the id of the transaction over several tables that claimed the table with the commit (then the
+    operation is CLAIM), or that the commit carried out.
     """
 
     version: int
@@ -32,6 +35,7 @@ class HistoryEntry:
     files_added: int = 0
     files_removed: int = 0
     readable: bool = True
+    transaction: str | None = None
 
 
 def history(handle: TableHandle, limit: int | None = None) -> list[HistoryEntry]:
@@ -62,7 +66,16 @@ def _entry(commit: CommitActions, *, readable: bool) -> HistoryEntry:
         len(commit.adds),
         len(commit.removes),
         readable,
+        _transaction_of(commit),
     )
+
+
+def _transaction_of(commit: CommitActions) -> str | None:
+    carried_out = commit.info.get(TRANSACTION)
+    if isinstance(carried_out, dict):
+        return str(carried_out.get("id"))
+    claims = [domain for domain in commit.domains if domain.domain.startswith(CLAIM) and not domain.removed]
+    return claims[0].domain.removeprefix(CLAIM) if claims else None
 
 
 def _moment(commit: CommitActions) -> datetime:

@@ -111,6 +111,8 @@ class _Plans:
         """Return what to commit on a version; None where the rollup shows the source's newest version already."""
         now_ms = self._handle.clock.now_ms()
         handle, newest = source_of(self._catalog, rollup)
+        if handle.carry_out(newest):
+            newest = handle.newest()
         try:
             change = find_change(handle, rollup, newest, rebuild=self._rebuild, stepwise=True)
             source = change.source

@@ -28,6 +28,7 @@ _HISTORY = pa.schema(
         ("files_added", pa.int64()),
         ("files_removed", pa.int64()),
         ("readable", pa.bool_()),
+        ("transaction", pa.string()),
     ]
 )
 _VIEWS = pa.schema([("name", pa.string()), ("query", pa.string()), ("version", pa.int64()), ("created_at", _MOMENT)])
@@ -96,6 +97,7 @@ def _history(scope: Scope, node: Show) -> pa.Table:
             "files_added": each.files_added,
             "files_removed": each.files_removed,
             "readable": each.readable,
+            "transaction": each.transaction,
         }
         for each in scope.lake.table(node.name).history(node.limit)
     ]
