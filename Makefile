@@ -18,10 +18,10 @@ serve: $(CORE)
 	$(BIN)/alluvia serve
 
 test: $(FULL)
-	$(PYTEST) -n 2 tests
+	$(PYTEST) -n 3 tests
 
 test-fast: $(FULL)
-	$(PYTEST) -n 2 -m "not slow" tests
+	$(PYTEST) -n 3 -m "not slow" tests
 
 # make simulate SEEDS=100000 FROM=0: seeded runs under faults; a failure comes with its seed and a minimised history
 SEEDS ?= 1000

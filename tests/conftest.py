@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests.no_pandas import NoPandas
 from tests.s3proxy import running_s3proxy
 from tests.s3server import S3Endpoint, S3Server, running_server
+from tests.scheduling import FilesAtOnce
 
 # Tests start hundreds of processes: each would compile all that it imports, which takes longer than most tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -29,10 +31,19 @@ settings.load_profile("alluvia")
 sys.meta_path.insert(0, NoPandas())
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAtOnce:
+    return FilesAtOnce(config, log)
+
+
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector, which Hypothesis runs before each test, the thousands of tests themselves."""
+    """Spare the garbage collector, which Hypothesis runs before each test, the thousands of tests themselves.
+
+    What tests make is mostly gone before it looks, so let it look less often.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.fixture(scope="session")

@@ -2,5 +2,6 @@
 
 from __future__ import annotations
 
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Options for a short life: compiling well costs more than it brings."""
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=240m")
+"""Options for a short life: compiling well costs more than it brings. What is compiled badly still needs room: Spark
+compiles more than the 48 MB that Java then allows, and would forget it and compile it again all the time."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -135,8 +136,13 @@ def as_rows(table: pa.Table) -> Counter[str]:
     return Counter(repr(tuple(row[name] for name in SCHEMA.names)) for row in table.to_pylist())
 
 
+@cache
+def plain_duckdb() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
 def expected_rows(query: str, rows: Counter[Row]) -> Counter[str]:
-    with duckdb.connect() as plain:
+    with plain_duckdb().cursor() as plain:
         plain.execute("SET TimeZone = 'UTC'")
         given = list(rows.elements())
         columns = [pa.array([row[at] for row in given], field.type) for at, field in enumerate(SCHEMA)]

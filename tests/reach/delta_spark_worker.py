@@ -44,6 +44,11 @@ def settings(cache: Path, java_options: list[str]) -> dict[str, str]:
         "spark.databricks.delta.retentionDurationCheck.enabled": "false",
         "spark.default.parallelism": "1",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",  # by default, VACUUM runs 10,000 tasks
+        # Hadoop's newer calls run `readlink` sixteen times a commit.
+        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+        ),
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.variant.allowReadingShredded": "true",
         "spark.sql.maxPlanStringLength": "100",

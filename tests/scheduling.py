@@ -1,0 +1,19 @@
+"""Which tests one of several test processes takes at once."""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
+
+LONG = ("tests/faults/", "tests/processes/", "tests/property/", "tests/simulation/", "tests/stateful/")
+"""Where many tests take seconds each."""
+
+
+class FilesAtOnce(LoadGroupScheduling):  # type: ignore[misc]
+    """Files of short tests are taken at once, first those with the most tests; long tests one by one at the end.
+
+    So what a file sets up is set up once, thousands of tests need no message each, and the processes end together.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        group: str = super()._split_scope(nodeid)
+        return group if group != nodeid or nodeid.startswith(LONG) else nodeid.partition("::")[0]
