@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from tests.simulation.faults import MINUTE_US
 from tests.simulation.intents import Intent, NoRows, Steps, difference, widened
-from tests.simulation.ledger import Ledger, Together
+from tests.simulation.ledger import Ledger, ReadOnly, Together
 from tests.simulation.model import DataFile, Row, TableModel, Version, event_of, tuples
 from tests.simulation.scheduler import Scheduler, Violation
 
@@ -73,8 +73,11 @@ class Checker:
     def put(self, key: str, data: bytes, intent: object) -> None:
         """Take a write, before it takes effect."""
         match = _LOG.match(key)
+        if isinstance(intent, ReadOnly):
+            raise Violation("who only reads writes nothing", key)
         if match is None:
             self._plain_put(key, data)
+            self.ledger.decide(key, data, self.scheduler.now_us, self.tables)
             return
         root, version = match["root"], int(match["version"])
         if match["kind"] == "json" and key in self.objects:
@@ -108,7 +111,7 @@ class Checker:
 
     def refused(self, intent: object) -> None:
         """Note that an operation failed, and said that it changed nothing."""
-        if intent is None or isinstance(intent, (Steps, NoRows)):
+        if intent is None or isinstance(intent, (Steps, NoRows, ReadOnly)):
             return
         self.failed.add(id(intent))
         self.kept.append(intent)
@@ -161,17 +164,17 @@ class Checker:
             self.counts[root] = Counter()
             return
         removed, added = difference(before, after)
-        info = json.loads(data.splitlines()[0])["commitInfo"]
+        actions = [json.loads(line) for line in data.splitlines()]
+        info = actions[0]["commitInfo"]
         carried_out = info.get("alluviaTransaction")
         if after.operation == "CLAIM":
             assert isinstance(intent, Together)
             transaction_id = info["operationParameters"]["transaction"]
-            claim = next(
-                each for each in map(json.loads, data.splitlines()) if transaction_id in str(each.get("domainMetadata"))
-            )
+            claim = next(each for each in actions if transaction_id in str(each.get("domainMetadata")))
             self.ledger.claimed(
                 transaction_id, intent, json.loads(claim["domainMetadata"]["configuration"])["startedMs"]
             )
+        self.ledger.pass_claims(root, actions)
         if carried_out is not None:
             self.ledger.carry_out(carried_out["id"], table, before, after, removed, added)
         elif intent is not None:

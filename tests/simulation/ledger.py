@@ -3,15 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.simulation.intents import Intent, Rows
-from tests.simulation.model import TableModel, Version
+from tests.simulation.model import Row, TableModel, Version
 from tests.simulation.scheduler import Violation
 
 DECISIONS = "bank/_alluvia/transactions/"
+CLAIM = "alluvia.claim."
 HALF_A_DAY_MS = 12 * 3_600_000
+Actions = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Read:
+    """Rows that a transaction has read: all of a table, by its key, that match."""
+
+    root: str
+    matches: Callable[[Mapping[str, object]], bool]
+    rows: Rows
+
+    def still(self, table: TableModel) -> bool:
+        """Whether they are what the table holds."""
+        return self.rows == found(table.tip.columns, table.tip.rows.elements(), self.matches)
+
+
+class ReadOnly:
+    """What an actor is about that only reads: it writes nothing."""
+
+
+def found(columns: Sequence[str], rows: Iterable[Row], matches: Callable[[Mapping[str, object]], bool]) -> Rows:
+    """Return the ids and amounts of the rows that match."""
+    named = (dict(zip(columns, row, strict=True)) for row in rows)
+    return Counter((row["id"], row["amount"]) for row in named if matches(row))
 
 
 @dataclass(eq=False)
@@ -24,6 +51,7 @@ class Together:
     transaction_id: str | None = None
     started_ms: int = 0
     carried_out: dict[str, int] = field(default_factory=dict)
+    reads: list[Read] = field(default_factory=list)
 
     def check(self, table: TableModel, before: Version, after: Version, removed: Rows, added: Rows) -> None:
         """Take a claim: it changes no row."""
@@ -36,21 +64,56 @@ class Ledger:
 
     def __init__(self, totals: dict[str, int]) -> None:
         self.known: dict[str, Together] = {}
-        self.objects: Mapping[str, tuple[bytes, int]] = {}
         self._totals = totals
+        self._fates: dict[str, str] = {}
+        self._standing: dict[str, dict[str, bool]] = {}
 
     def claimed(self, transaction_id: str, together: Together, started_ms: int) -> None:
         """Note whose claim it is."""
         together.transaction_id, together.started_ms = transaction_id, started_ms
         self.known[transaction_id] = together
 
+    def decide(self, key: str, data: bytes, now_us: int, tables: Mapping[str, TableModel]) -> None:
+        """Take a decision, if it is one. What comes too late is an abort; what stands when it comes was read so."""
+        if not key.startswith(DECISIONS):
+            return
+        transaction_id = key.removeprefix(DECISIONS).removesuffix(".json")
+        together = self.known.get(transaction_id)
+        if together is None:  # its first claim failed
+            return
+        late = now_us // 1000 > together.started_ms + HALF_A_DAY_MS
+        fate = "abort" if late else str(json.loads(data)["decision"])
+        if self._fates.setdefault(transaction_id, fate) != fate:
+            raise Violation("a transaction is decided once", f"{transaction_id}: {fate}")
+        if fate == "commit":
+            for read in together.reads:
+                if not read.still(tables[read.root]):
+                    raise Violation("what was read is so when it is decided", f"{transaction_id} in {read.root}")
+
     def decided(self, transaction_id: str) -> str | None:
-        """Return what was decided about a transaction; what was decided too late is an abort."""
-        data, at_us = self.objects.get(f"{DECISIONS}{transaction_id}.json", (None, 0))
-        if data is None:
-            return None
-        late = at_us // 1000 > self.known[transaction_id].started_ms + HALF_A_DAY_MS
-        return "abort" if late else str(json.loads(data)["decision"])
+        """Return what was decided about a transaction."""
+        return self._fates.get(transaction_id)
+
+    def pass_claims(self, root: str, actions: Actions) -> None:
+        """Take a commit: it comes while another's claim stands only if both append, or if that was aborted."""
+        info: Mapping[str, Any] = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
+        domains = [each["domainMetadata"] for each in actions if "domainMetadata" in each]
+        claims = {each["domain"].removeprefix(CLAIM): each for each in domains if each["domain"].startswith(CLAIM)}
+        placed = {name: _claimed(each) for name, each in claims.items() if not each.get("removed")}
+        own = info.get("alluviaTransaction", {}).get("id")
+        standing = self._standing.setdefault(root, {})
+        carried_out = standing.pop(own, None)
+        lifted = [name for name in claims if name not in placed and name != own]
+        appends = carried_out if carried_out is not None else all([*placed.values()] or [_only_appends(actions)])
+        for name, also_appends in standing.items():
+            aborted = self.decided(name) == "abort"
+            if name in lifted and not aborted:
+                raise Violation("only the claims of what was aborted are lifted", f"{name} in {root}")
+            if not aborted and not (also_appends and appends):
+                raise Violation("a claim keeps others out", f"{name} in {root}: {info.get('operation')}")
+        for name in lifted:
+            standing.pop(name, None)
+        standing.update(placed)
 
     def carry_out(
         self, transaction_id: str, table: TableModel, before: Version, after: Version, removed: Rows, added: Rows
@@ -76,3 +139,16 @@ class Ledger:
                 raise Violation("a transaction is all or nothing", f"{transaction_id}: {decided}, and in {there}")
             if there and id(together) in failed:
                 raise Violation("an operation that failed changes nothing", transaction_id)
+
+
+def _claimed(domain: Mapping[str, Any]) -> bool:
+    """Whether what a claim wants to commit only appends."""
+    return _only_appends([json.loads(line) for line in json.loads(domain["configuration"])["commit"].splitlines()])
+
+
+def _only_appends(actions: Actions) -> bool:
+    """Whether a commit adds rows, whatever the table holds, and does nothing else."""
+    kinds = {kind for action in actions for kind in action} - {"commitInfo", "txn"}
+    lifts = all(each["domainMetadata"].get("removed") for each in actions if "domainMetadata" in each)
+    info: Mapping[str, Any] = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
+    return bool(info.get("isBlindAppend")) and lifts and kinds - {"domainMetadata"} == {"add"}

@@ -6,18 +6,20 @@ It takes its chances from a source of its own, so that runs without a vault are 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 from alluvia.lake import Lake
 from alluvia.operations.append import append
 from alluvia.operations.cut import take_cut
 from alluvia.operations.lake_transaction import StagedTables
-from alluvia.operations.scan import scan
+from alluvia.operations.scan import predicate_of, scan
 from alluvia.operations.update import update
+from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
 from tests.simulation.faults import SECOND_US
 from tests.simulation.intents import AddRows, ChangeRows, NoRows
-from tests.simulation.ledger import Together
+from tests.simulation.ledger import Read, ReadOnly, Together, found
 from tests.simulation.model import tuples
 from tests.simulation.rollups import has_rollup
 from tests.simulation.scheduler import Violation
@@ -56,6 +58,19 @@ def _names(actor: Actor) -> tuple[str, ...]:
     return ("bank", "vault") if actor.chance.random() < 0.7 else ()
 
 
+def _read(tables: StagedTables, name: str, where: str, matches: Callable[[Mapping[str, object]], bool]) -> Read:
+    """Read rows as a transaction does, which notes what it was."""
+    handle = tables.handle(name)
+    newest = handle.newest()
+    handle.read(Scan(newest, predicate_of(newest, where)))
+    rows = scan(newest, handle.store, ["id", "amount"], where).read_all()
+    return Read(handle.root, matches, found(rows.schema.names, tuples(rows), lambda _: True))
+
+
+def _row(name: str) -> Callable[[Mapping[str, object]], bool]:
+    return lambda row: row["id"] == name
+
+
 def _pause(actor: Actor) -> None:
     if actor.chance.random() < 0.5:
         actor.world.scheduler.wait(int(3 * SECOND_US * actor.chance.random() ** 2))
@@ -66,6 +81,10 @@ def _change(name: str, change: Callable[[int], int]) -> ChangeRows:
         return {**row, "amount": change(int(str(row["amount"])))}
 
     return ChangeRows(lambda row: row["id"] == name, changed)
+
+
+def _amount(read: Read) -> int:
+    return int(str(next(iter(read.rows))[1]))
 
 
 def _done(actor: Actor, together: Together) -> None:
@@ -100,10 +119,10 @@ def count_up(actor: Actor) -> None:
     tables = StagedTables(actor.lake, _names(actor))
     actor.intent = together
     for name in ("bank", "vault"):
-        handle = tables.handle(name)
-        found = scan(handle.snapshot(), handle.store, ["amount"], f"id = '{account}'").read_all()
+        read = _read(tables, name, f"id = '{account}'", _row(account))
+        together.reads.append(read)
         _pause(actor)
-        update(handle, {"amount": str(found["amount"][0].as_py() + 1)}, f"id = '{account}'")
+        update(tables.handle(name), {"amount": f"{_amount(read)} + 1"}, f"id = '{account}'")
     tables.commit()
     _done(actor, together)
 
@@ -113,18 +132,15 @@ def raise_flag(actor: Actor) -> None:
     world, chance = actor.world, actor.chance
     mine, theirs = chance.sample(["bank", "vault"], 2)
     tables = StagedTables(actor.lake, _names(actor))
-    flags = {}
-    for name in (theirs, mine):
-        handle = tables.handle(name)
-        found = scan(handle.snapshot(), handle.store, ["amount"], "id = 'flag'").read_all()
-        if not len(found):  # a restore took it away
-            return
-        flags[name] = found["amount"][0].as_py()
+    reads = [_read(tables, name, "id = 'flag'", _row("flag")) for name in (theirs, mine)]
+    if not all(read.rows for read in reads):  # a restore took it away
+        return
+    flags = {read.root[:-1]: _amount(read) for read in reads}
     _pause(actor)
     up = not any(flags.values())
     change = {f"{mine}/": 1} if up else {f"{name}/": -flag for name, flag in flags.items() if flag}
     intents = {root: _change("flag", lambda _: int(up)) for root in change}
-    together = Together({root: intents.get(root, NoRows(("READ",))) for root in ROOTS}, change, flag=up)
+    together = Together({root: intents.get(root, NoRows(("READ",))) for root in ROOTS}, change, up, reads=reads)
     actor.intent = together
     for root in change:
         update(tables.handle(root[:-1]), {"amount": str(int(up))}, "id = 'flag'")
@@ -147,30 +163,81 @@ def append_both(actor: Actor) -> None:
     _done(actor, together)
 
 
+def count_pairs(actor: Actor) -> None:
+    """Count rows of the vault, and note how many there are in the bank: others may not come in between."""
+    actor.world.pairs += 1
+    name = f"count{actor.world.pairs}"
+    tables = StagedTables(actor.lake, _names(actor))
+    read = _read(tables, "vault", "owner = 'pairs'", lambda row: row["owner"] == "pairs")
+    _pause(actor)
+    row = (name, 0, str(read.rows.total()))
+    together = Together({BANK: AddRows((row,), COLUMNS), VAULT: NoRows(("READ",))}, reads=[read])
+    actor.intent = together
+    append(tables.handle("bank"), [dict(zip(COLUMNS, row, strict=True))])
+    tables.commit()
+    _done(actor, together)
+
+
+def use_vault(actor: Actor) -> None:
+    """Change the vault alone: a row of a pair comes, or all go."""
+    table = actor.table(VAULT)
+    if actor.chance.random() < 0.7:
+        actor.world.pairs += 1
+        row = (f"pair{actor.world.pairs}", 0, "pairs")
+        actor.intent = AddRows((row,), COLUMNS)
+        table.append([dict(zip(COLUMNS, row, strict=True))])
+        return
+    actor.intent = ChangeRows(lambda row: row["owner"] == "pairs", lambda _: None)
+    table.delete("owner = 'pairs'")
+
+
+def _least(actor: Actor) -> dict[str, int]:
+    return {root: actor.world.model(root).tip.number for root in ROOTS}
+
+
+def _check_cut(actor: Actor, least: Mapping[str, int], cut: Mapping[str, tuple[int, AbstractSet[str]]]) -> None:
+    """Check the versions of a cut, and the transactions that it holds besides: each is in all tables or in none."""
+    known = actor.world.checker.ledger.known
+    seen: dict[str, set[str]] = {}
+    for root, (version, undone) in cut.items():
+        if version < least[root]:
+            raise Violation("a reader sees what was committed before", f"{root}: {version}, not {least[root]}")
+        done = {tx for tx, each in known.items() if each.carried_out.get(root, 1 << 60) <= version}
+        seen[root] = {tx for tx in done | undone if len(known[tx].intents) == len(ROOTS)}
+    if seen[BANK] != seen[VAULT]:
+        raise Violation("a cut holds a transaction in all tables or in none", f"{seen[BANK] ^ seen[VAULT]}")
+
+
+def only_read(actor: Actor) -> None:
+    """Read both tables in a transaction, which writes nothing."""
+    actor.intent = ReadOnly()
+    least = _least(actor)
+    tables = StagedTables(actor.lake, _names(actor))
+    for name in actor.chance.sample(["bank", "vault"], 2):
+        _read(tables, name, "owner = 'pairs'", lambda _: True)
+        _pause(actor)
+    handles = [tables.handle(name) for name in ("bank", "vault")]
+    tables.commit()
+    _check_cut(actor, least, {handle.root: (handle.base.version, handle.held) for handle in handles})
+
+
 def read_both(actor: Actor) -> None:
     """Read both tables at one moment: each transaction is in both of them or in none."""
     checker = actor.world.checker
+    actor.intent = ReadOnly()
     handles = [actor.lake.handle(name) for name in ("bank", "vault")]
-    least = {name: checker.tables[f"{name}/"].tip.number for name in ("bank", "vault")}
+    least = _least(actor)
     cut = take_cut(handles)
-    seen: dict[str, set[str]] = {}
-    for name, state in cut.states.items():
-        root = f"{name}/"
-        if state.version < least[name]:
-            raise Violation("a reader sees what was committed before", f"{root}: {state.version}, not {least[name]}")
-        undone = {claim.transaction_id for claim in cut.undone[name]}
-        done = {tx for tx, each in checker.ledger.known.items() if each.carried_out.get(root, 1 << 60) <= state.version}
-        seen[root] = {tx for tx in done | undone if len(checker.ledger.known[tx].intents) == len(ROOTS)}
-    if seen[BANK] != seen[VAULT]:
-        raise Violation("a cut holds a transaction in all tables or in none", f"{seen[BANK] ^ seen[VAULT]}")
+    undone = {name: {claim.transaction_id for claim in claims} for name, claims in cut.undone.items()}
+    _check_cut(actor, least, {f"{name}/": (state.version, undone[name]) for name, state in cut.states.items()})
     if actor.chance.random() < 0.3:
         for handle in handles:
             root = handle.root
             version = checker.tables[root].versions[cut.states[handle.name].version]
             if not cut.undone[handle.name]:
                 snapshot = Snapshot(cut.state(handle.name), root, handle.name)
-                found = scan(snapshot, handle.store).read_all()
-                checker.same_rows(actor.name, tuples(found), version, tuple(found.schema.names))
+                rows = scan(snapshot, handle.store).read_all()
+                checker.same_rows(actor.name, tuples(rows), version, tuple(rows.schema.names))
 
 
 def check_flags(world: World) -> None:
@@ -197,16 +264,21 @@ ACTS: tuple[tuple[str, Callable[[Actor], None]], ...] = (
     ("flagger", raise_flag),
     ("pairer", append_both),
     ("looker", read_both),
+    ("looker", only_read),
+    ("teller", count_pairs),
+    ("teller", count_pairs),
+    ("vaulter", use_vault),
+    ("vaulter", use_vault),
 )
 
 
-TOGETHER = frozenset(act for _, act in ACTS)
+TOGETHER = frozenset(act for _, act in ACTS) - {use_vault}
 
 
 def movers(world: World) -> Iterator[tuple[str, Callable[[Actor], None]]]:
     """Yield the names of those who use both tables, and what they do."""
     chance = chance_of(world)
     chance.random()
-    for at in range(chance.choice([2, 3, 3, 4])):
+    for at in range(chance.choice([3, 4, 4, 5])):
         name, act = chance.choice(ACTS)
         yield f"{name}{at}", act

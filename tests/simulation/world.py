@@ -140,7 +140,7 @@ class World:
         self.skewed = skewed
         self.checker = Checker(self.scheduler, self.limits)
         self.bucket = Bucket(self.scheduler, self.checker)
-        self.checker.objects = self.checker.ledger.objects = self.bucket.objects
+        self.checker.objects = self.bucket.objects
         self.actors: dict[str, Actor] = {}
         self.next_event = 0
         self.pairs = 0
