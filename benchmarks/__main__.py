@@ -22,6 +22,7 @@ from benchmarks import (
     requests,
     rollups,
     row_changes,
+    transactions,
     vacuums,
     writers,
 )
@@ -42,6 +43,7 @@ PARTS = {
     "icedb": icedb.figures,
     "many_tables": many_tables.figures,
     "writers": writers.figures,
+    "transactions": transactions.figures,
 }
 
 BY_NAME_ONLY = ("icedb",)

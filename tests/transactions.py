@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from alluvia.clock import Clock, ManualClock
 from alluvia.lake import Lake
+from alluvia.operations.scan import scan
 from alluvia.store import MemoryStore, Store, Wrapper
 
 T = TypeVar("T")
@@ -92,7 +93,7 @@ def stopped(lake: Lake, before: int, act: Callable[[Lake], None] = transfer) -> 
 
 
 def amounts(lake: Lake) -> tuple[int, int]:
-    """Return what is in `a` and in `b`, by one query."""
-    query = "SELECT (SELECT sum(amount) FROM a) AS a, (SELECT sum(amount) FROM b) AS b"
-    found = lake.sql(query).to_pylist()[0]
-    return int(found["a"]), int(found["b"])
+    """Return what is in `a` and in `b`, as one query sees them."""
+    found = lake.readable(NAMES)
+    first, second = (sum(scan(found[name], lake.store, ["amount"]).read_all()["amount"].to_pylist()) for name in NAMES)
+    return first, second

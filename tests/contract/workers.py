@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
@@ -14,9 +16,10 @@ from zlib import crc32
 import pyarrow as pa
 
 from alluvia.clock import SystemClock
-from alluvia.errors import ConcurrentDomain, TableExists, TableNotFound, Unavailable
+from alluvia.errors import ConcurrentDomain, Conflict, TableExists, TableNotFound, Unavailable
 from alluvia.lake import Lake
 from alluvia.store import PutResult, open_store
+from tests.transactions import amounts, stopped
 from tests.warm import started
 
 Result = Iterator[Any]
@@ -181,6 +184,50 @@ def create(uri: str, options: dict[str, str], table: str, column: str) -> Result
         yield False
 
 
+def move(uri: str, options: dict[str, str], seed: int, rounds: int, dies: int) -> Result:
+    """Move amounts between the tables `a` and `b`; yield "done" for each, and "died" for one that stopped half-way.
+
+    Who dies does so before one of the conditional writes of a transaction, and goes on as another process.
+    """
+    chance = random.Random(seed)
+    here = lake(uri, options)
+    if dies:
+        while True:
+            try:
+                stopped(here, chance.randint(1, 4), partial(_moved, chance=chance))
+            except Conflict:  # before it came so far
+                continue
+            break
+        yield "died"
+        here = lake(uri, options)
+    for _ in range(rounds):
+        while True:
+            try:
+                _moved(here, chance)
+            except (Conflict, Unavailable):
+                continue
+            break
+        yield "done"
+
+
+def _moved(here: Lake, chance: random.Random) -> None:
+    amount, account = chance.randint(1, 9), chance.choice("xy")
+    with here.transaction(["a", "b"]) as tx:
+        tx.table("a").update({"amount": f"amount - {amount}"}, f"id = '{account}'")
+        tx.table("b").update({"amount": f"amount + {amount}"}, f"id = '{account}'")
+
+
+def see_total(uri: str, options: dict[str, str], seed: int, rounds: int) -> Result:
+    """Yield the total of the tables `a` and `b` again and again, read by a query and in a transaction."""
+    here = lake(uri, options)
+    for at in range(rounds):
+        if (at + seed) % 2:
+            yield sum(amounts(here))
+            continue
+        with here.transaction(["a", "b"]) as tx:
+            yield sum(sum(tx.table(name).to_arrow()["amount"].to_pylist()) for name in ("a", "b"))
+
+
 def events(schema: pa.Schema, ids: Sequence[str], source: str = "") -> pa.Table:
     """Return rows of the default event table. An event is the same row whichever batch it is in."""
     moment = 1_700_000_000_000_000
@@ -198,7 +245,18 @@ def events(schema: pa.Schema, ids: Sequence[str], source: str = "") -> pa.Table:
 
 JOBS: dict[str, Callable[..., Result]] = {
     job.__name__: job
-    for job in (put_if_absent, crash_in_put, append, ingest, maintain, ingest_while_there, drop_and_create, create)
+    for job in (
+        put_if_absent,
+        crash_in_put,
+        append,
+        ingest,
+        maintain,
+        ingest_while_there,
+        drop_and_create,
+        create,
+        move,
+        see_total,
+    )
 }
 
 

@@ -18,7 +18,7 @@ from alluvia.operations.update import update
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
 from tests.simulation.faults import SECOND_US
-from tests.simulation.intents import AddRows, ChangeRows, NoRows
+from tests.simulation.intents import AddRows, ChangeRows, Intent, NoRows
 from tests.simulation.ledger import Read, ReadOnly, Together, found
 from tests.simulation.model import tuples
 from tests.simulation.rollups import has_rollup
@@ -164,16 +164,21 @@ def append_both(actor: Actor) -> None:
 
 
 def count_pairs(actor: Actor) -> None:
-    """Count rows of the vault, and note how many there are in the bank: others may not come in between."""
+    """Count rows of the vault, and note how many there are in the bank, or in both: others may not come in between."""
     actor.world.pairs += 1
     name = f"count{actor.world.pairs}"
     tables = StagedTables(actor.lake, _names(actor))
     read = _read(tables, "vault", "owner = 'pairs'", lambda row: row["owner"] == "pairs")
     _pause(actor)
     row = (name, 0, str(read.rows.total()))
-    together = Together({BANK: AddRows((row,), COLUMNS), VAULT: NoRows(("READ",))}, reads=[read])
+    intents: dict[str, Intent] = {BANK: AddRows((row,), COLUMNS), VAULT: NoRows(("READ",))}
+    if actor.chance.random() < 0.5:
+        intents[VAULT] = intents[BANK]
+    together = Together(intents, reads=[read])
     actor.intent = together
-    append(tables.handle("bank"), [dict(zip(COLUMNS, row, strict=True))])
+    for root, intent in intents.items():
+        if intent is intents[BANK]:
+            append(tables.handle(root[:-1]), [dict(zip(COLUMNS, row, strict=True))])
     tables.commit()
     _done(actor, together)
 

@@ -1,0 +1,161 @@
+"""Each store call of a transaction over two tables fails in turn, or its process dies or sleeps there: all or nothing.
+
+Whoever comes next is not kept waiting for longer than it takes to give a transaction up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from alluvia.clock import ManualClock
+from alluvia.errors import Conflict
+from alluvia.lake import Lake
+from alluvia.store import MemoryStore
+from tests.faults.store import MODES
+from tests.faults.test_fail_at_call import CALLS_MAX, attempts, check_log, copied, tried
+from tests.transactions import APPLY_OF_A, NAMES, HookedStore, amounts, append_both, filled, stopped, transfer
+
+BEFORE = (200, 200)
+CLAIM_SECONDS_MAX = 6.0
+"""How long a claim may stand in the way: the polls, with their chance."""
+DAY = 24 * 3600
+ACTS: dict[str, tuple[Callable[[Lake], None], tuple[int, int]]] = {
+    "transfer": (transfer, (190, 210)),
+    "appends": (append_both, (201, 201)),
+}
+
+
+def made(clock: ManualClock) -> MemoryStore:
+    store = MemoryStore("faults", clock)
+    filled(Lake(store, clock))
+    return store
+
+
+def use_all(lake: Lake) -> float:
+    """Change each table alone, and return how long it took."""
+    began_us = lake.clock.now_us()
+    for name in NAMES:
+        lake.table(name).update({"amount": "amount"}, "id = 'y'")
+    return (lake.clock.now_us() - began_us) / 1e6
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("act", ACTS)
+def test_a_transaction_whose_nth_call_fails(act: str, mode: str) -> None:
+    run, after = ACTS[act]
+    done = 0
+    for store, clock in attempts(mode, made):
+        finished = tried(run, Lake(store, clock))
+        cold = Lake(store.inner, clock)
+        found = amounts(cold)
+        assert found == after if finished else found in (BEFORE, after), store.at
+        assert use_all(cold) < CLAIM_SECONDS_MAX, store.at
+        assert amounts(Lake(store.inner, clock)) == found, store.at
+        transfer(Lake(store.inner, clock), 1)
+        assert amounts(Lake(store.inner, clock)) == (found[0] - 1, found[1] + 1), store.at
+        for name in NAMES:
+            check_log(Lake(store.inner, clock), name)
+        done += 1
+    assert done > 8
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_warm_process_goes_on_after_its_nth_call_failed(mode: str) -> None:
+    for store, clock in attempts(mode, made):
+        lake = Lake(store, clock)
+        tried(transfer, lake)
+        store.healed = True
+        if mode.startswith("crash"):
+            lake = Lake(store.inner, clock)
+        found = amounts(lake)
+        assert found in (BEFORE, (190, 210)), store.at
+        transfer(lake, 1)
+        assert amounts(lake) == (found[0] - 1, found[1] + 1), store.at
+
+
+@pytest.mark.parametrize("mode", ["before", "after"])
+def test_a_reader_whose_nth_call_fails_sees_all_or_nothing_at_the_next(mode: str) -> None:
+    def half(clock: ManualClock) -> MemoryStore:
+        store = made(clock)
+        stopped(Lake(store, clock), APPLY_OF_A)
+        return store
+
+    for store, clock in attempts(mode, half):
+        lake = Lake(store, clock)
+        tried(amounts, lake)
+        store.healed = True
+        assert amounts(lake) == (190, 210), store.at
+
+
+def _days_with_vacuum(lake: Lake, clock: ManualClock) -> None:
+    clock.advance(3 * DAY)
+    for name in NAMES:
+        lake.table(name).vacuum(timedelta(hours=1))
+
+
+def _others(lake: Lake, clock: ManualClock) -> None:
+    transfer(lake, 1)
+
+
+def _minutes(lake: Lake, clock: ManualClock) -> None:
+    clock.advance(300)
+    use_all(lake)
+
+
+SLEEPS: dict[str, Callable[[Lake, ManualClock], None]] = {
+    "for another's transaction": _others,
+    "for minutes": _minutes,
+    "for days, with clean-up": _days_with_vacuum,
+}
+
+
+@pytest.mark.parametrize("sleep", SLEEPS)
+@pytest.mark.parametrize("act", ACTS)
+def test_a_transaction_that_sleeps_before_its_nth_call(act: str, sleep: str) -> None:
+    """Meanwhile others finish what they do. It has happened or not, and says so rightly."""
+    run, after = ACTS[act]
+    template_clock = ManualClock()
+    template = made(template_clock)
+    moved = sleep == "for another's transaction"
+    happened, not_happened = ((here - moved, there + moved) for here, there in (after, BEFORE))
+    outcomes = set()
+    for at in range(1, CALLS_MAX):
+        clock = ManualClock(template_clock.now_us(), seed=at)
+        store = copied(template, clock)
+        sleeper = _Sleeper(at, partial(SLEEPS[sleep], Lake(store, clock), clock))
+        try:
+            finished = tried(run, Lake(HookedStore(store, sleeper), clock))
+        except Conflict:
+            outcomes.add("conflict")
+            assert amounts(Lake(store, clock)) == not_happened, at
+        else:
+            if sleeper.calls < at:
+                break
+            outcomes.add("finished" if finished else "unknown")
+            found = amounts(Lake(store, clock))
+            assert found == happened if finished else found in (happened, not_happened), at
+        assert use_all(Lake(store, clock)) < CLAIM_SECONDS_MAX, at
+        found = amounts(Lake(store, clock))
+        transfer(Lake(store, clock), 5)
+        assert amounts(Lake(store, clock)) == (found[0] - 5, found[1] + 5), at
+    else:
+        raise AssertionError("the transaction never completes")
+    assert "finished" in outcomes
+
+
+class _Sleeper:
+    """A hook that has something else happen before request number `at`."""
+
+    def __init__(self, at: int, meanwhile: Callable[[], None]) -> None:
+        self.at = at
+        self.calls = 0
+        self._meanwhile = meanwhile
+
+    def __call__(self, kind: str, key: str) -> None:
+        self.calls += 1
+        if self.calls == self.at:
+            self._meanwhile()
