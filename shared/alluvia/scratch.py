@@ -12,13 +12,16 @@ import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
+_lock = Lock()
 _NAME = re.compile(r"alluvia-(\d+)-\w+")
 
 
 def scratch_root() -> Path:
     """Return this process's folder, which only its user may open: the place for temporary files and folders."""
-    return _own(os.getpid(), tempfile.gettempdir())
+    with _lock:  # a second thread that comes first, too, would take the folder for that of a process that is gone
+        return _own(os.getpid(), tempfile.gettempdir())
 
 
 @cache
