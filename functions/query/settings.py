@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from alluvia.query.limits import QueryLimits
-from alluvia.serverless.settings import number
+from alluvia.serverless.settings import choice, number
 
 TIMEOUT_SECONDS = 25
 RESULT_LIMIT_BYTES = 4_000_000
@@ -15,10 +15,11 @@ SPILL_LIMIT_BYTES = 1_500_000_000
 
 @dataclass(frozen=True, slots=True)
 class QuerySettings:
-    """What a query may take."""
+    """What a query may take, and whether statements may write."""
 
     limits: QueryLimits
     result_limit_bytes: int
+    allow_writes: bool = False
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> QuerySettings:
@@ -31,4 +32,5 @@ class QuerySettings:
                 spill_bytes=SPILL_LIMIT_BYTES,
             ),
             number(environment, "ALLUVIA_RESULT_LIMIT_BYTES", "bytes", RESULT_LIMIT_BYTES),
+            choice(environment, "ALLUVIA_ALLOW_WRITES", ("false", "true")) == "true",
         )

@@ -18,16 +18,16 @@ class Progress(Protocol):
 _listener: ContextVar[Progress | None] = ContextVar("alluvia_progress", default=None)
 
 
-def listening() -> bool:
-    """Whether anybody listens to what this thread reports."""
-    return _listener.get() is not None
+def listener() -> Progress | None:
+    """Return who listens to what this thread reports."""
+    return _listener.get()
 
 
 def report(what: str, done: int, total: int, unit: str = "") -> None:
     """Tell how far work of this thread has come; nothing where nobody listens."""
-    listener = _listener.get()
-    if listener is not None:
-        listener(what, done, total, unit)
+    told = _listener.get()
+    if told is not None:
+        told(what, done, total, unit)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from contextvars import copy_context
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from alluvia.progress import listening, report
+from alluvia.progress import listener, report
 
 if TYPE_CHECKING:
     from pyspark import SparkContext, StatusTracker
@@ -19,7 +19,7 @@ EVERY_SECONDS = 0.5
 @contextmanager
 def stages_reported(context: SparkContext) -> Iterator[None]:
     """Report the tasks of the stages that run meanwhile."""
-    if not listening():
+    if listener() is None:
         yield
         return
     ended = Event()

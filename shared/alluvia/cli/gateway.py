@@ -71,7 +71,7 @@ class Gateway:
         refused = refusal(event["headers"], self._rules.hosts)
         if refused is not None:
             return failure(403, refused)
-        if event["rawPath"] != "/q" and not event["rawPath"].startswith("/q/"):
+        if event["rawPath"] not in ("/q", "/sql") and not event["rawPath"].startswith("/q/"):
             answer = self._call(self._ingest, event)
             if answer["statusCode"] < 300 and event["requestContext"]["http"]["method"] == "POST":
                 self._changed(event["rawPath"].rpartition("/")[2])

@@ -36,6 +36,7 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
 )
 @click.option("--refresh-rollups", is_flag=True, help="Refresh rollups after each post of events; else with merges.")
 @click.option("--create-tables-max", type=click.IntRange(1), help="Events create no more tables than this.  [1000]")
+@click.option("--allow-writes", is_flag=True, help="Let SQL that comes over HTTP write, too.")
 @click.option("--quiet", is_flag=True, help="Do not log requests.")
 def serve(
     common: Common,
@@ -47,6 +48,7 @@ def serve(
     create_tables_max: int | None,
     *,
     refresh_rollups: bool,
+    allow_writes: bool,
     quiet: bool,
 ) -> None:
     """Put the functions behind a local HTTP server; merge and vacuum run in the background. Without authentication."""
@@ -57,13 +59,16 @@ def serve(
     from alluvia.serverless.environment import environment
 
     options = Options(host, port, allow_host, merge_every, vacuum_every, not quiet, refresh_rollups)
-    limit = {} if create_tables_max is None else {"ALLUVIA_CREATE_TABLES_MAX": str(create_tables_max)}
+    chosen = {} if create_tables_max is None else {"ALLUVIA_CREATE_TABLES_MAX": str(create_tables_max)}
+    if allow_writes:
+        chosen["ALLUVIA_ALLOW_WRITES"] = "true"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that what runs is ended in order
-    with environment(limit), running(common.lake(new=True), options) as server:
+    with environment(chosen), running(common.lake(new=True), options) as server:
         say(f"alluvia serves {common.uri} at http://{host}:{server.effective_port}")
         if not is_loopback(host):
-            tell(f"Warning: anyone who reaches {host} can read and write this lake: nobody is asked for a "
-                 "password. Put a proxy that authenticates in front.")  # fmt: skip
+            may = "read, change and drop all tables of" if allow_writes else "read and write"
+            tell(f"Warning: anyone who reaches {host} can {may} this lake: nobody is asked for a password. Put a proxy "
+                 "that authenticates in front.")  # fmt: skip
         server.run()
 
 

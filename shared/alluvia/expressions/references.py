@@ -175,7 +175,7 @@ def _check_expression(node: Node, *, parameters: bool) -> bool:
     if kind == "PARAMETER":
         if parameters:
             return False
-        raise Invalid("the query contains a parameter (? or $name): write the value into the query")
+        raise Invalid("the query contains a parameter (? or $name) that has no value")
     if kind not in _EXPRESSIONS:
         raise Invalid(f"the query uses a {kind.lower()} expression, which is not supported")
     if kind in ("FUNCTION", "WINDOW") and is_refused(node["function_name"]):

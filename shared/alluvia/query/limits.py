@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from alluvia.duck.failures import QueryTooCostly
 
 
 def machine_bytes() -> int:
@@ -25,10 +27,30 @@ class QueryLimits:
     memory_bytes: int | None = None
     threads: int | None = None
     spill_bytes: int | None = None
+    until: float | None = None
+    """When queries that share the time must be done; None: each has all of it."""
+
+    def begun(self) -> QueryLimits:
+        """Return limits whose time runs from now on, for several queries together; if it runs, the same ones."""
+        return replace(self, until=self.deadline())
 
     def deadline(self) -> float | None:
         """Return when a query that starts now must be done, by `time.monotonic()`; None: whenever it is."""
+        if self.until is not None:
+            return self.until
         return None if self.timeout_seconds is None else time.monotonic() + self.timeout_seconds
+
+    def check(self) -> None:
+        """Raise `QueryTooCostly` if the time that queries share is up."""
+        if self.until is not None and time.monotonic() > self.until:
+            raise self.too_slow()
+
+    def too_slow(self) -> QueryTooCostly:
+        """Return the error for a query that takes too long."""
+        return QueryTooCostly(
+            f"the query took longer than the {self.timeout_seconds:g} seconds allowed: "
+            "narrow it by time or another column of the WHERE clause, or select fewer columns"
+        )
 
     @property
     def held_bytes_max(self) -> int:

@@ -176,13 +176,7 @@ class Session:
     def check_time(self) -> None:
         """Raise `QueryTooCostly` if the time is up."""
         if self._watch.deadline is not None and time.monotonic() > self._watch.deadline:
-            raise QueryTooCostly(self._too_slow())
-
-    def _too_slow(self) -> str:
-        return (
-            f"the query took longer than the {self._limits.timeout_seconds:g} seconds allowed: "
-            "narrow it by time or another column of the WHERE clause, or select fewer columns"
-        )
+            raise self._limits.too_slow()
 
     @contextmanager
     def _translated(self, context: Context) -> Iterator[None]:
@@ -190,7 +184,7 @@ class Session:
         try:
             yield
         except OutOfTime:
-            raise QueryTooCostly(self._too_slow()) from None
+            raise self._limits.too_slow() from None
         except OutOfMemory:
             raise QueryTooCostly(out_of_memory(self._limits.memory_bytes)) from None
         except EngineDied as error:

@@ -97,7 +97,9 @@ def refusal(error: AlluviaError, logger: Logger, statuses: Mapping[type[AlluviaE
     status = next((status for kind, status in every if isinstance(error, kind)), 500)
     if status < 500:
         logger.info("refused", extra={"status": status, "reason": type(error).__name__})
-        return failure(status, str(error))
+        return failure(
+            status, f"nothing was done, send the same request again: {error}" if status == 409 else str(error)
+        )
     logger.error("failed", exc_info=error, extra={"status": status})
     if status != 503:
         return failure(status, str(error))

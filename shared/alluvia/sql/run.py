@@ -5,7 +5,7 @@ The statements of a text are one transaction. A text that is one SELECT goes str
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -28,9 +28,18 @@ TRIES_MAX = 20
 
 
 def execute(
-    lake: Lake, text: str, parameters: Parameters | None = None, *, limits: QueryLimits | None = None
+    lake: Lake,
+    text: str,
+    parameters: Parameters | None = None,
+    *,
+    limits: QueryLimits | None = None,
+    ready: Callable[[pa.Table], object] | None = None,
 ) -> pa.Table:
-    """Run a text on a lake. Returns the rows of its last read, or one row that says what its last write did."""
+    """Run a text on a lake. Returns the rows of its last read, or one row that says what its last write did.
+
+    The statements share the time that the limits give. `ready` gets what will be returned before a transaction commits:
+    if it raises, nothing is committed.
+    """
     statements = parse(text)
     values = named_values(parameters)
     if _is_query(statements):
@@ -39,7 +48,8 @@ def execute(
 
     check_parameters(text, values)
     begin, body, end = _bracketed(statements)
-    return _committed(lake, body, values, limits, begin, discard=end is not None and end.action == "rollback")
+    discard = end is not None and end.action == "rollback"
+    return _committed(lake, body, values, limits, begin, discard=discard, ready=ready)
 
 
 def execute_in(
@@ -182,10 +192,12 @@ def _committed(
     begin: Control | None = None,
     *,
     discard: bool = False,
+    ready: Callable[[pa.Table], object] | None = None,
 ) -> pa.Table:
     """Run statements as a transaction of their own, again where what they read has changed meanwhile."""
     from alluvia.sql.running import answer  # loads what writes
 
+    limits = None if limits is None else limits.begun()
     if not statements:
         return _said("rolled back" if discard else "committed")
     if len(statements) == 1 and not statements[0].needs_transaction and not discard:
@@ -196,7 +208,11 @@ def _committed(
         transaction = lake.transaction(isolation=isolation)
         try:
             found = answer(lake, transaction, statements, values, limits)
+            if ready is not None:
+                ready(found)
             if not discard:
+                if limits is not None:
+                    limits.check()
                 transaction.commit()
         except Conflict:
             if tries == TRIES_MAX:

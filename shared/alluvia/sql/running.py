@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from alluvia.errors import Invalid
 from alluvia.lake import Lake
 from alluvia.lake_transaction import LakeTransaction
+from alluvia.progress import listener, reporting_to
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
 from alluvia.sql import nodes, showing, tables, views, writing
@@ -46,19 +48,40 @@ def answer(
     """Run statements. Returns the rows of the last read, or one row that says what the last write did."""
     if transaction is not None or len(statements) > 1:
         _check_together(statements)
+    limits = None if limits is None else limits.begun()
     scope = Scope(lake, transaction, values, limits)
     reads = [statement for statement in statements if not statement.writes]
     rows: pa.Table | None = None
     done: Done = {}
-    for statement in statements:
-        if statement.writes:
-            done = _WRITES[type(statement.node)](scope, statement.node)
-        else:
-            rows = _read(scope, statement, last=statement is reads[-1])
+    with _stopping_in_time(limits):
+        for statement in statements:
+            if limits is not None:
+                limits.check()
+            if statement.writes:
+                done = _WRITES[type(statement.node)](scope, statement.node)
+            else:
+                rows = _read(scope, statement, last=statement is reads[-1])
     if rows is not None:
         return rows
     # Which version a transaction makes of a table is known only once it has committed.
     return row(done if transaction is None else {**done, "version": None})
+
+
+@contextmanager
+def _stopping_in_time(limits: QueryLimits | None) -> Iterator[None]:
+    """Have operations that report their progress fail when the time is up. Reads have a process, which is killed."""
+    if limits is None or limits.until is None:
+        yield
+        return
+    told = listener()
+
+    def check(what: str, done: int, total: int, unit: str = "") -> None:
+        limits.check()
+        if told is not None:
+            told(what, done, total, unit)
+
+    with reporting_to(check):
+        yield
 
 
 def _check_together(statements: Sequence[Statement]) -> None:

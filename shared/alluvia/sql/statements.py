@@ -15,6 +15,7 @@ from alluvia.sql.tokens import Cursor, Sql, Token, check_size, count_placeholder
 
 STATEMENTS_MAX = 1000
 _QUERIES = frozenset({"select", "with", "from", "values", "table", "summarize", "explain", "pivot", "unpivot", "("})
+_SHOWS = frozenset({"show", "describe", "desc"})
 _FIRST = re.compile(r"(?:[\s;]++|--[^\r\n]*+|/\*.*?\*/)*+(?P<word>\w++|\(|\Z|.)", re.DOTALL)
 
 
@@ -58,7 +59,7 @@ def parse(text: str) -> list[Statement]:
     try:
         tokens = tokens_of(text)
     except Invalid:
-        if word in _QUERIES:  # DuckDB has a better message for it
+        if word in _QUERIES or word in _SHOWS:  # DuckDB takes more, or has a better message for it
             return [_query(word, text)]
         raise
     parts = list(_parts(tokens))
@@ -113,7 +114,7 @@ def _statement(text: str, tokens: Sequence[Token], placeholders: int) -> Stateme
     cursor = Cursor(text, tokens, placeholders)
     shown = text[tokens[0].start : tokens[-1].end]
     first = tokens[0].word
-    if first in ("show", "describe", "desc"):
+    if first in _SHOWS:
         asked = _show(cursor)
         if asked is None:
             return _query(first, shown, placeholders)

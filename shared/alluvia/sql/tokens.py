@@ -36,6 +36,10 @@ _COMMENT = re.compile(r"/\*|\*/")
 _OPENING, _CLOSING = {"(": ")", "[": "]", "{": "}"}, {")", "]", "}"}
 
 
+class Unfinished(Invalid):
+    """A quote or a comment is opened, and never closed."""
+
+
 class Token(NamedTuple):
     """A token: its kind (`word`, `quoted`, `text`, `number`, `parameter` or `sign`), and where it is in the text.
 
@@ -64,7 +68,8 @@ def tokens_of(text: str) -> list[Token]:
         match = _TOKEN.match(text, at)
         kind = "" if match is None or match.lastgroup is None else match.lastgroup
         if match is None or kind == "strange":
-            raise Invalid(f"{_place(text, at)}: {_strange(text[at])}")
+            error = Unfinished if text[at] in "'\"" else Invalid
+            raise error(f"{_place(text, at)}: {_strange(text[at])}")
         start, at = at, match.end()
         if kind == "comment":
             at = _comment_end(text, start)
@@ -107,7 +112,7 @@ def _comment_end(text: str, start: int) -> int:
         depth += 1 if found[0] == "/*" else -1
         if depth == 0:
             return found.end()
-    raise Invalid(f"{_place(text, start)}: a comment that is opened here is never closed")
+    raise Unfinished(f"{_place(text, start)}: a comment that is opened here is never closed")
 
 
 def _place(text: str, at: int) -> str:

@@ -1,0 +1,32 @@
+"""Run the statements of a request as one transaction. Loaded for requests that are more than one query."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from alluvia import Lake
+from alluvia.errors import CommitUnknown
+from alluvia.query.formats import Format, render
+from alluvia.query.parameters import Parameters
+from alluvia.sql.run import execute
+
+from .settings import QuerySettings
+
+
+def run_statements(
+    lake: Lake, text: str, parameters: Parameters | None, form: Format, settings: QuerySettings
+) -> bytes:
+    """Run a text, and return its answer in a form. Nothing is committed if that is too large, or the time is up."""
+
+    body: bytes | None = None
+
+    def rendered(answer: pa.Table) -> bytes:
+        nonlocal body
+        body = render(answer.schema, answer.to_batches(), form, settings.result_limit_bytes)
+        return body
+
+    try:
+        answer = execute(lake, text, parameters, limits=settings.limits, ready=rendered)
+    except CommitUnknown as error:
+        raise CommitUnknown(f"look whether the statements took effect before you send them again: {error}") from error
+    return rendered(answer) if body is None else body

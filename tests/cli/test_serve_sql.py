@@ -1,0 +1,90 @@
+"""`alluvia serve` and SQL that writes, over real HTTP."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import alluvia
+from alluvia.cli.client import Client, Reply
+from tests.serving import serving
+
+
+def post(port: int, sql: str, parameters: Any = None, path: str = "/q") -> Reply:
+    return Client(port).post(path, {"query": sql, **({} if parameters is None else {"parameters": parameters})})
+
+
+def rows(reply: Reply) -> list[Any]:
+    assert reply.status == 200, reply.body
+    return [json.loads(line) for line in reply.body.splitlines()]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> alluvia.Lake:
+    lake = alluvia.connect(str(tmp_path))
+    lake.create_table("accounts", {"name": "string", "balance": "long"}).append(
+        [{"name": "a", "balance": 100}, {"name": "b", "balance": 100}]
+    )
+    return lake
+
+
+def test_writes_are_off_unless_the_server_is_told(lake: alluvia.Lake, tmp_path: Path) -> None:
+    with serving(tmp_path) as (_, port):
+        for path in ("/q", "/sql"):
+            refused = post(port, "DELETE FROM accounts", path=path)
+            assert (refused.status, "start `alluvia serve` with --allow-writes" in refused.json()["error"]) == (
+                403,
+                True,
+            )
+        assert rows(post(port, "SELECT 1; SELECT sum(balance) AS n FROM accounts WHERE name = ?", ["a"])) == [
+            {"n": 100}
+        ]
+    assert alluvia.connect(lake.uri).table("accounts").version == 1
+
+
+def test_with_the_right_statements_of_a_request_are_one_transaction(lake: alluvia.Lake, tmp_path: Path) -> None:
+    transfer = """
+        UPDATE accounts SET balance = balance - $n WHERE name = $from_name;
+        UPDATE accounts SET balance = balance + $n WHERE name = $to_name;
+        INSERT INTO transfers VALUES ($from_name, $to_name, $n);
+        SELECT name, balance FROM accounts ORDER BY name;
+    """
+    values = {"n": 10, "from_name": "a", "to_name": "b"}
+    with serving(tmp_path, "--allow-writes") as (_, port):
+        assert post(port, transfer, values).status == 404
+        created = post(port, "CREATE TABLE transfers (sender VARCHAR, receiver VARCHAR, n BIGINT)", path="/sql")
+        assert created.status == 200
+        found = rows(post(port, transfer, values))
+        assert found == [{"name": "a", "balance": 90}, {"name": "b", "balance": 110}]
+        failed = post(port, transfer + "; SELECT error('stop') FROM accounts", values)
+        assert (failed.status, "stop" in failed.json()["error"]) == (400, True)
+        # What senders on pages of other sites can make a browser send, without a preflight request, writes nothing.
+        for headers in ({"Origin": "http://evil.example"}, {"Content-Type": "text/plain"}):
+            body = json.dumps({"query": "DROP TABLE accounts"}).encode()
+            assert Client(port).post("/q", body, {"Content-Type": "application/json", **headers}).status in (403, 415)
+    left = alluvia.connect(lake.uri).sql(
+        "SELECT sum(balance) AS n, (SELECT count(*) FROM transfers) AS t FROM accounts"
+    )
+    assert left.to_pylist() == [{"n": 200, "t": 1}]
+
+
+def test_increments_of_many_clients_are_all_there(lake: alluvia.Lake, tmp_path: Path) -> None:
+    statuses: list[int] = []
+
+    def increment(port: int) -> None:
+        sql = "UPDATE accounts SET balance = balance + 1 WHERE name = 'a'; SELECT 1"
+        statuses.extend(post(port, sql).status for _ in range(4))
+
+    with serving(tmp_path, "--allow-writes") as (_, port):
+        clients = [Thread(target=increment, args=(port,)) for _ in range(3)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+    assert set(statuses) <= {200, 409}
+    (left,) = alluvia.connect(lake.uri).sql("SELECT balance FROM accounts WHERE name = 'a'").to_pylist()
+    assert left["balance"] == 100 + statuses.count(200)
