@@ -1,4 +1,4 @@
-"""The HTTP API: POST /v1/events/{table}, POST /q and GET /healthz."""
+"""The HTTP API: POST /v1/events/{table}, POST /q, GET /healthz, and POST /sql if there is a function for it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 QUERY_PATH = "/q"
+SQL_PATH = "/sql"
 ACCESS_LOG_FIELDS = {
     "requestId": "$context.requestId",
     "time": "$context.requestTime",
@@ -45,6 +46,7 @@ class HttpApi(Construct):
         *,
         ingest: lambda_.Alias,
         query: lambda_.Alias,
+        sql: lambda_.Alias | None,
         throttle: api.ThrottleSettings,
         query_throttle: api.ThrottleSettings,
     ) -> None:
@@ -53,15 +55,23 @@ class HttpApi(Construct):
             self, "Api", create_default_stage=False, default_authorizer=authorizers.HttpIamAuthorizer()
         )
         to_ingest = integrations.HttpLambdaIntegration("Ingest", ingest)
-        to_query = integrations.HttpLambdaIntegration("Query", query)
         self.api.add_routes(path="/v1/events/{table}", methods=[api.HttpMethod.POST], integration=to_ingest)
         self.api.add_routes(path="/healthz", methods=[api.HttpMethod.GET], integration=to_ingest)
-        queries = self.api.add_routes(path=QUERY_PATH, methods=[api.HttpMethod.POST], integration=to_query)
+        queries = {QUERY_PATH: query} if sql is None else {QUERY_PATH: query, SQL_PATH: sql}
+        routes = [
+            route
+            for path, function in queries.items()
+            for route in self.api.add_routes(
+                path=path,
+                methods=[api.HttpMethod.POST],
+                integration=integrations.HttpLambdaIntegration("Query" if path == QUERY_PATH else "Sql", function),
+            )
+        ]
         self.stage = self._stage(throttle)
         limits = {"ThrottlingRateLimit": query_throttle.rate_limit, "ThrottlingBurstLimit": query_throttle.burst_limit}
-        _resource(self.stage).route_settings = {f"POST {QUERY_PATH}": limits}
+        _resource(self.stage).route_settings = {f"POST {path}": limits for path in queries}
         # API Gateway refuses settings of a route that does not exist yet.
-        self.stage.node.add_dependency(*queries)
+        self.stage.node.add_dependency(*routes)
         self.url = self.stage.url
 
     def _stage(self, throttle: api.ThrottleSettings) -> api.HttpStage:

@@ -38,6 +38,7 @@ class Spec:
 INGEST = Spec("ingest", 1024, 29, WITH_DUCKDB, "Takes events in over HTTP")
 COMMIT = Spec("ingest", 1769, 60, WITH_DUCKDB, "Commits events from the queue, a batch at a time")
 QUERY = Spec("query", 3538, 29, WITH_DUCKDB, "Answers SQL over HTTP", disk_mb=2048)
+SQL = Spec("query", 3538, 29, WITH_DUCKDB, "Runs SQL that writes, over HTTP", disk_mb=2048)
 MERGE = Spec("merge", 3538, 900, WITH_DUCKDB, "Makes few sorted files out of many small ones", disk_mb=4096)
 VACUUM = Spec("vacuum", 1769, 900, CORE, "Deletes what no retained version needs")
 BACKFILL = Spec("backfill", 512, 30, CORE, "Starts Spark jobs and tells how they do")

@@ -18,7 +18,7 @@ class LogMetrics(Construct):
 
     Events                  events that were accepted over HTTP
     Rejects                 events that became rejects, at once or on their way out of the queue
-    HandledFailures         requests that a function answered with 500 or more; by service: ingest, query
+    HandledFailures         requests that a function answered with 500 or more; by service: ingest, query, sql
     PartialBatchFailures    messages of a queue that failed and will come again; by service: ingest, merge, vacuum
     CommitsSinceCheckpoint  of one table, after its merge
     Sweeps                  that put all tables into a queue; by service: merge, vacuum
@@ -33,7 +33,8 @@ class LogMetrics(Construct):
         failures = _number("$.status", 500)
         self._count("Events", ["Ingest"], answers, "$.accepted")
         self._count("Rejects", ["Ingest", "Commit"], answers, "$.rejected")
-        self._count("HandledFailures", ["Ingest", "Query"], failures, "1", by_service=True)
+        over_http = [name for name in ("Ingest", "Query", "Sql") if name in log_groups]
+        self._count("HandledFailures", over_http, failures, "1", by_service=True)
         failed, commits = "$.failed_messages", "$.commits_since_checkpoint"
         consumers = ["Commit", "Merge", "Vacuum"]
         self._count("PartialBatchFailures", consumers, _number(failed), failed, by_service=True)

@@ -25,6 +25,7 @@ class Settings:
 
     ingest_mode: str = "queued"
     create_tables: bool = False
+    sql_writes: bool = False
     retention_hours: int = 168
     alarm_email: str | None = None
     backfill_sources: tuple[BackfillSource, ...] = ()
@@ -34,6 +35,7 @@ class Settings:
     query_burst: int = 40
     ingest_concurrency: int | None = None
     query_concurrency: int | None = None
+    sql_concurrency: int | None = None
     commit_concurrency: int = 8
     merge_concurrency: int = 4
     vacuum_concurrency: int = 2
@@ -44,6 +46,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
 
     `alluvia:ingest_mode`       queued (answer 202, commit from the queue) or direct (commit, then answer 200)
     `alluvia:create_tables`     true if the first event may create its table, else false
+    `alluvia:sql_writes`        true for a function, behind POST /sql, that runs SQL that writes, else false
     `alluvia:retention_hours`   how long vacuum keeps what no version names any more, at least 1
     `alluvia:alarm_email`       who gets the alarms; may be empty
     `alluvia:backfill_sources`  s3://bucket/prefix, separated by commas: what backfills may read besides `incoming/`
@@ -51,8 +54,9 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     `alluvia:ingest_rate`, `alluvia:ingest_burst`  requests a second, and at once, of all routes but those of queries
     `alluvia:query_rate`, `alluvia:query_burst`    the same for queries: what is over it gets a 429
     `alluvia:ingest_concurrency`  how many ingest functions are set aside, and may run, for HTTP; empty: none set aside
-    `alluvia:query_concurrency`   the same for query functions. Lambda wants 100 of the account's concurrent executions
-                                  left for all, so an account with fewer, such as a new one, can set none aside
+    `alluvia:query_concurrency`, `alluvia:sql_concurrency`  the same for queries, and for SQL that writes. Lambda wants
+                                  100 of the account's concurrent executions left for all, so an account with fewer,
+                                  such as a new one, can set none aside
     `alluvia:commit_concurrency`  how many functions may commit from the queue at once, 2 to 1000
     `alluvia:merge_concurrency`, `alluvia:vacuum_concurrency`  how many may merge, and vacuum, tables at once, 2 to 1000
 
@@ -68,8 +72,8 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     default = Settings()
     return Settings(
         ingest_mode=_one_of("ingest_mode", values.get("ingest_mode", default.ingest_mode), ("queued", "direct")),
-        create_tables=_one_of("create_tables", values.get("create_tables", "false").lower(), ("true", "false"))
-        == "true",
+        create_tables=_whether("create_tables", values),
+        sql_writes=_whether("sql_writes", values),
         retention_hours=_number("retention_hours", values, default.retention_hours),
         alarm_email=_email("alarm_email", values["alarm_email"]) if "alarm_email" in values else None,
         backfill_sources=_sources("backfill_sources", values.get("backfill_sources", "")),
@@ -79,6 +83,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         query_burst=_number("query_burst", values, default.query_burst),
         ingest_concurrency=_number_or_none("ingest_concurrency", values),
         query_concurrency=_number_or_none("query_concurrency", values),
+        sql_concurrency=_number_or_none("sql_concurrency", values),
         commit_concurrency=_number("commit_concurrency", values, default.commit_concurrency, 2, 1000),
         merge_concurrency=_number("merge_concurrency", values, default.merge_concurrency, 2, 1000),
         vacuum_concurrency=_number("vacuum_concurrency", values, default.vacuum_concurrency, 2, 1000),
@@ -89,6 +94,10 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise ValueError(f"{PREFIX}{name} is {value!r}: it must be {' or '.join(allowed)}")
     return value
+
+
+def _whether(name: str, values: Mapping[str, str]) -> bool:
+    return _one_of(name, values.get(name, "false").lower(), ("true", "false")) == "true"
 
 
 def _number(name: str, values: Mapping[str, str], default: int, least: int = 1, most: int | None = None) -> int:

@@ -9,7 +9,7 @@ from constructs import Construct
 from infra.alarms import Alarms
 from infra.backfill import Backfill
 from infra.http_api import HttpApi
-from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, VACUUM, Functions
+from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, VACUUM, Functions
 from infra.metrics import LogMetrics
 from infra.queues import EVENTS, TABLES, FunctionQueue
 from infra.schedules import Schedules
@@ -32,11 +32,13 @@ class AlluviaStack(Stack):
     Commit    the same folder behind the queue: takes messages, appends to the lake
     Merge     takes messages about tables and sends itself some, appends to the lake
     Query     reads the lake
+    Sql       the same folder, deployed if the settings ask for it: appends to the lake, and so runs no VACUUM
     Vacuum    the same with a queue of its own, and deletes from the lake, the only one
     Backfill  starts and watches jobs; a job reads its input and appends to the lake
 
     Ingest is deployed twice from one folder: what is reached over HTTP should be able to write no table's log, only
     the queue's reader should take messages off it, and each has the memory and the time-out that its work asks for.
+    So is query: who may send queries may write nothing, unless they may also call the route of Sql.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, sources: Sources, settings: Settings) -> None:
@@ -62,6 +64,7 @@ class AlluviaStack(Stack):
             "Http",
             ingest=live["Ingest"],
             query=live["Query"],
+            sql=live.get("Sql"),
             throttle=api.ThrottleSettings(rate_limit=settings.ingest_rate, burst_limit=settings.ingest_burst),
             query_throttle=api.ThrottleSettings(rate_limit=settings.query_rate, burst_limit=settings.query_burst),
         )
@@ -75,8 +78,9 @@ class AlluviaStack(Stack):
         metrics = LogMetrics(self, "Metrics", log_groups=self.functions.logs)
         alarms.watch_queue(self.events.queue, self.events.dead_letters, metrics)
         alarms.watch_api(self.http.api)
-        for name in ("Ingest", "Query"):
-            alarms.watch_requests(name, functions[name], metrics)
+        for name in ("Ingest", "Query", "Sql"):
+            if name in functions:
+                alarms.watch_requests(name, functions[name], metrics)
         for name in ("Commit", "Merge", "Vacuum", "Backfill"):
             alarms.watch_calls(name, functions[name])
         alarms.watch_rejects(metrics)
@@ -106,6 +110,9 @@ class AlluviaStack(Stack):
         own = {name: {**lake, TABLES_QUEUE: tables.queue.queue_url} for name, tables in self.tables.items()}
         add("Merge", MERGE, own["Merge"])
         add("Query", QUERY, {**lake, **query}, reserved=settings.query_concurrency)
+        if settings.sql_writes:
+            writes = {"ALLUVIA_ALLOW_WRITES": "true", "POWERTOOLS_SERVICE_NAME": "sql"}
+            add("Sql", SQL, {**lake, **query, **writes}, reserved=settings.sql_concurrency)
         add("Vacuum", VACUUM, {**own["Vacuum"], "ALLUVIA_RETENTION_HOURS": str(settings.retention_hours)})
         add("Backfill", BACKFILL, {**lake, **spark})
 
@@ -120,6 +127,8 @@ class AlluviaStack(Stack):
             tables.queue.grant_send_messages(roles[name])
         self.storage.allow_append(roles["Merge"])
         self.storage.allow_read(roles["Query"])
+        if settings.sql_writes:
+            self.storage.allow_append(roles["Sql"])
         self.storage.allow_append(roles["Vacuum"])
         self.storage.allow_delete(roles["Vacuum"])
         self.spark.allow_start(roles["Backfill"])
