@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+import select
 import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 COMMAND = (sys.executable, "-m", "alluvia.cli")
@@ -47,6 +50,70 @@ def on_terminal(words: Sequence[str], columns: int = 80, typed: str = "", **give
     finally:
         os.close(reader)
     return Shown(text.replace("\r\n", "\n"), process.wait())
+
+
+class Typist:
+    """Types at a command whose terminal this is, and waits for what it shows, without its escape sequences."""
+
+    _SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[=>]")
+
+    def __init__(self, process: subprocess.Popen[bytes], reader: int) -> None:
+        self.process = process
+        self._reader = reader
+        self._shown = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._reader, text.encode())
+
+    def until(self, *texts: str) -> str:
+        """Read until all of some texts have been shown, one after the other, and return what has been shown."""
+        begin = 0
+        for text in texts:
+            while (at := self._shown.find(text, begin)) < 0:
+                ready = select.select([self._reader], [], [], 5)[0]
+                try:
+                    data = os.read(self._reader, 1 << 16) if ready else b""
+                except OSError:
+                    data = b""
+                assert data, f"{text!r} is not in {self._shown!r}"
+                self._shown = self._SEQUENCE.sub("", self._shown + data.decode()).replace("\r", "")
+            begin = at + len(text)
+        found, self._shown = self._shown[:begin], self._shown[begin:]
+        return found
+
+    def end(self) -> str:
+        """Return what is shown until the command has ended."""
+        found = self._shown + self._SEQUENCE.sub("", read_all(self._reader)).replace("\r", "")
+        self.process.wait()
+        return found
+
+
+@contextmanager
+def typing(words: Sequence[str], columns: int = 80, **given: str) -> Iterator[Typist]:
+    """Run the command with a terminal of its own, on which Ctrl-C is the signal that it is for people."""
+    reader, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-c", _CONTROLLED, *words],
+        env=environment({"PROMPT_TOOLKIT_NO_CPR": "1", **given}),
+        stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+    )  # fmt: skip
+    os.close(terminal)
+    try:
+        yield Typist(process, reader)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reader)
+
+
+_CONTROLLED = """
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+sys.argv[0] = "alluvia"
+from alluvia.cli import main
+main()
+"""
 
 
 def read_all(reader: int) -> str:

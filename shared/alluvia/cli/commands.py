@@ -23,6 +23,7 @@ _MODULES = {
     "changing": ("delete", "update", "upsert", "restore"),
     "changing_lake": ("convert", "drop", "undrop", "evolve"),
     "inspecting": ("query", "tables", "describe", "history", "files", "changes"),
+    "statements": ("sql",),
     "maintaining": ("optimize", "checkpoint", "expire", "vacuum"),
     "erasing": ("erase",),
     "verifying": ("verify",),

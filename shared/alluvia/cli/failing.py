@@ -18,13 +18,18 @@ _WORDS = (
 
 def reason(error: BaseException, table: str | None = None) -> str:
     """Return an error as one line; with the table in front, if it has one and the line does not name it."""
-    text = " ".join(str(error).split())
+    text = " ".join(message(error).split())
+    return text if table is None or _names(text, table) else f"table {table}: {text}"
+
+
+def message(error: BaseException) -> str:
+    """Return an error as it is, with the lines that show where in a text it is."""
+    text = str(error)
     if not isinstance(error, AlluviaError | OSError):
         text = f"unexpected {type(error).__name__}{': ' if text else ''}{text} (--debug shows where)"
     for pattern, words in _WORDS:
         text = pattern.sub(words, text)
-    text = text or type(error).__name__
-    return text if table is None or _names(text, table) else f"table {table}: {text}"
+    return text or type(error).__name__
 
 
 def is_about_table(error: BaseException) -> bool:

@@ -1,0 +1,64 @@
+"""The command sql: statements from the command line, a file or standard input, or a prompt."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from alluvia.cli.options import Common, command, pair
+
+
+@command
+@click.argument("text", required=False)
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Read the statements from a file.",
+)
+@click.option("-p", "--param", "given", multiple=True, metavar="NAME=VALUE", help="A value for $NAME: JSON, else text.")
+@click.option(
+    "--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop the statements after this."
+)
+def sql(common: Common, text: str | None, file: Path | None, given: tuple[str, ...], timeout: float | None) -> None:
+    """Run SQL that may write, and print what its last read finds. Several statements are one transaction.
+
+    Without TEXT: a prompt on a terminal, else standard input, as with "-". For one SELECT, `query` is enough.
+    """
+    if text is not None and file is not None:
+        raise click.UsageError("give TEXT or --file, not both")
+    parameters = dict(_parameter(each) for each in given) or None
+    if text is None and file is None and sys.stdin.isatty() and sys.stdout.isatty():
+        from alluvia.cli.prompt import run_prompt
+
+        run_prompt(common, timeout)
+        return
+    if file is not None:
+        text = file.read_text("utf-8")
+    elif text is None or text == "-":
+        text = sys.stdin.read()
+    _run(common, text, parameters, timeout)
+
+
+def _run(common: Common, text: str, parameters: dict[str, Any] | None, timeout: float | None) -> None:
+    from alluvia.cli.rows import show_rows
+    from alluvia.query.limits import QueryLimits
+    from alluvia.sql.run import execute
+    from alluvia.sql.statements import parse
+
+    lake = common.lake(new=any(statement.writes for statement in parse(text)))
+    with common.progress("running the statements"):
+        answer = execute(lake, text, parameters, limits=QueryLimits(timeout_seconds=timeout))
+    show_rows(common, answer.schema, answer.to_batches())
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    name, value = pair(text, "--param", "=")
+    try:
+        return name, orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return name, value

@@ -1,0 +1,87 @@
+"""`alluvia sql` with a text: from the command line, a file or standard input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import alluvia
+from alluvia.cli.commands import cli
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    alluvia.connect(str(tmp_path / "lake")).create_table("t", {"name": "string", "n": "long"})
+    return tmp_path / "lake"
+
+
+def run(lake: Path, *words: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(cli, ["sql", "--lake", str(lake), *words], input=stdin)
+
+
+def rows(lake: Path, *words: str, stdin: str | None = None) -> list[Any]:
+    result = run(lake, *words, "--json", stdin=stdin)
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_statements_that_write_make_a_lake(tmp_path: Path) -> None:
+    made = run(tmp_path / "new", "CREATE TABLE t (n BIGINT); INSERT INTO t VALUES (1), (2); SELECT sum(n) AS n FROM t")
+    assert (made.exit_code, made.stdout.splitlines()) == (0, ["n", "─", "3"])
+    assert alluvia.connect(str(tmp_path / "new")).table("t").count() == 2
+
+
+def test_a_lake_that_is_not_there_is_not_made_by_a_read(tmp_path: Path) -> None:
+    result = run(tmp_path / "new", "SELECT 1")
+    assert (result.exit_code, "there is no lake at" in result.stderr) == (1, True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_write_says_what_it_did(lake: Path) -> None:
+    (said,) = rows(lake, "INSERT INTO t VALUES ('a', 1), ('b', 2)")
+    assert said["rows_inserted"] == 2
+
+
+def test_texts_from_a_file_and_from_standard_input(lake: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text("-- two rows; and their names\nINSERT INTO t VALUES ('é;', 1);\nSELECT name FROM t;\n")
+    assert rows(lake, "--file", str(script)) == [{"name": "é;"}]
+    assert rows(lake, stdin="DELETE FROM t; SELECT count(*) AS n FROM t") == [{"n": 0}]
+    assert rows(lake, "-", stdin="SELECT 1 AS n") == [{"n": 1}]
+    assert run(lake, "SELECT 1", "--file", str(script)).exit_code == 2
+
+
+def test_parameters_are_json_or_text(lake: Path) -> None:
+    words = ("-p", "n=1", "-p", "text=it's", "-p", 'digits="7"', "-p", "list=[1,2]", "-p", "nothing=null")
+    sql = "SELECT $n + 1 AS a, $text AS b, typeof($digits) AS c, len($list) AS d, $nothing AS e"
+    assert rows(lake, sql, *words) == [{"a": 2, "b": "it's", "c": "VARCHAR", "d": 2, "e": None}]
+    rows(lake, "INSERT INTO t VALUES ($name, $n)", "-p", "name='); DROP TABLE t; --", "-p", "n=5")
+    assert rows(lake, "SELECT * FROM t") == [{"name": "'); DROP TABLE t; --", "n": 5}]
+    assert run(lake, "SELECT $n", "-p", "n").stderr == "alluvia: --param 'n': write it as NAME=VALUE\n"
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("INSERT INTO t VALUES ('a', 1); SELECT nope FROM t", 'alluvia: Binder Error: Referenced column "nope"'),
+        ("INSERT INTO t VALUES ('a', 1); INSERT INTO gone VALUES (1)", "alluvia: there is no table 'gone'"),
+        ("INSERT INTO t VALUES ('a', 1); BEGIN", "alluvia: BEGIN is not possible here"),
+    ],
+)
+def test_what_fails_changes_nothing_and_is_one_line(lake: Path, sql: str, told: str) -> None:
+    result = run(lake, sql)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(told)
+    assert len(result.stderr.splitlines()) == 1
+    assert alluvia.connect(str(lake)).table("t").version == 0
+
+
+def test_a_time_limit_undoes_the_writes(lake: Path) -> None:
+    slow = "SELECT count(*) FROM range(100000000000) r(i) WHERE hash(i) = 1"
+    result = run(lake, f"INSERT INTO t VALUES ('a', 1); {slow}", "--timeout", "0.3")
+    assert (result.exit_code, "longer than the 0.3 seconds allowed" in result.stderr) == (1, True)
+    assert alluvia.connect(str(lake)).table("t").version == 0
