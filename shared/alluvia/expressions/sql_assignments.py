@@ -23,10 +23,11 @@ _END = "\n) FROM rows"
 
 
 class SqlValues:
-    """Computes values for columns of `schema`, for which it is always the same time."""
+    """Computes values over the columns of `schema`, for columns of it or of `wanted`. It is always the same time."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, wanted: pa.Schema | None = None) -> None:
         self._schema = schema
+        self._wanted = schema if wanted is None else wanted
         self._connection = evaluator()
         self._connection.execute("BEGIN")
         self._texts: dict[str, str] = {}
@@ -34,9 +35,10 @@ class SqlValues:
     def read(self, name: str, text: object) -> Node:
         """Return the tree of a column's expression. Raises `Invalid`, naming the column, where it does not fit."""
         expression = _expression(name, text)
-        typed = _typed(str(text), expression, self._schema.field(name).type)
-        self._texts[name] = _checked(self._connection, self._schema, name, typed)
-        if _is_null(expression) and not self._schema.field(name).nullable:
+        field = self._wanted.field(name)
+        typed = _typed(str(text), expression, field.type)
+        self._texts[name] = _checked(self._connection, self._schema, field, typed)
+        if _is_null(expression) and not field.nullable:
             raise Invalid(f"column {name} must not be null, so it cannot be set to NULL")
         return expression
 
@@ -80,12 +82,12 @@ def _typed(text: str, expression: Node, kind: pa.DataType) -> str:
     return f"CAST((\n{text}\n) AS {duckdb_type(kind)})" if literal else text
 
 
-def _checked(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, name: str, text: str) -> str:
+def _checked(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, field: pa.Field, text: str) -> str:
     """Find out what can be found out without the table's rows: names, types, and one value a row.
 
     A decimal for a floating-point column, such as 1.5, is made one.
     """
-    field = schema.field(name)
+    name = field.name
     rows = pa.table([pa.nulls(2, other.type) for other in schema], schema.names)
     kind = _values(connection, name, text, rows).type
     if pa.types.is_decimal(kind) and pa.types.is_floating(field.type):

@@ -178,3 +178,19 @@ class WhereEdit(Edit):
 def vectors_added(changes: Changes) -> int:
     """Return the number of files that get a deletion vector."""
     return sum(add.deletion_vector is not None for add in changes.adds)
+
+
+def merge_metrics(source_rows: int, done: RowChanges, changes: Changes) -> dict[str, int]:
+    """Return what the history says of an edit that changes rows by those of a source."""
+    return {
+        "numSourceRows": source_rows,
+        "numTargetRowsInserted": done.rows_inserted,
+        "numTargetRowsUpdated": done.rows_updated,
+        "numTargetRowsDeleted": done.rows_deleted or 0,
+        "numTargetRowsCopied": done.rows_copied,
+        "numOutputRows": done.rows_inserted + done.rows_updated + done.rows_copied,
+        "numTargetFilesAdded": len(changes.adds),
+        "numTargetFilesRemoved": len(changes.removes),
+        "numTargetDeletionVectorsAdded": vectors_added(changes),
+        "numTargetChangeFilesAdded": len(changes.cdc),
+    }

@@ -14,7 +14,7 @@ from alluvia.expressions.condition import PairCondition, pair_condition
 from alluvia.expressions.masking import masked
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
-from alluvia.operations.edits import Edit, Hits, Inserts, RowChanges, vectors_added
+from alluvia.operations.edits import Edit, Hits, Inserts, RowChanges, merge_metrics
 from alluvia.operations.folding import check_edit
 from alluvia.operations.row_changes import change_rows
 from alluvia.operations.update import moves_rows, with_columns
@@ -193,18 +193,7 @@ class UpsertEdit(Edit):
         return Inserts(left, lambda: conform(self.known.take(left), self._schema))
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
-        return {
-            "numSourceRows": len(self.source.rows),
-            "numTargetRowsInserted": done.rows_inserted,
-            "numTargetRowsUpdated": done.rows_updated,
-            "numTargetRowsDeleted": done.rows_deleted or 0,
-            "numTargetRowsCopied": done.rows_copied,
-            "numOutputRows": done.rows_inserted + done.rows_updated + done.rows_copied,
-            "numTargetFilesAdded": len(changes.adds),
-            "numTargetFilesRemoved": len(changes.removes),
-            "numTargetDeletionVectorsAdded": vectors_added(changes),
-            "numTargetChangeFilesAdded": len(changes.cdc),
-        }
+        return merge_metrics(len(self.source.rows), done, changes)
 
 
 def _read(text: str | None, schema: pa.Schema, new: pa.Schema) -> PairCondition | None:

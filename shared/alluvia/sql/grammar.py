@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from alluvia.errors import Invalid
 from alluvia.operations.lake_commit import ISOLATION
 from alluvia.sql import nodes
-from alluvia.sql.grammar_rows import read_delete, read_insert, read_truncate, read_update
+from alluvia.sql.grammar_rows import read_delete, read_insert, read_merge, read_truncate, read_update
 from alluvia.sql.grammar_tables import read_alter, read_create
 from alluvia.sql.tokens import Cursor
 
@@ -162,6 +162,7 @@ READERS: Mapping[str, Reader] = {
     "update": read_update,
     "delete": read_delete,
     "truncate": read_truncate,
+    "merge": read_merge,
     "create": read_create,
     "alter": read_alter,
     "drop": _drop,

@@ -128,3 +128,109 @@ def _assignments(cursor: Cursor, alias: str, *following: str) -> nodes.Assignmen
         value = cursor.until(",", *following, what="a value")
         found.append((name, Sql("NULL", value.placeholders) if value.text.lower() == "default" else value))
     return tuple(found)
+
+
+def read_merge(cursor: Cursor) -> tuple[str, nodes.Node]:
+    """Read MERGE INTO t [AS a] USING source [AS b] ON … WHEN …."""
+    cursor.expect("merge", "into")
+    table = cursor.table()
+    alias = _alias(cursor, table, "using")
+    cursor.expect("using")
+    source, source_alias = _source(cursor)
+    if cursor.word() == "using":
+        raise Invalid("MERGE INTO … USING (columns) is not supported: write ON t.id = s.id")
+    cursor.expect("on")
+    condition = cursor.until("when", "returning", what="a condition")
+    clauses = []
+    unconditional: set[str] = set()
+    while cursor.accept("when"):
+        clause = _clause(cursor, alias)
+        if clause.when in unconditional:
+            raise Invalid(f"WHEN {_shown(clause.when)} comes after one without a condition, so it would never apply")
+        if clause.condition is None:
+            unconditional.add(clause.when)
+        clauses.append(clause)
+    if not clauses:
+        raise cursor.wrong("WHEN MATCHED or WHEN NOT MATCHED")
+    _check_no_returning(cursor)
+    return "merge", nodes.Merge(table, alias, source, source_alias, condition, tuple(clauses))
+
+
+def _source(cursor: Cursor) -> tuple[Sql, str]:
+    first = cursor.at
+    if cursor.word() == "(":
+        cursor.brackets("SELECT …")
+        name = ""
+    else:
+        name = cursor.table("a table or a SELECT in parentheses").partition("/")[0]
+        if cursor.word() == "(":
+            cursor.brackets("a version")
+    source = cursor.slice(first, cursor.at)
+    if cursor.accept("as") or cursor.word() not in ("on", "using"):
+        name = cursor.identifier("another name of the source")
+    if not name:
+        raise cursor.wrong("a name for the source, as in USING (SELECT …) AS s")
+    if cursor.word() == "(":
+        raise Invalid(
+            f"USING … AS {name} (columns) is not supported: name the columns in the SELECT, as in SELECT a AS b"
+        )
+    return source, name
+
+
+def _clause(cursor: Cursor, alias: str) -> nodes.MergeClause:
+    when = "matched"
+    if cursor.accept("not"):
+        cursor.expect("matched")
+        when = "unmatched"
+        if cursor.accept("by", "source"):
+            when = "unmatched by source"
+        else:
+            cursor.accept("by", "target")
+    else:
+        cursor.expect("matched")
+    condition = cursor.until("then", what="a condition") if cursor.accept("and") else None
+    cursor.expect("then")
+    if cursor.accept("do", "nothing"):
+        return nodes.MergeClause(when, condition, "nothing")
+    if cursor.accept("delete"):
+        action, assignments = "delete", None
+    elif cursor.accept("update"):
+        action = "update"
+        if not cursor.accept("set"):
+            assignments = None
+        else:
+            assignments = None if cursor.accept("*") else _assignments(cursor, alias, "when", "returning")
+    elif cursor.accept("insert"):
+        action, assignments = "insert", _inserted(cursor)
+    else:
+        raise cursor.wrong("UPDATE, DELETE, INSERT or DO NOTHING")
+    if (action == "insert") != (when == "unmatched"):
+        raise Invalid(f"WHEN {_shown(when)} THEN {action.upper()} is not possible")
+    if assignments is None and action == "update" and when == "unmatched by source":
+        raise Invalid("WHEN NOT MATCHED BY SOURCE THEN UPDATE SET *: there is no row of the source: name the columns")
+    return nodes.MergeClause(when, condition, action, assignments)
+
+
+def _shown(when: str) -> str:
+    return when.upper().replace("UNMATCHED", "NOT MATCHED")
+
+
+def _inserted(cursor: Cursor) -> nodes.Assignments | None:
+    if cursor.accept("*"):
+        return None
+    if cursor.ended or cursor.word() == "when":
+        return None
+    if cursor.word() != "(":
+        raise Invalid(
+            "WHEN NOT MATCHED THEN INSERT: list the columns, as in INSERT (a, b) VALUES (s.a, s.b), or INSERT *"
+        )
+    names = cursor.names("the name of a column")
+    cursor.expect("values", "(")
+    values: list[Sql] = []
+    while not values or cursor.accept(","):
+        value = cursor.until(",", what="a value")
+        values.append(Sql("NULL", value.placeholders) if value.text.lower() == "default" else value)
+    cursor.expect(")")
+    if len(values) != len(names):
+        raise Invalid(f"INSERT has {len(names)} columns, but {len(values)} values")
+    return tuple(zip(names, values, strict=True))

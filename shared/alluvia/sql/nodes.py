@@ -45,6 +45,31 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeClause:
+    """A WHEN clause: `when` is `matched`, `unmatched` or `unmatched by source`, `action` the first word after THEN.
+
+    `assignments` is None for `*`; INSERT has its columns there, too.
+    """
+
+    when: str
+    condition: Sql | None
+    action: str
+    assignments: Assignments | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """MERGE INTO. `source` is what stands after USING, without its alias."""
+
+    table: str
+    alias: str
+    source: Sql
+    source_alias: str
+    on: Sql
+    clauses: tuple[MergeClause, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTable:
     """CREATE TABLE, with a query for CREATE TABLE … AS."""
 
@@ -142,6 +167,6 @@ class Query:
 
 
 Node = (
-    Insert | Update | Delete | CreateTable | AlterTable | DropTable | Maintain | Restore | CreateView | DropView
+    Insert | Update | Delete | Merge | CreateTable | AlterTable | DropTable | Maintain | Restore | CreateView | DropView
     | Show | Control | Query
 )  # fmt: skip

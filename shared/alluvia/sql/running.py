@@ -23,6 +23,7 @@ _WRITES: Mapping[type, Callable[[Scope, Any], Done]] = {
     nodes.Insert: writing.insert,
     nodes.Update: writing.update,
     nodes.Delete: writing.delete,
+    nodes.Merge: writing.merge,
     nodes.CreateTable: writing.create_table,
     nodes.AlterTable: tables.alter_table,
     nodes.DropTable: tables.drop_table,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from alluvia.errors import Invalid
-from alluvia.sql.nodes import Control, CreateTable, CreateView, DropView, Insert, Maintain, Node, Query, Show
+from alluvia.sql.nodes import Control, CreateTable, CreateView, DropView, Insert, Maintain, Merge, Node, Query, Show
 from alluvia.sql.tokens import Cursor, Sql, Token, check_size, count_placeholders, tokens_of
 
 STATEMENTS_MAX = 1000
@@ -39,7 +39,7 @@ class Statement:
         node = self.node
         if isinstance(node, Insert):
             return node.source is not None and (not node.is_values or "select" in node.source.text.lower())
-        return isinstance(node, CreateTable) and node.query is not None
+        return isinstance(node, Merge) or (isinstance(node, CreateTable) and node.query is not None)
 
     @property
     def controls(self) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 
 from alluvia.errors import Invalid, TableExists
+from alluvia.operations import merge as merging
+from alluvia.operations.merge import MergeClause, MergeRules
 from alluvia.operations.views import find_view
 from alluvia.sql.binding import column_of
 from alluvia.sql.fitting import fitted, table_schema
-from alluvia.sql.nodes import CreateTable, Delete, Insert, Update
+from alluvia.sql.nodes import CreateTable, Delete, Insert, Merge, Update
 from alluvia.sql.scope import Done, Scope
+from alluvia.sql.tokens import Sql
 from alluvia.table.schema.names import fold
 
 
@@ -92,3 +95,28 @@ def _create(scope: Scope, node: CreateTable, schema: pa.Schema) -> int:
         exist_ok=node.if_not_exists,
     )
     return scope.newest(node.table).version
+
+
+def merge(scope: Scope, node: Merge) -> Done:
+    """Change a table's rows by those of a source."""
+    handle = scope.catalog.handle(node.table)
+    names = handle.newest().schema.names
+    with scope.query(Sql(f"FROM {node.source.text}", node.source.placeholders)) as result:
+        source = result.read_all()
+    clauses = []
+    for clause in node.clauses:
+        values = None
+        if clause.assignments is not None:
+            values = {column_of(name, names, node.table): scope.expression(sql) for name, sql in clause.assignments}
+            if len(values) < len(clause.assignments):
+                raise Invalid(f"WHEN … THEN {clause.action.upper()}: a column is named twice")
+        condition = None if clause.condition is None else scope.expression(clause.condition)
+        clauses.append(MergeClause(clause.when, clause.action, condition, values))
+    rules = MergeRules(node.alias, node.source_alias, scope.expression(node.on), clauses)
+    done = merging.merge(handle, source, rules)
+    return {
+        "rows_inserted": done.rows_inserted,
+        "rows_updated": done.rows_updated,
+        "rows_deleted": done.rows_deleted,
+        "version": done.version,
+    }

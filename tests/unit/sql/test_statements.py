@@ -69,6 +69,8 @@ def test_pieces_of_a_text_are_cut_out_as_they_stand() -> None:
         ("INSERT INTO main.t VALUES (1)", "a lake has no schemas or catalogs"),
         ("CREATE TABLE t (a int) foo", "expected PARTITION BY, SORT BY, CLUSTER BY, TBLPROPERTIES or AS SELECT, got"),
         ("DELETE FROM t WHERE a = ? AND b = $b", "has both ? and named parameters"),
+        ("MERGE INTO t USING (SELECT 1) ON true WHEN MATCHED THEN DELETE", "a name for the source"),
+        ("MERGE INTO t USING s ON true", "expected WHEN MATCHED or WHEN NOT MATCHED"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_says_where(text: str, message: str) -> None:

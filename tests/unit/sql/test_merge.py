@@ -1,0 +1,144 @@
+"""MERGE INTO, by the rows that are there afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import alluvia
+from alluvia.errors import Invalid
+from alluvia.operations import merge
+from alluvia.operations.row_changes import change_rows
+from tests.sql.sequences import run
+
+
+def rows(lake: alluvia.Lake, query: str = "FROM t ORDER BY ALL", parameters: Any = None) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in lake.sql(query, parameters).to_pylist()]
+
+
+@pytest.fixture
+def merged(lake: alluvia.Lake) -> alluvia.Lake:
+    """Tables `t` (id, n, s) of three rows and `u` (id, n, x) of three, two of whose ids are in `t`."""
+    lake.sql("CREATE TABLE t (id BIGINT, n BIGINT, s STRING); CREATE TABLE u (id INT, n INT, x STRING)")
+    lake.sql("INSERT INTO t VALUES (1, 10, 'a'), (2, 20, 'b'), (3, 30, 'c')")
+    lake.sql("INSERT INTO u VALUES (2, 200, 'y'), (3, 300, 'z'), (4, 400, 'w')")
+    return lake
+
+
+def test_every_kind_of_clause(merged: alluvia.Lake) -> None:
+    done = merged.sql(
+        """MERGE INTO t USING u ON t.id = u.id
+           WHEN MATCHED AND u.n >= 300 THEN DELETE
+           WHEN MATCHED AND x = 'y' THEN UPDATE SET n = t.n + u.n, s = s || x
+           WHEN NOT MATCHED THEN INSERT (id, s) VALUES (u.id, upper(x))
+           WHEN NOT MATCHED BY SOURCE AND s = 'a' THEN UPDATE SET n = n - 1, s = DEFAULT"""
+    )
+    assert done.to_pylist() == [{"rows_inserted": 1, "rows_updated": 2, "rows_deleted": 1, "version": None}]
+    assert rows(merged) == [(1, 9, None), (2, 220, "by"), (4, None, "W")]
+
+
+def test_stars_take_the_columns_of_the_source_by_name(merged: alluvia.Lake) -> None:
+    merged.sql(
+        "MERGE INTO t AS x USING (SELECT id, n FROM u) AS y ON y.id = x.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert rows(merged) == [(1, 10, "a"), (2, 200, "b"), (3, 300, "c"), (4, 400, None)]
+    with pytest.raises(Invalid, match="column x of the source is not in the table"):
+        merged.sql("MERGE INTO t USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET *")
+
+
+def test_the_first_clause_that_applies_counts(merged: alluvia.Lake) -> None:
+    merged.sql(
+        "MERGE INTO t USING u ON t.id = u.id AND t.n < u.n - 200 "
+        "WHEN MATCHED AND t.n > 100 THEN DELETE WHEN MATCHED AND t.n > 5 THEN DO NOTHING "
+        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND u.n > 300 THEN INSERT (id) VALUES (u.id) "
+        "WHEN NOT MATCHED THEN INSERT (id, n) VALUES (-u.id, 0)"
+    )
+    # (2, 20) is not less than 0, so row 2 of the source is not matched, though its key is.
+    assert rows(merged) == [(-2, 0, None), (1, 10, "a"), (2, 20, "b"), (3, 30, "c"), (4, None, None)]
+
+
+def test_a_source_of_values_with_parameters_and_a_merge_of_the_table_itself(merged: alluvia.Lake) -> None:
+    merged.sql(
+        "MERGE INTO t USING (SELECT * FROM (VALUES (?, ?), (9, ?)) v(key, text)) AS s ON t.id = s.key "
+        "WHEN MATCHED AND s.text <> ? THEN UPDATE SET s = s.text || ? "
+        "WHEN NOT MATCHED THEN INSERT (id, s) VALUES (key, ?)",
+        [1, "it's", "new", "no", "!", "?"],
+    )
+    assert rows(merged, "SELECT id, s FROM t WHERE id IN (1, 9) ORDER BY id") == [(1, "it's!"), (9, "?")]
+    merged.sql(
+        "MERGE INTO t USING (SELECT id, max(n) OVER () AS top FROM t) AS s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET n = top"
+    )
+    assert rows(merged, "SELECT DISTINCT n FROM t") == [(30,)]
+
+
+def test_keys_of_several_columns_partitions_and_vectors(lake: alluvia.Lake) -> None:
+    lake.sql(
+        "CREATE TABLE t (day DATE, k STRING, n BIGINT) PARTITION BY (day) "
+        "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true', 'delta.enableChangeDataFeed' = 'true')"
+    )
+    lake.sql("INSERT INTO t SELECT DATE '2026-01-01' + (range % 3)::INT, (range % 10)::VARCHAR, range FROM range(30)")
+    done = lake.sql(
+        "MERGE INTO t USING (SELECT DATE '2026-01-02' AS day, '4' AS k) AS s ON t.day = s.day AND t.k = s.k "
+        "WHEN MATCHED THEN UPDATE SET n = 1000, day = DATE '2026-01-09'"
+    ).to_pylist()[0]
+    assert done["rows_updated"] == 1
+    assert rows(lake, "SELECT day::VARCHAR, k, n FROM t WHERE n = 1000") == [("2026-01-09", "4", 1000)]
+    assert lake.sql("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 30}]
+    # Only the file of the key's day was replaced.
+    assert lake.sql("DESCRIBE HISTORY t LIMIT 1").to_pylist()[0]["files_removed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("USING u ON t.n < u.n WHEN MATCHED THEN DELETE", "ON must equate a column of the table with one"),
+        ("USING u ON true WHEN MATCHED THEN DELETE", "ON must equate a column"),
+        ("USING u ON id = u.id WHEN MATCHED THEN DELETE", "ON must equate a column"),
+        ("USING u AS t ON t.id = t.id WHEN MATCHED THEN DELETE", "the table and the source are both called t"),
+        ("USING (SELECT 'x' AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE", "column id is long in the table"),
+        ("USING (SELECT 1 AS id FROM range(2)) s ON t.id = s.id WHEN MATCHED THEN DELETE", "id=1 occurs in 2 rows"),
+        ("USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET q = 1", "table t has no column q"),
+        ("USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET n = 1, N = 2", "a column is named twice"),
+        ("USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET n = x", "column n"),
+        ("USING u ON t.id = u.id WHEN MATCHED AND n > 1 THEN DELETE", 'column "n" not found'),
+        ("USING u ON t.id = u.id WHEN NOT MATCHED THEN INSERT (id) VALUES (t.id)", 'table "t" not found'),
+        ("USING u ON t.id = u.id WHEN NOT MATCHED THEN INSERT (id, n) VALUES (1)", "INSERT has 2 columns, but 1"),
+        ("USING u ON t.id = u.id WHEN NOT MATCHED THEN INSERT VALUES (1)", "list the columns"),
+        ("USING u ON t.id = u.id WHEN NOT MATCHED THEN DELETE", "WHEN NOT MATCHED THEN DELETE is not possible"),
+        ("USING u ON t.id = u.id WHEN MATCHED THEN INSERT *", "WHEN MATCHED THEN INSERT is not possible"),
+        ("USING u ON t.id = u.id WHEN NOT MATCHED BY SOURCE THEN UPDATE SET *", "there is no row of the source"),
+        ("USING u ON t.id = u.id WHEN MATCHED THEN DELETE WHEN MATCHED THEN DELETE", "so it would never apply"),
+        ("USING u ON t.id = (SELECT 1) WHEN MATCHED THEN DELETE", "ON: "),
+        ("USING u USING (id) WHEN MATCHED THEN DELETE", "USING (columns) is not supported"),
+        ("USING nothing ON t.id = nothing.id WHEN MATCHED THEN DELETE", "the lake has no table 'nothing'"),
+    ],
+)  # fmt: skip
+def test_what_a_merge_cannot_do(merged: alluvia.Lake, text: str, message: str) -> None:
+    with pytest.raises(alluvia.errors.AlluviaError) as raised:
+        merged.sql(f"MERGE INTO t {text}")
+    assert message in str(raised.value)
+    assert rows(merged) == [(1, 10, "a"), (2, 20, "b"), (3, 30, "c")]
+
+
+def test_a_merge_waits_for_no_one_and_loses_nothing(merged: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another writer changes the source and the table between the read and the commit: the merge runs again."""
+    others = iter(["UPDATE t SET n = 11 WHERE id = 2", "INSERT INTO u VALUES (1, 7, 'v')"])
+    again = change_rows
+
+    def interrupted(*arguments: Any) -> Any:
+        if (other := next(others, None)) is not None:
+            alluvia.connect(merged.uri).sql(other)
+        return again(*arguments)
+
+    monkeypatch.setattr(merge, "change_rows", interrupted)
+    merged.sql("MERGE INTO t USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET n = t.n + u.n")
+    assert rows(merged, "SELECT id, n FROM t ORDER BY id") == [(1, 17), (2, 211), (3, 330)]
+
+
+def test_random_statements_do_what_duckdb_does() -> None:
+    """`python -m tests.sql.sequences --seeds N` runs more of them."""
+    counts = run(range(100_000), seconds=8)
+    assert counts.total() > 10
