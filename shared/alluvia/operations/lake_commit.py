@@ -73,7 +73,7 @@ def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, s
             claims = [] if log.state is None else pending(log.state.domains)
         for claim in claims:
             if claim.transaction_id == transaction_id:
-                with suppress(Unavailable, CommitUnknown):  # it has happened: readers see it, and writers carry it out
+                with suppress(AlluviaError):  # it has happened: readers see it, and writers carry it out
                     carry_out_claim(log, claim, versions)
 
 

@@ -272,6 +272,18 @@ def test_the_same_transaction_seen_and_decided_later_is_a_change() -> None:
         open_ones[0].table("b")
 
 
+def test_what_was_read_is_followed_into_the_files_of_an_optimize_also_when_another_table_comes_in() -> None:
+    lake = two_tables()
+    lake.table("a").append([{"id": "z", "amount": 1}])
+    with pytest.raises(Conflict), lake.transaction() as tx:  # noqa: PT012 - the block is what is tested
+        assert tx.table("a").to_arrow(where="id = 'x'").num_rows == 1
+        again(lake).table("a").optimize()
+        assert tx.table("b").count() == 2
+        tx.table("b").append([{"id": "because of x", "amount": 0}])
+        again(lake).table("a").delete("true")
+    assert lake.table("b").count() == 2
+
+
 def test_what_an_update_that_inserts_has_read_is_not_blind_when_another_carries_it_out() -> None:
     lake = two_tables()
 
@@ -303,6 +315,21 @@ def test_a_lost_answer_to_a_claim_commits_nothing_and_says_so() -> None:
     assert not isinstance(found.value, CommitUnknown)
     assert amounts(again(lake)) == (200, 200)
     transfer(again(lake))
+    assert amounts(again(lake)) == (190, 210)
+
+
+@pytest.mark.parametrize("error", [Unavailable("down"), Invalid("the store refuses"), AnswerLost("lost")])
+def test_what_has_been_decided_has_happened_whatever_goes_wrong_then(error: Exception) -> None:
+    lake = two_tables()
+    decided: list[str] = []
+
+    def fail(kind: str, key: str) -> None:
+        if decided and kind == "put_if_absent":
+            raise error
+        if kind == "put_if_absent" and "transactions/" in key:
+            decided.append(key)
+
+    transfer(Lake(HookedStore(lake.store, fail), lake.clock))
     assert amounts(again(lake)) == (190, 210)
 
 
