@@ -10,10 +10,13 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+import orjson
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 import alluvia
+from alluvia.log.actions import AddFile
 from alluvia.table.skipping.predicate import And, Comparison, Predicate
 from benchmarks.measure import Run, in_processes, megabytes, milliseconds
 from benchmarks.reads import bytes_read
@@ -25,6 +28,7 @@ from tests.s3server import S3Server
 FILES, FILE_ROWS = 100, 20_000
 MEMORY_MB = 512
 LISTED_FILES = 1_000_000
+REPEATED_FILES, REPEATED_ROWS = 60, 125_000
 REPEATS = 4
 TIME = pa.timestamp("us", tz="UTC")
 SCHEMA = pa.schema(
@@ -38,8 +42,8 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
 def figures(_: S3Server, folder: Path) -> list[Figure]:
-    """Measure a merge of 100 files, one that finds nothing to do among 1,000,000, and ten shapes of tables."""
-    return [*_throughput(folder), *_nothing_to_do(folder), *_shapes(folder)]
+    """Measure merges of 100 files, of repeated rows and of nothing among 1,000,000 files, and ten shapes of tables."""
+    return [*_throughput(folder), *_repeated(folder), *_nothing_to_do(folder), *_shapes(folder)]
 
 
 def rows(chance: random.Random, count: int, time: Callable[[], datetime]) -> pa.Table:
@@ -101,6 +105,33 @@ def _throughput(folder: Path) -> list[Figure]:
     return found
 
 
+def _repeated(folder: Path) -> list[Figure]:
+    """Merge files of rows that repeat: in memory they are thirty times as big as in the files."""
+    chance = random.Random(2)
+    lake = alluvia.connect(str(folder))
+    table = lake.create_table("repeated", SCHEMA, partition_by=["day(ts)"], sort_by=["event", "ts"], properties=OPEN)
+    few = rows(chance, 1000, lambda: FIRST + chance.randrange(20) * DAY)
+    pq.write_table(few.take([chance.randrange(1000) for _ in range(REPEATED_ROWS)]), folder / "one.parquet")
+    size = (folder / "one.parquet").stat().st_size
+    last = FIRST + 20 * DAY
+    bounds = {"minValues": {"ts": FIRST.isoformat()}, "maxValues": {"ts": last.isoformat()}}
+    stats = orjson.dumps({"numRecords": REPEATED_ROWS, **bounds}).decode()
+    adds = [AddFile(f"{at}.parquet", {}, size, at, data_change=True, stats=stats) for at in range(REPEATED_FILES)]
+    for add in adds:
+        (folder / "repeated" / add.path).hardlink_to(folder / "one.parquet")
+    table.commit_files(adds)
+    arguments = {"uri": str(folder / "repeated"), "memory_mb": MEMORY_MB}
+    run = in_processes({"ours": ("merge_ours", arguments)}, 1)["ours"]
+    name = (
+        f"Merge of {REPEATED_FILES * REPEATED_ROWS:,} rows that repeat, by day, in {megabytes(REPEATED_FILES * size)}"
+    )
+    memory = run.peak_bytes
+    return [
+        Figure(f"{name}, memory_mb={MEMORY_MB}: peak memory", megabytes(memory),
+               bar="at most 512 MB", holds=memory <= 512_000_000),
+    ]  # fmt: skip
+
+
 def _nothing_to_do(folder: Path) -> list[Figure]:
     properties = {**OPEN, "alluvia.target_file_size": "128 KB"}
     lake = alluvia.connect(str(folder))
@@ -119,7 +150,7 @@ def _nothing_to_do(folder: Path) -> list[Figure]:
     ]
 
 
-def _tagged(file: alluvia.log.actions.AddFile) -> alluvia.log.actions.AddFile:
+def _tagged(file: AddFile) -> AddFile:
     day = file.partition_values["day"]
     return replace(file, partition_values={}, tags={"alluvia.partition": f'{{"day(ts)":"{day}"}}'})
 

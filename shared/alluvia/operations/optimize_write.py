@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from alluvia.duck.memory import memory_shares, resident_bytes
-from alluvia.duck.relation import quote_name
+from alluvia.duck.relation import quote_name, quote_text
 from alluvia.duck.scratch import scratch_database
 from alluvia.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unavailable
@@ -46,6 +47,8 @@ _KEYED = "alluvia_keyed"
 _BATCH_ROWS = 1 << 14
 _BATCH_ROWS_MIN = 1 << 11
 """DuckDB's own batches."""
+ARROW_ROWS_MAX = 1 << 21
+"""Within a limit of memory, DuckDB sorts no more rows than this from Arrow, of which it keeps much until it has all."""
 _INFLATED = 4
 """Rows in memory are taken to be so many times as big as in a file."""
 
@@ -93,7 +96,10 @@ def rewrite(
             ranges = _ranges(connection, snapshot, group, target, cut=cut, counted=folded is None)
             wanted = sum(rows for rows, _ in ranges)
             row_bytes = group.weight / max(1, wanted if folded is None else folded.rows)
-            with _sorted_rows(connection, snapshot, cut=cut, row_bytes=row_bytes, bytes_max=bytes_max) as rows:
+            aside = folder / "keyed.parquet" if bytes_max is not None and wanted > ARROW_ROWS_MAX else None
+            with _sorted_rows(
+                connection, snapshot, cut=cut, row_bytes=row_bytes, bytes_max=bytes_max, aside=aside
+            ) as rows:
                 written = Outputs(snapshot, rows, folder, target, row_bytes).write(ranges)
                 found = sum(output.rows for output in written) + rows.rest()
         found, changed = (found, False) if folded is None else (folded.rows, folded.changed)
@@ -171,9 +177,13 @@ _Keys = Mapping[str, Callable[[pa.Table], pa.ChunkedArray]]
 
 @contextmanager
 def _keyed(
-    connection: DuckDBPyConnection, columns: Sequence[str], keys: _Keys, batch_rows: int = _BATCH_ROWS
+    connection: DuckDBPyConnection,
+    columns: Sequence[str],
+    keys: _Keys,
+    batch_rows: int = _BATCH_ROWS,
+    aside: Path | None = None,
 ) -> Iterator[None]:
-    """Show DuckDB some columns of the files, and keys that are computed from them."""
+    """Show DuckDB some columns of the files, and keys that are computed from them; with `aside` from that file."""
     shown = ", ".join(map(quote_name, dict.fromkeys(columns)))
     with connection.cursor() as cursor:
         reader = cursor.execute(f"SELECT {shown} FROM {_FILES}").to_arrow_reader(batch_rows)
@@ -185,6 +195,13 @@ def _keyed(
 
         schema = with_keys(reader.schema.empty_table()).schema
         tables = (with_keys(pa.Table.from_batches([batch])) for batch in reader)
+        if aside is not None:
+            with pq.ParquetWriter(aside, schema, compression="lz4") as file:
+                for table in tables:
+                    file.write_table(table)
+            connection.execute(f"CREATE TEMP VIEW {_KEYED} AS FROM read_parquet({quote_text(str(aside))})")
+            yield
+            return
         batches = (batch for table in tables for batch in table.combine_chunks().to_batches())
         connection.register(_KEYED, pa.RecordBatchReader.from_batches(schema, batches))
         try:
@@ -223,7 +240,13 @@ def _ascending(names: Sequence[str]) -> str:
 
 @contextmanager
 def _sorted_rows(
-    connection: DuckDBPyConnection, snapshot: Snapshot, *, cut: bool, row_bytes: float, bytes_max: int | None
+    connection: DuckDBPyConnection,
+    snapshot: Snapshot,
+    *,
+    cut: bool,
+    row_bytes: float,
+    bytes_max: int | None,
+    aside: Path | None,
 ) -> Iterator[SortedRows]:
     """Have DuckDB sort the rows in the table's order, without the columns whose values are in the log."""
     schema = pa.schema([each for each in snapshot.schema if each.name not in snapshot.partition_columns])
@@ -237,15 +260,21 @@ def _sorted_rows(
     select = f"SELECT {', '.join(map(quote_name, names))} FROM {_KEYED if keys else _FILES}"
     if order:
         select += f" ORDER BY {_ascending(order)}"
-    batch_rows = _batch_rows(row_bytes, bytes_max)
-    with _keyed(connection, names, keys, batch_rows) if keys else nullcontext():
+    batch_rows = _batch_rows(connection, row_bytes, bytes_max) if keys else _BATCH_ROWS_MIN
+    with _keyed(connection, names, keys, batch_rows, aside) if keys else nullcontext():
         yield SortedRows(connection.execute(select).to_arrow_reader(_BATCH_ROWS_MIN), schema, bytes_max)
 
 
-def _batch_rows(row_bytes: float, bytes_max: int | None) -> int:
-    """Return how many rows DuckDB hands over at once: many waste little, but wide ones must fit the memory."""
-    fitting = _BATCH_ROWS if bytes_max is None else int(bytes_max / (_INFLATED * max(1, row_bytes)))
-    return min(_BATCH_ROWS, max(_BATCH_ROWS_MIN, fitting))
+def _batch_rows(connection: DuckDBPyConnection, row_bytes: float, bytes_max: int | None) -> int:
+    """Return how many rows DuckDB hands over at once: many waste little, but wide ones must fit the memory.
+
+    The first rows are looked at, since a file in which they repeat says nothing of their size in memory.
+    """
+    if bytes_max is None:
+        return _BATCH_ROWS
+    first = connection.execute(f"FROM {_FILES} LIMIT {_BATCH_ROWS_MIN}").to_arrow_table()
+    width = max(1, _INFLATED * row_bytes, first.nbytes / max(1, len(first)))
+    return min(_BATCH_ROWS, max(_BATCH_ROWS_MIN, int(bytes_max / width)))
 
 
 def _local_copies(handle: TableHandle, snapshot: Snapshot, files: Sequence[AddFile], folder: Path) -> list[str]:

@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ from alluvia.lake import Lake, Table
 from alluvia.log.actions import AddFile
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.rows import ActionRows, FileRows
+from alluvia.operations import optimize_write
 from alluvia.operations.optimize_files import Candidate, candidates
 from alluvia.operations.optimize_plan import FULL_SHARE, FileGroup, plan_optimize
 from alluvia.store import CountingStore
@@ -396,6 +398,37 @@ def test_every_transform_is_cut(lake: Lake, field: str) -> None:
     assert table.optimize().files_removed == 0
     assert sorted(table.scan().read_all().to_pylist(), key=repr) == rows
     assert not table.verify(full=True).findings
+
+
+def test_rows_sorted_from_a_file_come_out_as_those_from_arrow(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds: dict[str, pa.DataType] = {
+        "ts": pa.timestamp("us", tz="UTC"), "local": pa.timestamp("us"), "day": pa.date32(), "n": pa.int8(),
+        "price": pa.decimal128(38, 10), "f": pa.float32(), "ok": pa.bool_(), "data": pa.binary(), "c": pa.string(),
+        "list": pa.list_(pa.struct({"a": pa.int64()})), "map": pa.map_(pa.string(), pa.int32()),
+    }  # fmt: skip
+    names = ("arrow", "file")
+    tables = [lake.create_table(name, pa.schema(kinds), partition_by=["day(ts)"], sort_by=["n"]) for name in names]
+    for batch in range(3):
+        rows = [
+            {
+                "ts": NOON + timedelta(days=at), "local": datetime(1960, 1, 1, at % 24), "day": date(1960, 1, 1),
+                "n": batch - at, "price": Decimal(f"{at}.0000000001"), "f": float("inf") if at % 3 else at / 4,
+                "ok": bool(at % 2), "data": bytes([at, 0]), "c": "é" * at, "list": [{"a": at}, None],
+                "map": [("k", at)],
+            }
+            if at % 10
+            else dict.fromkeys(kinds) | {"n": batch}
+            for at in range(120)
+        ]  # fmt: skip
+        for table in tables:
+            table.append(pa.Table.from_pylist(rows, schema=pa.schema(kinds)))
+    before = sorted(tables[0].to_arrow().to_pylist(), key=repr)
+    for table, rows_max in zip(tables, (360, 0), strict=True):
+        monkeypatch.setattr(optimize_write, "ARROW_ROWS_MAX", rows_max)
+        assert table.optimize(memory_mb=512).files_removed > 0
+        assert not table.verify(full=True).findings
+    assert tables[1].to_arrow().to_pylist() == tables[0].to_arrow().to_pylist()
+    assert sorted(tables[1].to_arrow().to_pylist(), key=repr) == before
 
 
 def days_of(lake: Lake) -> Table:
