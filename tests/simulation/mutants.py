@@ -574,6 +574,118 @@ MUTANTS: tuple[Mutant, ...] = (
         "    try:\n        _commit(rejects_of(catalog, name), (), lambda _snapshot, _events, _reasons: rows)\n"
         "    except Exception:\n        return\n",
     ),
+    Mutant(
+        "commit whatever another transaction claims",
+        "table/transaction.py",
+        "            if claim.only_appends and changes.only_appends:",
+        "            if True:",
+    ),
+    Mutant(
+        "let appends pass every claim",
+        "table/transaction.py",
+        "            if claim.only_appends and changes.only_appends:",
+        "            if changes.only_appends:",
+    ),
+    Mutant(
+        "let everything pass a claim of appends",
+        "table/transaction.py",
+        "            if claim.only_appends and changes.only_appends:",
+        "            if claim.only_appends:",
+    ),
+    Mutant(
+        "forget what a transaction over several tables has read",
+        "operations/lake_commit.py",
+        "table.changes(reads=reads)",
+        "table.changes(reads=False)",
+    ),
+    Mutant(
+        "claim only the tables that a transaction changes",
+        "operations/lake_commit.py",
+        "if table.staged or (isolation == SERIALIZABLE and table.scans)]",
+        "if table.staged]",
+    ),
+    Mutant(
+        "take a cut of tables without a second look",
+        "operations/cut.py",
+        "    _follow(seen.values())\n    decisions",
+        "    decisions",
+    ),
+    Mutant(
+        "leave tables of a cut behind a transaction that another has met",
+        "operations/cut.py",
+        "        if not behind:",
+        "        if True:",
+    ),
+    Mutant(
+        "read a table without what has happened but is not in its log",
+        "operations/cut.py",
+        "if claim.transaction_id in happened]",
+        "if False]",
+    ),
+    Mutant(
+        "take a decision that vacuum has deleted for one that never was",
+        "operations/cut.py",
+        "and _may_be_gone(table, claim)",
+        "and False",
+        ("tests/unit/operations/test_transactions.py",),
+    ),
+    Mutant(
+        "carry a transaction out that another has aborted",
+        "operations/lake_commit.py",
+        "    if not decisions.commit(transaction_id, versions):",
+        "    if decisions.commit(transaction_id, versions) is None:",
+    ),
+    Mutant(
+        "carry out what was aborted",
+        "table/transaction.py",
+        "                if decision.committed:",
+        "                if True:",
+    ),
+    Mutant(
+        "believe a decision that came too late",
+        "table/decisions.py",
+        "info.modified_ms <= claim.started_ms + COMMIT_AGE_MS_MAX",
+        "True",
+    ),
+    Mutant(
+        "carry out a claim that does not stand any more",
+        "table/transaction.py",
+        "            if claim.domain not in state.domains:\n                return",
+        "            if False:\n                return",
+    ),
+    Mutant(
+        "carry out a claim and leave it there",
+        "table/transaction.py",
+        ", claim.lifted()],",
+        "],",
+    ),
+    Mutant(
+        "leave the claims of aborted transactions for ever",
+        "table/transaction.py",
+        "            lifted.append(claim.lifted())",
+        "            pass",
+        ("tests/unit/operations/test_transactions.py",),
+    ),
+    Mutant(
+        "forget what was read when something is changed",
+        "operations/staging.py",
+        "        self._handle.scans.remove(self._read)\n",
+        "        self._handle.scans.clear()\n",
+    ),
+    Mutant(
+        "say that there is nothing to do without a look at what has happened",
+        "operations/replanning.py",
+        "if changes is None and handle.carry_out(snapshot):",
+        "if False:",
+        ("tests/unit/operations/test_transactions.py",),
+    ),
+    Mutant(
+        "answer an owner that slept for days that its transaction has happened",
+        "operations/lake_commit.py",
+        "    if clock.now_ms() - started_ms > COMMIT_AGE_MS_MAX // 2:",
+        "    if False:",
+        ("tests/unit/operations/test_transactions.py",),
+    ),
 )
 
 
