@@ -27,10 +27,8 @@ from alluvia.query.scans import TableScan
 from alluvia.serverless import warm_lake
 from alluvia.serverless.http import Request, Response, failure, refusal
 from alluvia.serverless.log_lines import Logger, with_request_id
-from alluvia.sql.nodes import Query
-from alluvia.sql.statements import parse
 
-from .rights import Forbidden, check_allowed
+from .rights import Forbidden, allowed_statements
 from .settings import QuerySettings
 
 PATHS = ("/q", "/sql")
@@ -81,9 +79,8 @@ def respond(asked: Request | dict[str, Any], accept: object, settings: QuerySett
 
 def _run(sql: Sql, form: Format, settings: QuerySettings, lake: Lake) -> tuple[bytes, dict[str, Any]]:
     """Return an answer in a form, and what the log tells of it."""
-    statements = parse(sql.text)
-    check_allowed(statements, writes=settings.allow_writes)
-    if len(statements) == 1 and isinstance(statements[0].node, Query):
+    statements = allowed_statements(sql.text, writes=settings.allow_writes)
+    if not statements:
         limit_bytes = settings.result_limit_bytes
         found = run_rendered(lake, sql.text, form, limit_bytes, settings.limits, sql.parameters)
         return found.body, {"tables": [_numbers(table) for table in found.tables]}

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
-from alluvia.sql.statements import Statement
+from alluvia.sql.first_word import is_query
+
+if TYPE_CHECKING:
+    from alluvia.sql.statements import Statement
 
 
 class Forbidden(Invalid):
     """The statement is not allowed here: the message says where it is."""
 
 
-def check_allowed(statements: Sequence[Statement], *, writes: bool) -> None:
-    """Raise `Forbidden` for what writes, unless it may, and for VACUUM."""
+def allowed_statements(text: str, *, writes: bool) -> list[Statement]:
+    """Return the statements of a text; none of one query. Raises `Forbidden` for VACUUM, and writes that may not be."""
+    if is_query(text):
+        return []  # which loads nothing that reads statements
+    from alluvia.sql.nodes import Query
+    from alluvia.sql.statements import parse
+
+    statements = parse(text)
     for statement in statements:
         name = statement.kind.upper()
         if statement.writes and not writes:
@@ -24,3 +33,4 @@ def check_allowed(statements: Sequence[Statement], *, writes: bool) -> None:
             )
         if statement.kind == "vacuum":
             raise Forbidden("VACUUM deletes files, which no request may: run `alluvia vacuum`, or the vacuum function")
+    return [] if len(statements) == 1 and isinstance(statements[0].node, Query) else statements

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import alluvia
+from alluvia.errors import NotDeleted
 from alluvia.query.formats import render
+from alluvia.serverless import warm_lake
+from alluvia.store.wrapper import Wrapper
 from functions.query import handler as query
 from functions.query import running
 from functions.query.settings import QuerySettings
@@ -24,12 +28,15 @@ WRITES = [
     "UPDATE totals SET n = 1",
     "DELETE FROM totals",
     "TRUNCATE TABLE totals",
+    "MERGE INTO totals t USING (SELECT 'a' AS name, 1 AS n) s ON t.name = s.name WHEN NOT MATCHED THEN INSERT *",
     "CREATE TABLE other (n BIGINT)",
     "CREATE TABLE other AS SELECT 1 AS n",
     "ALTER TABLE totals ADD COLUMN m BIGINT",
     "DROP TABLE totals",
     "UNDROP TABLE gone",
     "OPTIMIZE totals",
+    "CREATE VIEW seen AS SELECT * FROM totals",
+    "DROP VIEW seen",
     "RESTORE TABLE totals TO VERSION AS OF 0",
     "SELECT 1; DELETE FROM totals; SELECT 2",
     ";;DELETE FROM totals;",
@@ -313,3 +320,36 @@ def test_no_line_of_the_log_has_a_statement_or_a_value(writing: alluvia.Lake) ->
     assert "hunter2" not in lines.text
     assert "4242" not in lines.text
     assert [line["message"] for line in lines.parsed()] == ["answered", "refused"]
+
+
+class NoDeletes(Wrapper):
+    """A store whose role may not delete: the request fails, as S3's AccessDenied does."""
+
+    def delete(self, keys: Iterable[str]) -> None:
+        raise NotDeleted([*keys], "AccessDenied")
+
+
+def test_no_statement_needs_the_right_to_delete(writing: alluvia.Lake) -> None:
+    """The function's role has no s3:DeleteObject: whatever may be sent works without it."""
+    store = NoDeletes(writing.store)
+    with warm_lake.using(alluvia.Lake(store, writing.clock)):
+        for sql in (
+            "CREATE TABLE other (n BIGINT)",
+            "INSERT INTO other VALUES (1), (2); INSERT INTO other SELECT n FROM totals; DELETE FROM other WHERE n = 1",
+            "CREATE TABLE copied AS SELECT * FROM other",
+            "UPDATE totals SET n = n + 1 WHERE name = 'a'",
+            "MERGE INTO totals t USING (SELECT 'a' AS name) s ON t.name = s.name WHEN MATCHED THEN UPDATE SET n = 2",
+            "ALTER TABLE other ADD COLUMN m BIGINT",
+            "TRUNCATE TABLE copied",
+            "RESTORE TABLE copied TO VERSION AS OF 0",
+            "OPTIMIZE other",
+            "CREATE VIEW seen AS SELECT * FROM totals",
+            "DROP VIEW seen",
+            "DROP TABLE copied",
+            "UNDROP TABLE copied",
+        ):
+            answer = send(sql)
+            assert answer["statusCode"] == 200, (sql, answer["body"])
+        failed = send("INSERT INTO other (n) VALUES (9); SELECT error('late') FROM totals")
+        assert (failed["statusCode"], "late" in error_of(failed)) == (400, True)
+    assert state(writing)[1] == {"a": 2, "b": 2}

@@ -5,18 +5,16 @@ A text that is one SELECT is left to DuckDB as it stands: only its first word is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from alluvia.errors import Invalid
+from alluvia.sql.first_word import QUERIES, first_word, is_query
 from alluvia.sql.nodes import Control, CreateTable, CreateView, DropView, Insert, Maintain, Merge, Node, Query, Show
 from alluvia.sql.tokens import Cursor, Sql, Token, check_size, count_placeholders, tokens_of
 
 STATEMENTS_MAX = 1000
-_QUERIES = frozenset({"select", "with", "from", "values", "table", "summarize", "explain", "pivot", "unpivot", "("})
 _SHOWS = frozenset({"show", "describe", "desc"})
-_FIRST = re.compile(r"(?:[\s;]++|--[^\r\n]*+|/\*.*?\*/)*+(?P<word>\w++|\(|\Z|.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +51,17 @@ def parse(text: str) -> list[Statement]:
     What is wrong within a SELECT shows when it runs.
     """
     check_size(text)
-    word = _first_word(text)
-    if (word in _QUERIES or not word) and ";" not in text.rstrip("; \t\r\n"):
+    word = first_word(text)
+    if is_query(text):
         return [_query(word, text)]
     try:
         tokens = tokens_of(text)
     except Invalid:
-        if word in _QUERIES or word in _SHOWS:  # DuckDB takes more, or has a better message for it
+        if word in QUERIES or word in _SHOWS:  # DuckDB takes more, or has a better message for it
             return [_query(word, text)]
         raise
     parts = list(_parts(tokens))
-    if len(parts) <= 1 and word in _QUERIES:
+    if len(parts) <= 1 and word in QUERIES:
         return [_query(word, text)]
     if len(parts) > STATEMENTS_MAX:
         raise Invalid(
@@ -75,11 +73,6 @@ def parse(text: str) -> list[Statement]:
         found.append(_statement(text, part, before))
         before += count_placeholders(text, part)
     return found
-
-
-def _first_word(text: str) -> str:
-    found = _FIRST.match(text)
-    return found["word"].lower() if found else ""
 
 
 def _query(word: str, text: str, placeholders: int = 0) -> Statement:
@@ -119,7 +112,7 @@ def _statement(text: str, tokens: Sequence[Token], placeholders: int) -> Stateme
         if asked is None:
             return _query(first, shown, placeholders)
         return Statement(asked.what, writes=False, text=shown, node=asked)
-    if first in _QUERIES:
+    if first in QUERIES:
         return _query(first, shown, placeholders)
     from alluvia.sql.grammar import READERS, refuse  # loads what reads statements that write
 
