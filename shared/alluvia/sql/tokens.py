@@ -24,11 +24,11 @@ _TOKEN = re.compile(
     rf"""(?P<space>[ \t\r\n\f\v]++|--[^\r\n]*+)
     | (?P<comment>/\*)
     | (?P<text>[eE]'(?:[^'\\]|\\.|'')*+'|'[^']*+(?:''[^']*+)*+'|(?P<quote>\$(?:[^\W\d]\w*+)?\$).*?(?P=quote))
-    | (?P<quoted>"[^"]*+(?:""[^"]*+)*+")
+    | (?P<quoted>"(?:[^"]|"")++")
     | (?P<parameter>\$\w++|\?)
     | (?P<number>(?:\d[\d_]*+)?\.?\d[\d_]*+(?:[eE][-+]?\d++)?|\d++\.)
     | (?P<word>[^\W\d][\w$]*+)
-    | (?P<strange>[{_SPACES}'"\0])
+    | (?P<strange>[{_SPACES}'"$\0])
     | (?P<sign>::|=>|->>|->|<=|>=|<>|!=|\|\||.)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -68,7 +68,9 @@ def tokens_of(text: str) -> list[Token]:
         match = _TOKEN.match(text, at)
         kind = "" if match is None or match.lastgroup is None else match.lastgroup
         if match is None or kind == "strange":
-            error = Unfinished if text[at] in "'\"" else Invalid
+            if text.startswith('""', at):
+                raise Invalid(f"{_place(text, at)}: a name in quotes is empty")
+            error = Unfinished if text[at] in "'\"$" else Invalid
             raise error(f"{_place(text, at)}: {_strange(text[at])}")
         start, at = at, match.end()
         if kind == "comment":
@@ -99,7 +101,7 @@ def check_size(text: object) -> None:
 
 
 def _strange(mark: str) -> str:
-    if mark in "'\"":
+    if mark in "'\"$":
         return "a quote that is opened here is never closed"
     if mark == "\0":
         return "the query contains a NUL character: remove it"
