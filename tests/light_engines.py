@@ -1,8 +1,8 @@
 """DuckDB and Arrow made cheap for tests that run operations thousands of times, each on a few rows.
 
-Opening a database takes 11 ms, and Arrow's threads cost more than they save. So merges and upserts share one database
-(an empty catalogue each) instead of opening their own, Arrow has one thread, conditions that a thread has read once are
-kept, and temporary files stay in memory.
+Opening a database takes 11 ms, and Arrow's threads cost more than they save. So merges, upserts and queries share one
+database (an empty catalogue each) instead of opening their own, queries have no process of their own, Arrow has one
+thread, conditions that a thread has read once are kept, and temporary files stay in memory.
 """
 
 from __future__ import annotations
@@ -12,18 +12,22 @@ import os
 import pkgutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from itertools import count
 from threading import get_ident
 from typing import Any
 
 import duckdb
+import orjson
 import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.duck.connection import connect
+from alluvia.query import processes, worker
 
 _connect = duckdb.connect
 CATALOGUES_MAX = 24
@@ -58,6 +62,10 @@ def light_engines(*, one_at_a_time: bool = False) -> Iterator[None]:
                 for module in modules:
                     if getattr(module, name, None) is read:
                         patch.setattr(module, name, kept)
+            for name, light in (("connect", _queried), ("confine", _unconfined), ("_cpu_limit", nullcontext)):
+                patch.setattr(worker, name, light)
+            patch.setattr(processes, "Worker", _NoProcess)
+            patch.setattr(processes, "POOL", processes.Pool())
             yield
     finally:
         pa.set_cpu_count(threads)
@@ -98,13 +106,55 @@ def _pooled(*arguments: Any, **named: Any) -> duckdb.DuckDBPyConnection | _Catal
     """
     if arguments != (":memory:",) or named.get("config", {}).keys() != _SCRATCH:
         return _connect(*arguments, **named)
+    return _catalogue()
+
+
+def _queried(_: Mapping[str, str]) -> _Catalogue:
+    return _catalogue()
+
+
+def _unconfined(_: _Catalogue, __: Sequence[str]) -> None:
+    """Leave a query's database open: it is that of all queries."""
+
+
+def _catalogue() -> _Catalogue:
     if not _database:
-        _database.append(_connect(config={"threads": 1, "autoinstall_known_extensions": "false"}))
+        _database.append(connect({"threads": "1"}))
     number = next(_numbers)
     _database[0].execute(f"ATTACH ':memory:' AS shared{number}")
     if number >= CATALOGUES_MAX:
         _database[0].execute(f"DETACH DATABASE IF EXISTS shared{number - CATALOGUES_MAX}")
     return _Catalogue(f"shared{number}")
+
+
+class _NoProcess(processes.Worker):
+    """What stands in for a query's process: the same requests and replies, answered by this one."""
+
+    def __init__(self) -> None:
+        self._replies: deque[bytes] = deque()
+        self._database = worker.QueryDatabase(self._give)
+
+    alive = True
+
+    def send(self, name: str, rows: pa.Buffer | None = None, **request: Any) -> None:
+        given = {} if rows is None else {"rows": bytes(rows)}
+        reply = worker._answer(self._database, name, orjson.loads(orjson.dumps(request)) | given)
+        self._give(reply, reply.pop("body", None))
+
+    def data(self, watch: processes.Watch) -> bytes:
+        return self._replies.popleft()
+
+    def kill(self) -> None:
+        self._replies.clear()
+        self._database.close()
+
+    def held_bytes(self) -> int:
+        return 0
+
+    def _give(self, reply: worker.Reply, data: bytes | pa.Buffer | None = None) -> None:
+        self._replies.append(orjson.dumps(reply, default=str))
+        if data is not None:
+            self._replies.append(bytes(data))
 
 
 def library_modules() -> Iterator[Any]:
