@@ -12,11 +12,11 @@ from functools import partial
 import pytest
 
 from alluvia.clock import ManualClock
-from alluvia.errors import Conflict
+from alluvia.errors import Conflict, TableExists, TableNotFound
 from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from tests.faults.store import MODES
-from tests.faults.test_fail_at_call import CALLS_MAX, attempts, check_log, copied, tried
+from tests.faults.test_fail_at_call import CALLS_MAX, attempts, check_log, copied, events, tried
 from tests.transactions import APPLY_OF_A, NAMES, HookedStore, amounts, append_both, filled, stopped, transfer
 
 BEFORE = (200, 200)
@@ -75,6 +75,87 @@ def test_a_warm_process_goes_on_after_its_nth_call_failed(mode: str) -> None:
         assert found in (BEFORE, (190, 210)), store.at
         transfer(lake, 1)
         assert amounts(lake) == (found[0] - 1, found[1] + 1), store.at
+
+
+def create_and_drop(lake: Lake) -> None:
+    """Create `c` with a row, drop `b`, and append to `a`."""
+    with lake.transaction(NAMES) as tx:
+        tx.create_table("c", {"n": "long"}).append([{"n": 1}])
+        tx.drop_table("b")
+        tx.table("a").append([{"id": "new", "amount": 1}])
+
+
+def there(lake: Lake) -> tuple[list[str], int]:
+    """Return the tables, and how many rows `a` has."""
+    return lake.tables(), lake.table("a").count()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_create_and_a_drop_whose_nth_call_fails(mode: str) -> None:
+    wanted = (["a", "c"], 3)
+    for store, clock in attempts(mode, made):
+        finished = tried(create_and_drop, Lake(store, clock))
+        found = there(Lake(store.inner, clock))
+        assert found == wanted if finished else found in ((["a", "b"], 2), wanted), store.at
+        again = Lake(store.inner, clock)
+        assert {each.name for each in again.dropped()} <= {"b"}, store.at
+        if found != wanted:
+            create_and_drop(again)
+        assert there(Lake(store.inner, clock)) == wanted, store.at
+        assert Lake(store.inner, clock).table("c").count() == 1, store.at
+        again.undrop("b")
+        again.table("c").append([{"n": 2}])
+        assert there(Lake(store.inner, clock)) == (["a", "b", "c"], 3), store.at
+        assert Lake(store.inner, clock).table("b").count() == 2, store.at
+
+
+@pytest.mark.parametrize("mode", ["crash before", "crash after"])
+def test_who_comes_alone_after_a_create_and_a_drop_that_died(mode: str) -> None:
+    """A table that was created is there, or can be created; one that was dropped is not, or can be dropped."""
+    for store, clock in attempts(mode, made):
+        tried(create_and_drop, Lake(store, clock))
+        happened = there(Lake(store.inner, clock)) == (["a", "c"], 3)
+        if happened:
+            with pytest.raises(TableExists):
+                Lake(store.inner, clock).create_table("c", {"n": "long"})
+            with pytest.raises(TableNotFound):
+                Lake(store.inner, clock).drop_table("b")
+            Lake(store.inner, clock).create_table("b", {"n": "long"})
+        else:
+            Lake(store.inner, clock).create_table("c", {"n": "long"})
+            Lake(store.inner, clock).drop_table("b")
+            assert Lake(store.inner, clock).tables() == ["a", "c"], store.at
+        assert Lake(store.inner, clock).table("c").count() == happened, store.at
+
+
+def ingest_both(lake: Lake) -> None:
+    """Ingest an event, and append a row to `a`."""
+    with lake.transaction() as tx:
+        tx.table("events").ingest(events(1, 2))
+        if tx.table("a").count() == 2:
+            tx.table("a").append([{"id": "new", "amount": 1}])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_ingestion_among_others_whose_nth_call_fails(mode: str) -> None:
+    """Sent again alone or in a transaction, an event is one row."""
+
+    def with_events(clock: ManualClock) -> MemoryStore:
+        store = made(clock)
+        Lake(store, clock).create_events("events")
+        return store
+
+    for store, clock in attempts(mode, with_events):
+        finished = tried(ingest_both, Lake(store, clock))
+        cold = Lake(store.inner, clock)
+        found = cold.table("events").count(), cold.table("a").count()
+        assert found == (2, 3) if finished else found in ((0, 2), (2, 3)), store.at
+        again = Lake(store.inner, clock).table("events").ingest(events(2, 3))
+        assert again.duplicates == (found == (2, 3)), store.at
+        ingest_both(Lake(store.inner, clock))
+        cold = Lake(store.inner, clock)
+        ids = sorted(cold.table("events").to_arrow()["event_id"].to_pylist())
+        assert (ids, cold.table("a").count()) == (["e1", "e2", "e3"], 3), store.at
 
 
 @pytest.mark.parametrize("mode", ["before", "after"])

@@ -135,7 +135,7 @@ class Catalog:
         if not there or dropped or not may_be_gone:
             return there
         try:
-            self.handle(name).newest()
+            self.handle(name).readable()
         except TableNotFound:
             return False
         except Corrupt:  # it exists, and opening it raises the error

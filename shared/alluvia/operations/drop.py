@@ -103,7 +103,7 @@ def _drop(handle: TableHandle, parent_id: str | None = None) -> tuple[Commit, st
 
 def recreate(handle: TableHandle, rejects: TableHandle | None, metadata: Metadata, protocol: Protocol) -> bool:
     """Start a new table in the log of a dropped one. False if there is a table already."""
-    drop_rejects_left(handle.log.refresh(), rejects)
+    drop_rejects_left(_settled(handle), rejects)
 
     def plan(state: State) -> Changes:
         if not is_dropped(state.metadata.configuration):
@@ -130,7 +130,7 @@ def undrop_table(handle: TableHandle, rejects: TableHandle | None = None, versio
     Raises `TableNotFound` if none was dropped, `TableExists` if there is one of that name now, and `VersionExpired` if
     vacuum has deleted its files.
     """
-    state = handle.log.refresh()
+    state = _settled(handle)
     if not is_dropped(state.metadata.configuration):
         raise TableExists(f"there is a table {handle.name!r}: drop it first, then undrop the other one by its version")
     if _last_dropped(state) is None:
@@ -186,7 +186,7 @@ def _commit(handle: TableHandle, plan: Callable[[State], Changes]) -> Commit:
     """Commit what a plan makes of the newest state, dropped or not; after any lost race, what it makes of the next."""
     with handle.lock:
         for _ in range(TRIES_MAX):
-            state = handle.log.refresh()
+            state = _settled(handle)
             changes = plan(state)
             try:
                 commit = Transaction(handle.log, state).commit(changes, lambda _: None)
@@ -210,23 +210,33 @@ def _last_dropped(state: State) -> DroppedTable | None:
     return tables[-1] if tables and is_dropped(state.metadata.configuration) else None
 
 
+def _settled(handle: TableHandle) -> State:
+    """Return the newest state, dropped or not, with all transactions that have happened."""
+    snapshot = handle.newest(dropped=True)
+    return handle.newest(dropped=True).state if handle.carry_out(snapshot) else snapshot.state
+
+
 def dropped_here(handle: TableHandle) -> list[Dropped]:
     """Return the tables of a name that can be brought back, the last dropped last."""
-    if not find_log(handle.store, handle.root)[1]:
+    if not all(find_log(handle.store, handle.root)):
         return []
     tables = in_reach(handle.log.refresh())
     return [Dropped(handle.name, t.version, datetime.fromtimestamp(t.dropped_ms / 1000, UTC)) for t in tables]
 
 
 def find_log(store: Store, root: str) -> tuple[bool, bool]:
-    """Return whether there is a log at a root, and whether its table may have been dropped; one LIST."""
+    """Return whether there is a log at a root, and whether its table may have been dropped; one LIST.
+
+    A hint alone is what a transaction has left that failed before it created the table.
+    """
+    hinted = False
     for info in store.list(root + LOG_FOLDER):
         name = info.key[len(root) :]
         if name.startswith(_HINT):
-            return True, True
-        if not name.startswith(LOG_FOLDER + "."):
-            return True, False
-    return False, False
+            hinted = True
+        elif not name.startswith(LOG_FOLDER + "."):
+            return True, hinted
+    return False, hinted
 
 
 def may_be_dropped(store: Store, folders: Iterable[str]) -> set[str]:
