@@ -42,7 +42,7 @@ class Evaluation:
         finally:
             self._connection.unregister("rows")
         if len(mask) != len(rows):
-            raise Invalid("where: a condition cannot use aggregates or unnest: use Lake.sql for those")
+            raise Invalid("where: a condition cannot use aggregates or unnest: use MERGE INTO in lake.sql")
         return mask.combine_chunks().cast(pa.bool_())
 
 
@@ -57,7 +57,7 @@ def read_expression(text: str) -> Node:
         raise Invalid("where: give one condition, without an alias")
     find_references(root)
     if looks_beyond_its_row(expression):
-        raise Invalid("where: a condition cannot use subqueries or window functions: use Lake.sql for those")
+        raise Invalid("where: a condition cannot use subqueries or window functions: use MERGE INTO in lake.sql")
     return expression
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from alluvia.errors import TableNotFound
 from alluvia.lake import Lake
 from alluvia.lake_table import Table
 from alluvia.lake_transaction import LakeTransaction
@@ -49,6 +50,18 @@ class Scope:
     def newest(self, name: str) -> Snapshot:
         """Return a table as it is now, without noting that its rows were read. Raises `TableNotFound`."""
         return self.catalog.handle(name).newest()
+
+    def has(self, name: str) -> bool:
+        """Whether there is a table of that name here."""
+        try:
+            self.newest(name)
+        except TableNotFound:
+            return False
+        return True
+
+    def columns(self, name: str, wanted: Iterable[str] = ()) -> pa.Schema:
+        """Return a table's columns, without a request if they are known and have those that are wanted."""
+        return self.catalog.handle(name).fitting(wanted).schema
 
     def query(self, sql: Sql) -> Result:
         """Run a SELECT."""

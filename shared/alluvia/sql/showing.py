@@ -55,7 +55,7 @@ def show(scope: Scope, node: Show) -> pa.Table:
     """Return the rows that answer a statement."""
     if node.what == "show views":
         return _views(scope)
-    view = find_view(scope.lake.store, node.name) if node.name not in scope.catalog else None
+    view = find_view(scope.lake.store, node.name) if not scope.has(node.name) else None
     if node.what == "show create" and view is not None:
         return _one("create_statement", f"CREATE VIEW {view.name} AS {view.query}")
     if view is not None:

@@ -5,6 +5,7 @@ A text that is one SELECT is left to DuckDB as it stands: only its first word is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from alluvia.sql.nodes import Control, CreateTable, CreateView, DropView, Insert
 from alluvia.sql.tokens import Cursor, Sql, Token, check_size, count_placeholders, tokens_of
 
 STATEMENTS_MAX = 1000
+_READS = re.compile(r"\b(?:select|from|table)\b", re.IGNORECASE)
 _SHOWS = frozenset({"show", "describe", "desc"})
 
 
@@ -36,7 +38,8 @@ class Statement:
         """Whether it reads tables before it writes, or writes twice, so that it needs a transaction even alone."""
         node = self.node
         if isinstance(node, Insert):
-            return node.source is not None and (not node.is_values or "select" in node.source.text.lower())
+            reads = node.source is not None and _READS.search(node.source.text) is not None
+            return node.source is not None and (reads or not node.is_values)
         return isinstance(node, Merge) or (isinstance(node, CreateTable) and node.query is not None)
 
     @property

@@ -18,7 +18,7 @@ from alluvia.table.schema.names import fold
 
 def insert(scope: Scope, node: Insert) -> Done:
     """Append the rows of VALUES or a SELECT, as they come."""
-    schema = scope.newest(node.table).schema
+    schema = scope.newest(node.table).schema if node.columns is None else scope.columns(node.table, node.columns)
     names = schema.names
     if node.columns is not None:
         names = [column_of(name, schema.names, node.table) for name in node.columns]
@@ -43,7 +43,7 @@ def insert(scope: Scope, node: Insert) -> Done:
 
 def update(scope: Scope, node: Update) -> Done:
     """Set columns in the rows that match."""
-    names = scope.newest(node.table).schema.names
+    names = scope.columns(node.table, [name for name, _ in node.assignments]).names
     values: dict[str, str] = {}
     for asked, value in node.assignments:
         name = column_of(asked, names, node.table)
@@ -57,7 +57,7 @@ def update(scope: Scope, node: Update) -> Done:
 
 def delete(scope: Scope, node: Delete) -> Done:
     """Delete the rows that match."""
-    names = scope.newest(node.table).schema.names
+    names = scope.columns(node.table).names
     where = "true" if node.where is None else scope.expression(node.where, node.alias, names)
     done = scope.table(node.table).delete(where)
     return {"rows_deleted": done.rows_deleted, "version": done.version}
@@ -67,7 +67,9 @@ def create_table(scope: Scope, node: CreateTable) -> Done:
     """Create a table; with a query, in one commit with the query's rows."""
     if find_view(scope.lake.store, node.table) is not None:
         raise TableExists(f"there is a view {node.table}: DROP VIEW {node.table} first, or choose another name")
-    if node.if_not_exists and node.table in scope.lake:
+    if (node.if_not_exists or node.query is not None) and scope.has(node.table):
+        if not node.if_not_exists:
+            raise TableExists(f"table {node.table!r} already exists: choose another name, or DROP TABLE {node.table}")
         return {"table": node.table, "rows_inserted": 0, "version": scope.newest(node.table).version}
     if node.query is None:
         assert node.columns is not None  # noqa: S101 - the grammar asks for one or the other

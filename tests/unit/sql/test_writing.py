@@ -13,6 +13,7 @@ import alluvia
 from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.sql import writing
 from alluvia.sql.fitting import fitted
+from alluvia.store import CountingStore
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -164,6 +165,35 @@ def test_a_field_of_a_struct_with_the_name_of_the_table(lake: alluvia.Lake) -> N
     lake.sql("CREATE TABLE t (t STRUCT(a INT), a INT); INSERT INTO t VALUES ({'a': 1}, 2)")
     assert rows(lake, "UPDATE t SET a = t.a + 10") == [(1, 1)]
     assert rows(lake, "SELECT a FROM t") == [(11,)]  # a column of the table's name is meant first
+
+
+def test_a_text_that_creates_a_table_knows_that_it_is_there(lake: alluvia.Lake) -> None:
+    text = "CREATE TABLE IF NOT EXISTS t AS SELECT 1 AS a; "
+    assert rows(lake, text * 2 + "SELECT count(*) FROM t") == [(1,)]
+    assert rows(lake, text * 2 + "SELECT count(*) FROM t") == [(1,)]
+    with pytest.raises(TableExists, match="table 't' already exists: choose another name, or DROP TABLE t"):
+        lake.sql("CREATE TABLE t AS SELECT error('not looked at') AS a")
+
+
+def test_requests_of_statements_on_a_warm_lake(lake: alluvia.Lake) -> None:
+    lake.sql("CREATE TABLE t (a BIGINT, b STRING); INSERT INTO t VALUES (1, 'one')")
+    store = CountingStore(lake.store)
+    warm = alluvia.Lake(store, lake.clock)
+    warm.sql("SELECT count(*) FROM t")
+
+    def cost(text: str) -> tuple[int, int]:
+        """Return the PUT requests, and the GET requests for the log: data files are read by DuckDB as well."""
+        store.reset()
+        warm.sql(text)
+        return store.requests["put"], sum(kind == "get" and "_delta_log" in key for kind, key in store.keys)
+
+    assert cost("INSERT INTO t (a) VALUES (2)") == (2, 0)  # what an append costs
+    assert cost("INSERT INTO t VALUES (3, 'two')") == (2, 1)  # looks which columns there are
+    assert cost("UPDATE t SET b = 'x' WHERE a = 2") == (2, 1)  # what an update costs
+    assert cost("DELETE FROM t WHERE a = 2") == (1, 1)
+    assert cost("INSERT INTO t SELECT a + 1, b FROM t")[0] == 2  # one statement is one commit, whatever it reads
+    assert cost("MERGE INTO t USING (SELECT 1 AS a) s ON t.a = s.a WHEN MATCHED THEN UPDATE SET b = 'y'")[0] == 2
+    assert cost("CREATE TABLE u AS SELECT a FROM t")[0] == 2
 
 
 def test_alter_table(numbers: alluvia.Lake) -> None:
