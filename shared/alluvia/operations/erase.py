@@ -128,10 +128,8 @@ class _Erasure:
         self._before_removal()
         snapshot = _checkpointed(handle)
         record_oldest(handle, snapshot.version, fence=True, operation=ERASE)
-        newest = handle.newest()
-        later = handle.log.read_commits(range(snapshot.version + 1, newest.version + 1))
-        self._remove(self._survey.look(self._find(snapshot), later, thorough=True), snapshot)
-        self.report = replace(self.report, version=newest.version, oldest_version=snapshot.version)
+        self._remove(self._survey.look(self._find(snapshot), thorough=True), snapshot)
+        self.report = replace(self.report, version=handle.newest().version, oldest_version=snapshot.version)
         return True
 
     def _delete_rows(self) -> RowChanges:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from alluvia.errors import Corrupt, ObjectNotFound, Unsupported
 from alluvia.log.actions import AddFile, RemoveFile
-from alluvia.log.commit import CommitActions, parse_commit
+from alluvia.log.commit import parse_commit
 from alluvia.log.files.parquet import ActionFile
 from alluvia.log.files.rows import FileRows
 from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, CommitFile, parse_name
@@ -105,21 +105,14 @@ class Survey:
         self._skipped = f"{REJECTS}/" if skips_rejects else None
         self._known = _Known()
 
-    def look(
-        self,
-        matching: Matching,
-        later: Sequence[CommitActions] = (),
-        *,
-        live: bool = False,
-        thorough: bool = False,
-    ) -> Traces:
+    def look(self, matching: Matching, *, live: bool = False, thorough: bool = False) -> Traces:
         """Search the table's objects. The matching's snapshot is the oldest version that must stay readable.
 
-        Files of that version and of the commits `later` are kept, and searched only if `live` ones are wanted too.
+        Files of that version and of later commits are kept, and searched only if `live` ones are wanted too.
         A `thorough` search finds each checkpoint with bounds of a file that is not kept and can have matched, whatever
         they show.
         """
-        search = _Search(self._handle, matching, later, self._known, live=live, thorough=thorough)
+        search = _Search(self._handle, matching, self._known, live=live, thorough=thorough)
         for info in self._listed():
             name = info.key[len(self._handle.root) :]
             if self._skipped is None or not name.startswith(self._skipped):
@@ -139,7 +132,6 @@ class _Search:
         self,
         handle: TableHandle,
         matching: Matching,
-        later: Sequence[CommitActions],
         known: _Known,
         *,
         live: bool,
@@ -155,8 +147,6 @@ class _Search:
         base = needed(snapshot)
         self._kept = set(base.live.to_pylist())
         self._standing = {claim.domain for claim in pending(snapshot.state.domains)}
-        self._newest = snapshot.version
-        self._keep(later)
         self._known.named.update(base.dead.to_pylist())
         self._logs = LogView(matching, self._keeps, self._standing)
         self.found = Traces(self._logs)
@@ -181,7 +171,7 @@ class _Search:
         """Search the log, then data files."""
         commits = [(version, info) for name, info in self._log if (version := _version(name)) is not None]
         self.found.commits = [info for _, info in commits]
-        self._keep(self._arrived(commits))
+        self._keep_later(commits)
         for at in range(0, len(commits), COMMITS_AT_ONCE):
             report(f"searching the log of {self._handle.name}", at, len(commits), "commits")
             self._commits([info for _, info in commits[at : at + COMMITS_AT_ONCE]])
@@ -190,20 +180,16 @@ class _Search:
                 self._log_file(name, info)
         self._data()
 
-    def _arrived(self, commits: Sequence[tuple[int, ObjectInfo]]) -> list[CommitActions]:
-        """Return the commits that came between the newest known version and the listing."""
-        later = {info: version for version, info in commits if version > self._newest}
-        return [parse_commit(later[info], data) for info, data in read_present(self._handle.store, list(later))]
-
-    def _keep(self, commits: Sequence[CommitActions]) -> None:
-        """Keep what some commits add, or claim to add."""
-        for commit in commits:
+    def _keep_later(self, commits: Sequence[tuple[int, ObjectInfo]]) -> None:
+        """Keep what commits after the oldest readable version add, or claim to add."""
+        later = {info: version for version, info in commits if version > self._snapshot.version}
+        for info, data in read_present(self._handle.store, list(later)):
+            commit = parse_commit(later[info], data)
             claims = placed_in(commit)
             self._standing.update(claim.domain for claim in claims)
             for each in (commit, *(claim.intended(commit.version) for claim in claims)):
                 paths = [*(add.path for add in each.adds), *(file.path for file in each.cdc)]
                 self._kept.update(hash(self._snapshot.locate(path)) for path in paths)
-            self._newest = commit.version
 
     def _keeps(self, path: str) -> bool:
         try:
