@@ -25,7 +25,7 @@ from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.values import RawEvent
 from alluvia.lake import Lake
 from tests.simulation.checker import Event, tuples
-from tests.simulation.erasing import erasers, has_erasers
+from tests.simulation.erasing import erasers
 from tests.simulation.faults import HOUR_US, SECOND_US, FaultSource
 from tests.simulation.intents import (
     AddColumn,
@@ -76,7 +76,7 @@ def cast(world: World) -> Iterator[tuple[str, Callable[[], None]]]:
         world.actors[name] = actor
         yield name, _body(actor, act)
     others: list[tuple[str, Act]] = [(name, refresher) for name in refreshers(world)] if has_rollup(world) else []
-    others += [*(hitters(world) if has_hits(world) else ()), *(erasers(world) if has_erasers(world) else ())]
+    others += [*(hitters(world) if has_hits(world) else ()), *erasers(world)]
     others += [*movers(world)] if has_vault(world) else []
     for name, act in others:
         source = FaultSource(str(world.seed), name, world.scenario.rates, world.without)

@@ -139,8 +139,8 @@ class Checker:
         return age_ms < kept_ms - 2 * self.limits.skew_ms - 60_000
 
     def holds_erased(self, file: DataFile) -> bool:
-        """Whether a file holds a row of an event that somebody erases."""
-        at = file.columns.index("event_id") if "event_id" in file.columns else None
+        """Whether a file holds a row that somebody erases: an event, or one of a name."""
+        at = next((file.columns.index(name) for name in ("event_id", "id") if name in file.columns), None)
         return at is not None and any(event_of(row[at]) in self.erased for row in file.rows)
 
     def _root_of(self, key: str) -> str | None:
@@ -293,7 +293,7 @@ class Checker:
                 raise Violation("the log keeps what its retention says", f"{table.root} {version.number}")
 
 
-def said(data: bytes) -> list[object]:
+def said(data: bytes | str) -> list[object]:
     """Return what a commit says, without bounds, tags and texts of conditions, which an erasure may take out."""
     actions = [json.loads(line) for line in data.splitlines() if line]
     for action in actions:
@@ -303,6 +303,9 @@ def said(data: bytes) -> list[object]:
             if "stats" in body:
                 statistics = json.loads(body["stats"])
                 body["stats"] = {key: statistics[key] for key in statistics if not key.endswith("Values")}
+            if str(body.get("domain")).startswith("alluvia.claim.") and body["configuration"]:
+                claim = json.loads(body["configuration"])
+                body["configuration"] = {**claim, "commit": said(claim["commit"])}
     return actions
 
 

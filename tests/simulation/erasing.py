@@ -1,12 +1,14 @@
-"""Those who erase an event in some runs, with its rejects, and see that nothing is left of it in old objects.
+"""Those who erase in some runs: an event with its rejects, or a row that a transaction over two tables has appended.
 
-They take their chances from a source of their own, so that runs without them are as they were.
+They see that nothing is left of it in old objects. They take their chances from sources of their own, so that runs
+without them are as they were.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +19,13 @@ import pyarrow.parquet as pq
 from tests.simulation.intents import Rows, Steps
 from tests.simulation.model import TableModel, Version, event_of
 from tests.simulation.scheduler import Violation
+from tests.simulation.transfers import ROOTS, append_both, has_vault
 from tests.simulation.world import EVENTS, REJECTS, Actor, World
 
 SHARE = 0.1
 """The share of runs about events in which somebody erases: it reads all old files and commits."""
+VAULT_SHARE = 0.25
+"""The share of runs with a vault in which somebody erases rows of transactions."""
 
 
 def chance_of(world: World) -> random.Random:
@@ -45,6 +50,61 @@ class EraseEvent:
         left = [row for row in after.rows if event_of(row[at]) == self.event] if removed else []
         if added or others or left:
             raise Violation("an erasure takes the rows that match", f"{self.event}: {others} went, {left} stayed")
+
+
+@dataclass(frozen=True)
+class EraseRow:
+    """The rows of a name go."""
+
+    name: str
+
+    def check(self, table: TableModel, before: Version, after: Version, removed: Rows, added: Rows) -> None:
+        at = after.columns.index("id")
+        others = {row[at] for row in removed} - {self.name}
+        left = [row for row in after.rows if row[at] == self.name] if removed else []
+        if added or others or left:
+            raise Violation("an erasure takes the rows that match", f"{self.name}: {others} went, {left} stayed")
+
+
+def erase_pair(actor: Actor) -> None:
+    """Append a row to both tables in one transaction, then erase such a row of one, and look for it in every object."""
+    world = actor.world
+    append_both(actor)
+    root = actor.chance.choice(ROOTS)
+    names = sorted({str(row[0]) for row in world.model(root).tip.rows if row[2] == "pairs"})
+    if not names:
+        return
+    name = actor.chance.choice(names)
+    world.checker.erased.add(name)
+    actor.intent = Steps({"ERASE": EraseRow(name)})
+    world.scheduler.note(f"erases {name} of {root}")
+    report = actor.table(root).erase(f"id = '{name}'")
+    _check_row_gone(world, root, name, report.oldest_version)
+
+
+def _check_row_gone(world: World, root: str, name: str, oldest: int) -> None:
+    """Raise `Violation` if an object shows a row that only versions before `oldest` hold.
+
+    Checkpoints of others are on their way for a while, and so are data files that no commit has named.
+    """
+    table = world.model(root)
+    named = set(table.known)
+    shown = re.compile(rf"\b{name}\b")
+    objects = {key.removeprefix(root): found for key, found in world.bucket.objects.items() if key.startswith(root)}
+    for key, (data, _) in objects.items():
+        if not key.endswith(".json"):
+            continue
+        text = data.decode()
+        if key.startswith("_delta_log/"):
+            named |= set(re.findall(r'path\\?":\\?"([^"\\]*)', text))
+        if shown.search(text):
+            raise Violation("nothing is left of erased rows", f"{name} in {root}{key}")
+    for key, (data, at_us) in objects.items():
+        old = at_us < table.versions[oldest].at_us if ".checkpoint." in key else key in named
+        if key.endswith(".parquet") and old:
+            rows = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False).to_pylist()
+            if shown.search(str(rows)):
+                raise Violation("nothing is left of erased rows", f"{name} in {root}{key}")
 
 
 def erase(actor: Actor) -> None:
@@ -99,5 +159,12 @@ def _shows(add: Mapping[str, Any] | None, event: str, gone: Callable[[str], bool
 
 def erasers(world: World) -> Iterator[tuple[str, Callable[[Actor], None]]]:
     """Yield the names of those who erase, with what they do."""
-    for at in range(chance_of(world).choice([1, 1, 2])):
+    for at in range(chance_of(world).choice([1, 1, 2]) if has_erasers(world) else 0):
         yield f"eraser{at}", erase
+    if erases_pairs(world):
+        yield "eraser of pairs", erase_pair
+
+
+def erases_pairs(world: World) -> bool:
+    """Whether somebody erases rows of transactions in a run."""
+    return has_vault(world) and random.Random(f"{world.seed} erasure of pairs").random() < VAULT_SHARE
