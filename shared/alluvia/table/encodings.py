@@ -107,7 +107,7 @@ def _difference_bits(values: pa.Array) -> float:
     numbers = numbers.cast(pa.int32()) if pa.types.is_date32(values.type) else numbers
     differences = pc.pairwise_diff(numbers.cast(pa.int64(), safe=False)).drop_null()
     low, high = pc.quantile(differences, [0.03, 0.97]).to_pylist() if len(differences) else (0, 0)
-    return log2(1 + high - low)
+    return log2(1 + (high - low))  # in this order: 1 is lost on a float of 2^63
 
 
 def _is_number(kind: pa.DataType) -> bool:

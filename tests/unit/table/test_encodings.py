@@ -112,3 +112,10 @@ def test_a_column_named_like_the_path_of_another_is_written(tmp_path: Path) -> N
     table = alluvia.connect(str(tmp_path)).create_table("t", rows.schema)
     table.append(rows)
     assert table.to_arrow().equals(rows)
+
+
+def test_the_least_number_between_others_is_written(tmp_path: Path) -> None:
+    numbers = [-(2**63), 0, -(2**63)]
+    table = alluvia.connect(str(tmp_path)).create_table("t", {"n": "long"})
+    table.append(pa.table({"n": numbers}))
+    assert table.scan().read_all()["n"].to_pylist() == numbers
