@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from alluvia.clock import Clock
-from alluvia.errors import AlluviaError, CommitUnknown, Conflict, TableExists, Unavailable
+from alluvia.errors import AlluviaError, CommitUnknown, Conflict, TableExists, TransactionExpired, Unavailable
 from alluvia.operations.drop import put_hints
 from alluvia.operations.staging import StagedHandle
 from alluvia.table.claims import pending
 from alluvia.table.decisions import COMMIT_AGE_MS_MAX, Decisions
-from alluvia.table.transaction import Changes, carry_out_claim
+from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Changes, carry_out_claim
 from alluvia.table_names import REJECTS
 
 SERIALIZABLE = "serializable"
@@ -57,6 +57,10 @@ def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, s
                 on_lost = table.check_winners(changes)
                 claimed = table.started.claim(changes, on_lost, transaction_id, names, table.name, started_ms)
             versions[table.name] = claimed.version
+        if clock.now_ms() - started_ms > TRANSACTION_AGE_MS_MAX:
+            raise TransactionExpired(
+                f"the transaction is older than {TRANSACTION_AGE_MS_MAX // 60_000} minutes: start it again"
+            )
     except AlluviaError as error:
         with suppress(AlluviaError):  # whoever meets a claim aborts the transaction, only later
             decisions.abort(transaction_id)

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from alluvia.clock import ManualClock, SystemClock
-from alluvia.errors import AnswerLost, CommitUnknown, Conflict, Invalid, Unavailable, Unsupported
+from alluvia.errors import AnswerLost, CommitUnknown, Conflict, Invalid, TransactionExpired, Unavailable, Unsupported
 from alluvia.lake import Lake
 from alluvia.lake_transaction import LakeTransaction
 from alluvia.store import CountingStore, PutResult
@@ -345,6 +345,18 @@ def test_a_single_writer_that_cannot_decide_for_another_has_committed_nothing() 
         Lake(HookedStore(lake.store, fail), lake.clock).table("a").delete("true")
     assert not isinstance(found.value, CommitUnknown)
     assert amounts(again(lake)) == (200, 200)
+
+
+def test_a_transaction_that_took_too_long_before_it_commits_has_not_happened() -> None:
+    clock = ManualClock()
+    lake = two_tables(clock)
+    with pytest.raises(TransactionExpired, match="older than 60 minutes"), lake.transaction() as tx:  # noqa: PT012
+        clock.advance(13 * 3600)
+        for name in NAMES:
+            tx.table(name).append([{"id": "late", "amount": 1}])
+    assert amounts(again(lake)) == (200, 200)
+    append_both(again(lake))
+    assert amounts(again(lake)) == (201, 201)
 
 
 def test_an_owner_that_slept_for_days_does_not_say_what_it_does_not_know() -> None:
