@@ -18,7 +18,8 @@ class Scheduler:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        self._gates: list[threading.Lock] = []
         self._live: set[int] = set()
         self._waiting: set[int] = set()
         self._turn: int | None = None
@@ -28,6 +29,9 @@ class Scheduler:
         """Run tasks, each given its number, to their ends; return what they raised."""
         errors: list[BaseException] = []
         self._live = set(range(len(tasks)))
+        self._gates = [threading.Lock() for _ in tasks]
+        for gate in self._gates:
+            gate.acquire()
 
         def body(number: int) -> None:
             try:
@@ -36,7 +40,7 @@ class Scheduler:
             except Exception as error:  # noqa: BLE001 - handed to the test
                 errors.append(error)
             finally:
-                with self._condition:
+                with self._lock:
                     self._live.discard(number)
                     self._pick()
 
@@ -50,10 +54,11 @@ class Scheduler:
 
     def pause(self, task: int, request: str, key: str) -> None:
         """Wait for this task's turn."""
-        with self._condition:
+        with self._lock:
             self._waiting.add(task)
             self._pick()
-            self._condition.wait_for(lambda: self._turn == task)
+        self._gates[task].acquire()
+        with self._lock:
             self._turn = None
             self._waiting.discard(task)
             self.trace.append((task, request, key))
@@ -61,7 +66,7 @@ class Scheduler:
     def _pick(self) -> None:
         if self._turn is None and self._live and self._waiting == self._live:
             self._turn = self._random.choice(sorted(self._waiting))
-            self._condition.notify_all()
+            self._gates[self._turn].release()
 
 
 class TakingTurns(Wrapper):
