@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import alluvia
-from alluvia.cli.prompt import history_path
+from alluvia.cli.prompt import CommitNote, history_path
 from alluvia.cli.prompt_text import completions, ends_prompt, is_complete
 from tests.cli.terminals import Typist, typing
 
 ENTER, TAB, UP, CTRL_C, CTRL_D = "\r", "\t", "\x1b[A", "\x03", "\x04"
-SLOW = "SELECT levenshtein(repeat('ab', 10000000), repeat('ba', 10000000));"
+SLOW = "SELECT levenshtein(repeat('ab', 10000000), repeat('ba', 10000000))::VARCHAR;"
 
 
 def ask(prompt: Typist, text: str, *shown: str, ready: str = "alluvia>") -> str:
@@ -83,14 +83,23 @@ def test_keys_and_dot_commands(tmp_path: Path) -> None:
         assert "Time: 0." in ask(prompt, "SELECT 1;")
         assert "there is no command '.nope'" in ask(prompt, ".nope")
         # Ctrl-C stops the statement, and nothing else.
-        prompt.type(SLOW + ENTER)
+        prompt.type(f"INSERT INTO clicks (visitor) {SLOW}{ENTER}")
         prompt.until("running: 1 s")
         prompt.type(CTRL_C)
         prompt.until("Cancelled: nothing was committed.", "alluvia>")
+        assert alluvia.connect(str(lake)).table("clicks").version == 1
         assert "7" in ask(prompt, "SELECT 7 AS n;").split()
         prompt.type("exit" + ENTER)
         prompt.end()
         assert prompt.process.returncode == 0
+
+
+def test_a_commit_that_has_begun_is_noted() -> None:
+    store = CommitNote(alluvia.connect("memory://noted").store)
+    store.put("data", b"")
+    assert not store.begun
+    store.put_if_absent("commit", b"")
+    assert store.begun
 
 
 @pytest.mark.parametrize(

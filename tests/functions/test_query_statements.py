@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 import alluvia
-from alluvia.errors import NotDeleted
+from alluvia.errors import AnswerLost, NotDeleted, Unavailable
 from alluvia.query.formats import render
 from alluvia.serverless import warm_lake
 from alluvia.store.wrapper import Wrapper
@@ -22,6 +22,7 @@ from tests.functions.test_query import Answer, error_of, event
 from tests.log_lines import Context, log_lines
 from tests.samples import payload
 
+T = TypeVar("T")
 WRITES = [
     "INSERT INTO totals VALUES ('a', 1)",
     "  -- a comment\n/* and /* another */ */ insert into totals values ('a', 1)",
@@ -353,3 +354,25 @@ def test_no_statement_needs_the_right_to_delete(writing: alluvia.Lake) -> None:
         failed = send("INSERT INTO other (n) VALUES (9); SELECT error('late') FROM totals")
         assert (failed["statusCode"], "late" in error_of(failed)) == (400, True)
     assert state(writing)[1] == {"a": 2, "b": 2}
+
+
+class Silent(Wrapper):
+    """A store that carries commits out and says nothing more, from the first commit on."""
+
+    silent = False
+
+    def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
+        if kind == "put_if_absent":
+            send()
+            self.silent = True
+        if self.silent:
+            raise AnswerLost("no answer") if kind == "put_if_absent" else Unavailable("no answer")
+        return send()
+
+
+def test_a_commit_that_nobody_knows_of_is_not_to_be_sent_again_blindly(writing: alluvia.Lake) -> None:
+    with warm_lake.using(alluvia.Lake(Silent(writing.store), writing.clock)):
+        answer = send("INSERT INTO totals VALUES ('c', 3)")
+    assert (answer["statusCode"], "Retry-After" in answer["headers"]) == (500, False)
+    assert error_of(answer).startswith("look whether the statements took effect before you send them again: ")
+    assert state(writing)[1] == {"a": 1, "b": 2, "c": 3}
