@@ -77,7 +77,7 @@ def respond(asked: Request | dict[str, Any], accept: object, settings: QuerySett
     return success(body, form)
 
 
-def _run(sql: Sql, form: Format, settings: QuerySettings, lake: Lake) -> tuple[bytes, dict[str, Any]]:
+def _run(sql: SqlText, form: Format, settings: QuerySettings, lake: Lake) -> tuple[bytes, dict[str, Any]]:
     """Return an answer in a form, and what the log tells of it."""
     statements = allowed_statements(sql.text, writes=settings.allow_writes)
     if not statements:
@@ -99,14 +99,14 @@ def json_of(data: bytes) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Sql:
+class SqlText:
     """What was sent: a text, and the values of its parameters."""
 
     text: str
     parameters: Parameters | None
 
 
-def sql_of(body: object) -> Sql:
+def sql_of(body: object) -> SqlText:
     """Return the text and the parameters of a body."""
     text = body.get("query") if isinstance(body, dict) else None
     if not isinstance(body, dict) or not isinstance(text, str):
@@ -114,7 +114,7 @@ def sql_of(body: object) -> Sql:
     parameters = body.get("parameters")
     if not isinstance(parameters, list | dict | None):
         raise Invalid("parameters: send a list, with the values of ?, or an object, with those of $name")
-    return Sql(text, parameters)
+    return SqlText(text, parameters)
 
 
 def success(body: bytes, form: Format) -> Response:

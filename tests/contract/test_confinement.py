@@ -225,7 +225,7 @@ INSIDE = [
     "EXPLAIN ANALYZE SELECT * FROM events",
     "SELECT * FROM a_python_variable",
     "EXECUTE p",
-    "SELECT 1; SELECT 2",
+    "SELECT 1; SELECT * FROM a_python_variable",
     "SELECT 1; COPY (SELECT 1) TO '{root}/x.csv'",
     "SELECT 1 /* ; */; DROP VIEW alluvia.scan_0 --",
     "SELECT ?",
