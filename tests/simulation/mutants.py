@@ -618,6 +618,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/lake_commit.py",
         "table.changes(reads=reads)",
         "table.changes(reads=False)",
+        ("tests/unit/operations/test_transactions.py",),
     ),
     Mutant(
         "claim only the tables that a transaction changes",
@@ -636,6 +637,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/cut.py",
         "        if not behind:",
         "        if True:",
+        ("tests/unit/operations/test_transactions.py",),
     ),
     Mutant(
         "read a table without what has happened but is not in its log",
@@ -667,6 +669,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "table/decisions.py",
         "info.modified_ms <= claim.started_ms + COMMIT_AGE_MS_MAX",
         "True",
+        ("tests/unit/operations/test_transactions.py",),
     ),
     Mutant(
         "carry out a claim that does not stand any more",

@@ -243,6 +243,40 @@ def test_a_query_in_a_transaction_takes_all_its_tables_at_one_moment() -> None:
     assert amounts(lake) == (190, 210)
 
 
+def test_a_cut_follows_a_transaction_that_it_meets_in_one_table_into_the_other() -> None:
+    """It commits between the second look at one table and that at the other."""
+    lake = two_tables()
+    other = again(lake)
+    store = HookedStore(lake.store, first_at("b/_delta_log/00000000000000000002.json", lambda: transfer(other)))
+    reader = Lake(store, lake.clock)
+    for name in NAMES:
+        reader.table(name)._handle.at_hand()
+    assert amounts(reader) == (190, 210)
+
+
+def test_what_is_read_of_a_table_that_is_appended_to_must_still_be_so() -> None:
+    lake = two_tables()
+    with pytest.raises(Conflict), lake.transaction(NAMES) as tx:  # noqa: PT012 - the block is what is tested
+        assert not tx.table("a").to_arrow(where="id = 'new'").num_rows
+        for name in NAMES:
+            tx.table(name).append([{"id": "new", "amount": 1}])
+        again(lake).table("a").append([{"id": "new", "amount": 1}])
+    assert ids(lake, "a") == ["new", "x", "y"]
+    assert ids(lake, "b") == ["x", "y"]
+
+
+def test_a_decision_that_comes_half_a_day_late_is_an_abort() -> None:
+    """An earlier abort may have been deleted by then."""
+    clock = ManualClock()
+    lake = two_tables(clock)
+    sleepy = HookedStore(lake.store, first_at("transactions/", lambda: clock.advance(13 * 3600)))
+    with pytest.raises(CommitUnknown):
+        transfer(Lake(sleepy, clock))
+    assert amounts(again(lake)) == (200, 200)
+    transfer(again(lake))
+    assert amounts(again(lake)) == (190, 210)
+
+
 def test_a_transaction_over_one_that_happened_changes_what_that_left() -> None:
     """What has been decided, but is not in the log, is part of what a transaction begins with."""
     lake = two_tables()
