@@ -15,7 +15,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import count
 from threading import get_ident
 from typing import Any
@@ -49,7 +49,7 @@ def light_engines(*, one_at_a_time: bool = False) -> Iterator[None]:
     With `one_at_a_time`, no two threads work at once, so what one has read serves all.
     """
     thread = (lambda: 0) if one_at_a_time else get_ident
-    modules = list(library_modules())
+    modules = library_modules()
     threads = pa.cpu_count()
     pa.set_cpu_count(1)
     try:
@@ -157,11 +157,12 @@ class _NoProcess(processes.Worker):
             self._replies.append(bytes(data))
 
 
-def library_modules() -> Iterator[Any]:
+@cache
+def library_modules() -> list[Any]:
     """Import all of the library but what has a process of its own."""
-    for found in pkgutil.walk_packages(alluvia.__path__, "alluvia."):
-        if not found.name.startswith(("alluvia.cli", "alluvia.serverless.warm_lake", "alluvia.serverless.rounds")):
-            yield importlib.import_module(found.name)
+    left_out = ("alluvia.cli", "alluvia.serverless.warm_lake", "alluvia.serverless.rounds")
+    names = (found.name for found in pkgutil.walk_packages(alluvia.__path__, "alluvia."))
+    return [importlib.import_module(name) for name in names if not name.startswith(left_out)]
 
 
 def _kept(read: Callable[..., Any], thread: Callable[[], int]) -> Callable[..., Any]:

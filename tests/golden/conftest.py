@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.light_engines import light_engines
 
 PLACE = "/alluvia-golden-place"
 """What absolute paths in the archive start with, in place of the folder that it is unpacked into."""
@@ -31,6 +34,13 @@ def spark_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def variant_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables with variants that delta-spark wrote (see `variant_tables.py`), with their rows as Spark shows them."""
     return _unpacked("variant_tables.tar.gz", tmp_path_factory)
+
+
+@pytest.fixture
+def light_queries() -> Iterator[None]:
+    """For tests of many queries on tables that other tests query in a process of its own."""
+    with light_engines():
+        yield
 
 
 def _unpacked(archive: str, factory: pytest.TempPathFactory) -> Path:

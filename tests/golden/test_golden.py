@@ -88,6 +88,7 @@ def test_a_table_gives_the_expected_rows(golden: Path, case: str) -> None:
     assert table.lake.sql("SELECT count(*) AS n FROM delta").to_pylist() == [{"n": len(expected)}]
 
 
+@pytest.mark.usefixtures("light_queries")
 @pytest.mark.slow
 @pytest.mark.parametrize("case", READ)
 def test_a_condition_on_any_column_finds_the_rows_that_it_should(golden: Path, case: str) -> None:

@@ -90,6 +90,7 @@ def test_every_version_gives_the_rows_that_spark_saw(spark_tables: Path, case: s
         assert counted == [{"n": len(expected)}], version
 
 
+@pytest.mark.usefixtures("light_queries")
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if case not in MANY])
 def test_a_condition_on_any_column_finds_the_rows_that_it_should(spark_tables: Path, case: str) -> None:
