@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from click.testing import CliRunner, Result
 
 import alluvia
 from alluvia.cli.commands import cli
+from alluvia.errors import Invalid
 from alluvia.lake import Lake
+from alluvia.store.s3 import S3Store
 from tests.erased import traces
+from tests.s3server import S3Server
 
 VICTIM = "mallory@example.org"
 WHERE = f"user_id = '{VICTIM}'"
@@ -87,3 +90,46 @@ def test_a_condition_that_no_table_knows_is_refused(lake: Lake) -> None:
     assert result.exit_code == 1
     assert "nobody" in result.stderr
     assert run(lake, WHERE, "places").exit_code == 1
+
+
+def test_old_versions_that_the_bucket_keeps_are_listed(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, bucket = s3_server.client, s3_server.new_bucket()
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    options = s3_server.options
+    lake = alluvia.connect(f"s3://{bucket}/lake", **options)
+    table = lake.create_table("clicks", {"user_id": "string"})
+    table.append([{"user_id": VICTIM}, {"user_id": "alice"}])
+    lake.create_table("clicks2", {"user_id": "string"}).append([{"user_id": "bob"}])
+    lake.store.put("clicks2/old", b"1")
+    lake.store.put("clicks2/old", b"2")
+    [removed] = [file.path for file in table.files]
+    environment = {
+        "AWS_ENDPOINT_URL_S3": options["endpoint_url"],
+        "AWS_ACCESS_KEY_ID": options["access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": options["secret_access_key"],
+        "AWS_REGION": options["region"],
+    }
+    command = ["erase", WHERE, "clicks", "--lake", lake.uri]
+
+    result = CliRunner().invoke(cli, [*command, "--prove"], env=environment)
+    assert result.exit_code == 0, result.output
+    found = client.list_object_versions(Bucket=bucket, Prefix="lake/clicks/")["Versions"]
+    [kept] = [each for each in found if each["Key"] == f"lake/clicks/{removed}"]
+    assert f"the bucket still keeps clicks/{removed}, version {kept['VersionId']} (" in result.stdout
+    assert "elsewhere, delete them, or have a lifecycle rule expire them" in result.stdout
+
+    result = CliRunner().invoke(cli, [*command, "--dry-run", "--json"], env=environment)
+    listed = {(each["key"], each["version_id"]) for each in json.loads(result.stdout)["proof"]["old_versions"]}
+    assert listed == {(each["Key"].removeprefix("lake/"), each["VersionId"]) for each in found if not each["IsLatest"]}
+
+    s3_server.inject({"method": "GET", "match": f"^/{bucket}/?$", "fault": "status:403", "times": 1})
+    with pytest.raises(Invalid, match="allow s3:ListBucketVersions") as refused:
+        list(lake.store.old_versions("clicks/"))
+
+    def refuse(*_: object) -> NoReturn:
+        raise refused.value
+
+    monkeypatch.setattr(S3Store, "old_versions", refuse)
+    result = CliRunner().invoke(cli, [*command, "--dry-run"], env=environment)
+    assert result.exit_code == 0, result.output
+    assert "not known which older versions the bucket still keeps: S3 refuses" in result.stdout

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _FOUND_MAX = 20
 _VERSIONED = (
-    "Not searched: versions of objects that a bucket with S3 Versioning still keeps. The bucket of a deployed stack "
-    "keeps them for 7 days; elsewhere, delete noncurrent versions, or have a lifecycle rule expire them."
+    "The older versions were not searched. The bucket of a deployed stack keeps them for 7 days; elsewhere, delete "
+    "them, or have a lifecycle rule expire them. --json lists them all."
 )
 
 
@@ -44,7 +44,7 @@ def erase(common: Common, where: str, tables: tuple[str, ...], *, prove: bool, d
     else:
         for name, report in reports:
             _print(name, report, dry_run=dry_run)
-        if (prove or dry_run) and lake.uri.startswith("s3:"):
+        if any(each.proof is not None and each.proof.old_versions for _, report in reports for each in _with(report)):
             say(_VERSIONED)
     left = [name for name, report in reports if not report.ok or _refused(report) or report.rollups_failed]
     if left and not dry_run:
@@ -81,7 +81,12 @@ def _row(name: str, report: EraseReport) -> dict[str, Any]:
 
 def _refused(report: EraseReport) -> bool:
     """Whether the store refused to delete an object."""
-    return any(each.not_deleted for each in (report, report.rejects) if each is not None)
+    return any(each.not_deleted for each in _with(report))
+
+
+def _with(report: EraseReport) -> list[EraseReport]:
+    """Return a report and that of the rejects."""
+    return [report] if report.rejects is None else [report, report.rejects]
 
 
 def _print(name: str, report: EraseReport, *, dry_run: bool) -> None:
@@ -107,6 +112,7 @@ def _print(name: str, report: EraseReport, *, dry_run: bool) -> None:
 def _print_proof(proof: Proof) -> None:
     for each in proof.searched:
         say(f"  searched {_of_kind(each.objects, each.kind)} ({size(each.bytes)})")
+    _print_old_versions(proof)
     if proof.ok:
         say(f"  nothing found up to version {proof.version}")
         return
@@ -116,6 +122,16 @@ def _print_proof(proof: Proof) -> None:
         say(f"    {trace.key}: {trace.why}{until}")
     if len(proof.found) > _FOUND_MAX:
         say(f"    and {len(proof.found) - _FOUND_MAX:,} more")
+
+
+def _print_old_versions(proof: Proof) -> None:
+    if proof.old_versions is None:
+        say(f"  not known which older versions the bucket still keeps: {proof.unlisted}")
+        return
+    for each in proof.old_versions[:_FOUND_MAX]:
+        say(f"  the bucket still keeps {each.key}, version {each.version_id} ({size(each.size)})")
+    if len(proof.old_versions) > _FOUND_MAX:
+        say(f"  and {_many(len(proof.old_versions) - _FOUND_MAX, 'older version')} more")
 
 
 def _of_kind(number: int, kind: str) -> str:

@@ -37,6 +37,7 @@ from alluvia.table.properties import ROLLUP
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
+from alluvia.table_names import REJECTS
 
 ERASE = "ERASE"
 ROUNDS_MAX = 10
@@ -66,7 +67,14 @@ def prove(handle: TableHandle, find: Find, *, skips_rejects: bool = False) -> Pr
     """Search every object below the table's root for rows that `find` says, and for what shows their values."""
     snapshot = handle.newest()
     found = Survey(handle, skips_rejects=skips_rejects).look(find(snapshot), live=True)
-    return Proof(snapshot.version, found.totals(), found.traces)
+    proof = Proof(snapshot.version, found.totals(), found.traces)
+    try:
+        kept = tuple(handle.store.old_versions(handle.root))
+    except (Invalid, Unavailable) as error:
+        return replace(proof, old_versions=None, unlisted=str(error))
+    if skips_rejects:  # whose own report has them
+        kept = tuple(each for each in kept if not each.key.startswith(f"{handle.root}{REJECTS}/"))
+    return replace(proof, old_versions=kept)
 
 
 class EraseEdit(Edit):

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from alluvia.store import OldVersion
+
 DATA, CHANGES, COMMIT, CHECKPOINT, SIDECAR = "data files", "change files", "commits", "checkpoints", "sidecars"
 VECTORS, WINDOWS, OTHER = "deletion vectors", "windows of event ids", "other"
 
@@ -37,12 +39,15 @@ class Searched:
 class Proof:
     """A search of every object of a table: `searched` by kind, and what was found, at best nothing.
 
-    `version` is the newest version at that time.
+    `version` is the newest version at that time. `old_versions` of the table's objects are what the bucket still keeps
+    of replaced and deleted ones, which were not searched; None, with the reason in `unlisted`, if it does not say.
     """
 
     version: int
     searched: Sequence[Searched]
     found: Sequence[Trace]
+    old_versions: Sequence[OldVersion] | None = ()
+    unlisted: str = ""
 
     @property
     def ok(self) -> bool:

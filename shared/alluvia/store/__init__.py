@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 from alluvia.clock import Clock
 from alluvia.errors import Invalid
 from alluvia.extras import needing
-from alluvia.store.base import ByteRange, ListedPage, ObjectInfo, PutResult, Store
+from alluvia.store.base import ByteRange, ListedPage, ObjectInfo, OldVersion, PutResult, Store
 from alluvia.store.counting import CountingStore
 from alluvia.store.directory import DirectoryStore
 from alluvia.store.memory import MemoryStore
@@ -22,6 +22,7 @@ __all__ = [
     "ListedPage",
     "MemoryStore",
     "ObjectInfo",
+    "OldVersion",
     "PutResult",
     "Store",
     "WideStore",

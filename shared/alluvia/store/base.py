@@ -60,6 +60,19 @@ class ObjectInfo:
     modified_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class OldVersion:
+    """A version of an object, replaced or deleted since, that the store still keeps: what `ObjectInfo` has, and its id.
+
+    `modified_ms` is when it was written.
+    """
+
+    key: str
+    version_id: str
+    size: int
+    modified_ms: int
+
+
 class ListedPage(NamedTuple):
     """Some objects of a listing, in order: their keys, sizes in bytes, and times in ms since the Unix epoch."""
 
@@ -127,6 +140,13 @@ class Store(ABC):
     @abstractmethod
     def list_folders(self, prefix: str) -> Iterator[str]:
         """Names of the folders directly below `prefix` (empty, or ending in `/`), in the order of their keys."""
+
+    def old_versions(self, prefix: str) -> Iterator[OldVersion]:  # noqa: ARG002 - most stores keep none
+        """Yield versions of objects below `prefix` that were replaced or deleted, and that the store still keeps.
+
+        Raises `Invalid` where it may not say, and `Unavailable`.
+        """
+        return iter(())
 
     @abstractmethod
     def delete(self, keys: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import chain
@@ -28,6 +29,7 @@ from alluvia.store.base import (
     PAGE_KEYS,
     ListedPage,
     ObjectInfo,
+    OldVersion,
     PutResult,
     Store,
     check_key,
@@ -276,6 +278,16 @@ class S3Store(Store):
         whole = self._prefix + check_prefix(prefix)
         found = self._tried(prefix, lambda: self._client.list_with_delimiter(whole or None))
         yield from sorted((each[len(whole) :] for each in found["common_prefixes"]), key=lambda name: f"{name}/")
+
+    def old_versions(self, prefix: str) -> Iterator[OldVersion]:
+        """Replaced and deleted versions, where S3 Versioning is on; asks for the right `s3:ListBucketVersions`."""
+        from alluvia.store.s3_versions import old_versions  # loaded late: it needs boto3
+
+        whole, access = self._prefix + check_prefix(prefix), self._access
+        found = old_versions(
+            self.bucket, whole, access.keys(), region=access.region, endpoint_url=self._endpoint_url or None
+        )
+        return (replace(each, key=each.key[len(self._prefix) :]) for each in found)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects, 1,000 a request, and one more for each object that S3 refuses to delete."""

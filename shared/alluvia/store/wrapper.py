@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from alluvia.store.base import ObjectInfo, PutResult, Store
+from alluvia.store.base import ObjectInfo, OldVersion, PutResult, Store
 
 T = TypeVar("T")
 
@@ -46,6 +46,9 @@ class Wrapper(Store):
 
     def list_folders(self, prefix: str) -> Iterator[str]:
         return self.request("list_folders", prefix, lambda: self.inner.list_folders(prefix))
+
+    def old_versions(self, prefix: str) -> Iterator[OldVersion]:
+        return self.request("list", prefix, lambda: self.inner.old_versions(prefix))
 
     def delete(self, keys: Iterable[str]) -> None:
         batch = [*keys]
