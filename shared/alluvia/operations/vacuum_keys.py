@@ -102,6 +102,8 @@ def needed(snapshot: Snapshot, forgotten: Iterable[RemoveFile] = ()) -> Needed:
             dead.append(pa.table({"key": hashed(names.to_pylist()), "ms": times if rows is None else times.take(rows)}))
     keys, times = _last(pa.concat_tables([_NONE, *dead]))
     claimed = _run(pa.array(_claimed(snapshot), pa.string()))
+    if not len(claimed.hashes):  # to find none among millions takes 50 MB
+        return Needed(snapshot.version, runs, claimed.hashes, keys, times)
     known = pc.is_in(claimed.hashes, value_set=pa.concat_arrays([hashed(()), *(run.hashes for run in runs)]))
     return Needed(snapshot.version, [*runs, claimed], claimed.hashes.filter(pc.invert(known)), keys, times)
 
