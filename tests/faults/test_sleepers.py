@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia.clock import ManualClock
-from alluvia.errors import Invalid, TransactionExpired, VersionExpired
+from alluvia.errors import CommitUnknown, Invalid, TransactionExpired, VersionExpired
 from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore, Store, Wrapper
 from alluvia.table.transaction import Changes
@@ -42,6 +42,8 @@ class SleepingStore(Wrapper):
         result = send()
         if kind in ("get", "get_file"):
             self._sleep(f"after {key}")
+        elif kind == "put_if_absent":
+            self._sleep("after commit")
         elif kind == "put_file" or (kind == "put" and key.endswith(".parquet")):
             self._sleep("data file")
         return result
@@ -124,6 +126,25 @@ def test_a_slow_answer_is_no_failure(store: MemoryStore, clock: ManualClock) -> 
     assert commit is not None
     assert commit.version == 2
     assert values(store, clock) == [1, 2]
+
+
+def test_a_writer_whose_commit_an_erasure_wrote_again_meanwhile_does_not_take_it_for_lost(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """Then it would commit its file once more, which the erasure has deleted."""
+    sleeping = SleepingStore(store)
+    table = Lake(sleeping, clock).table("t")
+
+    def erased() -> None:
+        others = Lake(store, clock).table("t")
+        others.append([{"x": 3}])
+        clock.advance(2 * 3600)
+        others.erase("x = 2")
+
+    sleeping.before["after commit"] = erased
+    with pytest.raises(CommitUnknown, match="it is unknown whether version 2 was written"):
+        table.append([{"x": 2}])
+    assert sorted(Lake(store, clock).table("t").to_arrow()["x"].to_pylist()) == [1, 3]
 
 
 def test_a_file_that_vacuum_took_for_an_orphan_is_not_committed(store: MemoryStore, clock: ManualClock) -> None:

@@ -96,7 +96,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "believe a commit that took longer than the log's retention",
         "table/transaction.py",
-        "                if self._slept(commit.version):\n                    self._log.confirm(commit.version)\n",
+        "                if self._slept(commit.version):\n"
+        "                    self._log.confirm(commit.version, data)\n",
         "",
         ("tests/faults/test_sleepers.py",),
     ),

@@ -216,12 +216,12 @@ class Log:
             is_ours=lambda found: found.info.get("txnId") == txn_id,
         )
 
-    def confirm(self, version: int) -> None:
-        """Make sure that a commit of ours which took very long is part of the log.
+    def confirm(self, version: int, data: bytes) -> None:
+        """Make sure that a commit of ours, `data`, which took very long is part of the log.
 
         A writer that slept between its last look and its PUT may have written a version that had come and gone: then
         commits that follow it are older. Raises `TransactionExpired` in that case, which changes nothing, and
-        `CommitUnknown` where the log no longer tells.
+        `CommitUnknown` where the log no longer tells: an erasure writes commits again, later than those that follow.
         """
         folder = self.root + LOG_FOLDER
         infos = self.store.list(folder, self.root + version_prefix(version))
@@ -231,6 +231,8 @@ class Log:
             raise unknown(f"version {version}")
         ours_ms = times[commits[version].name]
         if any(times[file.name] < ours_ms for file in commits.values()):
+            if self.store.get(folder + commits[version].name) != data:
+                raise unknown(f"version {version}")
             msg = f"this process slept until version {version} was committed and cleaned up: its commit has no effect"
             raise TransactionExpired(msg)
 

@@ -117,9 +117,10 @@ def create(
     commit = CommitActions(0, info, protocol, metadata, adds=adds)
     with handle.lock:
         there, may_be_dropped = find_log(handle.store, handle.root)
-        if not there and handle.log.write(0, encode_commit(info, [protocol, metadata, *adds]), txn_id) is None:
+        data = encode_commit(info, [protocol, metadata, *adds])
+        if not there and handle.log.write(0, data, txn_id) is None:
             if handle.clock.now_ms() - now_ms > FOLLOW_AGE_MS_MAX:
-                handle.log.confirm(0)
+                handle.log.confirm(0, data)
             handle.log.advance([commit], now_ms)
             return True
         if may_be_dropped and not adds and recreate(handle, rejects, metadata, protocol):

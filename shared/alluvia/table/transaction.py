@@ -206,11 +206,11 @@ class Transaction:
             commit = commit if claiming is None else claiming(commit)
             domains = {domain.domain: domain for domain in (*commit.domains, *lifted)}
             commit = replace(commit, domains=list(domains.values()))
-            began_ms = self._log.clock.now_ms()
-            winner = self._log.write(commit.version, _encode(commit), self._txn_id)
+            began_ms, data = self._log.clock.now_ms(), _encode(commit)
+            winner = self._log.write(commit.version, data, self._txn_id)
             if winner is None:
                 if self._slept(commit.version):
-                    self._log.confirm(commit.version)
+                    self._log.confirm(commit.version, data)
                 newest = self._log.advance([commit], began_ms)
                 turns.committed(others, began_ms, clock.now_ms())
                 self._committed(newest)
