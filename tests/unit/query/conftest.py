@@ -70,6 +70,7 @@ def query(lake: alluvia.Lake, text: str) -> list[tuple[object, ...]]:
 
 
 def scans(lake: alluvia.Lake, text: str) -> list[TableScan]:
-    """Return what a query read of each table that it names."""
+    """Return what a query read of each table that it names. It takes all rows, or the process would end."""
     with run(lake, text) as result:
+        result.read_all()
         return list(result.tables)
