@@ -61,7 +61,10 @@ def _expression(name: str, text: object) -> Node:
         raise Invalid(f"column {name}: give one SQL expression, without an alias, FROM or other clauses")
     expression: Node = items[0]
     if looks_beyond_its_row(expression):
-        raise Invalid(f"column {name}: an expression cannot use subqueries, window functions, unnest or *")
+        raise Invalid(
+            f"column {name}: an expression cannot use subqueries, window functions, unnest or *: "
+            "use MERGE INTO in lake.sql"
+        )
     return expression
 
 

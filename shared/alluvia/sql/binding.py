@@ -51,8 +51,8 @@ def expression(sql: Sql, values: Values, alias: str = "", columns: Sequence[str]
             "values as the rows of its source"
         )
     edits: list[_Edit] = [(start, end, literal(_value(name, values))) for start, end, name in _parameters(sql, tokens)]
-    if alias and fold(alias) not in map(fold, columns):
-        edits += _qualifiers(sql.text, tokens, alias)
+    if alias:
+        edits += _qualifiers(sql.text, tokens, fold(alias), frozenset(map(fold, columns)))
     text = sql.text
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
@@ -77,12 +77,16 @@ def _parameters(sql: Sql, tokens: Sequence[Token]) -> Iterator[tuple[int, int, s
             yield token.start, token.end, name
 
 
-def _qualifiers(text: str, tokens: Sequence[Token], alias: str) -> Iterator[_Edit]:
-    """Yield what blanks `alias.`, so that positions stay as they are."""
+def _qualifiers(text: str, tokens: Sequence[Token], alias: str, columns: frozenset[str]) -> Iterator[_Edit]:
+    """Yield what blanks `alias.`, so that positions stay as they are.
+
+    Where a column has the alias for a name, `alias.x` is the column `x` if there is one, as in DuckDB, else a field.
+    """
     for at, token in enumerate(tokens[:-1]):
         if tokens[at + 1].word != "." or (at and tokens[at - 1].word == "."):
             continue
-        if named(text, token) == fold(alias):
+        following = named(text, tokens[at + 2]) if at + 2 < len(tokens) else ""
+        if named(text, token) == alias and (alias not in columns or following in columns):
             yield token.start, tokens[at + 1].end, " " * (tokens[at + 1].end - token.start)
 
 

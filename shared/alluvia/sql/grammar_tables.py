@@ -69,6 +69,8 @@ def _view(cursor: Cursor, *, or_replace: bool) -> nodes.CreateView:
 def _table(cursor: Cursor) -> nodes.CreateTable:
     if_not_exists = cursor.accept("if", "not", "exists")
     table = cursor.table()
+    if "/" in table:
+        raise Invalid(f"CREATE TABLE {table.replace('/', '.')} is not possible: ingestion creates tables of rejects")
     columns: pa.Schema | None = None
     properties: dict[str, str] = {}
     if cursor.accept("("):

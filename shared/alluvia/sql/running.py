@@ -8,9 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.errors import Invalid
+from alluvia.errors import Invalid, TableNotFound
 from alluvia.lake import Lake
 from alluvia.lake_transaction import LakeTransaction
+from alluvia.operations.views import find_view
 from alluvia.progress import listener, reporting_to
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
@@ -59,13 +60,25 @@ def answer(
             if limits is not None:
                 limits.check()
             if statement.writes:
-                done = _WRITES[type(statement.node)](scope, statement.node)
+                done = _write(scope, statement)
             else:
                 rows = _read(scope, statement, last=statement is reads[-1])
     if rows is not None:
         return rows
     # Which version a transaction makes of a table is known only once it has committed.
     return row(done if transaction is None else {**done, "version": None})
+
+
+def _write(scope: Scope, statement: Statement) -> Done:
+    try:
+        return _WRITES[type(statement.node)](scope, statement.node)
+    except TableNotFound as error:
+        name = getattr(statement.node, "table", "")
+        if find_view(scope.lake.store, name) is None:
+            raise
+        raise TableNotFound(
+            f"{name} is a view: {statement.kind.upper()} needs a table, such as one that it reads"
+        ) from error
 
 
 @contextmanager

@@ -46,6 +46,7 @@ from alluvia.sql.statements import parse
         ("ALTER TABLE t RENAME TO u", "RENAME TO is not supported"),
         ("ALTER TABLE t ALTER COLUMN a TYPE int", "ALTER COLUMN is not supported: a column keeps its type"),
         ("ALTER TABLE t ADD COLUMN a int NOT NULL", "a column that is added must be nullable"),
+        ("CREATE TABLE t._rejects (a INT)", "CREATE TABLE t._rejects is not possible: ingestion creates"),
         ("DROP SCHEMA s", "DROP SCHEMA is not supported"),
         ("DROP TABLE t CASCADE", "DROP … CASCADE is not supported"),
         ("OPTIMIZE t WHERE a = 1", "OPTIMIZE … WHERE is not supported: call table.optimize(partition={…})"),

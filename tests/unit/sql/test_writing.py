@@ -163,8 +163,10 @@ def test_update_and_delete_know_the_table_by_its_name_and_alias(numbers: alluvia
 
 def test_a_field_of_a_struct_with_the_name_of_the_table(lake: alluvia.Lake) -> None:
     lake.sql("CREATE TABLE t (t STRUCT(a INT), a INT); INSERT INTO t VALUES ({'a': 1}, 2)")
-    assert rows(lake, "UPDATE t SET a = t.a + 10") == [(1, 1)]
-    assert rows(lake, "SELECT a FROM t") == [(11,)]  # a column of the table's name is meant first
+    lake.sql("UPDATE t SET a = t.a + 10 WHERE t.t.a = 1")
+    lake.sql("CREATE TABLE u (u STRUCT(b INT)); INSERT INTO u VALUES ({'b': 1})")
+    assert rows(lake, "SELECT a FROM t") == [(12,)]  # the table's column is meant first, as in DuckDB
+    assert rows(lake, "DELETE FROM u WHERE u.b = 2; DELETE FROM u WHERE u.u.b = 1; SELECT count(*) FROM u") == [(0,)]
 
 
 def test_a_text_that_creates_a_table_knows_that_it_is_there(lake: alluvia.Lake) -> None:
