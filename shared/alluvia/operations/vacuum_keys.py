@@ -68,7 +68,7 @@ class Needed:
                 return pc.is_in(hashes, value_set=pa.concat_arrays([hashed(()), *near]))
         live = self._sorted
         if not len(live):
-            return pa.repeat(pa.scalar(value=False), len(hashes))
+            return pa.repeat(pa.scalar(False, pa.bool_()), len(hashes))
         at = pc.search_sorted(live, hashes)
         return pc.equal(live.take(pc.min_element_wise(at, pa.scalar(len(live) - 1, at.type))), hashes)
 
@@ -131,7 +131,7 @@ def _last(removed: pa.Table) -> tuple[pa.Array, pa.Array]:
     keys, times = (removed[name].combine_chunks().take(order) for name in ("key", "ms"))
     if len(keys):
         ends = pc.not_equal(keys.slice(0, len(keys) - 1), keys.slice(1))
-        final = pa.concat_arrays([ends, pa.repeat(pa.scalar(value=True), 1)])
+        final = pa.concat_arrays([ends, pa.array([True], pa.bool_())])
         keys, times = keys.filter(final), times.filter(final)
     return keys, times
 
@@ -145,7 +145,7 @@ def _keys(snapshot: Snapshot, batch: pa.StructArray, *, strict: bool) -> tuple[p
     vectors = pc.struct_field(batch, "deletionVector")
     having = pc.is_valid(pc.struct_field(vectors, "storageType"))
     if not pc.any(having).as_py() and not any_matches(paths, *_UNUSUAL):
-        return pc.binary_join_element_wise(snapshot.root, paths, ""), None
+        return pc.binary_join_element_wise(pa.scalar(snapshot.root, paths.type), paths, pa.scalar("", paths.type)), None
     named = list(enumerate(paths.to_pylist()))
     rows = pc.indices_nonzero(having).to_pylist()
     for row, descriptor in zip(rows, vectors.filter(having).to_pylist(), strict=True):
