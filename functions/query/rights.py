@@ -8,14 +8,14 @@ from alluvia.errors import Invalid
 from alluvia.sql.first_word import is_query
 
 if TYPE_CHECKING:
-    from alluvia.sql.statements import Statement
+    from alluvia.sql.statements import SqlStatement
 
 
 class Forbidden(Invalid):
     """The statement is not allowed here: the message says where it is."""
 
 
-def allowed_statements(text: str, *, writes: bool) -> list[Statement]:
+def allowed_statements(text: str, *, writes: bool) -> list[SqlStatement]:
     """Return the statements of a text; none of one query. Raises `Forbidden` for VACUUM, and writes that may not be."""
     if is_query(text):
         return []  # which loads nothing that reads statements

@@ -25,7 +25,7 @@ from alluvia.cli.terminal import say, tell
 from alluvia.errors import AlluviaError, Invalid
 from alluvia.lake import Lake
 from alluvia.query.limits import QueryLimits
-from alluvia.sql.run import Session
+from alluvia.sql.run import SqlSession
 from alluvia.store import PutResult
 from alluvia.store.wrapper import Wrapper
 
@@ -55,7 +55,7 @@ class Prompt:
     def __init__(self, common: Common, lake: Lake, commits: CommitNote, limits: QueryLimits) -> None:
         self._common = common
         self._uri = lake.uri
-        self._session = Session(lake, limits=limits)
+        self._session = SqlSession(lake, limits=limits)
         self._commits = commits
         self._timing = False
         self._names = Names(lake)

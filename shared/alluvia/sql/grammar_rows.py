@@ -177,7 +177,7 @@ def _source(cursor: Cursor) -> tuple[Sql, str]:
     return source, name
 
 
-def _clause(cursor: Cursor, alias: str) -> nodes.MergeClause:
+def _clause(cursor: Cursor, alias: str) -> nodes.WhenClause:
     when = "matched"
     if cursor.accept("not"):
         cursor.expect("matched")
@@ -191,7 +191,7 @@ def _clause(cursor: Cursor, alias: str) -> nodes.MergeClause:
     condition = cursor.until("then", what="a condition") if cursor.accept("and") else None
     cursor.expect("then")
     if cursor.accept("do", "nothing"):
-        return nodes.MergeClause(when, condition, "nothing")
+        return nodes.WhenClause(when, condition, "nothing")
     if cursor.accept("delete"):
         action, assignments = "delete", None
     elif cursor.accept("update"):
@@ -208,7 +208,7 @@ def _clause(cursor: Cursor, alias: str) -> nodes.MergeClause:
         raise Invalid(f"WHEN {_shown(when)} THEN {action.upper()} is not possible")
     if assignments is None and action == "update" and when == "unmatched by source":
         raise Invalid("WHEN NOT MATCHED BY SOURCE THEN UPDATE SET *: there is no row of the source: name the columns")
-    return nodes.MergeClause(when, condition, action, assignments)
+    return nodes.WhenClause(when, condition, action, assignments)
 
 
 def _shown(when: str) -> str:

@@ -45,7 +45,7 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeClause:
+class WhenClause:
     """A WHEN clause: `when` is `matched`, `unmatched` or `unmatched by source`, `action` the first word after THEN.
 
     `assignments` is None for `*`; INSERT has its columns there, too.
@@ -66,7 +66,7 @@ class Merge:
     source: Sql
     source_alias: str
     on: Sql
-    clauses: tuple[MergeClause, ...]
+    clauses: tuple[WhenClause, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from alluvia.errors import Conflict, Invalid
 from alluvia.query.engine import run
 from alluvia.query.parameters import named_values
 from alluvia.sql.nodes import Control, Query
-from alluvia.sql.statements import Statement, parse
+from alluvia.sql.statements import SqlStatement, parse
 
 if TYPE_CHECKING:
     from alluvia.lake import Lake
@@ -74,7 +74,7 @@ def execute_in(
     return answer(lake, transaction, statements, values, limits)
 
 
-class Session:
+class SqlSession:
     """Runs texts one after another: between BEGIN and COMMIT or ROLLBACK, they are one transaction.
 
     After an error, the transaction takes nothing but ROLLBACK. Not for use by several threads.
@@ -122,7 +122,7 @@ class Session:
             self._failed = True
             raise
 
-    def _part(self, statements: Sequence[Statement], values: Values) -> pa.Table:
+    def _part(self, statements: Sequence[SqlStatement], values: Values) -> pa.Table:
         from alluvia.sql.running import answer
 
         if self._transaction is None:
@@ -138,7 +138,7 @@ class Session:
         if self._failed:
             raise Invalid("the transaction failed with an earlier error: ROLLBACK, and begin again")
 
-    def _control(self, statement: Statement) -> pa.Table:
+    def _control(self, statement: SqlStatement) -> pa.Table:
         control = statement.node
         assert isinstance(control, Control)  # noqa: S101 - `controls` says so
         if control.action == "begin":
@@ -160,11 +160,11 @@ class Session:
         return _said("committed")
 
 
-def _is_query(statements: Sequence[Statement]) -> bool:
+def _is_query(statements: Sequence[SqlStatement]) -> bool:
     return len(statements) == 1 and isinstance(statements[0].node, Query)
 
 
-def _bracketed(statements: Sequence[Statement]) -> tuple[Control | None, Sequence[Statement], Control | None]:
+def _bracketed(statements: Sequence[SqlStatement]) -> tuple[Control | None, Sequence[SqlStatement], Control | None]:
     """Return what a text does, apart from BEGIN in front and COMMIT or ROLLBACK at the end. Raises `Invalid`."""
     begin, end = None, None
     if statements and isinstance(statements[0].node, Control) and statements[0].node.action == "begin":
@@ -186,7 +186,7 @@ def _bracketed(statements: Sequence[Statement]) -> tuple[Control | None, Sequenc
 
 def _committed(
     lake: Lake,
-    statements: Sequence[Statement],
+    statements: Sequence[SqlStatement],
     values: Values,
     limits: QueryLimits | None,
     begin: Control | None = None,

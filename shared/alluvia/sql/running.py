@@ -17,10 +17,10 @@ from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
 from alluvia.sql import nodes, showing, tables, views, writing
 from alluvia.sql.binding import check_used
-from alluvia.sql.scope import Done, Scope, row
-from alluvia.sql.statements import Statement
+from alluvia.sql.scope import Done, SqlScope, row
+from alluvia.sql.statements import SqlStatement
 
-_WRITES: Mapping[type, Callable[[Scope, Any], Done]] = {
+_WRITES: Mapping[type, Callable[[SqlScope, Any], Done]] = {
     nodes.Insert: writing.insert,
     nodes.Update: writing.update,
     nodes.Delete: writing.delete,
@@ -43,7 +43,7 @@ def check_parameters(text: str, values: Values) -> None:
 def answer(
     lake: Lake,
     transaction: LakeTransaction | None,
-    statements: Sequence[Statement],
+    statements: Sequence[SqlStatement],
     values: Values,
     limits: QueryLimits | None,
 ) -> pa.Table:
@@ -51,7 +51,7 @@ def answer(
     if transaction is not None or len(statements) > 1:
         _check_together(statements)
     limits = None if limits is None else limits.begun()
-    scope = Scope(lake, transaction, values, limits)
+    scope = SqlScope(lake, transaction, values, limits)
     reads = [statement for statement in statements if not statement.writes]
     rows: pa.Table | None = None
     done: Done = {}
@@ -69,7 +69,7 @@ def answer(
     return row(done if transaction is None else {**done, "version": None})
 
 
-def _write(scope: Scope, statement: Statement) -> Done:
+def _write(scope: SqlScope, statement: SqlStatement) -> Done:
     try:
         return _WRITES[type(statement.node)](scope, statement.node)
     except TableNotFound as error:
@@ -98,7 +98,7 @@ def _stopping_in_time(limits: QueryLimits | None) -> Iterator[None]:
         yield
 
 
-def _check_together(statements: Sequence[Statement]) -> None:
+def _check_together(statements: Sequence[SqlStatement]) -> None:
     for statement in statements:
         if statement.alone:
             raise Invalid(
@@ -107,7 +107,7 @@ def _check_together(statements: Sequence[Statement]) -> None:
             )
 
 
-def _read(scope: Scope, statement: Statement, *, last: bool) -> pa.Table:
+def _read(scope: SqlScope, statement: SqlStatement, *, last: bool) -> pa.Table:
     if isinstance(statement.node, nodes.Show):
         return showing.show(scope, statement.node)
     assert isinstance(statement.node, nodes.Query)  # noqa: S101 - what neither writes nor shows is a query

@@ -25,7 +25,7 @@ Done = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SqlScope:
     """Where statements run, with the parameters' values and the limits of each query."""
 
     lake: Lake

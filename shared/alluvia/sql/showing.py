@@ -11,7 +11,7 @@ from alluvia.errors import Invalid
 from alluvia.operations.create import NOT_GIVEN
 from alluvia.operations.views import find_view, list_views
 from alluvia.sql.nodes import Show
-from alluvia.sql.scope import Scope
+from alluvia.sql.scope import SqlScope
 from alluvia.table.properties import KNOWN, ROLLUP
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.snapshot import Snapshot
@@ -51,7 +51,7 @@ _DETAIL = pa.schema(
 )
 
 
-def show(scope: Scope, node: Show) -> pa.Table:
+def show(scope: SqlScope, node: Show) -> pa.Table:
     """Return the rows that answer a statement."""
     if node.what == "show views":
         return _views(scope)
@@ -68,7 +68,7 @@ def show(scope: Scope, node: Show) -> pa.Table:
     return _one("create_statement", create_statement(snapshot))
 
 
-def _views(scope: Scope) -> pa.Table:
+def _views(scope: SqlScope) -> pa.Table:
     rows = [
         {
             "name": view.name,
@@ -85,7 +85,7 @@ def _one(column: str, text: str) -> pa.Table:
     return pa.table({column: pa.array([text], pa.string())})
 
 
-def _history(scope: Scope, node: Show) -> pa.Table:
+def _history(scope: SqlScope, node: Show) -> pa.Table:
     rows = [
         {
             "version": each.version,
@@ -104,7 +104,7 @@ def _history(scope: Scope, node: Show) -> pa.Table:
     return pa.Table.from_pylist(rows, _HISTORY)
 
 
-def _detail(scope: Scope, snapshot: Snapshot) -> pa.Table:
+def _detail(scope: SqlScope, snapshot: Snapshot) -> pa.Table:
     settings, protocol = snapshot.settings, snapshot.protocol
     files, size = snapshot.totals
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}

@@ -20,7 +20,7 @@ _SHOWS = frozenset({"show", "describe", "desc"})
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class SqlStatement:
     """One statement of a text: `writes` unless it only reads; `kind` is its first word, or words, such as `insert`."""
 
     kind: str
@@ -48,7 +48,7 @@ class Statement:
         return isinstance(self.node, Control)
 
 
-def parse(text: str) -> list[Statement]:
+def parse(text: str) -> list[SqlStatement]:
     """Return the statements of a text. Raises `Invalid`, with the place, for one that cannot be read or is refused.
 
     What is wrong within a SELECT shows when it runs.
@@ -78,8 +78,8 @@ def parse(text: str) -> list[Statement]:
     return found
 
 
-def _query(word: str, text: str, placeholders: int = 0) -> Statement:
-    return Statement(
+def _query(word: str, text: str, placeholders: int = 0) -> SqlStatement:
+    return SqlStatement(
         "select" if word in ("", "(") else word, writes=False, text=text, node=Query(Sql(text, placeholders))
     )
 
@@ -106,7 +106,7 @@ def _check_placeholders(text: str, tokens: Sequence[Token]) -> None:
         raise Invalid("the SQL has both ? and named parameters: use one kind")
 
 
-def _statement(text: str, tokens: Sequence[Token], placeholders: int) -> Statement:
+def _statement(text: str, tokens: Sequence[Token], placeholders: int) -> SqlStatement:
     cursor = Cursor(text, tokens, placeholders)
     shown = text[tokens[0].start : tokens[-1].end]
     first = tokens[0].word
@@ -114,7 +114,7 @@ def _statement(text: str, tokens: Sequence[Token], placeholders: int) -> Stateme
         asked = _show(cursor)
         if asked is None:
             return _query(first, shown, placeholders)
-        return Statement(asked.what, writes=False, text=shown, node=asked)
+        return SqlStatement(asked.what, writes=False, text=shown, node=asked)
     if first in QUERIES:
         return _query(first, shown, placeholders)
     from alluvia.sql.grammar import READERS, refuse  # loads what reads statements that write
@@ -124,7 +124,7 @@ def _statement(text: str, tokens: Sequence[Token], placeholders: int) -> Stateme
         return _query(first or "unknown", shown, placeholders)
     kind, node = READERS[first](cursor)
     cursor.end()
-    return Statement(kind, writes=not isinstance(node, Control), text=shown, node=node)
+    return SqlStatement(kind, writes=not isinstance(node, Control), text=shown, node=node)
 
 
 def _show(cursor: Cursor) -> Show | None:

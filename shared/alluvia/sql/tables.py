@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.sql.nodes import AlterTable, DropTable, Maintain, Restore
-from alluvia.sql.scope import Done, Scope
+from alluvia.sql.scope import Done, SqlScope
 from alluvia.table.properties import CONSTRAINT
 from alluvia.table.schema.names import fold
 
 
-def alter_table(scope: Scope, node: AlterTable) -> Done:
+def alter_table(scope: SqlScope, node: AlterTable) -> Done:
     """Add columns, set properties, or add and drop constraints."""
     snapshot = scope.newest(node.table)
     if node.constraint is not None:
@@ -31,7 +31,7 @@ def alter_table(scope: Scope, node: AlterTable) -> Done:
     return {"table": node.table, "version": commit.version}
 
 
-def _constrain(scope: Scope, node: AlterTable) -> Done:
+def _constrain(scope: SqlScope, node: AlterTable) -> Done:
     from alluvia.operations import constrain
 
     assert node.constraint is not None  # noqa: S101 - the caller has seen it
@@ -47,7 +47,7 @@ def _constrain(scope: Scope, node: AlterTable) -> Done:
     return {"table": node.table, "version": commit.version}
 
 
-def drop_table(scope: Scope, node: DropTable) -> Done:
+def drop_table(scope: SqlScope, node: DropTable) -> Done:
     """Drop a table."""
     try:
         scope.creator.drop_table(node.table)
@@ -57,13 +57,13 @@ def drop_table(scope: Scope, node: DropTable) -> Done:
     return {"table": node.table}
 
 
-def restore(scope: Scope, node: Restore) -> Done:
+def restore(scope: SqlScope, node: Restore) -> Done:
     """Restore a table to a version or a time."""
     done = scope.table(node.table).restore(node.version, node.timestamp)
     return {"table": node.table, "restored_version": done.restored_version, "version": done.version}
 
 
-def maintain(scope: Scope, node: Maintain) -> Done:
+def maintain(scope: SqlScope, node: Maintain) -> Done:
     """Optimize, vacuum or undrop a table."""
     if node.action == "undrop":
         back = scope.lake.undrop(node.table, node.version)

@@ -6,10 +6,10 @@ from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.operations.views import find_view, write_view
 from alluvia.query.views import reads_view
 from alluvia.sql.nodes import CreateView, DropView
-from alluvia.sql.scope import Done, Scope
+from alluvia.sql.scope import Done, SqlScope
 
 
-def create_view(scope: Scope, node: CreateView) -> Done:
+def create_view(scope: SqlScope, node: CreateView) -> Done:
     """Keep a SELECT under a name. It must run now, over tables and views that are there."""
     lake = scope.lake
     if node.name in lake:
@@ -28,7 +28,7 @@ def create_view(scope: Scope, node: CreateView) -> Done:
     return {"view": view.name, "version": view.version}
 
 
-def drop_view(scope: Scope, node: DropView) -> Done:
+def drop_view(scope: SqlScope, node: DropView) -> Done:
     """Drop a view. Queries that name it fail from then on, also views that do."""
     lake = scope.lake
     known = find_view(lake.store, node.name)

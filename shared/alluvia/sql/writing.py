@@ -11,12 +11,12 @@ from alluvia.operations.views import find_view
 from alluvia.sql.binding import column_of
 from alluvia.sql.fitting import fitted, table_schema
 from alluvia.sql.nodes import CreateTable, Delete, Insert, Merge, Update
-from alluvia.sql.scope import Done, Scope
+from alluvia.sql.scope import Done, SqlScope
 from alluvia.sql.tokens import Sql
 from alluvia.table.schema.names import fold
 
 
-def insert(scope: Scope, node: Insert) -> Done:
+def insert(scope: SqlScope, node: Insert) -> Done:
     """Append the rows of VALUES or a SELECT, as they come."""
     schema = scope.newest(node.table).schema if node.columns is None else scope.columns(node.table, node.columns)
     names = schema.names
@@ -41,7 +41,7 @@ def insert(scope: Scope, node: Insert) -> Done:
     return {"rows_inserted": commit.rows, "version": commit.version}
 
 
-def update(scope: Scope, node: Update) -> Done:
+def update(scope: SqlScope, node: Update) -> Done:
     """Set columns in the rows that match."""
     names = scope.columns(node.table, [name for name, _ in node.assignments]).names
     values: dict[str, str] = {}
@@ -55,7 +55,7 @@ def update(scope: Scope, node: Update) -> Done:
     return {"rows_updated": done.rows_updated, "version": done.version}
 
 
-def delete(scope: Scope, node: Delete) -> Done:
+def delete(scope: SqlScope, node: Delete) -> Done:
     """Delete the rows that match."""
     names = scope.columns(node.table).names
     where = "true" if node.where is None else scope.expression(node.where, node.alias, names)
@@ -63,7 +63,7 @@ def delete(scope: Scope, node: Delete) -> Done:
     return {"rows_deleted": done.rows_deleted, "version": done.version}
 
 
-def create_table(scope: Scope, node: CreateTable) -> Done:
+def create_table(scope: SqlScope, node: CreateTable) -> Done:
     """Create a table; with a query, in one commit with the query's rows."""
     if find_view(scope.lake.store, node.table) is not None:
         raise TableExists(f"there is a view {node.table}: DROP VIEW {node.table} first, or choose another name")
@@ -86,7 +86,7 @@ def create_table(scope: Scope, node: CreateTable) -> Done:
     return {"table": node.table, "rows_inserted": commit.rows, "version": commit.version}
 
 
-def _create(scope: Scope, node: CreateTable, schema: pa.Schema) -> int:
+def _create(scope: SqlScope, node: CreateTable, schema: pa.Schema) -> int:
     scope.creator.create_table(
         node.table,
         schema,
@@ -99,7 +99,7 @@ def _create(scope: Scope, node: CreateTable, schema: pa.Schema) -> int:
     return scope.newest(node.table).version
 
 
-def merge(scope: Scope, node: Merge) -> Done:
+def merge(scope: SqlScope, node: Merge) -> Done:
     """Change a table's rows by those of a source."""
     handle = scope.catalog.handle(node.table)
     names = handle.newest().schema.names

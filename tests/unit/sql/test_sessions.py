@@ -8,7 +8,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import Conflict, Invalid
-from alluvia.sql.run import Session
+from alluvia.sql.run import SqlSession
 
 
 @pytest.fixture
@@ -18,13 +18,13 @@ def counted(lake: alluvia.Lake) -> alluvia.Lake:
 
 
 @pytest.fixture
-def session(counted: alluvia.Lake) -> Iterator[Session]:
-    session = Session(counted)
+def session(counted: alluvia.Lake) -> Iterator[SqlSession]:
+    session = SqlSession(counted)
     yield session
     session.close()
 
 
-def count(lake: alluvia.Lake | Session) -> int:
+def count(lake: alluvia.Lake | SqlSession) -> int:
     answer = (lake.sql if isinstance(lake, alluvia.Lake) else lake.execute)("SELECT count(*) AS n FROM t")
     return int(answer["n"][0].as_py())
 
@@ -53,7 +53,7 @@ def test_a_text_is_one_transaction(counted: alluvia.Lake, text: str, message: st
     assert count(counted) == 1
 
 
-def test_a_session_keeps_a_transaction_open_between_texts(counted: alluvia.Lake, session: Session) -> None:
+def test_a_session_keeps_a_transaction_open_between_texts(counted: alluvia.Lake, session: SqlSession) -> None:
     assert session.execute("BEGIN").to_pylist() == [{"transaction": "begun"}]
     assert session.in_transaction
     session.execute("INSERT INTO t VALUES (?)", [2])
@@ -67,7 +67,7 @@ def test_a_session_keeps_a_transaction_open_between_texts(counted: alluvia.Lake,
     assert sorted(counted.sql("FROM t")["a"].to_pylist()) == [1, 2, 3, 5]
 
 
-def test_after_an_error_a_transaction_takes_only_its_end(counted: alluvia.Lake, session: Session) -> None:
+def test_after_an_error_a_transaction_takes_only_its_end(counted: alluvia.Lake, session: SqlSession) -> None:
     session.execute("BEGIN; DELETE FROM t")
     with pytest.raises(Invalid, match="has no column"):
         session.execute("INSERT INTO t (b) VALUES (1)")
@@ -79,7 +79,7 @@ def test_after_an_error_a_transaction_takes_only_its_end(counted: alluvia.Lake, 
     assert count(session) == 1
 
 
-def test_begin_and_its_end_out_of_place(session: Session) -> None:
+def test_begin_and_its_end_out_of_place(session: SqlSession) -> None:
     with pytest.raises(Invalid, match="COMMIT: no transaction is open"):
         session.execute("COMMIT")
     session.execute("BEGIN")
@@ -89,7 +89,7 @@ def test_begin_and_its_end_out_of_place(session: Session) -> None:
         session.execute("OPTIMIZE t")
 
 
-def test_a_session_loses_to_a_writer_of_what_it_has_read(counted: alluvia.Lake, session: Session) -> None:
+def test_a_session_loses_to_a_writer_of_what_it_has_read(counted: alluvia.Lake, session: SqlSession) -> None:
     session.execute("BEGIN; INSERT INTO t SELECT count(*) + 10 FROM t")
     counted.sql("INSERT INTO t VALUES (2)")
     with pytest.raises(Conflict):
