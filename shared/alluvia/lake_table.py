@@ -226,10 +226,25 @@ class Table:
         return history.history(self._handle, limit)
 
     def evolve(
-        self, add: pa.Schema | Mapping[str, str] | None = None, properties: Mapping[str, str | None] | None = None
+        self,
+        add: pa.Schema | Mapping[str, str] | None = None,
+        properties: Mapping[str, str | None] | None = None,
+        *,
+        rename: Mapping[str, str] | None = None,
+        drop: Sequence[str] = (),
     ) -> Commit:
-        """Add nullable columns, set properties (None removes one), or both."""
-        return evolve.evolve(self._handle, add, properties)
+        """Add nullable columns, set properties (None removes one), rename columns and drop columns, in one commit.
+
+        `rename` has new names by old ones. No data is rewritten: what files hold of a dropped column is deleted once
+        they have been rewritten and vacuumed.
+        """
+        if rename or drop:
+            from alluvia.operations import column_changes
+            from alluvia.rollups.creating import check_not_used
+
+            column_changes.check_changes(rename, drop)
+            check_not_used(self.lake, self.name, [*(rename or {}), *drop])
+        return evolve.evolve(self._handle, add, properties, rename, drop)
 
     def optimize(
         self,

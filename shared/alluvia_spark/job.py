@@ -10,6 +10,7 @@ import pyarrow as pa
 from alluvia.ingest.values import Limits
 from alluvia.log.actions import AddFile
 from alluvia.store import Store, open_store
+from alluvia.table.file_form import FileForm
 from alluvia.table.partitioning.spec import PartitionSpec
 from alluvia.table.properties import Properties
 from alluvia.table.snapshot import Snapshot
@@ -24,12 +25,17 @@ class Target:
     root: str
     schema: pa.Schema
     spec: PartitionSpec
-    settings: Properties
+    form: FileForm
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Target:
         """Return a snapshot's table."""
-        return cls(snapshot.root, snapshot.schema, snapshot.partition_spec, snapshot.settings)
+        return cls(snapshot.root, snapshot.schema, snapshot.partition_spec, snapshot.file_form)
+
+    @property
+    def settings(self) -> Properties:
+        """Return the table's properties."""
+        return self.form.settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ def write_task(job: Job, winners: Winners, chunks: Iterable[Rows]) -> Iterator[W
         ours = sorted(by_group.pop(group), key=lambda chunk: (chunk.task, chunk.part))
         rows = pa.concat_tables(_kept(chunk, winners.get(group.table, {})) for chunk in ours)
         rows = first_of_each(rows.select(target.schema.names)).combine_chunks()
-        writer = FileWriter(_store(job, job.lake_uri), target.root, target.spec, target.settings, SystemClock())
+        writer = FileWriter(_store(job, job.lake_uri), target.root, target.spec, target.form, SystemClock())
         yield Written(group.table, len(rows), tuple(writer.write(rows, together=True)))
 
 

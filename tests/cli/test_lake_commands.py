@@ -126,7 +126,7 @@ def test_columns_and_properties_are_added(shell: Shell) -> None:
         (("--add", "y"), "--add 'y': write it as NAME:TYPE"),
         (("--add", "y:long", "--add", "y:string"), "each name once"),
         (("--add", "y:int8"), "unknown type 'int8'"),
-        (("--property", "delta.columnMapping.mode=name"), "needs the feature columnMapping"),
+        (("--property", "delta.columnMapping.mode=name"), "cannot be set: renaming or dropping a column"),
         (("--property", "alluvia.writers=any"), "alluvia.writers cannot be changed"),
     ],
 )

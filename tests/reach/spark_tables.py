@@ -120,7 +120,6 @@ TABLES = [
             tail="PARTITIONED BY (name)",
         ),
         [0, 3, 3, 3, 4, 4, 4, 3],
-        unwritten="columnMapping",
     ),
     Made(
         "column mapping by id, nested",
@@ -134,7 +133,6 @@ TABLES = [
             columns="n BIGINT, a ARRAY<STRUCT<x: INT, y: STRING>>, m MAP<STRING, STRUCT<q: INT>>",
         ),
         [0, 1, 1, 1, 1, 2],
-        unwritten="columnMapping",
     ),
     Made(
         "column mapping, added later",
@@ -349,7 +347,7 @@ TABLES = [
         "iceberg compatibility",
         _made("'delta.columnMapping.mode' = 'name', 'delta.enableIcebergCompatV2' = 'true'", ROWS),
         [0, 3],
-        unwritten="columnMapping, icebergCompatV2",
+        unwritten="icebergCompatV2",
     ),
 ]
 GENERATED = {"generated columns": ("twice", "n * 2"), "identity columns": ("id", "")}

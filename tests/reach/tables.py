@@ -206,6 +206,20 @@ def _restore(lake: Lake) -> Table:
     return table
 
 
+def _renamed(lake: Lake) -> Table:
+    table = simple(lake)
+    table.append(numbers(1, 2))
+    table.evolve(rename={"name": "label"}, add={"name": "long", "s": "date"})
+    table.append([{"n": 3, "label": "row 3", "name": 3, "s": date(2024, 2, 29)}])
+    table.evolve(drop=["s"])
+    table.upsert([{"n": 1, "name": 1}, {"n": 4, "label": "row 4"}], on=["n"])
+    table.optimize(full=True)
+    table.delete("label = 'row 2'")
+    table.evolve(add={"s": "string"})
+    table.append([{"n": 5, "label": "row 5", "s": "text"}])
+    return table
+
+
 def _growing(lake: Lake) -> Table:
     table = simple(lake)
     table.append(numbers(1))
@@ -304,6 +318,7 @@ FEATURES = [
     Feature("NOT NULL and CHECK", _constraints, [0, 2, 2]),
     Feature("restore", _restore, [*EDITED, 7, 8]),
     Feature("append that adds columns", _growing, [0, 1, 2]),
+    Feature("columns renamed and dropped", _renamed, [0, 2, 2, 3, 3, 4, 4, 3, 3, 4], {"deltalake": "columnMapping"}),
     Feature("v2 checkpoints", _v2_checkpoints, [0, 1, 2, 3, 5, 4, 5], {"deltalake": "v2Checkpoint"}),
     Feature("vectors, change feed and v2 checkpoints", _together, [*EDITED, 1, 3, 2], NO_VECTORS),
     Feature("drop, then undrop", _dropped, [0, 2, None, 2, 3]),

@@ -82,16 +82,25 @@ def undrop(common: Common, table: str | None, version: int | None) -> None:
 @command
 @click.argument("table", type=TABLE)
 @click.option("--add", multiple=True, metavar="NAME:TYPE", help="A column to add, such as status:long.")
+@click.option("--rename", multiple=True, metavar="OLD:NEW", help="A column to rename.")
+@click.option("--drop", multiple=True, metavar="NAME", help="A column to drop.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property to set.")
 @click.option("--unset", multiple=True, metavar="NAME", help="A property to remove.")
 def evolve(
-    common: Common, table: str, add: tuple[str, ...], properties: tuple[str, ...], unset: tuple[str, ...]
+    common: Common,
+    table: str,
+    add: tuple[str, ...],
+    rename: tuple[str, ...],
+    drop: tuple[str, ...],
+    properties: tuple[str, ...],
+    unset: tuple[str, ...],
 ) -> None:
-    """Add nullable columns to TABLE, set or remove properties, or both, in one commit."""
-    if not add and not properties and not unset:
-        raise Invalid("nothing to change: give --add NAME:TYPE, --property NAME=VALUE or --unset NAME")
+    """Add nullable columns to TABLE, rename and drop columns, set and remove properties, all in one commit."""
+    if not (add or rename or drop or properties or unset):
+        raise Invalid("nothing to change: give --add NAME:TYPE, --rename OLD:NEW, --drop NAME, --property or --unset")
     changed = dict.fromkeys(unset) | _pairs(properties, "--property", "=")
-    commit = common.lake().table(table).evolve(add=_pairs(add, "--add", ":"), properties=changed)
+    renamed = _pairs(rename, "--rename", ":")
+    commit = common.lake().table(table).evolve(_pairs(add, "--add", ":"), changed, rename=renamed, drop=drop)
     show_one({"table": table, "version": commit.version}, as_json=common.as_json)
 
 

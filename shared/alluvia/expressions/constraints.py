@@ -65,6 +65,11 @@ class ConstraintCheck:
         return found
 
 
+def columns_of_constraint(name: str, text: str, schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns that a constraint is about. Raises `Unsupported` for one that cannot be checked here."""
+    return _condition(name, text, schema).columns
+
+
 def _condition(name: str, text: str, schema: pa.Schema) -> Condition:
     translated = _translated(name, text)
     try:

@@ -15,6 +15,7 @@ from alluvia.operations.constraints import row_check
 from alluvia.operations.evolve import plan_evolve, protocol_for
 from alluvia.operations.replanning import commit_planned
 from alluvia.table.handle import TableHandle
+from alluvia.table.schema.column_mapping import MODE, ColumnMapping, physical_schema
 from alluvia.table.schema.rows import columns_of_rows, conformed
 from alluvia.table.schema.serialization import arrow_schema
 from alluvia.table.snapshot import Snapshot
@@ -44,6 +45,7 @@ class _Evolving:
         self._handle = handle
         self._rows = rows
         self._txn = txn
+        self._seed = handle.clock.new_id()
         self._written: tuple[Metadata, list[AddFile]] | None = None
 
     def plan(self, snapshot: Snapshot) -> Changes | None:
@@ -52,7 +54,7 @@ class _Evolving:
             return None
         before = snapshot.state.metadata
         new = [field for field in _fields(self._rows) if field.name not in snapshot.schema.names]
-        metadata = plan_evolve(before, pa.schema(new), None) if new else before
+        metadata = plan_evolve(before, pa.schema(new), None, seed=self._seed) if new else before
         if self._written is not None:
             old = too_old(self._written[1], self._handle.clock.now_ms())
             if old or not _fits(self._written[0], metadata):
@@ -72,7 +74,8 @@ class _Evolving:
         )
 
     def _write(self, snapshot: Snapshot, metadata: Metadata) -> list[AddFile]:
-        evolved = Snapshot(replace(snapshot.state, metadata=metadata), snapshot.root, snapshot.name)
+        state = replace(snapshot.state, metadata=metadata)
+        evolved = Snapshot(state, snapshot.root, snapshot.name)
         writer = self._handle.writer(evolved, row_check(evolved.settings.constraints, evolved.schema))
         return [add for chunk in conformed(self._rows, evolved.schema, CHUNK_BYTES) for add in writer.write(chunk)]
 
@@ -91,12 +94,16 @@ def _fields(rows: Any) -> Sequence[pa.Field]:
 
 
 def _fits(written: Metadata, planned: Metadata) -> bool:
-    fields = {field.name: field for field in arrow_schema(planned.schema_string)}
-    columns = list(arrow_schema(written.schema_string))
-    known = {field.name for field in columns}
+    before, now = _stored(written), _stored(planned)
     return (
         written.partition_columns == planned.partition_columns
         and written.configuration == planned.configuration
-        and all(fields.get(field.name) == field for field in columns)
-        and all(field.nullable for name, field in fields.items() if name not in known)
+        and all(name in now and now[name].equals(field, check_metadata=True) for name, field in before.items())
+        and all(field.nullable for name, field in now.items() if name not in before)
     )
+
+
+def _stored(metadata: Metadata) -> dict[str, pa.Field]:
+    """Return the columns as files have them, by their names in the table."""
+    physical = physical_schema(metadata.schema_string, ColumnMapping(metadata.configuration.get(MODE, "none").lower()))
+    return dict(zip(arrow_schema(metadata.schema_string).names, physical, strict=True))

@@ -12,7 +12,7 @@ from alluvia.errors import Invalid
 from alluvia.log.actions import CdcFile, Metadata
 from alluvia.table.handle import TableHandle
 from alluvia.table.partitioning.partition import split
-from alluvia.table.partitioning.spec import PartitionField, PartitionSpec
+from alluvia.table.partitioning.spec import PartitionSpec
 from alluvia.table.properties import CHANGE_DATA_FEED, read_properties
 from alluvia.table.schema.serialization import arrow_schema
 from alluvia.table.snapshot import Snapshot
@@ -71,10 +71,11 @@ class ChangeWriter:
             return []
         rows = pa.concat_tables(self._waiting)
         self._waiting = []
-        fields = [PartitionField(name) for name in self._snapshot.partition_columns]
+        form = self._snapshot.file_form
+        fields = tuple(each for each in self._snapshot.partition_spec.fields if each.transform is None)
         files = []
-        for partition, here in split(rows, PartitionSpec(tuple(fields))):
-            data = encode_parquet(here, self._snapshot.settings)
+        for partition, here in split(rows, PartitionSpec(fields)):
+            data = encode_parquet(form.stored(here), form.settings)
             path = f"{CHANGE_FOLDER}{partition.folder}cdc-{self._handle.clock.new_id()}.parquet"
             self._handle.store.put(self._snapshot.root + path, data)
             files.append(CdcFile(path, partition.values, len(data)))

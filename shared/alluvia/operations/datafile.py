@@ -257,7 +257,8 @@ class FileSink:
             writer.close()
 
     def _encode(self, rows: pa.Table) -> None:
-        settings = self._snapshot.settings
+        form = self._snapshot.file_form
+        rows, settings = form.stored(rows), form.settings
         self._statistics.append(file_statistics(rows, settings.indexed_columns))
         if self._writer is None:
             encodings = self._background.encodings(folder_of(self._like.path), rows)

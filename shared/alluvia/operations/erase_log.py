@@ -59,8 +59,9 @@ class LogView:
         self._schema = pa.schema([matching.snapshot.schema.field(name) for name in matching.columns])
         partitioned = matching.snapshot.partition_columns
         self.partitioned = [name for name in matching.columns if name in partitioned]
+        self._stored = {name: matching.snapshot.physical_name(name) for name in matching.columns}
         self._bounded: dict[ColumnPath, pa.DataType] = {
-            (field.name,): field.type
+            (self._stored[field.name],): field.type
             for field in self._schema
             if field.name not in partitioned and has_bounds(field.type)
         }
@@ -154,7 +155,7 @@ class LogView:
             return [False] * len(files)
         adds = [AddFile(each.path, values_of(each), 0, 0, data_change=False) for each in files]
         known = {
-            name: pa.array([partition_value(add, name, kind) for add in adds], kind)
+            name: pa.array([partition_value(add, self._stored[name], kind) for add in adds], kind)
             for name, kind in ((name, self._schema.field(name).type) for name in self.partitioned)
         }
         held = self._holds(known, len(files))
@@ -173,7 +174,7 @@ class LogView:
         shown = [False] * len(stats)
         for ends in every:
             arrays = {name: getattr(found[name], end) for name, end in zip(names, ends, strict=True)}
-            whole = {name: _uncut(array) for (name,), array in arrays.items()}
+            whole = {name: _uncut(arrays[(stored,)]) for name, stored in self._stored.items() if (stored,) in arrays}
             present = [
                 any(values) for values in zip(*(pc.is_valid(a).to_pylist() for a in arrays.values()), strict=True)
             ]

@@ -296,7 +296,9 @@ class _Search:
         """Return a file's partition values: from the log, else from its path."""
         path = name.removeprefix(CHANGE_FOLDER)
         known = self._known.values.get(name) or values_of(FileEntry(path))
-        return {column: known.get(column) for column in self._snapshot.partition_columns}
+        spec = self._snapshot.partition_spec
+        pairs = zip(spec.identity_columns, spec.stored_columns, strict=True)
+        return {stored: known.get(stored, known.get(column)) for column, stored in pairs}
 
     def _matches(self, data: DataFile) -> bool:
         """Whether any row of a file matches, deleted ones included. One that cannot be read counts as matching."""

@@ -1,16 +1,18 @@
-"""Change a table's schema and properties with one commit of new metadata. No data file is touched."""
+"""Change a table's columns and properties with one commit of new metadata. No data file is touched."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import orjson
 import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.operations.change_files import check_feed_columns
+from alluvia.operations.column_changes import change_columns
 from alluvia.operations.expire_plan import check_ttl
 from alluvia.operations.folding import check_declared
 from alluvia.operations.layout import check_layout
@@ -29,13 +31,16 @@ from alluvia.table.properties import (
 )
 from alluvia.table.protocols import features_needed, with_features
 from alluvia.table.scan import Scan
+from alluvia.table.schema.column_identities import MAX_ID, fresh_names, identified, is_mapped
+from alluvia.table.schema.column_mapping import MODE
 from alluvia.table.schema.serialization import add_fields, arrow_schema
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes, Commit
+from alluvia.table_names import REJECTS
 
 ROWS_TRIED = 10_000
-_FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE, ROLLUP)
+_FIXED = (PARTITION_BY, WRITERS, IN_COMMIT_TIMESTAMPS, OLDEST_READABLE, ROLLUP, MODE, MAX_ID)
 
 
 def plan_evolve(
@@ -43,18 +48,18 @@ def plan_evolve(
     add: pa.Schema | Mapping[str, str] | None,
     properties: Mapping[str, str | None] | None,
     own: Callable[[], pa.Table | None] = lambda: None,
+    *,
+    seed: str,
+    rename: Mapping[str, str] | None = None,
+    drop: Sequence[str] = (),
 ) -> Metadata:
     """Return the metadata after the change. Raises `Invalid`, naming the column or property.
 
-    `own` returns some of the table's rows, on which a new merge query is tried.
+    `own` returns some of the table's rows, on which a new merge query is tried. `seed` is a UUID, which names new
+    columns in the files of a table with column mapping.
     """
-    text = metadata.schema_string
-    if add:
-        if ROLLUP in metadata.configuration:
-            raise Invalid("add: a rollup has the columns of its query: drop it, and create it with another query")
-        fields = schema_of(add)
-        _check_new(fields, arrow_schema(text))
-        text = add_fields(text, fields)
+    if add and ROLLUP in metadata.configuration:
+        raise Invalid("add: a rollup has the columns of its query: drop it, and create it with another query")
     before, wanted = metadata.configuration, dict(properties or {})
     given = check_properties({name: value for name, value in wanted.items() if value is not None})
     for name, value in wanted.items():
@@ -65,7 +70,11 @@ def plan_evolve(
         if value is None and name in before and name.startswith(("alluvia.", "delta.")) and name not in KNOWN:
             raise Invalid(f"property {name} cannot be removed: this library does not know what it means")
     configuration = {name: value for name, value in before.items() if name not in wanted} | given
-    changed = replace(metadata, schema_string=text, configuration=configuration)
+    changed = replace(metadata, configuration=configuration)
+    if rename or drop:
+        changed = change_columns(changed, rename or {}, drop)
+    if add:
+        changed = _with_columns(changed, schema_of(add), seed)
     check_layout(changed)
     check_ttl(changed)
     check_of_rollup(changed.configuration)
@@ -75,13 +84,19 @@ def plan_evolve(
     return changed
 
 
+def _with_columns(metadata: Metadata, fields: pa.Schema, seed: str) -> Metadata:
+    _check_new(fields, arrow_schema(metadata.schema_string))
+    added = replace(metadata, schema_string=add_fields(metadata.schema_string, fields))
+    return identified(added, fresh_names(seed)) if is_mapped(added.configuration) else added
+
+
 def _check_new(fields: pa.Schema, present: pa.Schema) -> None:
     known = {field.name.lower(): field for field in present}
     for field in fields:
         if (there := known.get(field.name.lower())) is not None:
             raise Invalid(
-                f"column {there.name} already exists, as {type_name(there.type)}; a column cannot change its type, be "
-                f"renamed or be dropped: add a column with another name, or write the rows into a new table"
+                f"column {there.name} already exists, as {type_name(there.type)}; a column cannot change its type: "
+                f"add a column with another name, or rename this one first, with evolve(rename=…)"
             )
 
 
@@ -95,26 +110,43 @@ def evolve(
     handle: TableHandle,
     add: pa.Schema | Mapping[str, str] | None = None,
     properties: Mapping[str, str | None] | None = None,
+    rename: Mapping[str, str] | None = None,
+    drop: Sequence[str] = (),
 ) -> Commit:
-    """Add nullable columns, set properties, or both, in one commit, with the protocol's features that they need.
+    """Add nullable columns, rename columns, drop columns and set properties in one commit, as far as is asked for.
 
-    A property whose value is None is removed.
+    A property whose value is None is removed. No data file is written: columns that are renamed or dropped turn on
+    column mapping, by which files keep the names that they have. The protocol gets the features that are needed.
 
     Where another writer changes the table first, this is planned again on its version. A column that it added meanwhile
     with the same type is fine; one with another type raises `Invalid`, which names it.
     """
     fields = schema_of(add) if add else None
+    if (rename or drop) and handle.name.endswith(f"/{REJECTS}"):
+        raise Invalid(f"{handle.name}: rejected events have the columns that ingestion gives them")
+    seed = handle.clock.new_id()
     before: pa.Schema | None = None
 
     def plan(snapshot: Snapshot) -> Changes | None:
         nonlocal before
         before = snapshot.schema if before is None else before
         new = _not_added(fields, before, snapshot.schema)
-        metadata = plan_evolve(snapshot.state.metadata, new, properties, lambda: _some_rows(handle, snapshot, new))
+        metadata = plan_evolve(
+            snapshot.state.metadata,
+            new,
+            properties,
+            lambda: _some_rows(handle, snapshot, new),
+            seed=seed,
+            rename=rename,
+            drop=drop,
+        )
         if metadata == snapshot.state.metadata:
             return None
-        operation = "ADD COLUMNS" if add else "SET TBLPROPERTIES"
-        return Changes(operation, metadata=metadata, protocol=protocol_for(snapshot.protocol, metadata))
+        names = {"ADD COLUMNS": add, "RENAME COLUMN": rename, "DROP COLUMNS": drop}
+        operation = next((name for name, asked in names.items() if asked), "SET TBLPROPERTIES")
+        parameters = {"renamed": dict(rename or {}), "dropped": list(drop)}
+        told = {name: orjson.dumps(value).decode() for name, value in parameters.items() if value}
+        return Changes(operation, told, metadata=metadata, protocol=protocol_for(snapshot.protocol, metadata))
 
     commit, snapshot, _ = commit_planned(handle, plan)
     return commit or Commit(snapshot.version, snapshot.timestamp_ms)

@@ -10,8 +10,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound
 from alluvia.log.actions import AddFile
 from alluvia.operations.checkpoint import checkpoint, checkpoint_due
@@ -156,7 +154,7 @@ class _Run:
             full=options.full,
             only=options.partition,
             row_bytes=self._row_bytes or merged_row_bytes(snapshot.files, target),
-            clustered=pa.schema([snapshot.schema.field(name) for name in snapshot.settings.cluster_by]),
+            clustered={name: snapshot.physical_field(name) for name in snapshot.settings.cluster_by},
         )
         if self._known is not None:
             found = [each for each in found if each.file.key in self._known]
@@ -254,8 +252,10 @@ class _Run:
 
 
 def _planned(group: FileGroup, snapshot: Snapshot) -> PlannedGroup:
-    values, span = dict(group.files[0].file.partition_values), group.span
-    fields = snapshot.partition_spec.transforms
+    spec, span = snapshot.partition_spec, group.span
+    held = group.files[0].file.partition_values
+    values = {name: held.get(stored) for name, stored in zip(spec.identity_columns, spec.stored_columns, strict=True)}
+    fields = spec.transforms
     for place, each in enumerate(fields):
         texts = ["" if key[place : place + 1] == () else _text(key[place]) for key in (span.low, span.high)]
         values[str(each)] = texts[0] if texts[0] == texts[1] else "..".join(str(text or "") for text in texts)

@@ -65,11 +65,12 @@ def candidates(
     full: bool = False,
     only: Mapping[str, object] | None = None,
     row_bytes: float | None = None,
-    clustered: pa.Schema | None = None,
+    clustered: Mapping[str, pa.Field] | None = None,
 ) -> list[Candidate]:
     """Return the files of less than `small` bytes, except single ones, and those with deleted rows or wide spans.
 
-    Of a table clustered by some columns, also the bigger ones of each cell that has enough of them.
+    Of a table clustered by some columns, given with their fields in files, also the bigger ones of each cell that has
+    enough of them.
 
     `only` are partition values, by the texts of the specification's fields. `full` takes every deleted row seriously.
     `row_bytes` is what a row takes in a merged file, None if that is not known.
@@ -79,7 +80,8 @@ def candidates(
     sections = [section for section in files.sections if len(section)]
     masks = [_mask(section, spec, small, wanted, full=full) for section in sections]
     kept = _without_lone(sections, masks, spec)
-    names = [] if clustered is None else clustered.names
+    names = list(clustered or ())
+    bounded = pa.schema(list((clustered or {}).values()))
     if names:
         big = [wanted.mask(section, pc.invert(mask)) for section, mask in zip(sections, masks, strict=True)]
         crowded = _crowded(sections, big, spec, names, least=2 if full else CLUSTER_FILES_MIN)
@@ -89,13 +91,13 @@ def candidates(
         for file in files.pick(section, mask):
             span = span_of(file, spec) or _anywhere(spec)
             if wanted.has(span):
-                thinned, cell, bounds = is_thinned(file, full=full), cell_of(file, names), _bounds(file, clustered)
+                thinned, cell, bounds = is_thinned(file, full=full), cell_of(file, names), _bounds(file, bounded)
                 found.append(Candidate(file, span, weight(file, row_bytes), thinned, cell, bounds))
     return found
 
 
-def _bounds(file: AddFile, columns: pa.Schema | None) -> tuple[tuple[Any, Any] | None, ...]:
-    if not columns:
+def _bounds(file: AddFile, columns: pa.Schema) -> tuple[tuple[Any, Any] | None, ...]:
+    if not columns.names:
         return ()
     known = FileStatistics(file, columns, (), exact=False)
     return tuple(known.bounds((name,)) for name in columns.names)
@@ -229,7 +231,7 @@ def _without_lone(
 
 def _partitions(section: LogRows[AddFile], mask: pa.BooleanArray, spec: PartitionSpec) -> pa.Array:
     """Return a text for the partition of each row of a mask; null for one that may be in several."""
-    columns = [section.map_texts("partitionValues", name).filter(mask) for name in spec.identity_columns]
+    columns = [section.map_texts("partitionValues", name).filter(mask) for name in spec.stored_columns]
     parts = [pc.fill_null(column, _NULL) for column in columns]
     if spec.transforms:
         tags = section.map_texts("tags", PARTITION_TAG).filter(mask)
@@ -250,7 +252,7 @@ class _Wanted:
             raise Invalid(f"partition: {unknown!r} is not a field by which the table is partitioned, which is {known}")
         values = {field: only[text] for text, field in wanted.items() if field is not None}
         self._values = {
-            field.column: None if value is None else partition_text(value, field.column)
+            field.stored or field.column: None if value is None else partition_text(value, field.column)
             for field, value in values.items()
             if field.transform is None
         }

@@ -67,7 +67,8 @@ class Outputs:
     """
 
     def __init__(self, snapshot: Snapshot, rows: SortedRows, folder: Path, target: int, row_bytes: float) -> None:
-        self._settings = snapshot.settings
+        self._form = snapshot.file_form
+        self._settings = self._form.settings
         self._rows = rows
         self._folder = folder
         self._target = target
@@ -105,7 +106,7 @@ class Outputs:
             pending: Future[None] | None = None
             statistics: list[Future[str]] = []
             while count := next_rows(left, taken, self._row_bytes, self._target, self._settings.row_group_rows):
-                rows = self._rows.take(count)
+                rows = self._form.stored(self._rows.take(count))
                 if pending is not None:
                     pending.result()
                 pending = threads.submit(write, rows) if len(rows) else None

@@ -133,7 +133,7 @@ def _live_rows(files: Sequence[AddFile]) -> int | None:
 def _put(
     handle: TableHandle, snapshot: Snapshot, like: AddFile, output: Output, cell: str, *, data_change: bool
 ) -> AddFile:
-    values = [like.partition_values.get(name) for name in snapshot.partition_columns]
+    values = [like.partition_values.get(name) for name in snapshot.partition_spec.stored_columns]
     partition = partition_of(snapshot.partition_spec, values, output.span)
     size, stats = output.path.stat().st_size, merged_statistics(output.statistics)
     new = new_file(partition, size, stats, handle.clock, data_change=data_change)

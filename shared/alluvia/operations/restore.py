@@ -16,6 +16,7 @@ from alluvia.table.handle import TableHandle, expired_message, oldest_readable
 from alluvia.table.lineage import LINEAGE, UNDONE, with_undone
 from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import features_needed, with_features
+from alluvia.table.schema.column_identities import restored
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 
@@ -54,8 +55,9 @@ class RestorePlan:
 def plan_restore(current: Snapshot, target: Snapshot) -> RestorePlan:
     """Return what makes a snapshot's rows, schema and properties those of an earlier one. Pure.
 
-    The protocol is never taken back, since other files may need it. Times of commits, and what vacuum has recorded, are
-    facts and stay. Events that came since that version are not known any more: they may come again.
+    The protocol is never taken back, since other files may need it, and neither is column mapping. Times of commits,
+    and what vacuum has recorded, are facts and stay. Events that came since that version are not known any more: they
+    may come again.
     """
     wanted = {file.key: file for file in target.files}
     present = {file.key: file for file in current.files}
@@ -64,7 +66,8 @@ def plan_restore(current: Snapshot, target: Snapshot) -> RestorePlan:
     configuration = {name: text for name, text in target.properties.items() if name not in (*_KEPT, UNDONE)} | kept
     metadata = replace(target.state.metadata, id=before.id, created_time=before.created_time,
                        configuration=configuration)  # fmt: skip
-    protocol = with_features(current.protocol, features_needed(metadata.schema_string, configuration))
+    metadata = restored(metadata, before)
+    protocol = with_features(current.protocol, features_needed(metadata.schema_string, metadata.configuration))
     adds = tuple(replace(file, data_change=True) for key, file in wanted.items() if key not in present)
     removes = tuple(file for key, file in present.items() if key not in wanted)
     plain = {name: text for name, text in before.configuration.items() if name != UNDONE}
@@ -72,7 +75,7 @@ def plan_restore(current: Snapshot, target: Snapshot) -> RestorePlan:
         return RestorePlan((), (), None, None)
     if EVENT_ID in (*target.schema.names, *current.schema.names):
         undone = with_undone(target.properties, target.version + 1, current.version)
-        metadata = replace(metadata, configuration={**configuration, UNDONE: undone})
+        metadata = replace(metadata, configuration={**metadata.configuration, UNDONE: undone})
     return RestorePlan(
         adds, removes, None if metadata == before else metadata, None if protocol == current.protocol else protocol
     )

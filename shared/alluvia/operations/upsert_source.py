@@ -15,6 +15,7 @@ from alluvia.duck.scratch import scratch_database
 from alluvia.errors import Invalid
 from alluvia.log.actions import AddFile
 from alluvia.table.masks import numbers, positions_of
+from alluvia.table.schema.column_path import ColumnPath
 from alluvia.table.schema.rows import columns_of_rows, conform, conformed
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.skipping.predicate import And, Comparison, Predicate
@@ -126,15 +127,16 @@ class Source:
 
     def matcher(self, snapshot: Snapshot) -> Callable[[AddFile], bool]:
         """Return whether a file of a snapshot's table can hold a row with one of the keys."""
-        schema, columns = snapshot.schema, snapshot.partition_columns
-        exact = any(pa.types.is_decimal(schema.field(name).type) for name in self.on)
+        schema, columns = snapshot.physical_schema, snapshot.partition_spec.stored_columns
+        exact = any(pa.types.is_decimal(snapshot.schema.field(name).type) for name in self.on)
         if self.matches_nothing:
             return lambda _: False
-        return lambda file: self._can_hold(FileStatistics(file, schema, columns, exact=exact))
+        stored = {name: (snapshot.physical_name(name),) for name in self.on}
+        return lambda file: self._can_hold(FileStatistics(file, schema, columns, exact=exact), stored)
 
-    def _can_hold(self, file: FileStatistics) -> bool:
-        return all(values.reach(file.bounds((name,))) for name, values in self._sorted.items()) and not any(
-            file.rows is not None and file.nulls((name,)) == file.rows for name in self.on
+    def _can_hold(self, file: FileStatistics, stored: Mapping[str, ColumnPath]) -> bool:
+        return all(values.reach(file.bounds(stored[name])) for name, values in self._sorted.items()) and not any(
+            file.rows is not None and file.nulls(stored[name]) == file.rows for name in self.on
         )
 
 

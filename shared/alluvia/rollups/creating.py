@@ -106,6 +106,15 @@ def check_no_rollups(catalog: Catalog, source: str) -> None:
             )
 
 
+def check_not_used(catalog: Catalog, source: str, columns: Sequence[str]) -> None:
+    """Raise `Invalid`, naming them, if a rollup of a table needs one of some columns that are to go. One LIST."""
+    for name in rollups_of(catalog, source):
+        used = {fold(each): each for each in definition_of(catalog.handle(name).newest()).columns}
+        for column in columns:
+            if fold(column) in used:
+                raise Invalid(f"column {used[fold(column)]} cannot be renamed or dropped: the rollup {name} uses it")
+
+
 def _source_of(catalog: Catalog, name: str) -> str | None:
     try:
         return definition_of(catalog.handle(name).newest()).source

@@ -231,6 +231,12 @@ def read_alter(cursor: Cursor) -> tuple[str, nodes.Node]:
         return "alter table", nodes.AlterTable(table, constraint=(name, None), if_exists=there)
     if cursor.accept("add"):
         return "alter table", _add_columns(cursor, table)
+    if cursor.accept("drop", "column") or cursor.accept("drop", "columns"):
+        return "alter table", _drop_columns(cursor, table)
+    if cursor.accept("rename", "column"):
+        old = cursor.identifier("the name of a column")
+        cursor.expect("to")
+        return "alter table", nodes.AlterTable(table, rename={old: cursor.identifier("the new name")})
     if cursor.accept("set", "tblproperties") or cursor.accept("set", "properties"):
         return "alter table", nodes.AlterTable(table, properties=_properties(cursor))
     if cursor.accept("unset", "tblproperties") or cursor.accept("unset", "properties"):
@@ -264,6 +270,18 @@ def _add_columns(cursor: Cursor, table: str) -> nodes.AlterTable:
     return nodes.AlterTable(table, add=pa.schema(fields), if_not_exists=if_not_exists)
 
 
+def _drop_columns(cursor: Cursor, table: str) -> nodes.AlterTable:
+    there = cursor.accept("if", "exists")
+    if cursor.word() == "(":
+        return nodes.AlterTable(table, drop=cursor.names("the name of a column"), if_exists=there)
+    names = [cursor.identifier("the name of a column")]
+    while cursor.accept(","):
+        if cursor.accept("drop"):
+            cursor.expect("column")
+        names.append(cursor.identifier("the name of a column"))
+    return nodes.AlterTable(table, drop=tuple(names), if_exists=there)
+
+
 def _unset(cursor: Cursor, table: str) -> nodes.AlterTable:
     if_exists = cursor.accept("if", "exists")
     cursor.expect("(")
@@ -279,15 +297,12 @@ def _alter_refused(cursor: Cursor) -> Invalid:
         "CREATE VIEW with the names that you want, or CREATE TABLE … AS SELECT the columns that you want, and DROP the "
         "old table"
     )
-    if cursor.accept("rename", "column") or cursor.accept("drop", "column"):
-        return Invalid(
-            "ALTER TABLE … RENAME COLUMN and DROP COLUMN are not supported, since tables are written without column "
-            f"mapping: {copy}"
-        )
     if cursor.accept("rename", "to"):
         return Invalid(f"ALTER TABLE … RENAME TO is not supported: {copy}")
     if cursor.word() in ("alter", "change", "modify"):
         return Invalid(
             f"ALTER TABLE … {cursor.word().upper()} COLUMN is not supported: a column keeps its type; {copy}"
         )
-    return cursor.wrong("ADD COLUMN, SET TBLPROPERTIES, ADD CONSTRAINT, SORT BY or CLUSTER BY")
+    return cursor.wrong(
+        "ADD COLUMN, RENAME COLUMN, DROP COLUMN, SET TBLPROPERTIES, ADD CONSTRAINT, SORT BY or CLUSTER BY"
+    )

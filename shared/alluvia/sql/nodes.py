@@ -85,7 +85,10 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class AlterTable:
-    """ALTER TABLE: columns to add, properties to set (None removes one), and constraints to add or drop, by name."""
+    """ALTER TABLE: columns to add, rename and drop, properties to set (None removes one), and constraints, by name.
+
+    `if_exists` is of what is dropped or unset.
+    """
 
     table: str
     add: pa.Schema | None = None
@@ -93,6 +96,8 @@ class AlterTable:
     properties: Mapping[str, str | None] = field(default_factory=dict)
     constraint: tuple[str, Sql | None] | None = None
     if_exists: bool = False
+    rename: Mapping[str, str] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

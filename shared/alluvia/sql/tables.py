@@ -11,24 +11,29 @@ from alluvia.sql.nodes import AlterTable, DropTable, Maintain, Restore
 from alluvia.sql.scope import Done, SqlScope
 from alluvia.table.properties import CONSTRAINT
 from alluvia.table.schema.names import fold
+from alluvia.table.snapshot import Snapshot
 
 
 def alter_table(scope: SqlScope, node: AlterTable) -> Done:
-    """Add columns, set properties, or add and drop constraints."""
+    """Add, rename and drop columns, set properties, or add and drop constraints."""
     snapshot = scope.newest(node.table)
     if node.constraint is not None:
         return _constrain(scope, node)
     add = node.add
     if add is not None and node.if_not_exists:
-        there = {fold(name) for name in snapshot.schema.names}
-        add = pa.schema([field for field in add if fold(field.name) not in there])
+        add = pa.schema([field for field in add if not _has(snapshot, field.name)])
         if not len(add):
             return {"table": node.table, "version": snapshot.version}
     for name, value in node.properties.items():
         if value is None and name not in snapshot.properties and not node.if_exists and not name.startswith("alluvia."):
             raise Invalid(f"table {node.table} has no property {name}: UNSET TBLPROPERTIES IF EXISTS allows that")
-    commit = scope.table(node.table).evolve(add, node.properties or None)
+    drop = [name for name in node.drop if not node.if_exists or _has(snapshot, name)]
+    commit = scope.table(node.table).evolve(add, node.properties or None, rename=node.rename, drop=drop)
     return {"table": node.table, "version": commit.version}
+
+
+def _has(snapshot: Snapshot, name: str) -> bool:
+    return fold(name) in map(fold, snapshot.schema.names)
 
 
 def _constrain(scope: SqlScope, node: AlterTable) -> Done:

@@ -141,7 +141,7 @@ class TableHandle:
     def writer(self, snapshot: Snapshot, check: RowCheck | None = None) -> FileWriter:
         """Return a writer of data files for a snapshot's table; `check` raises for rows that may not be written."""
         check_types(snapshot.partition_spec)  # of other writers' tables nobody has
-        return FileWriter(self.store, snapshot.root, snapshot.partition_spec, snapshot.settings, self.clock, check)
+        return FileWriter(self.store, snapshot.root, snapshot.partition_spec, snapshot.file_form, self.clock, check)
 
     def _committed(self, state: State) -> None:
         interval = settings_of(state.protocol, state.metadata).checkpoint_interval

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from alluvia.errors import Corrupt, Invalid
-from alluvia.log.features import COLUMN_MAPPING, TYPE_WIDENING
+from alluvia.log.features import TYPE_WIDENING
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 
 PARTITION_BY = "alluvia.partition_by"
@@ -64,13 +64,13 @@ KNOWN = frozenset(
 _NOT_OF_ROLLUPS = {WRITERS: "any", APPEND_ONLY: "true", CHANGE_DATA_FEED: "true"}
 """What no rollup can have: other writers, rows that stay, and change files, which a refresh does not write."""
 _NOT_WRITTEN = {
-    "delta.columnMapping.mode": COLUMN_MAPPING,
     "delta.enableRowTracking": "rowTracking",
     "delta.enableTypeWidening": TYPE_WIDENING,
     "delta.enableIcebergCompatV1": "icebergCompatV1",
     "delta.enableIcebergCompatV2": "icebergCompatV2",
 }
 """Delta's properties that switch on features which this library reads at most."""
+_COLUMN_MAPPING = "delta.columnMapping."
 _PROTOCOL = ("delta.feature.", "delta.minReaderVersion", "delta.minWriterVersion")
 
 _UNITS_MS = {
@@ -143,6 +143,9 @@ def check_properties(configuration: Mapping[str, object]) -> dict[str, str]:
         constraint = name.startswith(CONSTRAINT) and name != CONSTRAINT
         if name in _NOT_WRITTEN:
             raise Invalid(f"property {name} needs the feature {_NOT_WRITTEN[name]}, which this library does not write")
+        if name.startswith(_COLUMN_MAPPING):
+            msg = f"property {name} cannot be set: renaming or dropping a column with evolve(…) turns column mapping on"
+            raise Invalid(msg)
         if name.startswith(_PROTOCOL):
             msg = f"property {name} cannot be set: the protocol follows from the other properties and the columns"
             raise Invalid(msg)

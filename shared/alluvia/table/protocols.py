@@ -13,6 +13,7 @@ from typing import Any
 from alluvia.errors import Corrupt, Unsupported
 from alluvia.log import features
 from alluvia.log.actions import Metadata, Protocol
+from alluvia.log.features import COLUMN_MAPPING
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps
 from alluvia.table.properties import (
     APPEND_ONLY,
@@ -24,7 +25,7 @@ from alluvia.table.properties import (
     read_properties,
 )
 from alluvia.table.schema import type_changes
-from alluvia.table.schema.column_mapping import mapping_of
+from alluvia.table.schema.column_mapping import MODE, mapping_of
 from alluvia.table.schema.serialization import SCHEMAS_KEPT, schema_fields, uses_type
 
 READER_FEATURES = (
@@ -39,7 +40,7 @@ WRITER_FEATURES = frozenset(
     {
         *(features.APPEND_ONLY, features.CHANGE_DATA_FEED, features.CHECK_CONSTRAINTS, features.DELETION_VECTORS),
         *(features.DOMAIN_METADATA, features.IN_COMMIT_TIMESTAMP, features.INVARIANTS, features.TIMESTAMP_NTZ),
-        *(features.V2_CHECKPOINT, features.VACUUM_PROTOCOL_CHECK, features.GUARD),
+        *(features.V2_CHECKPOINT, features.VACUUM_PROTOCOL_CHECK, features.GUARD, features.COLUMN_MAPPING),
     }
 )
 _BY_PROPERTY = {
@@ -47,7 +48,9 @@ _BY_PROPERTY = {
     DELETION_VECTORS: features.DELETION_VECTORS,
     CHANGE_DATA_FEED: features.CHANGE_DATA_FEED,
 }
-_READER_WRITER_FEATURES = frozenset({features.DELETION_VECTORS, features.TIMESTAMP_NTZ, features.V2_CHECKPOINT})
+_READER_WRITER_FEATURES = frozenset(
+    {features.COLUMN_MAPPING, features.DELETION_VECTORS, features.TIMESTAMP_NTZ, features.V2_CHECKPOINT}
+)
 _LEGACY_FEATURES = (features.APPEND_ONLY, features.INVARIANTS)
 _DEFAULT_FEATURES = (*_LEGACY_FEATURES, features.IN_COMMIT_TIMESTAMP, features.DOMAIN_METADATA, features.GUARD)
 
@@ -68,6 +71,7 @@ def features_needed(schema_string: str, configuration: Mapping[str, str]) -> tup
     needed = [features.TIMESTAMP_NTZ] if uses_type(schema_string, "timestamp_ntz") else []
     needed += [feature for name, feature in _BY_PROPERTY.items() if configuration.get(name, "").lower() == "true"]
     needed += [features.V2_CHECKPOINT] if configuration.get(CHECKPOINT_POLICY, "").lower() == "v2" else []
+    needed += [features.COLUMN_MAPPING] if configuration.get(MODE, "none").lower() != "none" else []
     needed += [features.CHECK_CONSTRAINTS] if any(name.startswith(CONSTRAINT) for name in configuration) else []
     return tuple(needed)
 
@@ -84,6 +88,8 @@ def with_features(protocol: Protocol, features: Sequence[str]) -> Protocol:
             raise Unsupported(f"the feature {features[0]} cannot be added to a table of writer version {version}")
         protocol = Protocol(1, 7, None, legacy)
     present, readers = protocol.writer_features or (), protocol.reader_features or ()
+    if protocol.min_reader_version == 2:  # which is column mapping, and says so by its number
+        readers = (COLUMN_MAPPING,)
     writer = (*present, *(feature for feature in features if feature not in present))
     needed = [feature for feature in features if feature in _READER_WRITER_FEATURES and feature not in readers]
     if not needed:
@@ -123,6 +129,8 @@ def check_writable(protocol: Protocol, metadata: Metadata) -> None:
     unknown = sorted(set(protocol.writer_features or ()) - WRITER_FEATURES)
     if version == 7 and unknown:
         raise Unsupported(f"the table needs the writer feature {', '.join(unknown)}, which this version does not have")
+    if metadata.configuration.get(MODE, "none").lower() != "none" and mapping_of(protocol, metadata).value == "none":
+        raise Unsupported(f"property {MODE} is set, but the table's protocol does not have the feature columnMapping")
     for name in _fields_with_invariants(metadata.schema_string):
         raise Unsupported(f"column {name} has an invariant, which this version cannot check before it writes")
 

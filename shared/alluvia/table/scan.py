@@ -12,7 +12,6 @@ from alluvia.errors import Corrupt, Invalid
 from alluvia.log.actions import AddFile
 from alluvia.store import Store
 from alluvia.table.reader import read_file
-from alluvia.table.schema.column_mapping import ColumnMapping
 from alluvia.table.skipping.file_spans import prune_buckets
 from alluvia.table.skipping.predicate import Predicate, Unknown, physical_predicate
 from alluvia.table.skipping.pruning import prune
@@ -56,14 +55,13 @@ class Scan:
 
     def _pruned(self, files: Iterable[AddFile]) -> list[AddFile]:
         found = prune(files, *self._rule)
-        mapped = self.snapshot.mapping is not ColumnMapping.NONE  # then partition_by, with buckets, is another writer's
-        return found if mapped else prune_buckets(found, self.predicate, self.snapshot.partition_spec)
+        return prune_buckets(found, self.predicate, self.snapshot.partition_spec)
 
     @cached_property
     def _rule(self) -> tuple[Predicate, pa.Schema, list[str]]:
         """The predicate, the schema and the partition columns by the names that columns have in files."""
         one, predicate = self.snapshot, self.predicate
-        if one.mapping is not ColumnMapping.NONE:
+        if one.physical_schema is not one.schema:
             predicate = physical_predicate(predicate, one.schema, one.physical_schema)
         return predicate, one.physical_schema, [one.physical_name(name) for name in one.partition_columns]
 

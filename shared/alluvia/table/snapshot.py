@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -16,6 +17,7 @@ from alluvia.log.actions import AddFile, Protocol
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.paths import is_absolute
 from alluvia.log.replay import State, totals
+from alluvia.table.file_form import FileForm
 from alluvia.table.fitting import ReadPlan
 from alluvia.table.partitioning.spec import PartitionField, PartitionSpec, parse_spec
 from alluvia.table.properties import Properties
@@ -114,10 +116,14 @@ class Snapshot:
     def partition_spec(self) -> PartitionSpec:
         """Return how rows are split into files: `alluvia.partition_by`, else the partition columns."""
         if self.settings.partition_by:
-            return parse_spec(self.settings.partition_by, self.schema)
-        # Another writer's columns may have any type, and any name.
-        columns = [self.schema.field(name) for name in self.partition_columns]
-        return PartitionSpec(tuple(PartitionField(each.name, kind=each.type) for each in columns))
+            fields = parse_spec(self.settings.partition_by, self.schema).fields
+        else:
+            # Another writer's columns may have any type, and any name.
+            columns = [self.schema.field(name) for name in self.partition_columns]
+            fields = tuple(PartitionField(each.name, kind=each.type) for each in columns)
+        if self.mapping is not ColumnMapping.NONE:
+            fields = tuple(replace(each, stored=self.physical_name(each.column)) for each in fields)
+        return PartitionSpec(fields)
 
     @cached_property
     def mapping(self) -> ColumnMapping:
@@ -140,9 +146,20 @@ class Snapshot:
         text = self.state.metadata.schema_string
         return VARIANT in text and uses_type(text, VARIANT)
 
+    @cached_property
+    def file_form(self) -> FileForm:
+        """Return how rows lie in data files."""
+        known = [name for name in self.settings.bloom_filters if name in self.schema.names]
+        settings = replace(self.settings, bloom_filters=tuple(map(self.physical_name, known)))
+        return FileForm(self.schema, self.physical_schema, settings)
+
     def physical_name(self, column: str) -> str:
         """Return the name that a top column has in files, statistics and the log."""
-        return str(self.physical_schema.field(self.schema.get_field_index(column)).name)
+        return str(self.physical_field(column).name)
+
+    def physical_field(self, column: str) -> pa.Field:
+        """Return a top column as files have it."""
+        return self.physical_schema.field(self.schema.get_field_index(column))
 
     def read_plan(self, schema: pa.Schema) -> ReadPlan:
         """Return how to read some of the table's columns from its files; `schema` holds them, in any order."""

@@ -17,6 +17,7 @@ from alluvia.log.paths import folder_of
 from alluvia.store import Store
 from alluvia.table.clustering import CLUSTER_TAG, Curve, sampled
 from alluvia.table.encodings import Encodings, encodings_of
+from alluvia.table.file_form import FileForm
 from alluvia.table.partitioning.partition import Partition, split
 from alluvia.table.partitioning.spans import PARTITION_TAG
 from alluvia.table.partitioning.spec import PartitionSpec
@@ -41,14 +42,15 @@ class FileWriter:
         store: Store,
         root: str,
         spec: PartitionSpec,
-        settings: Properties,
+        form: FileForm,
         clock: Clock,
         check: RowCheck | None = None,
     ) -> None:
         self._store = store
         self._root = root
         self._spec = spec
-        self._settings = settings
+        self._form = form
+        self._settings = form.settings
         self._clock = clock
         self._check = check
         self._share: float | None = None
@@ -69,8 +71,8 @@ class FileWriter:
         if self._share is None and table.nbytes > self._settings.target_file_size:
             self._share = sampled_share(table, self._settings, self._settings.row_group_rows)
         file_bytes = None if self._share is None else int(self._settings.target_file_size / self._share)
-        for partition, rows in split(table, self._spec, order, file_bytes, together=together):
-            start = 0
+        for partition, logical in split(table, self._spec, order, file_bytes, together=together):
+            rows, start = self._form.stored(logical), 0
             while start < len(rows):
                 data, count = self._encode_file(rows.slice(start))
                 stats = file_statistics(rows.slice(start, count), self._settings.indexed_columns)

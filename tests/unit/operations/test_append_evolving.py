@@ -55,7 +55,7 @@ def test_columns_that_must_not_be_null_become_nullable(lake: Lake) -> None:
         (pa.table({"id": [1.5], "extra": [1]}), "column id is long in the table, but the rows have double"),
         (
             pa.table({"ID": [1]}),
-            "column id already exists, as long; a column cannot change its type, be renamed or be dropped",
+            "column id already exists, as long; a column cannot change its type: add a column with another",
         ),
         (pa.table({"id": [1], "Name": [1]}), "column name already exists, as string"),
         (pa.table({"id": [1], "a b": [1]}), "column name 'a b'"),

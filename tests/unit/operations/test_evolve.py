@@ -61,7 +61,7 @@ def test_properties_are_set_and_what_changes_nothing_commits_nothing(table: Tabl
         ({"properties": {"alluvia.cluster_by": '["a", "b", "c", "d", "e"]'}}, "cluster_by: expected at most 4"),
         ({"properties": {"alluvia.dedup_window": "soon"}}, "alluvia.dedup_window"),
         ({"properties": {"alluvia.none": "1"}}, "alluvia.none is unknown"),
-        ({"properties": {"delta.columnMapping.mode": "name"}}, "needs the feature columnMapping, which this library"),
+        ({"properties": {"delta.columnMapping.mode": "name"}}, "cannot be set: renaming or dropping a column"),
         ({"properties": {"delta.enableRowTracking": "true"}}, "needs the feature rowTracking"),
         ({"properties": {"delta.feature.rowTracking": "supported"}}, "the protocol follows from the other properties"),
         ({"properties": {"delta.minReaderVersion": "3"}}, "the protocol follows from the other properties"),

@@ -94,6 +94,19 @@ def test_insert_values_by_position_and_by_name(lake: alluvia.Lake) -> None:
     ]
 
 
+def test_columns_are_renamed_and_dropped(numbers: alluvia.Lake) -> None:
+    numbers.sql('ALTER TABLE t ADD COLUMN c INT; ALTER TABLE t RENAME COLUMN a TO "new"; ALTER TABLE t DROP COLUMN b')
+    numbers.sql("INSERT INTO t (c, new) VALUES (10, 20)")
+    assert numbers["t"].schema.names == ["new", "c"]
+    assert rows(numbers, "SELECT new FROM t WHERE c = 10") == [(20,)]
+    version = numbers["t"].version
+    assert numbers.sql("ALTER TABLE t DROP COLUMN IF EXISTS b").to_pylist() == [{"table": "t", "version": version}]
+    numbers.sql("ALTER TABLE t DROP COLUMNS (c)")
+    created = numbers.sql("SHOW CREATE TABLE t").to_pylist()[0]["create_statement"]
+    numbers.sql(created.replace("CREATE TABLE t", "CREATE TABLE u"))
+    assert numbers["u"].schema.names == ["new"]
+
+
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
@@ -115,6 +128,9 @@ def test_insert_values_by_position_and_by_name(lake: alluvia.Lake) -> None:
         ("ALTER TABLE t ADD COLUMN a INT", "column a already exists"),
         ("ALTER TABLE t ADD CONSTRAINT few CHECK (a < 3)", "1 of 3 rows break the CHECK constraint few (a < 3)"),
         ("ALTER TABLE t DROP CONSTRAINT few", "table t has no constraint few"),
+        ("ALTER TABLE t DROP COLUMN c", "drop: 'c' is not a column of the table, whose columns are a, b"),
+        ("ALTER TABLE t DROP COLUMNS (a, b)", "drop: a, b: a table needs at least one column"),
+        ("ALTER TABLE t RENAME COLUMN a TO b", "rename: the table has a column b already"),
         ("ALTER TABLE t UNSET TBLPROPERTIES (mine)", "table t has no property mine"),
         ("CREATE TABLE u AS SELECT a, a FROM t", "the SELECT has two columns a"),
         ("CREATE TABLE u AS SELECT TIME '10:00:00' AS c", "column c is time64[us], which Delta has no type for"),

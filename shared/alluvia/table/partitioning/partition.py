@@ -204,7 +204,7 @@ def partition_of(spec: PartitionSpec, values: Sequence[str | None], span: Span) 
             low, high = (NULL_FOLDER if null else quote(str(value), safe="") for null, value in next(ends))
             name = low if low == high else f"{low}..{high}"
         folders.append(f"{_short(f'{quote(field.folder, safe=str())}={name}')}/")
-    return Partition(dict(zip(spec.identity_columns, values, strict=True)), spec.transforms, span, "".join(folders))
+    return Partition(dict(zip(spec.stored_columns, values, strict=True)), spec.transforms, span, "".join(folders))
 
 
 def _short(name: str) -> str:

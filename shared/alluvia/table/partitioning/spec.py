@@ -28,12 +28,14 @@ class PartitionField:
     """A column, the transform of it or None for its values themselves, and the column's type.
 
     `width` is the number of buckets, or what `truncate` keeps: characters of text, multiples of a whole number.
+    `stored` is the column's name in the log, where that is another one.
     """
 
     column: str
     transform: str | None = None
     width: int = 0
     kind: pa.DataType = field(default=pa.null(), compare=False)
+    stored: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         if self.transform is None:
@@ -63,6 +65,11 @@ class PartitionSpec:
     def identity_columns(self) -> tuple[str, ...]:
         """Return the Delta partition columns."""
         return tuple(field.column for field in self.fields if field.transform is None)
+
+    @property
+    def stored_columns(self) -> tuple[str, ...]:
+        """Return the names that the Delta partition columns have in the log."""
+        return tuple(field.stored or field.column for field in self.fields if field.transform is None)
 
     @property
     def transforms(self) -> tuple[PartitionField, ...]:

@@ -17,8 +17,8 @@ from alluvia.table.schema.column_path import ColumnPath
 from alluvia.table.schema.serialization import Identify, Json, arrow_schema
 
 MODE = "delta.columnMapping.mode"
-_NAME = "delta.columnMapping.physicalName"
-_ID = "delta.columnMapping.id"
+NAME = "delta.columnMapping.physicalName"
+ID = "delta.columnMapping.id"
 FIELD_ID = b"PARQUET:field_id"
 
 
@@ -87,12 +87,12 @@ def physical_path(logical: pa.Schema, physical: pa.Schema, path: ColumnPath) -> 
 
 
 def _by_name(field: Json) -> tuple[str, dict[bytes, bytes] | None]:
-    identity = (field.get("metadata") or {}).get(_ID)
+    identity = (field.get("metadata") or {}).get(ID)
     return _physical_name(field), None if identity is None else _field_id(identity)
 
 
 def _by_id(field: Json) -> tuple[str, dict[bytes, bytes] | None]:
-    return _physical_name(field), _field_id((field.get("metadata") or {})[_ID])
+    return _physical_name(field), _field_id((field.get("metadata") or {})[ID])
 
 
 def _by_own_name(field: Json) -> tuple[str, None]:
@@ -105,13 +105,13 @@ _IDENTIFY: dict[ColumnMapping, Identify] = {
 
 
 def _physical_name(field: Json) -> str:
-    name = (field.get("metadata") or {}).get(_NAME, field["name"])
+    name = (field.get("metadata") or {}).get(NAME, field["name"])
     if not isinstance(name, str):
-        raise TypeError(f"{_NAME} of column {field['name']} is {name!r}, which is not a string")
+        raise TypeError(f"{NAME} of column {field['name']} is {name!r}, which is not a string")
     return name
 
 
 def _field_id(identity: object) -> dict[bytes, bytes]:
     if not isinstance(identity, int):
-        raise TypeError(f"{_ID} is {identity!r}, which is not a whole number")
+        raise TypeError(f"{ID} is {identity!r}, which is not a whole number")
     return {FIELD_ID: str(identity).encode()}

@@ -146,16 +146,22 @@ def schema_string(schema: pa.Schema) -> str:
 
 
 def check_names(names: list[str]) -> None:
+    """Raise `Invalid` for a column name that is empty or repeated, or that Delta does not allow."""
+    check_distinct(names)
+    for name in names:
+        if set(name) & set(" ,;{}()\n\t="):
+            raise Invalid(
+                f"column name {name!r} contains one of ' ,;{{}}()=', a tab or a line break, which Delta does not allow"
+            )
+
+
+def check_distinct(names: list[str]) -> None:
     """Raise `Invalid` for an empty or repeated column name (names differ by more than case)."""
     seen: set[str] = set()
     for name in names:
         if not name or name.lower() in seen:
             raise Invalid(
                 f"column name {name!r} is {'repeated' if name else 'empty'}: column names must differ, apart from case"
-            )
-        if set(name) & set(" ,;{}()\n\t="):
-            raise Invalid(
-                f"column name {name!r} contains one of ' ,;{{}}()=', a tab or a line break, which Delta does not allow"
             )
         seen.add(name.lower())
 
@@ -213,7 +219,8 @@ def add_fields(text: str, new: pa.Schema) -> str:
         if not field.nullable:
             raise Invalid(f"new column {field.name} must be nullable: existing rows have no value for it")
         whole["fields"].append(delta_field(field))
-    check_names([field["name"] for field in whole["fields"]])
+    check_distinct([field["name"] for field in whole["fields"]])
+    check_names(new.names)
     return orjson.dumps(whole).decode()
 
 

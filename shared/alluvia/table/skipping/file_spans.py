@@ -25,7 +25,7 @@ def span_of(file: AddFile, spec: PartitionSpec) -> Span | None:
     tagged = tagged_span(file, {str(field): field.values for field in fields})
     if tagged is not None or not fields:
         return tagged or Span((), ())
-    statistics = FileStatistics(file, pa.schema({field.column: field.kind for field in fields}), (), exact=False)
+    statistics = FileStatistics(file, pa.schema({_stored(field): field.kind for field in fields}), (), exact=False)
     parts = [_bounds(statistics, field) for field in fields]
     known = [each for each in parts if each is not None]
     if len(known) < len(parts):
@@ -34,17 +34,21 @@ def span_of(file: AddFile, spec: PartitionSpec) -> Span | None:
 
 
 def _bounds(statistics: FileStatistics, field: PartitionField) -> tuple[KeyPart, KeyPart] | None:
-    nulls = statistics.nulls((field.column,))
+    nulls = statistics.nulls((_stored(field),))
     if nulls is not None and nulls == statistics.rows:
         return part(None), part(None)
     if field.transform == BUCKET:
         low, high = part(0), part(field.width - 1)
     else:
-        bounds = statistics.bounds((field.column,))
+        bounds = statistics.bounds((_stored(field),))
         if bounds is None:
             return None
         low, high = (key_part(field, bound) for bound in bounds)
     return low, high if nulls == 0 else part(None)
+
+
+def _stored(field: PartitionField) -> str:
+    return field.stored or field.column
 
 
 def prune_buckets(files: Iterable[AddFile], predicate: Predicate, spec: PartitionSpec) -> list[AddFile]:
