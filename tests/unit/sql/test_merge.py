@@ -124,8 +124,8 @@ def test_what_a_merge_cannot_do(merged: alluvia.Lake, text: str, message: str) -
 
 
 def test_a_merge_waits_for_no_one_and_loses_nothing(merged: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another writer changes the source and the table between the read and the commit: the merge runs again."""
-    others = iter(["UPDATE t SET n = 11 WHERE id = 2", "INSERT INTO u VALUES (1, 7, 'v')"])
+    """Another writer changes rows of the table between the read and the commit: the merge runs again."""
+    others = iter(["UPDATE t SET n = 11 WHERE id = 2", "UPDATE t SET n = 12 WHERE id = 3"])
     again = change_rows
 
     def interrupted(*arguments: Any) -> Any:
@@ -135,7 +135,7 @@ def test_a_merge_waits_for_no_one_and_loses_nothing(merged: alluvia.Lake, monkey
 
     monkeypatch.setattr(merge, "change_rows", interrupted)
     merged.sql("MERGE INTO t USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET n = t.n + u.n")
-    assert rows(merged, "SELECT id, n FROM t ORDER BY id") == [(1, 17), (2, 211), (3, 330)]
+    assert rows(merged, "SELECT id, n FROM t ORDER BY id") == [(1, 10), (2, 211), (3, 312)]
 
 
 def test_random_statements_do_what_duckdb_does() -> None:
