@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
+from alluvia.errors import Corrupt, TransactionExpired
 from alluvia.lake import Lake
 from alluvia.operations.append import append
 from alluvia.operations.cut import take_cut
@@ -58,12 +59,19 @@ def _names(actor: Actor) -> tuple[str, ...]:
     return ("bank", "vault") if actor.chance.random() < 0.7 else ()
 
 
-def _read(tables: StagedTables, name: str, where: str, matches: Callable[[Mapping[str, object]], bool]) -> Read:
+def _read(
+    actor: Actor, tables: StagedTables, name: str, where: str, matches: Callable[[Mapping[str, object]], bool]
+) -> Read:
     """Read rows as a transaction does, which notes what it was."""
     handle = tables.handle(name)
     newest = handle.newest()
     handle.read(Scan(newest, predicate_of(newest, where)))
-    rows = scan(newest, handle.store, ["id", "amount"], where).read_all()
+    try:
+        rows = scan(newest, handle.store, ["id", "amount"], where).read_all()
+    except Corrupt as error:
+        if actor.world.checker.is_kept(actor.world.model(handle.root), handle.base.version):
+            raise
+        raise TransactionExpired(str(error)) from error  # an erasure or a vacuum has taken what was read
     return Read(handle.root, matches, found(rows.schema.names, tuples(rows), lambda _: True))
 
 
@@ -119,7 +127,7 @@ def count_up(actor: Actor) -> None:
     tables = StagedTables(actor.lake, _names(actor))
     actor.intent = together
     for name in ("bank", "vault"):
-        read = _read(tables, name, f"id = '{account}'", _row(account))
+        read = _read(actor, tables, name, f"id = '{account}'", _row(account))
         together.reads.append(read)
         _pause(actor)
         update(tables.handle(name), {"amount": f"{_amount(read)} + 1"}, f"id = '{account}'")
@@ -132,7 +140,7 @@ def raise_flag(actor: Actor) -> None:
     world, chance = actor.world, actor.chance
     mine, theirs = chance.sample(["bank", "vault"], 2)
     tables = StagedTables(actor.lake, _names(actor))
-    reads = [_read(tables, name, "id = 'flag'", _row("flag")) for name in (theirs, mine)]
+    reads = [_read(actor, tables, name, "id = 'flag'", _row("flag")) for name in (theirs, mine)]
     if not all(read.rows for read in reads):  # a restore took it away
         return
     flags = {read.root[:-1]: _amount(read) for read in reads}
@@ -168,7 +176,7 @@ def count_pairs(actor: Actor) -> None:
     actor.world.pairs += 1
     name = f"count{actor.world.pairs}"
     tables = StagedTables(actor.lake, _names(actor))
-    read = _read(tables, "vault", "owner = 'pairs'", lambda row: row["owner"] == "pairs")
+    read = _read(actor, tables, "vault", "owner = 'pairs'", lambda row: row["owner"] == "pairs")
     _pause(actor)
     row = (name, 0, str(read.rows.total()))
     intents: dict[str, Intent] = {BANK: AddRows((row,), COLUMNS), VAULT: NoRows(("READ",))}
@@ -219,7 +227,7 @@ def only_read(actor: Actor) -> None:
     least = _least(actor)
     tables = StagedTables(actor.lake, _names(actor))
     for name in actor.chance.sample(["bank", "vault"], 2):
-        _read(tables, name, "owner = 'pairs'", lambda _: True)
+        _read(actor, tables, name, "owner = 'pairs'", lambda _: True)
         _pause(actor)
     handles = [tables.handle(name) for name in ("bank", "vault")]
     tables.commit()
