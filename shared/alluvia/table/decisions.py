@@ -23,7 +23,7 @@ DECISIONS = "_alluvia/transactions/"
 """Start of the keys of decisions, from the root of the first of a transaction's tables."""
 POLLS = 6
 FIRST_PAUSE_SECONDS = 0.05
-"""Between looks for a decision, doubled each time: who waits gives a transaction up after about two seconds."""
+"""Between looks for a decision, doubled each time: who waits gives a transaction up after about three seconds."""
 PATIENT_TABLES = 20
 """A transaction over more tables than this gets as much more time, since it claims one after another."""
 COMMIT_AGE_MS_MAX = 12 * 60 * 60 * 1000
