@@ -7,12 +7,16 @@ it can read exactly the given files, and cannot change settings, load extensions
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 from alluvia.duck.relation import quote_text
 from alluvia.errors import NotInstalled, Unavailable
@@ -30,6 +34,7 @@ _CLOSED = {
 }
 
 _lock = threading.Lock()
+_evaluating: ContextVar[tuple[float | None, int | None]] = ContextVar("alluvia_evaluating", default=(None, None))
 _shared: dict[str, duckdb.DuckDBPyConnection] = {}
 
 
@@ -59,9 +64,33 @@ def planner() -> duckdb.DuckDBPyConnection:
 def evaluator() -> duckdb.DuckDBPyConnection:
     """Return a cursor on a database that computes expressions, and has no tables, files or network.
 
-    What is registered with a cursor, and its transaction, are its own.
+    What is registered with a cursor, and its transaction, are its own. Its memory is that of `evaluating`.
     """
-    return _cursor("evaluator", {})
+    memory = _evaluating.get()[1]
+    return _cursor(f"evaluator {memory}", {} if memory is None else {"memory_limit": f"{memory}B"})
+
+
+@contextmanager
+def evaluating(until: float | None, memory_bytes: int | None) -> Iterator[None]:
+    """Bound what this thread has evaluators compute: until a time by `time.monotonic()`, and in so much memory."""
+    token = _evaluating.set((until, memory_bytes))
+    try:
+        yield
+    finally:
+        _evaluating.reset(token)
+
+
+def evaluate(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
+    """Return the rows of a query on an evaluator, which is interrupted when the time is up."""
+    until = _evaluating.get()[0]
+    if until is None:
+        return connection.execute(query).to_arrow_table()
+    watch = threading.Timer(max(0.0, until - time.monotonic()), connection.interrupt)
+    watch.start()
+    try:
+        return connection.execute(query).to_arrow_table()
+    finally:
+        watch.cancel()
 
 
 def _cursor(name: str, options: Mapping[str, str], *settings: str) -> duckdb.DuckDBPyConnection:

@@ -7,7 +7,7 @@ from functools import cache
 import duckdb
 import pyarrow as pa
 
-from alluvia.duck.connection import evaluator
+from alluvia.duck.connection import evaluate, evaluator
 from alluvia.duck.failures import Context, details_of, translate
 from alluvia.duck.relation import duckdb_type
 from alluvia.errors import Invalid
@@ -108,7 +108,7 @@ def _values(connection: duckdb.DuckDBPyConnection, name: str, text: str, rows: p
     connection.register("rows", rows.to_reader())
     try:
         query = _START + text + _END + known_as(rows.column_names)
-        values = connection.execute(query).to_arrow_table().column(0)
+        values = evaluate(connection, query).column(0)
     except duckdb.Error as error:
         found = translate(details_of(error), Context(text, lambda position: position - len(_START)))
         raise type(found)(f"column {name}: {found}") from None

@@ -8,7 +8,7 @@ from functools import cache
 import duckdb
 import pyarrow as pa
 
-from alluvia.duck.connection import evaluator
+from alluvia.duck.connection import evaluate, evaluator
 from alluvia.duck.failures import Context, details_of, translate
 from alluvia.duck.relation import free_name
 from alluvia.errors import Invalid
@@ -36,7 +36,7 @@ class Evaluation:
         self._connection.register("rows", rows.to_reader())  # a table would come by way of a dataset, in twice the time
         try:
             query = _MASK + text + _MASK_END + known_as(rows.column_names)
-            mask = self._connection.execute(query).to_arrow_table().column(0)
+            mask = evaluate(self._connection, query).column(0)
         except duckdb.Error as error:
             raise translate(details_of(error), Context(text, lambda position: position - len(_MASK))) from None
         finally:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from alluvia.duck.connection import evaluating
+from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.lake import Lake
 from alluvia.lake_transaction import LakeTransaction
@@ -83,8 +85,8 @@ def _write(scope: SqlScope, statement: SqlStatement) -> Done:
 
 @contextmanager
 def _stopping_in_time(limits: QueryLimits | None) -> Iterator[None]:
-    """Have operations that report their progress fail when the time is up. Reads have a process, which is killed."""
-    if limits is None or limits.until is None:
+    """Bound the changes of rows, between files and within one. Reads have a process, which is killed."""
+    if limits is None:
         yield
         return
     told = listener()
@@ -94,8 +96,12 @@ def _stopping_in_time(limits: QueryLimits | None) -> Iterator[None]:
         if told is not None:
             told(what, done, total, unit)
 
-    with reporting_to(check):
-        yield
+    with reporting_to(check), evaluating(limits.until, limits.memory_bytes):
+        try:
+            yield
+        except QueryTooCostly:
+            limits.check()  # says what the time is
+            raise
 
 
 def _check_together(statements: Sequence[SqlStatement]) -> None:

@@ -19,6 +19,8 @@ from alluvia.table_names import REJECTS
 TEXT_LIMIT_BYTES = 256 * 1024
 TOKENS_MAX = 100_000
 DEPTH_MAX = 100
+OPERATOR_LENGTH_MAX = 64
+"""DuckDB's parser takes minutes for an operator of thousands of signs, such as `1 +++…+ 1`."""
 _SPACES = "\u00a0\u2000-\u200f\u202f\u205f\u2060\u3000\ufeff"
 _TOKEN = re.compile(
     rf"""(?P<space>[ \t\r\n\f\v]++|--[^\r\n]*+)
@@ -33,6 +35,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _COMMENT = re.compile(r"/\*|\*/")
+_OPERATORS = frozenset((*"-+*/<>=~!@#%^&|`?:", "::", "=>", "->>", "->", "<=", ">=", "<>", "!=", "||"))
 _OPENING, _CLOSING = {"(": ")", "[": "]", "{": "}"}, {")", "]", "}"}
 
 
@@ -63,7 +66,7 @@ def tokens_of(text: str) -> list[Token]:
     """Return a text's tokens. Raises `Invalid` for a text that is too long, nested too deeply, or broken off."""
     check_size(text)
     found: list[Token] = []
-    at, closing = 0, []
+    at, closing, operator_from = 0, [], 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         kind = "" if match is None or match.lastgroup is None else match.lastgroup
@@ -83,6 +86,10 @@ def tokens_of(text: str) -> list[Token]:
                     raise Invalid(f"{_place(text, start)}: the SQL is nested more than {DEPTH_MAX} levels deep")
             elif shown in _CLOSING and (not closing or closing.pop() != shown):
                 raise Invalid(f"{_place(text, start)}: {shown!r} closes nothing that is open")
+            elif shown not in _OPERATORS or not found or found[-1].end < start or found[-1].word not in _OPERATORS:
+                operator_from = start
+            elif at - operator_from > OPERATOR_LENGTH_MAX:
+                raise Invalid(f"{_place(text, operator_from)}: an operator has more than {OPERATOR_LENGTH_MAX} signs")
             found.append(Token(kind, fold(shown) if kind == "word" else shown if kind == "sign" else "", start, at))
             if len(found) > TOKENS_MAX:
                 raise Invalid(f"the SQL has more than {TOKENS_MAX} words and signs: send the rows as a file instead")
@@ -114,6 +121,8 @@ def _comment_end(text: str, start: int) -> int:
         depth += 1 if found[0] == "/*" else -1
         if depth == 0:
             return found.end()
+        if depth > DEPTH_MAX:
+            raise Invalid(f"{_place(text, start)}: comments are nested more than {DEPTH_MAX} levels deep")
     raise Unfinished(f"{_place(text, start)}: a comment that is opened here is never closed")
 
 

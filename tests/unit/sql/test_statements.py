@@ -71,6 +71,8 @@ def test_pieces_of_a_text_are_cut_out_as_they_stand() -> None:
         ("DELETE FROM t WHERE a = ? AND b = $b", "has both ? and named parameters"),
         ("MERGE INTO t USING (SELECT 1) ON true WHEN MATCHED THEN DELETE", "a name for the source"),
         ("MERGE INTO t USING s ON true", "expected WHEN MATCHED or WHEN NOT MATCHED"),
+        ("UPDATE t SET a = 1 " + "+" * 15_000 + " 1", "line 1, column 20: an operator has more than 64 signs"),
+        ("DELETE FROM t " + "/*" * 101 + "*/" * 101, "comments are nested more than 100 levels deep"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_says_where(text: str, message: str) -> None:

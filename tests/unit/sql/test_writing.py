@@ -10,9 +10,12 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid, TableExists, TableNotFound
+from alluvia.query.limits import QueryLimits
 from alluvia.sql import writing
 from alluvia.sql.fitting import fitted
+from alluvia.sql.run import execute
 from alluvia.store import CountingStore
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -300,3 +303,15 @@ def test_a_text_runs_again_where_what_it_read_has_changed(
     monkeypatch.setattr(writing, "fitted", interrupted)
     numbers.sql("INSERT INTO t (a, b) SELECT sum(a), 'total' FROM t")
     assert rows(numbers, "SELECT a FROM t WHERE b = 'total'") == [(206,)]
+
+
+@pytest.mark.parametrize("text", ["UPDATE t SET a = {slow}", "DELETE FROM t WHERE {slow} = 1"])
+def test_a_change_of_rows_ends_within_a_file_when_its_time_is_up(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    lake.sql("CREATE TABLE t AS SELECT range AS a FROM range(300000)")
+    monkeypatch.setattr(QueryLimits, "check", lambda _: None)  # it looks between files
+    slow = "levenshtein(repeat('ab', 100 + a % 3), repeat('ba', 100))"
+    with pytest.raises(QueryTooCostly, match="interrupted"):
+        execute(lake, text.format(slow=slow), limits=QueryLimits(timeout_seconds=0.3))
+    assert lake.table("t").version == 0
