@@ -23,7 +23,7 @@ import pytest
 
 import alluvia
 from infra import lambdas
-from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, VACUUM, Spec
+from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, VACUUM, Spec
 from infra.sources import LIBRARY, stage_functions
 from layers.build import PACKAGE_FOLDER, build_layer, build_library
 from layers.recipes import LAYERS, Machine
@@ -187,7 +187,7 @@ def body_of(answer: Json) -> Json:
 
 def test_no_function_is_left_out() -> None:
     assert {each for each in vars(lambdas).values() if isinstance(each, Spec)} == {
-        *(INGEST, COMMIT, MERGE, QUERY, VACUUM, BACKFILL)
+        *(INGEST, COMMIT, MERGE, QUERY, SQL, VACUUM, BACKFILL)
     }
 
 
@@ -258,6 +258,16 @@ def test_query_reads_every_kind_of_table(deployed: Deployed) -> None:
     rows = {name: json.loads(answer["body"]) for name, answer in answers.items()}
     kept = [{"event_id": "old-0", "amount": 1}, {"event_id": "old-2", "amount": 3}]
     assert rows == dict.fromkeys(TABLES, kept)
+
+
+def test_sql_writes_to_tables_of_several_kinds_at_once(deployed: Deployed) -> None:
+    changed = ("plain", "partitioned", "v2")
+    text = "; ".join(f"UPDATE {name} SET amount = amount + $n WHERE kind = 'a'" for name in changed)
+    request = {"query": f"{text}; SELECT sum(amount) AS s FROM plain", "parameters": {"n": 10}}
+    (answer,) = deployed.run(SQL, request, ALLUVIA_ALLOW_WRITES="true").answers
+    assert (answer["statusCode"], answer["body"].strip()) == (200, '{"s":24}')
+    amounts = {name: deployed.lake.table(name).to_arrow()["amount"].to_pylist() for name in changed}
+    assert {name: sorted(found) for name, found in amounts.items()} == {name: [11, 13] for name in changed}
 
 
 def test_vacuum_goes_through_every_kind_of_table(deployed: Deployed) -> None:
