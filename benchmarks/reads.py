@@ -11,12 +11,9 @@ from alluvia.lake import Table
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import And, Comparison, Predicate
 
-FOOTER_END = 8
-"""After a Parquet file's footer come its length and the magic number."""
-
 
 def bytes_read(table: Table, queries: Iterable[Predicate]) -> list[int]:
-    """Return for each query the bytes that it reads of a table in a directory: footers, and chunks that can match."""
+    """Return for each query the bytes that it reads of a table in a directory."""
     snapshot = table.snapshot()
     return [
         sum(
@@ -31,7 +28,7 @@ def bytes_read(table: Table, queries: Iterable[Predicate]) -> list[int]:
 def _matching_bytes(path: Path, predicate: Predicate) -> int:
     metadata = pq.read_metadata(path)
     names = [metadata.schema.column(at).path for at in range(metadata.num_columns)]
-    found = metadata.serialized_size + FOOTER_END
+    found = 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         columns = {name: group.column(at) for at, name in enumerate(names)}
