@@ -24,6 +24,7 @@ from alluvia.errors import NotInstalled, Unavailable
 PLANNER_MEMORY = "256MB"
 EXPRESSION_DEPTH_MAX = 250
 HTTP_TIMEOUT_SECONDS = 20
+AGAIN_SECONDS = 0.05
 
 _CLOSED = {
     "allow_community_extensions": "false",
@@ -85,12 +86,21 @@ def evaluate(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
     until = _evaluating.get()[0]
     if until is None:
         return connection.execute(query).to_arrow_table()
-    watch = threading.Timer(max(0.0, until - time.monotonic()), connection.interrupt)
-    watch.start()
+    done = threading.Event()
+
+    def watch() -> None:
+        left = until - time.monotonic()
+        while not done.wait(max(left, AGAIN_SECONDS)):  # an interrupt is lost if the query has not begun
+            connection.interrupt()
+            left = AGAIN_SECONDS
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
     try:
         return connection.execute(query).to_arrow_table()
     finally:
-        watch.cancel()
+        done.set()
+        watching.join()
 
 
 def _cursor(name: str, options: Mapping[str, str], *settings: str) -> duckdb.DuckDBPyConnection:
