@@ -45,7 +45,7 @@ def figures(server: S3Server, folder: Path) -> list[Figure]:
     ):
         place = _Place(uri, options, latency)
         found += [_rate(place, name, kind) for kind in ("appends", "transfers")]
-        found.append(_beside(place, name))
+        found.append(_mixed(place, name))
     return found
 
 
@@ -99,7 +99,7 @@ def _alone(server: S3Server, lake: Lake) -> Figure:
 
 
 class _Place:
-    """Where a lake is, and how long each request to it takes besides."""
+    """Where a lake is, and how much longer each request to it takes."""
 
     def __init__(self, uri: str, options: dict[str, Any], latency: float) -> None:
         self.uri, self.options, self.latency = uri, options, latency
@@ -125,12 +125,12 @@ def _rate(place: _Place, name: str, kind: str) -> Figure:
     )
 
 
-def _beside(place: _Place, name: str) -> Figure:
+def _mixed(place: _Place, name: str) -> Figure:
     """Compare appends of single writers with one more of them, and with one of transactions instead."""
-    tables = _tables(place.lake(), "beside", 2)
+    tables = _tables(place.lake(), "mixed", 2)
     alone, alone_seconds = _run(place, [*["plain"] * PROCESSES, "others"], tables)
-    beside, beside_seconds = _run(place, [*["plain"] * PROCESSES, "appends"], tables)
-    plain, with_them = alone["plain"] / alone_seconds, beside["plain"] / beside_seconds
+    mixed, mixed_seconds = _run(place, [*["plain"] * PROCESSES, "appends"], tables)
+    plain, with_them = alone["plain"] / alone_seconds, mixed["plain"] / mixed_seconds
     return Figure(
         f"{PROCESSES} writers of one table, {name}: appends a second while another appends to it in transactions",
         f"{with_them:.1f}",

@@ -129,7 +129,7 @@ class Prompt:
                 self._timing = not self._timing
                 note(f"Timing is {'on' if self._timing else 'off'}.")
             case _:
-                raise Invalid(f"there is no command {' '.join((name, *words))!r}: .help shows those that there are")
+                raise Invalid(f"there is no command {' '.join((name, *words))!r}: .help lists the commands")
         return None
 
 

@@ -33,7 +33,7 @@ _REFUSED = {
     "prepare": "pass parameters with the statement: ? or $name",
     "execute": "pass parameters with the statement: ? or $name",
     "deallocate": "pass parameters with the statement: ? or $name",
-    "call": "there are no procedures: see the guide for the statements that there are",
+    "call": "there are no procedures: docs/SQL.md lists the statements",
     "analyze": "statistics of every file are written with the file: there is nothing to do",
     "analyse": "statistics of every file are written with the file: there is nothing to do",
     "comment": "set a property of your own: ALTER TABLE … SET TBLPROPERTIES ('comment' = '…')",
