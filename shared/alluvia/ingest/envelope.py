@@ -1,4 +1,4 @@
-"""From a request body to events: one object, an array, or NDJSON; plain or gzip. Pure.
+"""From a request body to events: one object, an array, or NDJSON; plain or compressed. Pure.
 
 The body itself decides its format: a JSON array contains one event per element, a JSON object is one event, and in any
 other body each non-blank line is an event. The content type matters only for broken bodies: with an NDJSON type, each
@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 import orjson
 
 from alluvia.errors import Invalid
-from alluvia.ingest.gunzip import MAGIC, TooLarge, gunzip
 from alluvia.ingest.identity import own_reject_id
+from alluvia.ingest.inflate import TooLarge, inflate
 from alluvia.ingest.jsontext import decode_all, decode_if_plain, describe, encode, split_array
 from alluvia.ingest.values import TOO_MANY_BYTES, Limits, RawEvent, Reject, Split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_ENCODINGS = ("", "identity", "gzip", "x-gzip")
 _NDJSON_TYPES = (
     "application/x-ndjson",
     "application/ndjson",
@@ -37,31 +36,39 @@ _BOM = b"\xef\xbb\xbf"
 def split(body: bytes, *, content_type: str | None, content_encoding: str | None, limits: Limits) -> Split:
     """Take a request body apart. An empty body gives neither events nor rejects.
 
-    Gzip is recognised by its first bytes, with or without the header, as some proxies inflate and leave the header.
     A body over a limit, damaged gzip and an unknown encoding become one reject that holds the body as sent.
     """
+    text = inflated(body, content_encoding, limits)
+    return text if isinstance(text, Split) else split_json(text, content_type, limits)
+
+
+def inflated(body: bytes, content_encoding: str | None, limits: Limits) -> bytes | Split:
+    """Return the body after decompression, or the reject that a body over a limit or a damaged one becomes."""
     if len(body) > limits.body_bytes:
-        return _whole(body, TOO_MANY_BYTES.format(what="body", size=len(body), limit=limits.body_bytes), too_large=True)
+        reason = TOO_MANY_BYTES.format(what="body", size=len(body), limit=limits.body_bytes)
+        return refused(body, reason, too_large=True)
     try:
-        text = _inflated(body, content_encoding, limits)
+        return inflate(body, content_encoding, limits.inflated_bytes)
     except Invalid as error:
-        return _whole(body, str(error), too_large=isinstance(error, TooLarge))
-    text = text.removeprefix(_BOM).strip(_SPACE)
+        return refused(body, str(error), too_large=isinstance(error, TooLarge))
+
+
+def split_json(body: bytes, content_type: str | None, limits: Limits) -> Split:
+    """Take the JSON of a body apart, after decompression."""
+    text = body.removeprefix(_BOM).strip(_SPACE)
     if not text:
         return Split([], [])
-    media_type = (content_type or "").partition(";")[0].strip().lower()
-    return _interpret(text, media_type in _NDJSON_TYPES, limits)
+    return _interpret(text, media_type(content_type) in _NDJSON_TYPES, limits)
 
 
-def _inflated(body: bytes, content_encoding: str | None, limits: Limits) -> bytes:
-    encoding = (content_encoding or "").strip().lower()
-    if encoding not in _ENCODINGS:
-        raise Invalid(f"Content-Encoding {encoding!r} is not supported: send gzip, or none")
-    if body.startswith(MAGIC):
-        return gunzip(body, limits.inflated_bytes)
-    if len(body) > limits.inflated_bytes:
-        raise TooLarge(TOO_MANY_BYTES.format(what="body", size=len(body), limit=limits.inflated_bytes))
-    return body
+def media_type(content_type: str | None) -> str:
+    """Return the type that a Content-Type names, without its parameters, in lower case."""
+    return (content_type or "").partition(";")[0].strip().lower()
+
+
+def refused(body: bytes, reason: str, *, too_large: bool = False) -> Split:
+    """Return what becomes of a body that is not taken apart: one reject."""
+    return Split([], [Reject(0, reason, body)], too_large=too_large)
 
 
 def _interpret(text: bytes, ndjson: bool, limits: Limits) -> Split:
@@ -126,8 +133,4 @@ def _is_value(line: bytes) -> bool:
 
 
 def _too_many(text: bytes, limits: Limits) -> Split:
-    return _whole(text, f"the body holds more than the limit of {limits.events} events", too_large=True)
-
-
-def _whole(body: bytes, reason: str, *, too_large: bool) -> Split:
-    return Split([], [Reject(0, reason, body)], too_large=too_large)
+    return refused(text, f"the body holds more than the limit of {limits.events} events", too_large=True)

@@ -21,7 +21,7 @@ TOO_MANY_BYTES = "the {what} has {size} bytes, more than the limit of {limit}"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Most bytes of a body as sent, of a body after gzip, and of one event's JSON text; most events of a body.
+    """Most bytes of a body as sent, of a body after decompression, and of one event's JSON text; most events of a body.
 
     Parsed JSON may take 25 times its bytes of memory, and an event half a kilobyte however small it is.
     """

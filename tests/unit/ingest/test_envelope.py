@@ -6,6 +6,7 @@ import gzip
 import json
 import zlib
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +53,25 @@ def test_bodies(body: bytes, expected: list[dict[str, object]]) -> None:
         assert found.rejects == []
 
 
+def zstd(text: bytes) -> bytes:
+    return pa.compress(text, codec="zstd", asbytes=True)
+
+
+SKIPPABLE = b"\x50\x2a\x4d\x18\x04\x00\x00\x00abcd"  # RFC 8878, 3.1.2: a frame that says nothing
+RAW_FRAME = b"\x28\xb5\x2f\xfd\x20\x07\x39\x00\x00" + b'{"a":1}'  # 3.1.1, by hand: one block as it is
+
+
+@pytest.mark.parametrize("encoding", ["zstd", "ZSTD ", None, "gzip"])
+@pytest.mark.parametrize("sent", [RAW_FRAME, zstd(b'{"a":1}'), zstd(b'{"a"') + SKIPPABLE + zstd(b":1}")])
+def test_zstd_is_known_by_its_bytes(sent: bytes, encoding: str | None) -> None:
+    assert values(take(sent, encoding=encoding)) == [{"a": 1}]
+
+
+def test_deflate_is_zlib_as_http_has_it() -> None:
+    assert values(take(zlib.compress(b'{"a":1}'), encoding="deflate")) == [{"a": 1}]
+    assert values(take(b'{"a":1}', encoding="deflate")) == [{"a": 1}]
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "GZIP ", "x-gzip", None, "identity"])
 def test_gzip_is_known_by_its_bytes(encoding: str | None) -> None:
     assert values(take(packed(b'{"a":1}'), encoding=encoding)) == [{"a": 1}]
@@ -88,6 +108,30 @@ def one_reject(found: Split, raw: bytes, reason: str) -> None:
 )
 def test_damaged_gzip_is_kept_as_one_reject(sent: bytes, reason: str) -> None:
     one_reject(take(sent, encoding="gzip"), sent, reason)
+
+
+@pytest.mark.parametrize(
+    ("sent", "encoding", "reason"),
+    [
+        (RAW_FRAME[:-1], None, "damaged"),
+        (RAW_FRAME + b"xyz", None, "damaged"),
+        (RAW_FRAME[:4], "zstd", "damaged"),
+        (zlib.compress(b'{"a":1}')[:-1], "deflate", "truncated"),
+        (zlib.compress(b'{"a":1}') + b"x", "deflate", "more after its end"),
+        (zlib.compress(b'{"a":1}')[:-1] + b"x", "deflate", "damaged"),
+    ],
+)
+def test_damaged_zstd_and_deflate_are_kept_as_one_reject(sent: bytes, encoding: str | None, reason: str) -> None:
+    one_reject(take(sent, encoding=encoding), sent, reason)
+
+
+@pytest.mark.parametrize(
+    ("bomb", "encoding"), [(zstd(b" " * 3_000_000), None), (zlib.compress(b" " * 3_000_000), "deflate")]
+)
+def test_other_bombs_are_stopped_at_the_limit(bomb: bytes, encoding: str | None) -> None:
+    found = take(bomb, encoding=encoding)
+    one_reject(found, bomb, "inflates to more than the limit of 200000 bytes")
+    assert found.too_large
 
 
 def test_a_gzip_bomb_is_stopped_at_the_limit_and_kept_small(monkeypatch: pytest.MonkeyPatch) -> None:
