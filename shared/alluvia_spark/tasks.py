@@ -76,7 +76,7 @@ def read_task(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chun
 def _read_splits(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chunk]:
     buffers = [_Buffer(number, target, task) for number, target in enumerate(job.targets)]
     for _, found in _blocks(job, splits):
-        contents = b"".join([content_of(event.value) for event in found.events])
+        contents = b"".join([content_of(event) for event in found.events])
         hashes = pa.Array.from_buffers(pa.uint32(), len(found.rows), [None, pa.py_buffer(contents)])
         yield from buffers[ROWS].add(found.rows, {CONTENT: hashes})
         if found.rejects:

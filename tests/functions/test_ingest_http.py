@@ -17,8 +17,9 @@ import alluvia
 from alluvia.clock import SystemClock
 from alluvia.errors import Invalid
 from alluvia.serverless import warm_lake
-from functions.ingest.handler import ERRORS_MAX, handler
+from functions.ingest.handler import handler
 from functions.ingest.settings import EVENTS_MAX
+from functions.ingest.settling import ERRORS_MAX
 from tests.s3server import CREDENTIALS, REGION, S3Server
 from tests.samples import EVENTS, payload
 
@@ -53,7 +54,7 @@ def ids(lake: alluvia.Lake, table: str = "clicks") -> list[str]:
 
 def test_a_request_of_api_gateway(lake: alluvia.Lake) -> None:
     status, body, headers = call(payload("ingest_api_gateway"))
-    assert (status, headers["Content-Type"]) == (200, "application/json")
+    assert (status, headers["Content-Type"], headers["Alluvia-Table"]) == (200, "application/json", "access_log")
     assert body == {
         "accepted": 3, "stored": 3, "duplicates": 0, "rejected": 0, "conflicting": 0, "version": 1, "errors": [],
     }  # fmt: skip

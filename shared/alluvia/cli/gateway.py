@@ -15,7 +15,7 @@ from alluvia.cli.bundled import Handler, LocalContext, load_handler
 from alluvia.cli.guards import refusal
 from alluvia.cli.listening import request_line
 from alluvia.clock import Clock
-from alluvia.serverless.http import Response, failure
+from alluvia.serverless.http import TABLE_HEADER, Response, failure
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
@@ -73,8 +73,9 @@ class Gateway:
             return failure(403, refused)
         if event["rawPath"] not in ("/q", "/sql") and not event["rawPath"].startswith("/q/"):
             answer = self._call(self._ingest, event)
-            if answer["statusCode"] < 300 and event["requestContext"]["http"]["method"] == "POST":
-                self._changed(event["rawPath"].rpartition("/")[2])
+            table = answer["headers"].get(TABLE_HEADER)
+            if answer["statusCode"] < 300 and table is not None:
+                self._changed(table)
             return answer
         media_type = event["headers"].get("content-type", "").partition(";")[0].strip().lower()
         if event["requestContext"]["http"]["method"] == "POST" and media_type != "application/json":

@@ -16,6 +16,8 @@ from alluvia.table.event_window.id_runs import CONTENT_BYTES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from alluvia.ingest.values import Given, RawEvent
+
 ID_FIELDS = ("event_id", "messageId")
 ID_LIMIT_CHARS = 1024
 _CLOUD_EVENT = ("specversion", "id", "source")
@@ -36,6 +38,11 @@ def own_id(value: Mapping[str, object], id_path: tuple[str, ...] = ()) -> tuple[
     if all(isinstance(value.get(name), str) and value[name] for name in _CLOUD_EVENT):
         return "id", _text(value["id"], "id")
     return None, None
+
+
+def given_id(given: Given | None) -> str | None:
+    """Return the id that a request gives an event; None if it gives none. Raises Invalid for one that is too long."""
+    return None if given is None else _text(given.event_id, "event_id")
 
 
 def own_id_or_none(value: object, id_path: tuple[str, ...] = ()) -> str | None:
@@ -60,20 +67,23 @@ def fallback_id(idempotency_key: str, position: int) -> str:
     return f"{idempotency_key}/{position}"
 
 
-def content_of(value: Mapping[str, object]) -> bytes:
+def content_of(event: RawEvent) -> bytes:
     """Return the short hash of an event's content, which is the same however its JSON is written."""
-    return hashlib.blake2b(_content(value), digest_size=CONTENT_BYTES).digest()
+    return hashlib.blake2b(_content(event.value, event.given), digest_size=CONTENT_BYTES).digest()
 
 
-def own_reject_id(value: object, id_path: tuple[str, ...] = ()) -> str | None:
+def own_reject_id(value: object, id_path: tuple[str, ...] = (), given: Given | None = None) -> str | None:
     """Return the identity of a reject whose event has a usable id; None if it has none.
 
     Two different broken events under one id are two rejects: the id comes with a hash of the content.
     """
-    own = own_id_or_none(value, id_path)
+    try:
+        own = given_id(given) or own_id_or_none(value, id_path)
+    except Invalid:
+        return None
     if own is None or not isinstance(value, dict):
         return None
-    return f"{own}#{hashlib.sha256(_content(value)).hexdigest()[:16]}"
+    return f"{own}#{hashlib.sha256(_content(value, given)).hexdigest()[:16]}"
 
 
 def reject_id(idempotency_key: str | None, position: int, content: bytes) -> str:
@@ -83,10 +93,13 @@ def reject_id(idempotency_key: str | None, position: int, content: bytes) -> str
     return f"reject-{digest.hexdigest()}"
 
 
-def _content(value: Mapping[str, object]) -> bytes:
+def _content(value: Mapping[str, object], given: Given | None) -> bytes:
+    unstable = () if given is None else given.unstable
     # Segment's libraries set `sentAt` again each time they send a message: it is not part of the message.
     if "sentAt" in value and not value.get("event_id") and value.get("messageId"):
-        value = {name: item for name, item in value.items() if name != "sentAt"}
+        unstable = (*unstable, "sentAt")
+    if unstable:
+        value = {name: item for name, item in value.items() if name not in unstable}
     return canonical(value)
 
 

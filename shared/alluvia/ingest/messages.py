@@ -1,7 +1,8 @@
 """Queue messages of events. Pure.
 
 A message is text: one line with what the events share and what was fixed on arrival (time, ids, positions), then one
-event's JSON per line. So every reader makes the same rows from it, however often it is delivered.
+event's JSON per line. So every reader makes the same rows from it, however often it is delivered. Only a message with
+events that the request says something about (`Given`) has format 2: readers of earlier releases leave it alone.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from alluvia.errors import Invalid
 from alluvia.ingest.identity import fallback_id, own_id_or_none, own_reject_id
 from alluvia.ingest.jsontext import decode_all, encode
 from alluvia.ingest.timestamps import MAX_US, MIN_US
-from alluvia.ingest.values import Origin, RawEvent, Reject
+from alluvia.ingest.values import Given, Origin, RawEvent, Reject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 FORMAT = 1
+FORMAT_GIVEN = 2
 LIMIT_BYTES = 1_000_000  # SQS takes 1,048,576 for a message and for a batch of messages
 BATCH_MESSAGES_MAX = 10
 # SQS takes the characters of XML: of those that JSON allows unescaped, these two are none.
@@ -53,24 +55,24 @@ def pack(
     """Put events into as few messages as they fit, in order. Events without an id are given theirs here."""
     messages: list[bytes] = []
     rejects: list[Reject] = []
-    head_bytes = len(_message(table, origin, []))
+    head_bytes = len(_message(table, origin, [], FORMAT_GIVEN))
     batch: list[tuple[RawEvent, str | None, bytes]] = []
     size = head_bytes
     for event in events:
-        own = own_id_or_none(event.value)
+        own = (event.given and event.given.event_id) or own_id_or_none(event.value)
         key = origin.idempotency_key
-        given = None if own is not None else fallback_id(key, event.position) if key else new_id()
+        fixed = None if own is not None else fallback_id(key, event.position) if key else new_id()
         line = _line(event)
-        need = len(line) + len(_xml_safe(encode([event.position, given]))) + 2
+        need = len(line) + len(_xml_safe(encode([event.position, fixed, event.given and _listed(event.given)]))) + 2
         if head_bytes + need > limit_bytes:
             reason = f"the event has {len(line)} bytes, more than a queue message can hold"
             raw = encode(event.value) if event.raw is None else event.raw
-            rejects.append(Reject(event.position, reason, raw, own_reject_id(event.value)))
+            rejects.append(Reject(event.position, reason, raw, own_reject_id(event.value, (), event.given)))
             continue
         if size + need > limit_bytes:
             messages.append(_message(table, origin, batch))
             batch, size = [], head_bytes
-        batch.append((event, given, line))
+        batch.append((event, fixed, line))
         size += need
     if batch:
         messages.append(_message(table, origin, batch))
@@ -79,31 +81,62 @@ def pack(
 
 def unpack(body: str) -> Message:
     """Read a message. Invalid if it is not one of ours, or damaged."""
-    head, *lines = body.encode("utf-8", "surrogatepass").split(b"\n")
+    first, *lines = body.encode("utf-8", "surrogatepass").split(b"\n")
     try:
-        shared = orjson.loads(head)
+        shared = orjson.loads(first)
     except orjson.JSONDecodeError:
         shared = None
-    if not isinstance(shared, dict) or shared.get("format") != FORMAT:
-        raise Invalid(f"the message is not an events message of format {FORMAT}")
-    given: dict[str, Any] = dict.fromkeys(("table", "arrival_us", "idempotency_key", "positions", "ids")) | shared
+    if not isinstance(shared, dict) or shared.get("format") not in (FORMAT, FORMAT_GIVEN):
+        raise Invalid(f"the message is not an events message of format {FORMAT} or {FORMAT_GIVEN}")
+    head: dict[str, Any] = dict.fromkeys(("table", "arrival_us", "idempotency_key", "positions", "ids")) | shared
+    given: Any = head.get("given") if head["format"] == FORMAT_GIVEN else [None] * len(lines)
     whole = (
-        isinstance(given["table"], str)
-        and isinstance(given["arrival_us"], int)
-        and MIN_US <= given["arrival_us"] <= MAX_US
-        and isinstance(given["idempotency_key"], str | None)
-        and _all_are(given["positions"], (int,), len(lines))
-        and _all_are(given["ids"], (str, type(None)), len(lines))
+        isinstance(head["table"], str)
+        and isinstance(head["arrival_us"], int)
+        and MIN_US <= head["arrival_us"] <= MAX_US
+        and isinstance(head["idempotency_key"], str | None)
+        and _all_are(head["positions"], (int,), len(lines))
+        and _all_are(head["ids"], (str, type(None)), len(lines))
+        and _all_are(given, (list, type(None)), len(lines))
+        and all(map(_is_given, given))
     )
     values: list[Any] = decode_all(lines)
     if not whole or not _all_are(values, (dict,), len(lines)):
         raise Invalid(
             "the message is damaged: its first line does not match the others, or one of them is not an event"
         )
-    origin = Origin(given["arrival_us"], given["idempotency_key"])
-    lot = zip(given["positions"], values, given["ids"], strict=True)
-    events = [RawEvent(at, value, None, origin, fixed or _earlier_id(value)) for at, value, fixed in lot]
-    return Message(given["table"], events)
+    origin = Origin(head["arrival_us"], head["idempotency_key"])
+    lot = zip(head["positions"], values, head["ids"], given, strict=True)
+    events = [
+        RawEvent(at, value, None, origin, fixed or _earlier_id(value), _given(said)) for at, value, fixed, said in lot
+    ]
+    return Message(head["table"], events)
+
+
+def _listed(given: Given) -> list[object]:
+    return [given.event_id, given.ts_us, given.event, given.source, list(given.unstable)]
+
+
+def _given(said: list[Any] | None) -> Given | None:
+    if said is None:
+        return None
+    event_id, ts_us, event, source, unstable = said
+    return Given(event_id, ts_us, event, source, tuple(unstable))
+
+
+def _is_given(said: list[Any] | None) -> bool:
+    """Whether this is what `_listed` returns."""
+    if said is None:
+        return True
+    if len(said) != 5:
+        return False
+    event_id, ts_us, event, source, unstable = said
+    return (
+        all(isinstance(text, str | None) for text in (event_id, event, source))
+        and (ts_us is None or (isinstance(ts_us, int) and MIN_US <= ts_us <= MAX_US))
+        and isinstance(unstable, list)
+        and all(isinstance(name, str) for name in unstable)
+    )
 
 
 def _earlier_id(value: dict[str, object]) -> str | None:
@@ -141,13 +174,18 @@ def _xml_safe(text: bytes) -> bytes:
     return text
 
 
-def _message(table: str, origin: Origin, batch: Sequence[tuple[RawEvent, str | None, bytes]]) -> bytes:
-    head = {
-        "format": FORMAT,
+def _message(
+    table: str, origin: Origin, batch: Sequence[tuple[RawEvent, str | None, bytes]], least_format: int = FORMAT
+) -> bytes:
+    given = [event.given and _listed(event.given) for event, _, _ in batch]
+    head: dict[str, object] = {
+        "format": FORMAT_GIVEN if any(given) else least_format,
         "table": table,
         "arrival_us": origin.arrival_us,
         "idempotency_key": origin.idempotency_key,
         "positions": [event.position for event, _, _ in batch],
-        "ids": [given for _, given, _ in batch],
+        "ids": [fixed for _, fixed, _ in batch],
     }
+    if head["format"] == FORMAT_GIVEN:
+        head["given"] = given
     return b"\n".join([_xml_safe(encode(head)), *(line for _, _, line in batch)])

@@ -1,7 +1,7 @@
 """The time of an event, from its fields. Pure.
 
-An event's time is the field that the table's `alluvia.time_field` names, else the first of `ts`, `timestamp`,
-`@timestamp` and `time` that is a valid time (see `timestamps.instant`), else the arrival time.
+An event's time is what the request gives it, else the field that the table's `alluvia.time_field` names, else the first
+of `ts`, `timestamp`, `@timestamp` and `time` that is a valid time (see `timestamps.instant`), else the arrival time.
 """
 
 from __future__ import annotations
@@ -30,8 +30,18 @@ class Moments:
     held: Mapping[str, Sequence[int]]
 
 
-def moments(events: Sequence[Mapping[str, object]], arrivals_us: Sequence[int], time_path: tuple[str, ...]) -> Moments:
-    """Return the times of events that came at `arrivals_us`. A field that `time_path` leads to is never `held`."""
+def moments(
+    events: Sequence[Mapping[str, object]],
+    arrivals_us: Sequence[int],
+    time_path: tuple[str, ...],
+    given_us: Sequence[int | None] = (),
+) -> Moments:
+    """Return the times of events that came at `arrivals_us`. A field that `time_path` leads to is never `held`.
+
+    given_us: the times that the request gives them, None for an event without; () if it gives none.
+    """
+    if given_us:
+        return _some_given(events, arrivals_us, time_path, given_us)
     for place in [time_path] if time_path else [(name,) for name in TIME_FIELDS]:
         sent = [at_path(event, place) for event in events]
         plain = instants(sent)
@@ -47,6 +57,22 @@ def moments(events: Sequence[Mapping[str, object]], arrivals_us: Sequence[int], 
         if name is not None:
             held[name].append(index)
     return Moments(pa.array(found, TIMESTAMP), held)
+
+
+def _some_given(
+    events: Sequence[Mapping[str, object]],
+    arrivals_us: Sequence[int],
+    time_path: tuple[str, ...],
+    given_us: Sequence[int | None],
+) -> Moments:
+    others = [index for index, moment_us in enumerate(given_us) if moment_us is None]
+    own = moments([events[index] for index in others], [arrivals_us[index] for index in others], time_path)
+    found = list(given_us)
+    for index, moment_us in zip(others, own.array.cast(pa.int64()).to_pylist(), strict=True):
+        found[index] = moment_us
+    return Moments(
+        pa.array(found, TIMESTAMP), {name: [others[at] for at in places] for name, places in own.held.items()}
+    )
 
 
 def _moment(event: Mapping[str, object], arrival_us: int, time_path: tuple[str, ...]) -> tuple[int, str | None]:

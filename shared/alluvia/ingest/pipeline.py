@@ -180,7 +180,7 @@ def _commit(
         taken = [events[index] for index in rows.taken]
         newest = table.at_hand()  # where rejects were kept, a newer one may have been seen
         if _takes_the_same(newest, snapshot) or not tries_left:
-            contents = [content_of(event.value) for event in taken] or [bytes(CONTENT_BYTES)] * len(rows.table)
+            contents = [content_of(event) for event in taken] or [bytes(CONTENT_BYTES)] * len(rows.table)
             try:
                 done = ingest(table, rows.table, contents)
                 return _Committed(done, rows.table, taken, Fields.of(snapshot.settings))

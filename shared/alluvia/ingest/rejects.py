@@ -29,7 +29,7 @@ REJECTS_SCHEMA = pa.schema(
 
 def reject_of(event: RawEvent, reason: str, origin: Origin, fields: Fields) -> Reject:
     """Return the reject of a parsed event: known by its id and content, else by content, position and request."""
-    known = own_reject_id(event.value, fields.id_path)
+    known = own_reject_id(event.value, fields.id_path, event.given)
     if known is None:
         known = reject_id(origin.idempotency_key, event.position, canonical(event.value))
     return Reject(event.position, reason, encode(event.value) if event.raw is None else event.raw, known)

@@ -2,6 +2,7 @@
 
 Values are converted column by column, because a request may contain a hundred thousand events.
 
+- `event_id`, `ts`, `event`, `source`: what the request gives the event (`Given`) comes first.
 - `event_id`: see `identity.own_id`; else `<Idempotency-Key>/<position>`; else generated.
 - `ts`: see `moments`.
 - `received_at`: the arrival time. An event's own field with that name counts as a field without a column.
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.ingest.convert import column
-from alluvia.ingest.identity import ID_FIELDS, ID_LIMIT_CHARS, at_path, fallback_id, own_id
+from alluvia.ingest.identity import ID_FIELDS, ID_LIMIT_CHARS, at_path, fallback_id, given_id, own_id
 from alluvia.ingest.moments import moments
 from alluvia.ingest.properties import texts
 from alluvia.ingest.rejects import reject_of
@@ -78,12 +79,15 @@ class _Conversion:
         self.schema = schema
         self.origins = origins
         self.rest = [event.value.copy() for event in events]
+        self.given = [(index, event.given) for index, event in enumerate(events) if event.given is not None]
         self.reasons: defaultdict[int, list[str]] = defaultdict(list)
         self.keeps_leftovers = "properties" in schema.names and schema.field("properties").type == pa.string()
 
     def arrays(self, new_id: Callable[[], str]) -> dict[str, pa.Array]:
         """Return the columns by name."""
         found = {"event_id": self.ids(new_id)}
+        if self.given:
+            self.keep_names()
         for field in self.schema:
             if field.name not in ("event_id", "ts", "received_at", "properties"):
                 found[field.name] = self.declared(field)
@@ -93,7 +97,9 @@ class _Conversion:
         return found
 
     def ids(self, new_id: Callable[[], str]) -> pa.Array:
-        ids = self._plain_ids() or [self._id(index, event, new_id) for index, event in enumerate(self.events)]
+        ids = (None if self.given else self._plain_ids()) or [
+            self._id(index, event, new_id) for index, event in enumerate(self.events)
+        ]
         for fields in self.rest:
             if fields.get("event_id", "") is None:
                 del fields["event_id"]
@@ -115,6 +121,11 @@ class _Conversion:
 
     def _id(self, index: int, event: RawEvent, new_id: Callable[[], str]) -> str | None:
         try:
+            text = given_id(event.given)
+            if text is not None:
+                if event.value.get("event_id") == text:
+                    self._take("event_id", (index,))
+                return text
             name, text = own_id(event.value, self.fields.id_path)
         except Invalid as error:
             self.reasons[index].append(str(error))
@@ -132,17 +143,40 @@ class _Conversion:
             for index in indexes:
                 del self.rest[index][name]
 
+    def keep_names(self) -> None:
+        """Keep the names that the request gives events and the table has no columns for, where it has `properties`."""
+        for name in ("event", "source"):
+            if name not in self.schema.names and self.keeps_leftovers:
+                for index, given in self.given:
+                    if getattr(given, name):
+                        self.rest[index].setdefault(name, getattr(given, name))
+
     def declared(self, field: pa.Field) -> pa.Array:
-        array, reasons = column(field, [fields.pop(field.name, None) for fields in self.rest])
+        array, reasons = column(field, self._given_names(field.name) or [f.pop(field.name, None) for f in self.rest])
         for index, reason in reasons.items():
             self.reasons[index].append(reason)
         return array
+
+    def _given_names(self, name: str) -> list[object]:
+        """Return a column in which the request's texts come first, and what those events say stays data.
+
+        Empty where the request says nothing about it.
+        """
+        given = {at: getattr(given, name) for at, given in self.given} if name in ("event", "source") else {}
+        found: list[object] = []
+        for at, fields in enumerate(self.rest if any(given.values()) else ()):
+            said = given.get(at)
+            found.append(said or fields.get(name))
+            if fields.get(name) in (None, found[-1]):
+                fields.pop(name, None)
+        return found
 
     def moments(self, field: pa.Field) -> pa.Array:
         if not pa.types.is_timestamp(field.type):
             return self.declared(field)
         arrivals_us = [origin.arrival_us for origin in self.origins]
-        found = moments([event.value for event in self.events], arrivals_us, self.fields.time_path)
+        given_us = [each.given.ts_us if each.given else None for each in self.events] if self.given else ()
+        found = moments([event.value for event in self.events], arrivals_us, self.fields.time_path, given_us)
         for name, indexes in found.held.items():
             self._take(name, indexes)
         for fields in self.rest:

@@ -56,6 +56,22 @@ class Fields:
 NO_FIELDS = Fields()
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the request says about one event outside the event's JSON, such as in headers; None or "" for nothing.
+
+    Each value comes before what the event itself says; a field of the event that says otherwise stays data. ts_us: µs
+    since the Unix epoch, in the years 1 to 9999. unstable: top-level fields of the event that differ between two
+    deliveries of it, so they do not count as its content.
+    """
+
+    event_id: str | None = None
+    ts_us: int | None = None
+    event: str | None = None
+    source: str | None = None
+    unstable: tuple[str, ...] = ()
+
+
 class RawEvent(NamedTuple):
     """One JSON object as sent. A tuple, not a dataclass: requests make these by the hundred thousand.
 
@@ -64,6 +80,7 @@ class RawEvent(NamedTuple):
     raw: its bytes as sent; None means that `encode(value)` gives them back.
     origin: set if it differs from the current request, for events from a queue.
     fallback_id: the id that it was given before it was queued, for an event without one.
+    given: what the request says about it.
     """
 
     position: int
@@ -71,6 +88,7 @@ class RawEvent(NamedTuple):
     raw: bytes | None = None
     origin: Origin | None = None
     fallback_id: str | None = None
+    given: Given | None = None
 
 
 @dataclass(frozen=True, slots=True)

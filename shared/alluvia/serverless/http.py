@@ -29,6 +29,8 @@ from alluvia.serverless.log_lines import Logger
 
 Response = dict[str, Any]
 RETRY_AFTER_SECONDS = 2
+TABLE_HEADER = "Alluvia-Table"
+"""Names the table that a request's events went to: not every path does."""
 _STATUSES: dict[type[AlluviaError], int] = {
     TableNotFound: 404,
     VersionNotFound: 404,

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
 from alluvia.ingest.envelope import split
+from alluvia.ingest.identity import content_of
 from alluvia.ingest.jsontext import ExactNumber
 from alluvia.ingest.messages import LIMIT_BYTES, batches, pack, unpack
 from alluvia.ingest.rows import to_rows
-from alluvia.ingest.values import Limits, Origin, RawEvent
+from alluvia.ingest.values import Given, Limits, Origin, RawEvent
 
 SCHEMA = pa.schema(
     [
@@ -49,13 +50,26 @@ VALUE = st.recursive(
     TEXT | st.integers(-(2**70), 2**70) | st.none(), lambda inner: st.lists(inner, max_size=2), max_leaves=3
 )
 EVENT = st.dictionaries(TEXT | st.sampled_from(["event_id", "id", "x"]), VALUE, max_size=3).filter(
-    lambda event: not isinstance(event.get("event_id"), list)
+    lambda event: not isinstance(event.get("event_id"), list) and isinstance(event.get("event", ""), str)
 )
 
 
-@given(st.lists(EVENT, min_size=1, max_size=5), st.sampled_from([None, "key \ufffe/1"]), st.integers(300, 700))
-def test_the_same_rows_come_out_however_often(sent: list[dict[str, Any]], key: str | None, limit_bytes: int) -> None:
-    events = events_of(json.dumps(sent, ensure_ascii=False))
+GIVEN = st.none() | st.builds(
+    Given, st.none() | TEXT, st.none() | st.integers(0, 10**15), st.none() | TEXT, st.none() | TEXT,
+    st.lists(st.sampled_from(["x", "id"]), max_size=2).map(tuple),
+)  # fmt: skip
+
+
+@given(
+    st.lists(st.tuples(EVENT, GIVEN), min_size=1, max_size=5),
+    st.sampled_from([None, "key \ufffe/1"]),
+    st.integers(400, 800),
+)
+def test_the_same_rows_come_out_however_often(
+    sent: list[tuple[dict[str, Any], Given | None]], key: str | None, limit_bytes: int
+) -> None:
+    events = events_of(json.dumps([event for event, _ in sent], ensure_ascii=False))
+    events = [event._replace(given=said) for event, (_, said) in zip(events, sent, strict=True)]
     packed = pack("clicks", events, Origin(7, key), numbered(), limit_bytes)
     assert packed.rejects == []
     assert all(len(message) <= limit_bytes for message in packed.messages)
@@ -63,7 +77,21 @@ def test_the_same_rows_come_out_however_often(sent: list[dict[str, Any]], key: s
         received = [unpack(message.decode()) for message in packed.messages]
         assert {message.table for message in received} == {"clicks"}
         after = [event for message in received for event in message.events]
+        assert list(map(content_of, after)) == list(map(content_of, events))
         assert rows(after, "another", 9) == rows(events, key, 7)
+
+
+def test_only_messages_with_what_requests_say_have_the_new_format() -> None:
+    """Readers of an earlier release would lose it: they leave such a message to others."""
+    plain, said = RawEvent(0, {"event_id": "a"}), RawEvent(1, {"event_id": "b"}, given=Given("c"))
+    heads = [
+        json.loads(pack("t", events, Origin(1), numbered()).messages[0].split(b"\n")[0])
+        for events in ([plain], [plain, said])
+    ]
+    assert [(head["format"], head.get("given")) for head in heads] == [
+        (1, None),
+        (2, [None, ["c", None, None, None, []]]),
+    ]
 
 
 def test_what_xml_cannot_hold_is_escaped() -> None:
@@ -137,7 +165,14 @@ HEAD = {"format": 1, "table": "t", "arrival_us": 1, "idempotency_key": None, "po
         "[]",
         "{}",
         "\ud800",
+        json.dumps(HEAD | {"format": 3}) + '\n{"a":1}',
         json.dumps(HEAD | {"format": 2}) + '\n{"a":1}',
+        json.dumps(HEAD | {"format": 2, "given": []}) + '\n{"a":1}',
+        json.dumps(HEAD | {"format": 2, "given": [["a", 1, "b", "c"]]}) + '\n{"a":1}',
+        json.dumps(HEAD | {"format": 2, "given": [[5, 1, "b", "c", []]]}) + '\n{"a":1}',
+        json.dumps(HEAD | {"format": 2, "given": [["a", 2**63, "b", "c", []]]}) + '\n{"a":1}',
+        json.dumps(HEAD | {"format": 2, "given": [["a", 1, "b", "c", [5]]]}) + '\n{"a":1}',
+        json.dumps(HEAD | {"format": 2, "given": [["a", 1, "b", "c", "d"]]}) + '\n{"a":1}',
         json.dumps(HEAD),
         json.dumps(HEAD) + '\n{"a":1}\n{"a":2}',
         json.dumps(HEAD) + '\n{"a":',

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
 from alluvia.ingest.envelope import split
+from alluvia.ingest.identity import content_of
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.timestamps import instant
-from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Limits, Origin, RawEvent
+from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Given, Limits, Origin, RawEvent
 
 DATA = Path(__file__).parents[3] / "events" / "data"
 MOMENT = pa.timestamp("us", "UTC")
@@ -424,3 +425,60 @@ def test_real_events(name: str, events: int) -> None:
         assert kept["event"] == event["event"]
         if "ts" in event:
             assert (kept["event_id"], kept["ts"].isoformat()) == (event["event_id"], event["ts"].replace("Z", "+00:00"))
+
+
+def test_what_the_request_says_comes_first_and_nothing_is_lost() -> None:
+    said = Given("delivery", NOON_US, "push", "github")
+    body: dict[str, object] = {"event_id": "own", "ts": "2021-01-01", "event": {"a": 1}, "source": "web", "x": 1}
+    found = to_rows(
+        [RawEvent(0, body, given=said), RawEvent(1, {"event_id": "b", "ts": NOON, "event": "click"})],
+        DEFAULT, arrival_us=ARRIVAL_US, idempotency_key="key", new_id=lambda: "never",
+        fields=Fields(("x",), ("x",)),
+    )  # fmt: skip
+    assert found.rejects == []
+    first, second = found.table.drop_columns(["ts", "received_at"]).to_pylist()
+    assert first.pop("properties") == '{"event_id":"own","ts":"2021-01-01","event":{"a":1},"source":"web","x":1}'
+    assert first == {"event_id": "delivery", "event": "push", "source": "github"}
+    assert second == {"event_id": "b", "event": "click", "source": None, "properties": None}
+    assert found.table["ts"].cast(pa.int64()).to_pylist() == [NOON_US, NOON_US]
+
+
+def test_what_the_request_repeats_is_kept_once() -> None:
+    body: dict[str, object] = {"event_id": "e", "event": "push", "source": None}
+    [found] = rows_given((body, Given("e", None, "push", "github"))).table.to_pylist()
+    assert (found["event_id"], found["event"], found["source"], found["properties"]) == ("e", "push", "github", None)
+
+
+def test_what_the_request_leaves_open_comes_from_the_event() -> None:
+    body: dict[str, object] = {"event_id": "e", "ts": NOON, "event": "push", "source": "web"}
+    found = rows_given((body, Given()), ({"event_id": "f"}, Given(ts_us=5, event="", event_id=""))).table
+    assert found["event_id"].to_pylist() == ["e", "f"]
+    assert found["ts"].cast(pa.int64()).to_pylist() == [NOON_US, 5]
+    assert found["event"].to_pylist() == ["push", None]
+    assert found["properties"].to_pylist() == [None, None]
+
+
+def test_names_that_no_column_takes_are_kept_in_properties() -> None:
+    without = pa.schema([*HEAD, *TAIL])
+    rows = rows_given(({"source": "web", "x": 1}, Given("e", None, "push", "github")), schema=without)
+    assert rows.table["properties"].to_pylist() == ['{"source":"web","x":1,"event":"push"}']
+    strict = pa.schema(HEAD)
+    assert rows_given(({}, Given("e", None, "push", "github")), schema=strict).table["event_id"].to_pylist() == ["e"]
+
+
+def test_the_identity_of_what_the_request_identifies() -> None:
+    one: dict[str, object] = {"event_id": "own", "tries": 1}
+    two: dict[str, object] = {"event_id": "own", "tries": 2}
+    once, again = (RawEvent(0, value, given=Given("g", unstable=("tries",))) for value in (one, two))
+    assert content_of(once) == content_of(again) != content_of(RawEvent(0, one)) != content_of(RawEvent(0, two))
+    said = Given("g", event="x", unstable=("tries",))
+    rejects = rows_given(({**one, "ts": "never"}, said), ({**two, "ts": "never"}, said), schema=pa.schema(HEAD)).rejects
+    assert len({reject.event_id for reject in rejects}) == 1
+    assert str(rejects[0].event_id).startswith("g#")
+    [reject] = rows_given(({}, Given("g" * 1025))).rejects
+    assert reject.reason == "event_id: the id is longer than 1024 characters"
+
+
+def rows_given(*sent: tuple[dict[str, object], Given], schema: pa.Schema = DEFAULT) -> EventRows:
+    events = [RawEvent(at, value, given=said) for at, (value, said) in enumerate(sent)]
+    return to_rows(events, schema, arrival_us=ARRIVAL_US, idempotency_key=None, new_id=lambda: "new")
