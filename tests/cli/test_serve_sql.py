@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -88,3 +90,45 @@ def test_increments_of_many_clients_are_all_there(lake: alluvia.Lake, tmp_path: 
     assert set(statuses) <= {200, 409}
     (left,) = alluvia.connect(lake.uri).sql("SELECT balance FROM accounts WHERE name = 'a'").to_pylist()
     assert left["balance"] == 100 + statuses.count(200)
+
+
+def peak_bytes(process: int) -> int:
+    """The most memory that a process has held."""
+    status = Path(f"/proc/{process}/status").read_text("ascii")
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
+
+
+def test_no_expression_takes_the_server_beyond_a_limit(
+    lake: alluvia.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One call of a function on one row can neither be interrupted nor bounded by DuckDB."""
+    monkeypatch.setenv("ALLUVIA_QUERY_TIMEOUT_SECONDS", "2")
+    monkeypatch.setenv("ALLUVIA_QUERY_MEMORY_MB", "100")
+    much = "strlen(repeat(repeat(repeat('a', 1000), 1000), 2000 + balance))"
+    long = "levenshtein(repeat('ab', 50000 + balance), repeat('ba', 50000))"
+    clause = "USING (SELECT 'a' AS name) s ON t.name = s.name WHEN MATCHED"
+    refused = {
+        f"UPDATE accounts SET balance = {much}": "memory",
+        f"DELETE FROM accounts WHERE {long} > 1": "longer than the 2 seconds allowed",
+        f"MERGE INTO accounts t {clause} THEN UPDATE SET balance = {much.replace('balance', 't.balance')}": "memory",
+        "MERGE INTO accounts t USING (SELECT i AS name FROM range(40000000) r(i)) s ON t.name = s.name "
+        "WHEN MATCHED THEN DELETE": "memory",
+        f"INSERT INTO accounts VALUES ('c', 1); UPDATE accounts SET balance = {much}; SELECT 1": "memory",
+    }
+    with serving(tmp_path, "--allow-writes") as (server, port):
+        # Both computed by DuckDB, so that all is loaded.
+        assert post(port, "UPDATE accounts SET balance = sqrt(10000)::BIGINT").status == 200
+        for sql, reason in refused.items():
+            before, began = peak_bytes(server.pid), time.monotonic()
+            answer = post(port, sql)
+            assert (answer.status, reason in answer.json()["error"]) == (422, True), (sql, answer.body)
+            assert time.monotonic() - began < 4, sql
+            assert peak_bytes(server.pid) - before < 200_000_000, sql
+            (said,) = rows(post(port, "UPDATE accounts SET balance = round(balance + 0.4)::BIGINT"))
+            assert said["rows_updated"] == 2
+    table = alluvia.connect(lake.uri).table("accounts")
+    assert table.version == 2 + len(refused)
+    assert table.to_arrow().sort_by("name").to_pylist() == [
+        {"name": "a", "balance": 100},
+        {"name": "b", "balance": 100},
+    ]

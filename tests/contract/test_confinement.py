@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
+from alluvia.duck.failures import EngineError
 from alluvia.errors import AlluviaError
 from alluvia.expressions import rewrite
 from alluvia.expressions.constants import Constants
@@ -27,7 +28,7 @@ from alluvia.expressions.references import find_references
 from alluvia.operations.relations import Files
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import Engine, EngineError, Watch
+from alluvia.query.processes import Engine, Watch
 from alluvia.query.scans import plan_scans
 from alluvia.query.session import Session
 from functions.query.handler import handler

@@ -7,16 +7,12 @@ it can read exactly the given files, and cannot change settings, load extensions
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 
 from alluvia.duck.relation import quote_text
 from alluvia.errors import NotInstalled, Unavailable
@@ -24,7 +20,6 @@ from alluvia.errors import NotInstalled, Unavailable
 PLANNER_MEMORY = "256MB"
 EXPRESSION_DEPTH_MAX = 250
 HTTP_TIMEOUT_SECONDS = 20
-AGAIN_SECONDS = 0.05
 
 _CLOSED = {
     "allow_community_extensions": "false",
@@ -35,7 +30,6 @@ _CLOSED = {
 }
 
 _lock = threading.Lock()
-_evaluating: ContextVar[tuple[float | None, int | None]] = ContextVar("alluvia_evaluating", default=(None, None))
 _shared: dict[str, duckdb.DuckDBPyConnection] = {}
 
 
@@ -65,42 +59,9 @@ def planner() -> duckdb.DuckDBPyConnection:
 def evaluator() -> duckdb.DuckDBPyConnection:
     """Return a cursor on a database that computes expressions, and has no tables, files or network.
 
-    What is registered with a cursor, and its transaction, are its own. Its memory is that of `evaluating`.
+    What is registered with a cursor, and its transaction, are its own.
     """
-    memory = _evaluating.get()[1]
-    return _cursor(f"evaluator {memory}", {} if memory is None else {"memory_limit": f"{memory}B"})
-
-
-@contextmanager
-def evaluating(until: float | None, memory_bytes: int | None) -> Iterator[None]:
-    """Bound what this thread has evaluators compute: until a time by `time.monotonic()`, and in so much memory."""
-    token = _evaluating.set((until, memory_bytes))
-    try:
-        yield
-    finally:
-        _evaluating.reset(token)
-
-
-def evaluate(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
-    """Return the rows of a query on an evaluator, which is interrupted when the time is up."""
-    until = _evaluating.get()[0]
-    if until is None:
-        return connection.execute(query).to_arrow_table()
-    done = threading.Event()
-
-    def watch() -> None:
-        left = until - time.monotonic()
-        while not done.wait(max(left, AGAIN_SECONDS)):  # an interrupt is lost if the query has not begun
-            connection.interrupt()
-            left = AGAIN_SECONDS
-
-    watching = threading.Thread(target=watch, daemon=True)
-    watching.start()
-    try:
-        return connection.execute(query).to_arrow_table()
-    finally:
-        done.set()
-        watching.join()
+    return _cursor("evaluator", {})
 
 
 def _cursor(name: str, options: Mapping[str, str], *settings: str) -> duckdb.DuckDBPyConnection:

@@ -26,6 +26,14 @@ class QueryTooCostly(Invalid):
     """The query is sound, but takes more time or memory, or gives a bigger result, than is allowed."""
 
 
+class EngineError(Exception):
+    """DuckDB, or the reading of its rows, failed: `details` are the fields of its error."""
+
+    def __init__(self, details: Mapping[str, str]) -> None:
+        super().__init__(details.get("exception_message", ""))
+        self.details = details
+
+
 class UnreadableFile(Corrupt):
     """DuckDB seems not to be able to read a data file: only opening it tells.
 

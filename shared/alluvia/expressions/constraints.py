@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alluvia.duck.failures import QueryTooCostly
 from alluvia.duck.relation import quote_name
 from alluvia.errors import Invalid, Unsupported
 from alluvia.expressions.condition import Condition, condition
@@ -79,6 +80,8 @@ def _condition(name: str, text: str, schema: pa.Schema) -> Condition:
             what = strange.get("function_name") or strange["type"]
             raise _unsupported(name, text, f"{what} may mean another thing there")
         return condition(translated, schema)
+    except QueryTooCostly:
+        raise
     except Invalid as error:
         raise _unsupported(name, text, str(error).splitlines()[0]) from error
 

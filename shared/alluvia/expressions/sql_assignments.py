@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-import duckdb
 import pyarrow as pa
 
-from alluvia.duck.connection import evaluate, evaluator
-from alluvia.duck.failures import Context, details_of, translate
+from alluvia.duck.evaluators import Evaluator, current_evaluator
+from alluvia.duck.failures import Context, EngineError, translate
 from alluvia.duck.relation import duckdb_type
 from alluvia.errors import Invalid
 from alluvia.expressions.parse import parse
@@ -28,8 +27,7 @@ class SqlValues:
     def __init__(self, schema: pa.Schema, wanted: pa.Schema | None = None) -> None:
         self._schema = schema
         self._wanted = schema if wanted is None else wanted
-        self._connection = evaluator()
-        self._connection.execute("BEGIN")
+        self._evaluator = current_evaluator()
         self._texts: dict[str, str] = {}
 
     def read(self, name: str, text: object) -> Node:
@@ -37,14 +35,14 @@ class SqlValues:
         expression = _expression(name, text)
         field = self._wanted.field(name)
         typed = _typed(str(text), expression, field.type)
-        self._texts[name] = _checked(self._connection, self._schema, field, typed)
+        self._texts[name] = _checked(self._evaluator, self._schema, field, typed)
         if _is_null(expression) and not field.nullable:
             raise Invalid(f"column {name} must not be null, so it cannot be set to NULL")
         return expression
 
     def compute(self, name: str, rows: pa.Table) -> pa.ChunkedArray:
         """Return a column's values for some rows. Raises `Invalid`, naming the column, where the expression fails."""
-        return _values(self._connection, name, self._texts[name], rows)
+        return _values(self._evaluator, name, self._texts[name], rows)
 
 
 def _expression(name: str, text: object) -> Node:
@@ -85,14 +83,14 @@ def _typed(text: str, expression: Node, kind: pa.DataType) -> str:
     return f"CAST((\n{text}\n) AS {duckdb_type(kind)})" if literal else text
 
 
-def _checked(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, field: pa.Field, text: str) -> str:
+def _checked(evaluator: Evaluator, schema: pa.Schema, field: pa.Field, text: str) -> str:
     """Find out what can be found out without the table's rows: names, types, and one value a row.
 
     A decimal for a floating-point column, such as 1.5, is made one.
     """
     name = field.name
     rows = pa.table([pa.nulls(2, other.type) for other in schema], schema.names)
-    kind = _values(connection, name, text, rows).type
+    kind = _values(evaluator, name, text, rows).type
     if pa.types.is_decimal(kind) and pa.types.is_floating(field.type):
         return f"CAST((\n{text}\n) AS {duckdb_type(field.type)})"
     try:
@@ -104,16 +102,12 @@ def _checked(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, field: pa
     return text
 
 
-def _values(connection: duckdb.DuckDBPyConnection, name: str, text: str, rows: pa.Table) -> pa.ChunkedArray:
-    connection.register("rows", rows.to_reader())
+def _values(evaluator: Evaluator, name: str, text: str, rows: pa.Table) -> pa.ChunkedArray:
     try:
-        query = _START + text + _END + known_as(rows.column_names)
-        values = evaluate(connection, query).column(0)
-    except duckdb.Error as error:
-        found = translate(details_of(error), Context(text, lambda position: position - len(_START)))
+        values = evaluator.compute(_START + text + _END + known_as(rows.column_names), rows).column(0)
+    except EngineError as error:
+        found = translate(error.details, Context(text, lambda position: position - len(_START)))
         raise type(found)(f"column {name}: {found}") from None
-    finally:
-        connection.unregister("rows")
     if len(values) != len(rows):
         raise Invalid(f"column {name}: an expression cannot use aggregates or unnest")
     return values

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-import duckdb
 import pyarrow as pa
 
-from alluvia.duck.connection import evaluate, evaluator
-from alluvia.duck.failures import Context, details_of, translate
+from alluvia.duck.evaluators import current_evaluator
+from alluvia.duck.failures import Context, EngineError, translate
 from alluvia.duck.relation import free_name
 from alluvia.errors import Invalid
 from alluvia.expressions.functions import UNNESTING
@@ -27,20 +26,15 @@ class Evaluation:
     """Computes conditions, for which it is always the same time: `now_us`, in µs since the Unix epoch."""
 
     def __init__(self) -> None:
-        self._connection = evaluator()
-        row = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
-        self.now_us = int(row[0]) if row else 0
+        self._evaluator = current_evaluator()
+        self.now_us = self._evaluator.now_us
 
     def mask(self, text: str, rows: pa.Table) -> pa.BooleanArray:
         """Return for each row whether a condition holds; null where it is null. Raises `Invalid` where it fails."""
-        self._connection.register("rows", rows.to_reader())  # a table would come by way of a dataset, in twice the time
         try:
-            query = _MASK + text + _MASK_END + known_as(rows.column_names)
-            mask = evaluate(self._connection, query).column(0)
-        except duckdb.Error as error:
-            raise translate(details_of(error), Context(text, lambda position: position - len(_MASK))) from None
-        finally:
-            self._connection.unregister("rows")
+            mask = self._evaluator.compute(_MASK + text + _MASK_END + known_as(rows.column_names), rows).column(0)
+        except EngineError as error:
+            raise translate(error.details, Context(text, lambda position: position - len(_MASK))) from None
         if len(mask) != len(rows):
             raise Invalid("where: a condition cannot use aggregates or unnest: use MERGE INTO in lake.sql")
         return mask.combine_chunks().cast(pa.bool_())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import Self
 
@@ -180,7 +181,7 @@ class Background:
         """Begin a piece of work when the last one is done. Raises what that raised."""
         if self._last is not None:
             self._last.result()
-        self._last = self._thread.submit(work)
+        self._last = self._thread.submit(copy_context().run, work)
         return self._last
 
     def encodings(self, folder: str, rows: pa.Table) -> Encodings:

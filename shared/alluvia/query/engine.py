@@ -15,7 +15,7 @@ from typing import Self, TypeVar
 
 import pyarrow as pa
 
-from alluvia.duck.failures import UnreadableFile
+from alluvia.duck.failures import QueryTooCostly, UnreadableFile, out_of_memory
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import Statement, parse
 from alluvia.expressions.references import Reference, find_references, names_in_use, shows_tables
@@ -64,9 +64,16 @@ class Result:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def read_all(self) -> pa.Table:
-        """Return all rows."""
-        return pa.Table.from_batches(list(self), self.schema)
+    def read_all(self, limit_bytes: int | None = None) -> pa.Table:
+        """Return all rows. Raises `QueryTooCostly` if they take more memory than the limit."""
+        found: list[pa.RecordBatch] = []
+        held = 0
+        for batch in self:
+            found.append(batch)
+            held += batch.nbytes
+            if limit_bytes is not None and held > limit_bytes:
+                raise QueryTooCostly(out_of_memory(limit_bytes))
+        return pa.Table.from_batches(found, self.schema)
 
     def close(self) -> None:
         """Stop the query, if it still runs, and free what it holds."""

@@ -1,4 +1,4 @@
-"""The processes that run queries: started in advance, watched while they work, and killed at a limit.
+"""The processes that run queries, and compute expressions: started in advance, watched, and killed at a limit.
 
 A query can crash the engine, ignore interrupts, or use memory that the engine's limit does not count. In a separate
 process, that harms no other query. A process that has finished a query normally serves the next one.
@@ -28,6 +28,7 @@ from duckdb.sqltypes import DuckDBPyType
 
 from alluvia import errors
 from alluvia.duck.connection import planner
+from alluvia.duck.failures import EngineError
 from alluvia.expressions.parse import Analysis
 
 IDLE_MAX = 4
@@ -41,14 +42,6 @@ _CLOSE_SECONDS = 5.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from alluvia.query.worker import main; main({})"
 _KEPT = ("LD_LIBRARY_PATH", "PATH", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE")
-
-
-class EngineError(Exception):
-    """DuckDB, or the reading of its rows, failed in the process: `details` are the fields of its error."""
-
-    def __init__(self, details: Mapping[str, str]) -> None:
-        super().__init__(details.get("exception_message", ""))
-        self.details = details
 
 
 class EngineBinderError(EngineError, duckdb.BinderException):
@@ -274,6 +267,13 @@ class Engine:
         with self._asking("render", given, sql=sql, form=form, limit_bytes=limit_bytes):
             reply = self._worker.reply(self._watch)
             return str(reply["too_costly"]) if "too_costly" in reply else self._worker.data(self._watch)
+
+    def compute(self, sql: str, rows: pa.Table, limit_bytes: int) -> pa.Table | None:
+        """Run a query over rows, which it knows as `rows`; None if its own rows take more bytes than the limit."""
+        with self._asking("compute", _arrow(rows), sql=sql, limit_bytes=limit_bytes):
+            if "too_large" in self._worker.reply(self._watch):
+                return None
+            return pa.ipc.open_stream(self._worker.data(self._watch)).read_all()
 
     def close(self) -> None:
         """End the query. Its process goes on to the next if it has answered all that it was asked."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from alluvia.duck.failures import ENGINE_FAILED, Context, QueryTooCostly, out_of_memory, translate
+from alluvia.duck.failures import ENGINE_FAILED, Context, EngineError, QueryTooCostly, out_of_memory, translate
 from alluvia.duck.relation import escape_glob, relation_sql
 from alluvia.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
@@ -21,12 +21,31 @@ from alluvia.expressions.rewrite import VIEW_SCHEMA
 from alluvia.log.actions import AddFile
 from alluvia.operations.relations import Files, Inputs, LocalRows
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import Engine, EngineDied, EngineError, OutOfMemory, OutOfTime, Watch
+from alluvia.query.processes import Engine, EngineDied, OutOfMemory, OutOfTime, Watch
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
 
 HEADS_MAX = 64
 """So many files are looked for when DuckDB could not open one and does not say which."""
+
+
+@contextmanager
+def within(limits: QueryLimits) -> Iterator[None]:
+    """Raise our errors where a query's process ends, of itself or at one of the limits."""
+    try:
+        yield
+    except OutOfTime:
+        raise limits.too_slow() from None
+    except OutOfMemory:
+        raise QueryTooCostly(out_of_memory(limits.memory_bytes)) from None
+    except EngineDied as error:
+        if error.status >= 0:
+            raise
+        if error.status == -signal.SIGKILL:  # by none of us: the system had no more memory
+            raise QueryTooCostly(out_of_memory(limits.memory_bytes)) from error
+        if error.status == -signal.SIGXCPU:
+            raise QueryTooCostly("the query takes too long to parse: shorten it") from error
+        raise Invalid(ENGINE_FAILED) from error
 
 
 class Session:
@@ -182,19 +201,8 @@ class Session:
     def _translated(self, context: Context) -> Iterator[None]:
         """Raise our errors for what goes wrong in the query's process."""
         try:
-            yield
-        except OutOfTime:
-            raise self._limits.too_slow() from None
-        except OutOfMemory:
-            raise QueryTooCostly(out_of_memory(self._limits.memory_bytes)) from None
-        except EngineDied as error:
-            if error.status >= 0:
-                raise
-            if error.status == -signal.SIGKILL:  # by none of us: the system had no more memory
-                raise QueryTooCostly(out_of_memory(self._limits.memory_bytes)) from error
-            if error.status == -signal.SIGXCPU:
-                raise QueryTooCostly("the query takes too long to parse: shorten it") from error
-            raise Invalid(ENGINE_FAILED) from error
+            with within(self._limits):
+                yield
         except EngineError as error:
             raise self._failure(error, context) from None
 

@@ -24,6 +24,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.duck.connection import S3_OPTIONS, confine, connect, use_s3
+from alluvia.duck.evaluators import ROWS
 from alluvia.duck.failures import QueryTooCostly, details_of
 from alluvia.errors import AlluviaError
 from alluvia.expressions.parse import analyse
@@ -97,6 +98,18 @@ class QueryDatabase:
         except QueryTooCostly as error:
             return {"too_costly": str(error)}
         return {"body": body}
+
+    def compute(self, sql: str, limit_bytes: int, rows: bytes) -> Reply:
+        """Run a query over rows, an Arrow stream that it knows as `rows`, and send its own, unless they are too large.
+
+        Only a confined database may be asked: the query is a user's.
+        """
+        self._open.register(ROWS, pa.ipc.open_stream(rows))
+        try:
+            found = self._open.execute(sql).to_arrow_table()
+        finally:
+            self._open.unregister(ROWS)
+        return {"too_large": True} if found.nbytes > limit_bytes else {"body": _arrow(found.schema, found.to_batches())}
 
     def close(self) -> None:
         """Close the database, if it is open."""

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import duckdb
 import pyarrow as pa
 
-from alluvia.duck.connection import evaluator
-from alluvia.duck.failures import Context, details_of, translate
+from alluvia.duck.evaluators import current_evaluator
+from alluvia.duck.failures import Context, EngineError, translate
 from alluvia.duck.relation import duckdb_type
 from alluvia.errors import Invalid
 from alluvia.query.engine import Result
@@ -59,15 +58,11 @@ def _fit(column: pa.Array, field: pa.Field, *, literals: bool) -> pa.Array:
 
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     """Return values as DuckDB casts them."""
-    connection = evaluator()
-    connection.register("rows", pa.table([column], ["value"]).to_reader())
+    query = f"SELECT CAST(value AS {duckdb_type(field.type)}) FROM rows"  # noqa: S608 - the name of a type
     try:
-        query = f"SELECT CAST(value AS {duckdb_type(field.type)}) FROM rows"  # noqa: S608 - the name of a type
-        found = connection.execute(query).to_arrow_table()
-    except duckdb.Error as error:
-        raise Invalid(f"column {field.name}: {translate(details_of(error), Context(''))}") from None
-    finally:
-        connection.unregister("rows")
+        found = current_evaluator().compute(query, pa.table([column], ["value"]))
+    except EngineError as error:
+        raise Invalid(f"column {field.name}: {translate(error.details, Context(''))}") from None
     return found.column(0).combine_chunks()
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.duck.connection import evaluating
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.duck.evaluators import evaluating
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.lake import Lake
 from alluvia.lake_transaction import LakeTransaction
 from alluvia.operations.views import find_view
 from alluvia.progress import listener, reporting_to
+from alluvia.query.evaluator import ProcessEvaluator
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
 from alluvia.sql import nodes, showing, tables, views, writing
@@ -85,8 +85,8 @@ def _write(scope: SqlScope, statement: SqlStatement) -> Done:
 
 @contextmanager
 def _stopping_in_time(limits: QueryLimits | None) -> Iterator[None]:
-    """Bound the changes of rows, between files and within one. Reads have a process, which is killed."""
-    if limits is None:
+    """Bound the changes of rows: between files here, and what they compute in a process, which is killed."""
+    if limits is None or (limits.until is None and limits.memory_bytes is None):
         yield
         return
     told = listener()
@@ -96,12 +96,8 @@ def _stopping_in_time(limits: QueryLimits | None) -> Iterator[None]:
         if told is not None:
             told(what, done, total, unit)
 
-    with reporting_to(check), evaluating(limits.until, limits.memory_bytes):
-        try:
-            yield
-        except QueryTooCostly:
-            limits.check()  # says what the time is
-            raise
+    with reporting_to(check), ProcessEvaluator(limits) as evaluator, evaluating(evaluator):
+        yield
 
 
 def _check_together(statements: Sequence[SqlStatement]) -> None:
@@ -119,7 +115,7 @@ def _read(scope: SqlScope, statement: SqlStatement, *, last: bool) -> pa.Table:
     assert isinstance(statement.node, nodes.Query)  # noqa: S101 - what neither writes nor shows is a query
     with scope.query(statement.node.text) as result:
         if last:
-            return result.read_all()
+            return result.read_all(scope.memory_bytes)
         for _ in result:  # it may fail, and then undoes the writes before it
             pass
         return pa.table({})

@@ -43,6 +43,11 @@ class SqlScope:
         """Return what creates and drops tables here."""
         return self.transaction or self.lake
 
+    @property
+    def memory_bytes(self) -> int | None:
+        """Return how much memory the rows of a query may take here."""
+        return None if self.limits is None else self.limits.memory_bytes
+
     def table(self, name: str) -> Table:
         """Return a table to change."""
         return self.creator.table(name)

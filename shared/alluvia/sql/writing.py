@@ -104,7 +104,7 @@ def merge(scope: SqlScope, node: Merge) -> Done:
     handle = scope.catalog.handle(node.table)
     names = handle.newest().schema.names
     with scope.query(Sql(f"FROM {node.source.text}", node.source.placeholders)) as result:
-        source = result.read_all()
+        source = result.read_all(scope.memory_bytes)
     clauses = []
     for clause in node.clauses:
         values = None
