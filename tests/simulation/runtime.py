@@ -1,8 +1,8 @@
 """What the library uses of its process, replaced for a simulation: thread pools, locks, and DuckDB's opening times.
 
 The code under test is the real one. Only these stand in for something, so that a run is the same each time and
-thousands of runs are affordable: pools work one item after another in the actor's own thread; a handle's lock lets
-other actors run; DuckDB and Arrow are made cheap (`light_engines`).
+thousands of runs are affordable: pools work one item after another in the actor's own thread; a handle's lock and the
+locks of groups let other actors run; DuckDB and Arrow are made cheap (`light_engines`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 from alluvia.log.actions import Metadata
 from tests.light_engines import library_modules, light_engines
 from tests.no_pandas import NoPandas
-from tests.simulation.scheduler import Scheduler, SerialExecutor, SimulatedLock
+from tests.simulation.scheduler import Scheduler, SerialExecutor, SimulatedGate, SimulatedLock
 
 _scheduler: list[Scheduler] = []
 
@@ -48,6 +48,8 @@ def simulated() -> Iterator[None]:
                 patch.setattr(module, "ThreadPoolExecutor", SerialExecutor)
         log = sys.modules["alluvia.log.log"]
         patch.setattr(log, "RLock", lambda: SimulatedLock(current_scheduler()))
+        grouping = sys.modules["alluvia.operations.grouping"]
+        patch.setattr(grouping, "Lock", lambda: SimulatedGate(current_scheduler()))
         laws = importlib.import_module("alluvia.operations.fold_laws")
         patch.setattr(laws, "check_merge_query", _once(laws.check_merge_query))
         yield

@@ -223,6 +223,40 @@ class SimulatedLock:
                 self._scheduler.wake(task)
 
 
+class SimulatedGate:
+    """A plain lock between actors, which another than its owner may release."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._held = False
+        self._waiting: list[Task] = []
+
+    def acquire(self) -> None:
+        """Take it; meanwhile the others run."""
+        while self._held:
+            task = self._scheduler.current
+            assert task is not None
+            self._waiting.append(task)
+            self._scheduler.park()
+        self._held = True
+
+    def release(self) -> None:
+        """Give it back."""
+        self._held = False
+        waiting, self._waiting = self._waiting, []
+        for task in waiting:
+            self._scheduler.wake(task)
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
 class SerialExecutor:
     """What stands in for a pool of threads: the same work one after another, by the thread that asks for it."""
 

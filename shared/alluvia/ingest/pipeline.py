@@ -1,23 +1,28 @@
 """Store events in a lake: first the rejects, then the rows, each exactly once.
 
 Both writes deduplicate by `event_id` within the table's window, so a retry after a crash between the two is safe.
+Requests of several threads for one table become one commit (`operations.grouping`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from alluvia.errors import Invalid, MetadataChanged, TableDropped
+from alluvia.errors import AlluviaError, Invalid, MetadataChanged, TableDropped, Unsupported
 from alluvia.ingest.identity import content_of
+from alluvia.ingest.jsontext import encode
 from alluvia.ingest.rejects import clash_reason, reject_of, reject_rows
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.tables import create_events, event_schema, find_events, rejects_of
 from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Origin, RawEvent, Reject
 from alluvia.operations.catalog import Catalog
+from alluvia.operations.grouping import GROUP_MAX, Size
 from alluvia.operations.ingest import Ingested, ingest, refusals
 from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
@@ -76,16 +81,69 @@ def ingest_batch(
     """Commit events to a table in one commit, and keep what is rejected under `<name>/_rejects`.
 
     rejects: those of the same request that were found before. create: whether a missing table is made, as long as the
-    lake has fewer than tables_max; only an event that fits makes it.
+    lake has fewer than tables_max; only an event that fits makes it. What other threads send to the table while a
+    commit is under way goes into the next commit together; each gets its own answer.
     Raises Invalid, TableNotFound, Unavailable, CommitUnknown, Conflict: then send the same events again. If the
     table is dropped in the meantime, they go to the next one of its name, if there is one by now or `create` makes it.
     """
-    request = Origin(arrival_us, idempotency_key)
-    once = partial(_ingest_once, catalog, name, events, rejects, request, create=create, tables_max=tables_max)
+    sent = Sent(events, rejects, Origin(arrival_us, idempotency_key))
+    together = partial(ingest_together, catalog, name, create=create, tables_max=tables_max)
+    answer: Answer = catalog.ingestion.do((name, create, tables_max), sent, sent.size(), together)
+    return answer
+
+
+class Sent(NamedTuple):
+    """What one request brings: its events, and its rejects that were found before."""
+
+    events: Sequence[RawEvent]
+    rejects: Sequence[Reject]
+    origin: Origin
+
+    def size(self) -> Size:
+        """Return how much it adds to a group; the text is not measured of what goes alone for its rows."""
+        rows = len(self.events) + len(self.rejects)
+        if rows > GROUP_MAX.rows:
+            return Size(rows, 0)
+        texts = sum(len(encode(event.value) if event.raw is None else event.raw) for event in self.events)
+        return Size(rows, texts + sum(len(reject.raw) for reject in self.rejects))
+
+
+def ingest_together(
+    catalog: Catalog, name: str, requests: Sequence[Sent], *, create: bool, tables_max: int | None
+) -> list[Answer | Exception]:
+    """Commit the events of several requests in one commit, as `ingest_batch`, and return what became of each.
+
+    What breaks before the commit is its request's own: the others go without it. An error of the commit is raised; it
+    concerns all.
+    """
+    make = partial(ingest_together, catalog, name, create=create, tables_max=tables_max)
+    group = _Group(catalog, name, requests)
     try:
-        return once()
-    except TableDropped:
-        return once()
+        try:
+            return list(group.answers(create=create, tables_max=tables_max))
+        except TableDropped:
+            group = _Group(catalog, name, requests)
+            return list(group.answers(create=create, tables_max=tables_max))
+    except _RejectsFailed as failed:
+        others = [request for at, request in enumerate(requests) if at not in failed.requests]
+        rest = iter(make(others) if others else ())
+        return [failed.error if at in failed.requests else next(rest) for at in range(len(requests))]
+    except (Invalid, Unsupported):
+        if len(requests) == 1:
+            raise
+    except AlluviaError:
+        raise
+    except Exception:
+        if len(requests) == 1 or group.committing:
+            raise
+    return [_alone(make, request) for request in requests]
+
+
+def _alone(make: Callable[[Sequence[Sent]], list[Answer | Exception]], request: Sent) -> Answer | Exception:
+    try:
+        return make([request])[0]
+    except Exception as error:  # noqa: BLE001 - raised to who sent the request
+        return error
 
 
 def table_for(
@@ -95,58 +153,141 @@ def table_for(
 
     Raises `Invalid` for a bad name, and `TableNotFound` if the table may not be created.
     """
+    table, misfits = _find_or_create(catalog, name, events, request, create=create, tables_max=tables_max)
+    return table, misfits.rejects if misfits is not None else []
+
+
+def _find_or_create(
+    catalog: Catalog, name: str, events: Sequence[RawEvent], request: Origin, *, create: bool, tables_max: int | None
+) -> tuple[TableHandle | None, EventRows | None]:
     table = find_events(catalog, name)
     if table is None and create:
         rows = _rows(catalog, events, event_schema(), NO_FIELDS, request)
         if not len(rows.table):
-            return None, rows.rejects
+            return None, rows
     if table is None:
         table = create_events(catalog, name, create=create, tables_max=tables_max)
-    return table, []
+    return table, None
 
 
-def _ingest_once(
-    catalog: Catalog,
-    name: str,
-    events: Sequence[RawEvent],
-    rejects: Sequence[Reject],
-    request: Origin,
-    *,
-    create: bool,
-    tables_max: int | None,
-) -> Answer:
-    table, misfits = table_for(catalog, name, events, request, create=create, tables_max=tables_max)
-    if table is None:
-        homeless = sorted([*rejects, *misfits], key=lambda reject: reject.position)
-        return Answer(0, 0, len(homeless), 0, None, homeless, kept=not homeless)
-    kept = list(rejects)
-    keep_rejects(catalog, name, rejects, request)
+class _RejectsFailed(Exception):
+    """The rejects of some requests could not be kept, so no rows were committed."""
 
-    def rows_for(snapshot: Snapshot, pending: Sequence[RawEvent], reasons: Mapping[int, str]) -> EventRows:
+    def __init__(self, requests: frozenset[int], error: AlluviaError) -> None:
+        super().__init__(str(error))
+        self.requests = requests
+        self.error = error
+
+
+Owned = tuple[int, Reject]
+"""A reject, and the number of its request."""
+
+
+class _Group:
+    """Requests on their way into one commit. `committing` says that rows may have been committed."""
+
+    def __init__(self, catalog: Catalog, name: str, requests: Sequence[Sent]) -> None:
+        self.committing = False
+        self._catalog = catalog
+        self._name = name
+        self._requests = requests
+        self._owners = [at for at, sent in enumerate(requests) for _ in sent.events]
+        self._rejects: list[list[Reject]] = [[] for _ in requests]
+        self._unkept: list[Owned] = [(at, reject) for at, sent in enumerate(requests) for reject in sent.rejects]
+
+    def answers(self, *, create: bool, tables_max: int | None) -> list[Answer | Exception]:
+        """Commit, and return the answer to each request. Raises `_RejectsFailed`, and what `ingest_batch` raises."""
+        one = self._requests[0]
+        events = one.events
+        if len(self._requests) > 1:
+            events = [_from(sent.origin, event) for sent in self._requests for event in sent.events]
+        table, misfits = _find_or_create(
+            self._catalog, self._name, events, one.origin, create=create, tables_max=tables_max
+        )
+        if table is None:
+            self._note([*self._unkept, *self._owned(misfits)])
+            return [Answer(0, 0, len(each), 0, None, each, kept=not each) for each in self._rejects]
+        committed = _commit(table, events, self._rows_for, self._begin)
+        if committed is None:
+            return [Answer(0, 0, len(each), 0, None, each) for each in self._rejects]
+        clashes = self._clashes(committed)
+        failed: dict[int, AlluviaError] = {}
+        try:
+            self._keep(clashes)
+        except _RejectsFailed as error:
+            failed = dict.fromkeys(error.requests, error.error)
+        self._note(clashes)
+        return [failed.get(at) or answer for at, answer in enumerate(self._sorted_out(committed.done, clashes))]
+
+    def _begin(self) -> None:
+        self.committing = True
+
+    def _rows_for(self, snapshot: Snapshot, events: Sequence[RawEvent], reasons: Mapping[int, str]) -> EventRows:
         check_not_rollup(snapshot, "ingest")
-        rows = _rows(catalog, pending, snapshot.schema, Fields.of(snapshot.settings), request, reasons)
-        keep_rejects(catalog, name, rows.rejects, request)
-        kept.extend(rows.rejects)
+        fields = Fields.of(snapshot.settings)
+        rows = _rows(self._catalog, events, snapshot.schema, fields, self._requests[0].origin, reasons)
+        found = [*self._unkept, *self._owned(rows)]
+        self._keep(found)
+        self._note(found)
+        self._unkept = []
+        self._owners = [self._owners[index] for index in rows.taken]
         return rows
 
-    committed = _commit(table, events, rows_for)
-    clashes: list[Reject] = []
-    if committed is not None:
-        clashes = _clashes(committed, request)
-        keep_rejects(catalog, name, clashes, request)
-    kept = sorted([*kept, *clashes], key=lambda reject: reject.position)
-    if committed is None:
-        return Answer(0, 0, len(kept), 0, None, kept)
-    done = committed.done
-    version = done.version if done.appended + done.duplicates else None
-    return Answer(done.appended, done.duplicates, len(kept), len(clashes), version, kept)
+    def _owned(self, rows: EventRows | None) -> list[Owned]:
+        """Return the rejects of events that were last known to have the group's owners."""
+        if rows is None:
+            return []
+        return [(self._owners[index], reject) for index, reject in zip(rows.refused, rows.rejects, strict=True)]
+
+    def _keep(self, rejects: Sequence[Owned]) -> None:
+        try:
+            _keep(self._catalog, self._name, [(self._requests[at].origin, reject) for at, reject in rejects])
+        except TableDropped:
+            raise
+        except AlluviaError as error:
+            raise _RejectsFailed(frozenset(at for at, _ in rejects), error) from error
+
+    def _note(self, rejects: Sequence[Owned]) -> None:
+        for at, reject in rejects:
+            self._rejects[at].append(reject)
+        for at in {at for at, _ in rejects}:
+            self._rejects[at].sort(key=lambda reject: reject.position)
+
+    def _clashes(self, committed: _Committed) -> list[Owned]:
+        """Return the rejects of events whose id another event has, of the table's window or earlier in the group."""
+        found = []
+        for at in committed.done.clashes:
+            [row] = committed.rows.slice(at, 1).to_pylist()
+            event, owner = committed.events[at], self._owners[at]
+            origin = event.origin or self._requests[owner].origin
+            found.append((owner, reject_of(event, clash_reason(row), origin, committed.fields)))
+        return found
+
+    def _sorted_out(self, done: Ingested, clashes: Sequence[Owned]) -> list[Answer]:
+        rows = Counter(self._owners)
+        stored = Counter(self._owners[at] for at in done.new)
+        conflicting = Counter(at for at, _ in clashes)
+        answers = []
+        for at, rejects in enumerate(self._rejects):
+            accepted = rows[at] - conflicting[at]
+            version = done.version if accepted else None
+            answers.append(Answer(stored[at], accepted - stored[at], len(rejects), conflicting[at], version, rejects))
+        return answers
+
+
+def _from(origin: Origin, event: RawEvent) -> RawEvent:
+    return event if event.origin is not None else RawEvent(*event[:3], origin, *event[4:])
 
 
 def keep_rejects(catalog: Catalog, name: str, rejects: Sequence[Reject], request: Origin) -> None:
     """Write rejects to the table's rejects, once each however often they come within the table's window."""
+    _keep(catalog, name, [(request, reject) for reject in rejects])
+
+
+def _keep(catalog: Catalog, name: str, rejects: Sequence[tuple[Origin, Reject]]) -> None:
     if not rejects:
         return
-    rows = EventRows(reject_rows(rejects, request), [], [], ())
+    rows = EventRows(reject_rows([each for _, each in rejects], [origin for origin, _ in rejects]), [], [], ())
     _commit(rejects_of(catalog, name), (), lambda _snapshot, _events, _reasons: rows)
 
 
@@ -164,6 +305,7 @@ def _commit(
     table: TableHandle,
     events: Sequence[RawEvent],
     rows_for: Callable[[Snapshot, Sequence[RawEvent], Mapping[int, str]], EventRows],
+    begin: Callable[[], object] = lambda: None,
 ) -> _Committed | None:
     """Commit rows made for the table as it is; make them again if it turns out to have changed. None without a row.
 
@@ -181,6 +323,7 @@ def _commit(
         newest = table.at_hand()  # where rejects were kept, a newer one may have been seen
         if _takes_the_same(newest, snapshot) or not tries_left:
             contents = [content_of(event) for event in taken] or [bytes(CONTENT_BYTES)] * len(rows.table)
+            begin()
             try:
                 done = ingest(table, rows.table, contents)
                 return _Committed(done, rows.table, taken, Fields.of(snapshot.settings))
@@ -214,13 +357,3 @@ def _rows(
         events, schema, arrival_us=request.arrival_us, idempotency_key=request.idempotency_key,
         new_id=catalog.clock.new_id, fields=fields, refused=refused,
     )  # fmt: skip
-
-
-def _clashes(committed: _Committed, request: Origin) -> list[Reject]:
-    """Return the rejects of events whose id is known, in the table's window or earlier in the batch, as another's."""
-    found = []
-    for at in committed.done.clashes:
-        [row] = committed.rows.slice(at, 1).to_pylist()
-        event = committed.events[at]
-        found.append(reject_of(event, clash_reason(row), event.origin or request, committed.fields))
-    return found

@@ -42,12 +42,15 @@ def clash_reason(row: Mapping[str, object]) -> str:
     return f"the content differs: another event with {which} came first"
 
 
-def reject_rows(rejects: Sequence[Reject], origin: Origin) -> pa.Table:
-    """Return the rows of the rejects' table."""
-    ids = [each.event_id or reject_id(origin.idempotency_key, each.position, each.raw) for each in rejects]
+def reject_rows(rejects: Sequence[Reject], origins: Sequence[Origin]) -> pa.Table:
+    """Return the rows of the rejects' table, by the requests that each of them came with."""
+    ids = [
+        each.event_id or reject_id(origin.idempotency_key, each.position, each.raw)
+        for each, origin in zip(rejects, origins, strict=True)
+    ]
     arrays = [
         pa.array(ids, pa.string()),
-        pa.array([origin.arrival_us] * len(rejects), REJECTS_SCHEMA.field("received_at").type),
+        pa.array([origin.arrival_us for origin in origins], REJECTS_SCHEMA.field("received_at").type),
         pa.array([each.reason for each in rejects], pa.string()),
         pa.array([each.position for each in rejects], pa.int64()),
         pa.array([each.raw for each in rejects], pa.binary()),

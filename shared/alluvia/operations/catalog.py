@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,6 +15,7 @@ from alluvia.log.actions import Metadata
 from alluvia.operations.create import check_constraints, create, plan_create
 from alluvia.operations.cut import take_cut
 from alluvia.operations.drop import find_log, may_be_dropped
+from alluvia.operations.grouping import Groups
 from alluvia.operations.overdue import checkpoint_overdue
 from alluvia.store import Store
 from alluvia.table.handle import TableHandle
@@ -33,6 +35,7 @@ class Catalog:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
         self.clock = clock
+        self.ingestion: Groups[Any, Any] = Groups()
         self._handles: dict[str, TableHandle] = {}
         self._absent: dict[str, int] = {}
         self._lock = Lock()

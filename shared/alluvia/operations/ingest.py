@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -31,13 +31,15 @@ class Ingested:
     """What became of a batch: the version that holds its events, the rows added, and the events known before.
 
     `clashes` are the positions of rows that bring other content under an id that is known: from the window, from an
-    earlier row of the batch, or from a commit that won. They are not stored; the caller keeps them as rejects.
+    earlier row of the batch, or from a commit that won. They are not stored; the caller keeps them as rejects. `new`
+    are the positions of the rows added.
     """
 
     version: int
     appended: int
     duplicates: int
     clashes: tuple[int, ...] = ()
+    new: Sequence[int] = field(default=(), repr=False)
 
 
 def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None = None) -> Ingested:
@@ -140,7 +142,7 @@ class _NewRows:
     def ingested(self, version: int) -> Ingested:
         """Return what became of the rows."""
         duplicates = len(self._rows) - len(self.new) - len(self.clashes)
-        return Ingested(version, len(self.new), duplicates, tuple(self.clashes))
+        return Ingested(version, len(self.new), duplicates, tuple(self.clashes), self.new)
 
 
 def sort_out(
