@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from alluvia.clock import SystemClock
 from alluvia.errors import Corrupt, Invalid, Unsupported
-from alluvia.ingest.identity import content_of
+from alluvia.ingest.identity import contents_of
 from alluvia.ingest.rejects import clash_reason, reject_of
 from alluvia.ingest.values import Fields, Origin
 from alluvia.store import Store
@@ -76,7 +76,7 @@ def read_task(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chun
 def _read_splits(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chunk]:
     buffers = [_Buffer(number, target, task) for number, target in enumerate(job.targets)]
     for _, found in _blocks(job, splits):
-        contents = b"".join([content_of(event) for event in found.events])
+        contents = b"".join(contents_of(found.events))
         hashes = pa.Array.from_buffers(pa.uint32(), len(found.rows), [None, pa.py_buffer(contents)])
         yield from buffers[ROWS].add(found.rows, {CONTENT: hashes})
         if found.rejects:

@@ -20,7 +20,7 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
-from alluvia.ingest.identity import content_of
+from alluvia.ingest.identity import contents_of
 from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.values import RawEvent
 from alluvia.lake import Lake
@@ -145,7 +145,7 @@ def ingest(actor: Actor) -> None:
         _through_pipeline(actor, batch)
     else:
         rows = _rows(batch, actor.lake.clock.now_us())
-        done = actor.table(EVENTS).ingest(rows, [content_of(RawEvent(0, _value(event))) for event in batch])
+        done = actor.table(EVENTS).ingest(rows, contents_of([RawEvent(0, _value(event)) for event in batch]))
         if done.appended + done.duplicates != len(batch) or done.clashes:
             raise Violation("each event is new or a duplicate", f"{done} of {len(batch)}")
     world.checker.acknowledged(ids, EVENTS, REJECTS)

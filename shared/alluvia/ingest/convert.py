@@ -26,10 +26,11 @@ from decimal import Decimal
 from functools import lru_cache
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from alluvia.errors import Invalid, Unsupported
 from alluvia.ingest.jsontext import ExactNumber, describe, survives_double
-from alluvia.ingest.timestamps import TIMESTAMP, instant, naive_instant
+from alluvia.ingest.timestamps import TIMESTAMP, instant, instants, naive_instant
 
 Converter = Callable[[object, str], object]  # (value, path of the field) → what pa.array takes; Invalid
 
@@ -46,36 +47,64 @@ def column(field: pa.Field, values: Sequence[object]) -> tuple[pa.Array, dict[in
 
     The array has null for those that do not fit. Unsupported for a type that JSON cannot fill.
     """
+    array, odd = _at_once(field.type, values)
     reasons: dict[int, str] = {}
-    array = _at_once(field.type, values)
-    if array is None:
-        array, reasons = _one_by_one(field, values)
+    if odd:
+        found, reasons = _one_by_one(field, values, odd)
+        if array is None:
+            array = pa.array([found.get(at) for at in range(len(values))], field.type)
+        else:
+            mask = pa.array([at in found for at in range(len(values))])
+            array = pc.replace_with_mask(array, mask, pa.array(found.values(), field.type))
+    elif array is None:
+        array = pa.nulls(len(values), field.type)
     if not field.nullable and array.null_count:
         missing = (index for index, value in enumerate(values) if value is None)
         reasons |= dict.fromkeys(missing, f"{field.name}: required, but missing or null")
     return array, reasons
 
 
-def _at_once(kind: pa.DataType, values: Sequence[object]) -> pa.Array | None:
-    if kind not in _EASY or not set(map(type, values)) <= {_EASY[kind], type(None)}:
-        return None
-    try:
-        return pa.array(values, kind)
-    except (pa.ArrowInvalid, OverflowError):  # an integer out of range
-        return None
+def _at_once(kind: pa.DataType, values: Sequence[object]) -> tuple[pa.Array | None, Sequence[int]]:
+    """Return an array of the values that are what they should be, and the indexes of those to look at, without nulls.
 
-
-def _one_by_one(field: pa.Field, values: Sequence[object]) -> tuple[pa.Array, dict[int, str]]:
-    convert = _converter(field.type, field.name)
-    converted: list[object] = []
-    reasons: dict[int, str] = {}
-    for index, value in enumerate(values):
+    None instead of an array where that is all of them; else it has null for them.
+    """
+    if kind == TIMESTAMP:
+        array = instants(values)
+        unknown = pc.indices_nonzero(pc.is_null(array)).to_pylist() if array.null_count else ()
+        return array, [at for at in unknown if values[at] is not None]
+    easy = _EASY.get(kind)
+    odd: Sequence[int] = ()
+    if not set(map(type, values)) <= {easy, type(None)}:
+        odd = [at for at, value in enumerate(values) if value is not None and type(value) is not easy]
+    if easy is not None:
         try:
-            converted.append(None if value is None else convert(value, field.name))
+            return pa.array(_without(values, odd) if odd else values, kind), odd
+        except (pa.ArrowInvalid, OverflowError):  # an integer out of range
+            odd = [at for at, value in enumerate(values) if value is not None]
+    return None, odd
+
+
+def _without(values: Sequence[object], places: Sequence[int]) -> list[object]:
+    rest = list(values)
+    for at in places:
+        rest[at] = None
+    return rest
+
+
+def _one_by_one(
+    field: pa.Field, values: Sequence[object], places: Sequence[int]
+) -> tuple[dict[int, object], dict[int, str]]:
+    convert = _converter(field.type, field.name)
+    found: dict[int, object] = {}
+    reasons: dict[int, str] = {}
+    for at in places:
+        try:
+            found[at] = convert(values[at], field.name)
         except Invalid as error:
-            converted.append(None)
-            reasons[index] = str(error)
-    return pa.array(converted, field.type), reasons
+            found[at] = None
+            reasons[at] = str(error)
+    return found, reasons
 
 
 @lru_cache(maxsize=1024)  # requests come one after another for the same few tables

@@ -10,11 +10,11 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
-from alluvia.ingest.jsontext import ExactNumber, canonical, encode
+from alluvia.ingest.jsontext import ExactNumber, canonical, canonical_all, encode
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from alluvia.ingest.values import Given, RawEvent
 
@@ -45,6 +45,11 @@ def given_id(given: Given | None) -> str | None:
     return None if given is None else _text(given.event_id, "event_id")
 
 
+def is_plain_id(found: object) -> bool:
+    """Whether what a field holds is an id as it stands."""
+    return isinstance(found, str) and 0 < len(found) <= ID_LIMIT_CHARS
+
+
 def own_id_or_none(value: object, id_path: tuple[str, ...] = ()) -> str | None:
     """Return the event's own id if it has a usable one."""
     if not isinstance(value, dict):
@@ -62,14 +67,24 @@ def at_path(value: object, path: tuple[str, ...]) -> object:
     return value
 
 
+def all_at_path(values: Sequence[Mapping[str, object]], path: tuple[str, ...]) -> list[object]:
+    """Return what a path of field names leads to in each of many objects."""
+    [name, *rest] = path
+    return [at_path(value, path) for value in values] if rest else [value.get(name) for value in values]
+
+
 def fallback_id(idempotency_key: str, position: int) -> str:
     """Return the id of an event without its own in a request with an Idempotency-Key."""
     return f"{idempotency_key}/{position}"
 
 
-def content_of(event: RawEvent) -> bytes:
-    """Return the short hash of an event's content, which is the same however its JSON is written."""
-    return hashlib.blake2b(_content(event.value, event.given), digest_size=CONTENT_BYTES).digest()
+def contents_of(events: Sequence[RawEvent]) -> list[bytes]:
+    """Return the short hash of each event's content, which is the same however its JSON is written."""
+    values = [
+        event.value if event.given is None and "sentAt" not in event.value else _message(event.value, event.given)
+        for event in events
+    ]
+    return [hashlib.blake2b(text, digest_size=CONTENT_BYTES).digest() for text in canonical_all(values)]
 
 
 def own_reject_id(value: object, id_path: tuple[str, ...] = (), given: Given | None = None) -> str | None:
@@ -83,7 +98,7 @@ def own_reject_id(value: object, id_path: tuple[str, ...] = (), given: Given | N
         return None
     if own is None or not isinstance(value, dict):
         return None
-    return f"{own}#{hashlib.sha256(_content(value, given)).hexdigest()[:16]}"
+    return f"{own}#{hashlib.sha256(canonical(_message(value, given))).hexdigest()[:16]}"
 
 
 def reject_id(idempotency_key: str | None, position: int, content: bytes) -> str:
@@ -93,14 +108,12 @@ def reject_id(idempotency_key: str | None, position: int, content: bytes) -> str
     return f"reject-{digest.hexdigest()}"
 
 
-def _content(value: Mapping[str, object], given: Given | None) -> bytes:
+def _message(value: Mapping[str, object], given: Given | None) -> Mapping[str, object]:
     unstable = () if given is None else given.unstable
     # Segment's libraries set `sentAt` again each time they send a message: it is not part of the message.
     if "sentAt" in value and not value.get("event_id") and value.get("messageId"):
         unstable = (*unstable, "sentAt")
-    if unstable:
-        value = {name: item for name, item in value.items() if name not in unstable}
-    return canonical(value)
+    return {name: item for name, item in value.items() if name not in unstable} if unstable else value
 
 
 def _text(found: object, name: str) -> str | None:

@@ -21,10 +21,13 @@ import orjson
 from alluvia.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _INT64_MIN, _UINT64_MAX = -(2**63), 2**64 - 1
 _DIGITS_SAFE = 15  # every decimal of up to 15 digits survives a double
+_DECODED_AT_ONCE = 64  # texts: where one of them is odd, each of these is looked at by itself
+_ENCODED_AT_ONCE = 512
+_BETWEEN = orjson.Fragment(b"\n")  # which compact JSON text never holds
 _TOKEN = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _SKELETON = bytes(
     0x30 if chr(c) in "0123456789." else 0x65 if chr(c) in "eE" else 0x2D if chr(c) in "+-" else 0x20
@@ -50,6 +53,30 @@ def canonical(value: object) -> bytes:
     return orjson.dumps(value, default=_encode_exact, option=orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_SORT_KEYS)
 
 
+def encode_all(values: Sequence[object]) -> list[bytes]:
+    """Return what `encode` gives for each of many values, several times as fast."""
+    return _each_text(encode, values)
+
+
+def canonical_all(values: Sequence[object]) -> list[bytes]:
+    """Return what `canonical` gives for each of many values, several times as fast."""
+    return _each_text(canonical, values)
+
+
+def _each_text(text_of: Callable[[object], bytes], values: Sequence[object]) -> list[bytes]:
+    """Return the text of each value. To make one of them costs about as much as to make one of a hundred values."""
+    texts: list[bytes] = []
+    for start in range(0, len(values), _ENCODED_AT_ONCE):
+        some = values[start : start + _ENCODED_AT_ONCE]
+        mixed: list[object] = [_BETWEEN] * (2 * len(some) - 1)
+        mixed[::2] = some
+        try:
+            texts += text_of(mixed)[1:-1].split(b",\n,")
+        except TypeError:  # one is nested as deep as it may be, without a list around it
+            texts += map(text_of, some)
+    return texts
+
+
 def decode(raw: bytes) -> object:
     """Parse one JSON text. Invalid says what is wrong with it; equal keys in one object are wrong."""
     found = decode_all([raw])[0]
@@ -60,6 +87,13 @@ def decode(raw: bytes) -> object:
 
 def decode_all(raws: Sequence[bytes]) -> list[object]:
     """Parse many JSON texts. In the place of one that `decode` would refuse stands the Invalid that says why."""
+    values: list[object] = []
+    for start in range(0, len(raws), _DECODED_AT_ONCE):
+        values += _decode_some(raws[start : start + _DECODED_AT_ONCE])
+    return values
+
+
+def _decode_some(raws: Sequence[bytes]) -> list[object]:
     values = _parsed(raws)
     trust = _Trust.NONE if values is None else _compare(values, raws)
     if values is None or trust is _Trust.NONE:
@@ -100,7 +134,7 @@ def _compare(values: list[object], raws: Sequence[bytes]) -> _Trust:
     except TypeError:  # nested too deeply to be written again
         return _Trust.NONE
     sent = b",".join(raws)
-    if text[1:-1] == sent:
+    if text[1:-1] == sent or text[1:-1].replace(b" ", b"") == sent.replace(b" ", b""):
         return _Trust.FULL
     # A lost key takes a colon along; an escaped colon would spoil the count.
     if b"\\u003" in sent or text.count(b":") != sent.count(b":"):

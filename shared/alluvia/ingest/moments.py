@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from alluvia.ingest.identity import at_path
+from alluvia.ingest.identity import all_at_path, at_path
 from alluvia.ingest.timestamps import TIMESTAMP, instant, instants
+from alluvia.ingest.values import all_but
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 TIME_FIELDS = ("ts", "timestamp", "@timestamp", "time")
+_PLACES = tuple((name,) for name in TIME_FIELDS)
 _SECONDS_MIN = 100_000_000  # March 1973: a smaller number called `time` is a duration or a count
 
 
@@ -42,21 +45,35 @@ def moments(
     """
     if given_us:
         return _some_given(events, arrivals_us, time_path, given_us)
-    for place in [time_path] if time_path else [(name,) for name in TIME_FIELDS]:
-        sent = [at_path(event, place) for event in events]
-        plain = instants(sent)
-        if plain is not None:
-            return Moments(plain, {} if time_path else {place[0]: range(len(events))})
+    for place in ((time_path,) if time_path else ()) + _PLACES:
+        sent = all_at_path(events, place)
         if any(value is not None for value in sent):
-            break
-    found: list[int] = []
+            return _filled(events, arrivals_us, time_path, instants(sent), None if place is time_path else place[0])
+    return Moments(pa.array(arrivals_us, TIMESTAMP), {})
+
+
+def _filled(
+    events: Sequence[Mapping[str, object]],
+    arrivals_us: Sequence[int],
+    time_path: tuple[str, ...],
+    plain: pa.Array,
+    name: str | None,
+) -> Moments:
+    """Return the times of events of which some are known to be plain text in the field `name`, the first with any."""
+    if not plain.null_count:
+        return Moments(plain, {} if name is None else {name: range(len(events))})
+    missing = pc.is_null(plain)
+    odd = pc.indices_nonzero(missing).to_pylist()
     held: defaultdict[str, list[int]] = defaultdict(list)
-    for index, (event, arrival_us) in enumerate(zip(events, arrivals_us, strict=True)):
-        moment_us, name = _moment(event, arrival_us, time_path)
+    if name is not None:
+        held[name] += all_but(odd, len(events))
+    found = []
+    for index in odd:
+        moment_us, holder = _moment(events[index], arrivals_us[index], time_path)
         found.append(moment_us)
-        if name is not None:
-            held[name].append(index)
-    return Moments(pa.array(found, TIMESTAMP), held)
+        if holder is not None:
+            held[holder].append(index)
+    return Moments(pc.replace_with_mask(plain, missing, pa.array(found, TIMESTAMP)), held)
 
 
 def _some_given(

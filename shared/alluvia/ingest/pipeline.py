@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from alluvia.errors import AlluviaError, Invalid, MetadataChanged, TableDropped, Unsupported
-from alluvia.ingest.identity import content_of
+from alluvia.ingest.identity import contents_of
 from alluvia.ingest.jsontext import encode
 from alluvia.ingest.rejects import clash_reason, reject_of, reject_rows
 from alluvia.ingest.rows import to_rows
@@ -322,7 +322,7 @@ def _commit(
         taken = [events[index] for index in rows.taken]
         newest = table.at_hand()  # where rejects were kept, a newer one may have been seen
         if _takes_the_same(newest, snapshot) or not tries_left:
-            contents = [content_of(event) for event in taken] or [bytes(CONTENT_BYTES)] * len(rows.table)
+            contents = contents_of(taken) or [bytes(CONTENT_BYTES)] * len(rows.table)
             begin()
             try:
                 done = ingest(table, rows.table, contents)

@@ -12,26 +12,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alluvia.ingest.jsontext import encode
+from alluvia.ingest.jsontext import encode_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _CLASH_KEY = "_event"
+_EMPTY = b"{}"
 
 
 def texts(sent: Sequence[object], rest: Sequence[dict[str, object]]) -> list[str | None]:
     """Return the JSON text for each event, from what it sent as `properties` and its leftover fields.
 
-    None where there is nothing. (Text, since the bytes of a small orjson text hold on to a large buffer.)
+    None where there is nothing.
     """
-    if any(properties is not None for properties in sent):
-        pairs = zip(sent, rest, strict=True)
-        return [
-            None if properties is None and not fields else encode(merge(properties, fields)).decode()
-            for properties, fields in pairs
-        ]
-    return [encode(fields).decode() if fields else None for fields in rest]
+    if not any(properties is not None for properties in sent):
+        return [text.decode() if text != _EMPTY else None for text in encode_all(rest)]
+    merged = encode_all(list(map(merge, sent, rest)))
+    return [
+        None if text == _EMPTY and properties is None else text.decode()
+        for text, properties in zip(merged, sent, strict=True)
+    ]
 
 
 def merge(properties: object, fields: dict[str, object]) -> dict[str, object]:

@@ -19,14 +19,24 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.ingest.convert import column
-from alluvia.ingest.identity import ID_FIELDS, ID_LIMIT_CHARS, at_path, fallback_id, given_id, own_id
+from alluvia.ingest.identity import (
+    ID_FIELDS,
+    ID_LIMIT_CHARS,
+    all_at_path,
+    fallback_id,
+    given_id,
+    is_plain_id,
+    own_id,
+)
 from alluvia.ingest.moments import moments
 from alluvia.ingest.properties import texts
 from alluvia.ingest.rejects import reject_of
-from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Origin, RawEvent
+from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Origin, RawEvent, all_but
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+_ID_PLACES = tuple((name,) for name in ID_FIELDS)
 
 
 def to_rows(
@@ -77,11 +87,13 @@ class _Conversion:
         self.events = events
         self.fields = fields
         self.schema = schema
+        self.names = schema.names
         self.origins = origins
-        self.rest = [event.value.copy() for event in events]
+        self.values = [event.value for event in events]
+        self.rest = [value.copy() for value in self.values]
         self.given = [(index, event.given) for index, event in enumerate(events) if event.given is not None]
         self.reasons: defaultdict[int, list[str]] = defaultdict(list)
-        self.keeps_leftovers = "properties" in schema.names and schema.field("properties").type == pa.string()
+        self.keeps_leftovers = "properties" in self.names and schema.field("properties").type == pa.string()
 
     def arrays(self, new_id: Callable[[], str]) -> dict[str, pa.Array]:
         """Return the columns by name."""
@@ -92,34 +104,41 @@ class _Conversion:
             if field.name not in ("event_id", "ts", "received_at", "properties"):
                 found[field.name] = self.declared(field)
         for name, fill in (("ts", self.moments), ("received_at", self.arrivals), ("properties", self.properties)):
-            if name in self.schema.names:
+            if name in self.names:
                 found[name] = fill(self.schema.field(name))
         return found
 
     def ids(self, new_id: Callable[[], str]) -> pa.Array:
-        ids = (None if self.given else self._plain_ids()) or [
-            self._id(index, event, new_id) for index, event in enumerate(self.events)
-        ]
-        for fields in self.rest:
-            if fields.get("event_id", "") is None:
-                del fields["event_id"]
+        place, ids, others = self._plain_ids()
+        for index in others:
+            ids[index] = self._id(index, new_id)
+        self._drop_null("event_id", others if place == "event_id" else range(len(ids)))
         return pa.array(ids, pa.string())
 
-    def _plain_ids(self) -> list[object] | None:
-        """Return the ids if all events have theirs in one place, as text."""
-        path = self.fields.id_path
-        for place in [path] if path else [(name,) for name in ID_FIELDS]:
-            found = [at_path(event.value, place) for event in self.events]
-            kinds = set(map(type, found))
-            if kinds == {str} and all(found) and max(map(len, found)) <= ID_LIMIT_CHARS:  # type: ignore[arg-type]
-                if not path:
-                    self._take(place[0], range(len(found)))
-                return found
-            if kinds != {type(None)}:
-                break
-        return None
+    def _plain_ids(self) -> tuple[str | None, list[object], Sequence[int]]:
+        """Return the ids that stand as text in the first place where any event has one, and whose do not.
 
-    def _id(self, index: int, event: RawEvent, new_id: Callable[[], str]) -> str | None:
+        With them the name of that place, if it holds nothing else.
+        """
+        path = self.fields.id_path
+        for place in ((path,) if path else ()) + _ID_PLACES:
+            found = all_at_path(self.values, place)
+            kinds = set(map(type, found))
+            if kinds == {type(None)}:
+                continue
+            others: Sequence[int] = ()
+            if kinds != {str} or not all(found) or max(map(len, found)) > ID_LIMIT_CHARS:  # type: ignore[arg-type]
+                others = [at for at, text in enumerate(found) if not is_plain_id(text)]
+            if self.given:
+                others = sorted({*others, *(index for index, _ in self.given)})
+            if place is path:
+                return None, found, others
+            self._take(place[0], all_but(others, len(found)))
+            return place[0], found, others
+        return None, [None] * len(self.values), range(len(self.values))
+
+    def _id(self, index: int, new_id: Callable[[], str]) -> str | None:
+        event = self.events[index]
         try:
             text = given_id(event.given)
             if text is not None:
@@ -137,9 +156,15 @@ class _Conversion:
         key = self.origins[index].idempotency_key
         return event.fallback_id or (fallback_id(key, event.position) if key else new_id())
 
+    def _drop_null(self, name: str, indexes: Iterable[int]) -> None:
+        """Drop a field that says nothing where it is null, though it would be kept as a leftover."""
+        for index in indexes:
+            if self.rest[index].get(name, "") is None:
+                del self.rest[index][name]
+
     def _take(self, name: str, indexes: Sequence[int]) -> None:
         """Take a field that one column holds completely, unless a column of its own name must be filled as well."""
-        if name in ("event_id", "ts") or name not in self.schema.names:
+        if name in ("event_id", "ts") or name not in self.names:
             for index in indexes:
                 del self.rest[index][name]
 
@@ -176,12 +201,11 @@ class _Conversion:
             return self.declared(field)
         arrivals_us = [origin.arrival_us for origin in self.origins]
         given_us = [each.given.ts_us if each.given else None for each in self.events] if self.given else ()
-        found = moments([event.value for event in self.events], arrivals_us, self.fields.time_path, given_us)
+        found = moments(self.values, arrivals_us, self.fields.time_path, given_us)
         for name, indexes in found.held.items():
             self._take(name, indexes)
-        for fields in self.rest:
-            if fields.get("ts", "") is None:
-                del fields["ts"]
+        if len(found.held.get("ts", ())) < len(self.events):
+            self._drop_null("ts", range(len(self.events)))
         return found.array if found.array.type == field.type else found.array.cast(pa.int64()).cast(field.type)
 
     def arrivals(self, field: pa.Field) -> pa.Array:

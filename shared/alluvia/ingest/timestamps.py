@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from alluvia.ingest.jsontext import ExactNumber
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 MIN_US = -62_135_596_800_000_000  # 0001-01-01T00:00:00Z
@@ -24,6 +24,7 @@ _ISO = re.compile(
     r"(?:[Tt ](\d\d)(?::(\d\d)(?::(\d\d)(?:[.,](\d+))?)?)?(Z|z|([+-])(\d\d)(?::?(\d\d))?)?)?",
     re.ASCII,
 )
+_NEAR = 64  # texts: so many are looked at one by one where one of them is odd
 _SCALES_US = ((10**11, 1_000_000), (10**14, 1_000), (10**17, 1))  # below this magnitude, one unit has so many µs
 
 
@@ -48,16 +49,32 @@ def naive_instant(value: object) -> tuple[int, bool] | None:
     return instant(value) if match and not match[8] else None
 
 
-def instants(values: Sequence[object]) -> pa.Array | None:
-    """Return a timestamp array if all values are plain ISO 8601 text with an offset, fast; else None."""
-    if set(map(type, values)) != {str}:
-        return None
+def instants(values: Sequence[object]) -> pa.Array:
+    """Return a timestamp for each value that is plain ISO 8601 text with an offset, fast; null for all others."""
+    kinds = set(map(type, values))
+    texts = values if kinds <= {str, type(None)} else [each if isinstance(each, str) else None for each in values]
+    found = pa.concat_arrays([*_cast(pa.array(texts, pa.string())), pa.array([], TIMESTAMP)])
+    moments_us = found.cast(pa.int64())
+    bounds = pc.min_max(moments_us).as_py()
+    if bounds["min"] is None or (bounds["min"] >= MIN_US and bounds["max"] <= MAX_US):
+        return found
+    known = pc.and_(pc.greater_equal(moments_us, MIN_US), pc.less_equal(moments_us, MAX_US))
+    return pc.if_else(known, found, pa.scalar(None, TIMESTAMP))
+
+
+def _cast(texts: pa.Array) -> Iterator[pa.Array]:
+    """Yield timestamps for texts: null for those near one that is not plain."""
     try:
-        moments = pa.array(values, pa.string()).cast(TIMESTAMP)
+        found = texts.cast(TIMESTAMP)
     except pa.ArrowInvalid:
-        return None
-    bounds = pc.min_max(moments.cast(pa.int64())).as_py()
-    return moments if bounds["min"] >= MIN_US and bounds["max"] <= MAX_US else None
+        if len(texts) <= _NEAR:
+            yield pa.nulls(len(texts), TIMESTAMP)
+            return
+        middle = len(texts) // 2
+        yield from _cast(texts.slice(0, middle))
+        yield from _cast(texts.slice(middle))
+    else:
+        yield found
 
 
 def _from_iso(text: str) -> tuple[int, bool] | None:

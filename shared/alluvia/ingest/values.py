@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from alluvia.errors import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import pyarrow as pa
 
@@ -127,3 +127,8 @@ class EventRows:
     rejects: list[Reject]
     refused: Sequence[int]
     taken: Sequence[int]
+
+
+def all_but(indexes: Collection[int], count: int) -> Sequence[int]:
+    """Return the numbers below `count` that are not among `indexes`, in order."""
+    return sorted(set(range(count)).difference(indexes)) if indexes else range(count)

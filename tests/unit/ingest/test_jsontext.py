@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
-from alluvia.ingest.jsontext import ExactNumber, decode, decode_all, encode, split_array
+from alluvia.ingest.jsontext import (
+    ExactNumber,
+    canonical,
+    canonical_all,
+    decode,
+    decode_all,
+    encode,
+    encode_all,
+    split_array,
+)
 
 NUMBERS = st.one_of(
     st.integers(-(2**70), 2**70).map(str),
@@ -120,6 +129,44 @@ def test_one_bad_text_does_not_spoil_the_others() -> None:
     assert isinstance(values[1], Invalid)
     assert values[2] == {"a": ExactNumber("18446744073709551616")}
     assert isinstance(values[3], Invalid)
+
+
+ODD = st.one_of(
+    st.sampled_from([
+        b'{"n":9007199254740993.0}', b'{"n":0.1000000000000000055}', b'{"n":1e400}', b'{"n":123456789012345678901234}',
+        b'{"a":1,"a":2}', b'{"a\\u003a":1,"b":2}', b'{"a":{"b":1,"b":1}}', b'{ "a" : [ 1.0 , "x  y" ] }', b'{"a":NaN}',
+        b'{"a":"\\ud800"}', b'{"a":"\xff"}', b'{"a":1}{"b":2}', b'[{"a":1}', b"", b"{}", b"7",
+        b'{"a":' * 254 + b"1" + b"}" * 254,
+        b'{"a":' * 252 + b"{}" + b"}" * 252, b'{"a" :1, "a":1}', b'{"a":-0.0,"b":1E5}',
+    ]),
+    st.dictionaries(TEXT, VALUES, max_size=3).map(lambda value: json.dumps(value, ensure_ascii=False).encode()),
+    st.binary(max_size=12),
+)  # fmt: skip
+
+
+@given(st.lists(ODD, max_size=4), st.integers(0, 130), SEPARATORS)
+def test_a_text_is_read_alike_in_any_company(odd: list[bytes], company: int, separators: tuple[str, str]) -> None:
+    plain = json.dumps({"a": 1, "text": "x, y: z"}, separators=separators).encode()
+
+    def told(raws: list[bytes]) -> list[str]:
+        return [str(value) if isinstance(value, Invalid) else repr(value) for value in decode_all(raws)]
+
+    found = told([plain] * company + odd)
+    assert found == told([plain]) * company + [text for raw in odd for text in told([raw])]
+
+
+@given(st.lists(st.dictionaries(TEXT, VALUES, max_size=3), max_size=4), st.sampled_from([0, 1, 520]))
+def test_values_are_written_alike_in_any_company(values: list[dict[str, Any]], company: int) -> None:
+    sent: list[object] = [{"a": "x\n,\ny"}] * company
+    sent += [decode(json.dumps(value).encode()) for value in values]
+    assert encode_all(sent) == [encode(value) for value in sent]
+    assert canonical_all(sent) == [canonical(value) for value in sent]
+
+
+def test_the_deepest_value_is_written_in_company() -> None:
+    deep = decode(b'{"a":' * 252 + b"{}" + b"}" * 252)
+    deeper = {"b": deep}
+    assert encode_all([deep, deeper, {}]) == [encode(deep), encode(deeper), b"{}"]
 
 
 @pytest.mark.parametrize(

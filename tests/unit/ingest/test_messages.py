@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
 from alluvia.ingest.envelope import split
-from alluvia.ingest.identity import content_of
+from alluvia.ingest.identity import contents_of
 from alluvia.ingest.jsontext import ExactNumber
 from alluvia.ingest.messages import LIMIT_BYTES, batches, pack, unpack
 from alluvia.ingest.rows import to_rows
@@ -77,7 +77,7 @@ def test_the_same_rows_come_out_however_often(
         received = [unpack(message.decode()) for message in packed.messages]
         assert {message.table for message in received} == {"clicks"}
         after = [event for message in received for event in message.events]
-        assert list(map(content_of, after)) == list(map(content_of, events))
+        assert contents_of(after) == contents_of(events)
         assert rows(after, "another", 9) == rows(events, key, 7)
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
 from alluvia.ingest.envelope import split
-from alluvia.ingest.identity import content_of
+from alluvia.ingest.identity import contents_of
+from alluvia.ingest.jsontext import decode_all
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.timestamps import instant
 from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Given, Limits, Origin, RawEvent
@@ -470,7 +471,8 @@ def test_the_identity_of_what_the_request_identifies() -> None:
     one: dict[str, object] = {"event_id": "own", "tries": 1}
     two: dict[str, object] = {"event_id": "own", "tries": 2}
     once, again = (RawEvent(0, value, given=Given("g", unstable=("tries",))) for value in (one, two))
-    assert content_of(once) == content_of(again) != content_of(RawEvent(0, one)) != content_of(RawEvent(0, two))
+    first, second, *others = contents_of([once, again, RawEvent(0, one), RawEvent(0, two)])
+    assert first == second != others[0] != others[1]
     said = Given("g", event="x", unstable=("tries",))
     rejects = rows_given(({**one, "ts": "never"}, said), ({**two, "ts": "never"}, said), schema=pa.schema(HEAD)).rejects
     assert len({reject.event_id for reject in rejects}) == 1
@@ -482,3 +484,57 @@ def test_the_identity_of_what_the_request_identifies() -> None:
 def rows_given(*sent: tuple[dict[str, object], Given], schema: pa.Schema = DEFAULT) -> EventRows:
     events = [RawEvent(at, value, given=said) for at, (value, said) in enumerate(sent)]
     return to_rows(events, schema, arrival_us=ARRIVAL_US, idempotency_key=None, new_id=lambda: "new")
+
+
+ANY_TYPE = pa.schema([
+    *HEAD, ("ip", pa.string()), ("status", pa.int16()), ("score", pa.float64()), ("price", pa.decimal128(9, 2)),
+    ("at", MOMENT), ("day", pa.date32()), ("ok", pa.bool_()), ("tags", pa.list_(pa.string())), *TAIL,
+])  # fmt: skip
+PLAIN_EVENT: dict[str, object] = {
+    "ts": NOON, "ip": "1.2.3.4", "status": 200, "score": 0.5, "price": 1, "at": NOON, "day": "2020-01-01", "ok": True,
+    "tags": ["a"], "other": 1,
+}  # fmt: skip
+ODD_VALUES = (
+    VALUES | st.sampled_from([NOON, "2020-01-01T12:00:00", 40_000, "x" * 1025, "2020-02-30", "0000-01-01T00:00:00Z"])
+) | st.dictionaries(KEYS, VALUES, max_size=2)
+ODD_EVENTS = st.builds(
+    lambda odd, without, own: {name: value for name, value in (PLAIN_EVENT | odd | own).items() if name not in without},
+    st.dictionaries(KEYS | st.sampled_from([*PLAIN_EVENT]), ODD_VALUES, max_size=4),
+    st.sets(st.sampled_from([*PLAIN_EVENT]), max_size=4),
+    st.sampled_from(
+        [{}, {"event_id": "own"}, {"messageId": "m"}, {"event_id": 7}, {"event_id": None, "messageId": "m"}]
+    ),
+)
+GIVEN = st.none() | st.builds(
+    Given, st.sampled_from([None, "", "g", "own", "x" * 1025]), st.sampled_from([None, NOON_US]),
+    st.sampled_from([None, "e1"]), st.sampled_from([None, "s"]),
+)  # fmt: skip
+
+
+@given(
+    st.lists(st.tuples(ODD_EVENTS, GIVEN), min_size=1, max_size=3),
+    st.sampled_from([0, 1, 70]),
+    st.sampled_from([DEFAULT, ANY_TYPE, pa.schema([field for field in ANY_TYPE if field.name != "properties"])]),
+    st.sampled_from([NO_FIELDS, Fields(("other",), ("at",)), Fields(("properties", "a"), ("score",))]),
+)
+def test_company_does_not_change_an_event(
+    odd: list[tuple[dict[str, object], Given | None]], company: int, schema: pa.Schema, fields: Fields
+) -> None:
+    plain = [RawEvent(at, PLAIN_EVENT | {"event_id": str(at)}) for at in range(company)]
+    values: list[Any] = decode_all([json.dumps(value).encode() for value, _ in odd])
+    strange = [
+        RawEvent(company + at, value, given=said) for at, (value, (_, said)) in enumerate(zip(values, odd, strict=True))
+    ]
+
+    def made(events: list[RawEvent]) -> list[tuple[Any, ...]]:
+        rows = to_rows(
+            events, schema, arrival_us=ARRIVAL_US, idempotency_key="key", new_id=lambda: "never", fields=fields
+        )
+        assert [events[at].position for at in rows.refused] == [reject.position for reject in rows.rejects]
+        kept = [(events[at].position, row) for at, row in zip(rows.taken, rows.table.to_pylist(), strict=True)]
+        return kept + [(each.position, each.reason, each.raw, each.event_id) for each in rows.rejects]
+
+    apart = made(plain) + [each for event in strange for each in made([event])]
+    assert sorted(made(plain + strange), key=lambda each: each[0]) == apart
+    assert contents_of(plain + strange) == contents_of(plain) + [contents_of([event])[0] for event in strange]
+    assert values == decode_all([json.dumps(value).encode() for value, _ in odd])
