@@ -1,8 +1,8 @@
 """What each layer holds, and what is left out of it. Pure.
 
 A recipe names the packages that our code imports; their versions, their hashes and what they need in turn come from the
-lock file. What the command line alone needs (click, prompt-toolkit, waitress, wcwidth) is in no
-layer.
+lock file. What the command line alone needs (click, prompt-toolkit, pyjwt, waitress,
+wcwidth) is in no layer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Machine:
 
 
 LAMBDA = Machine()
-CORE = Recipe("core", ("aws-lambda-powertools", "boto3", "obstore", "orjson", "pyarrow"))
+CORE = Recipe("core", ("aws-lambda-powertools", "boto3", "cryptography", "obstore", "orjson", "pyarrow"))
 QUERY = Recipe("query", ("duckdb", "duckdb-extension-httpfs"))
 SPARK = Recipe("spark", ("boto3", "obstore", "orjson", "pyarrow"))
 LAYERS = (CORE, QUERY)

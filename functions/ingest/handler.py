@@ -6,19 +6,23 @@ One handler for API Gateway (payload 2.0), Lambda function URLs and SQS.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from alluvia import Lake
 from alluvia.errors import CommitUnknown, Conflict, Invalid, TableNotFound, Unavailable, Unsupported, cut
 from alluvia.serverless import warm_lake
+from alluvia.serverless.authorization import authorize
 from alluvia.serverless.events import messages_of
-from alluvia.serverless.http import Request, Response, failure, refusal
+from alluvia.serverless.http import Request, Response, TooManyRequests, Unauthenticated, failure, refusal
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.sending import sqs
 
 from .consumer import consume
 from .routes import route_of
 from .settings import IngestSettings
+
+_REFUSED = (Invalid, Unsupported, TableNotFound, Unavailable, CommitUnknown, Conflict, Unauthenticated, TooManyRequests)
 
 logger = Logger(service="ingest")
 warm_lake.prepare()
@@ -48,6 +52,7 @@ def respond(request: Request, settings: IngestSettings, lake: Lake) -> Response:
         allowed = ", ".join(route.takers)
         return failure(405, f"{request.path} takes {allowed}, not {request.method}", Allow=allowed)
     try:
-        return taker(request, name, settings, lake)
-    except (Invalid, Unsupported, TableNotFound, Unavailable, CommitUnknown, Conflict) as error:
+        rights = None if route.public else authorize(request, lake)
+        return taker(request, name, replace(settings, rights=rights), lake)
+    except _REFUSED as error:
         return refusal(error, logger, {Unsupported: 400})

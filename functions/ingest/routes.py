@@ -24,6 +24,8 @@ class Route:
 
     path: str
     takers: Mapping[str, Taker]
+    public: bool = False
+    """Whether anyone may send requests: the taker itself verifies those whom it must."""
 
     def name_in(self, path: str) -> str | None:
         """Return the name in a path, "" if this route has none; None for a path of another route."""
@@ -43,7 +45,7 @@ def say_healthy(request: Request, name: str, settings: IngestSettings, lake: Lak
 
 ROUTES = (
     Route("/v1/events/{table}", {"POST": take_events}),
-    Route("/healthz", {"GET": say_healthy}),
+    Route("/healthz", {"GET": say_healthy}, public=True),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from alluvia.access.rights import Rights
 from alluvia.ingest.values import Limits
 from alluvia.serverless.settings import choice, number, text
 
@@ -23,6 +24,8 @@ class IngestSettings:
     create_tables: bool
     limits: Limits
     tables_max: int = TABLES_MAX
+    rights: Rights | None = None
+    """What the sender of a request may do; None: all."""
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> IngestSettings:

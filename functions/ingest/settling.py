@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from alluvia import Lake
+from alluvia.access.rights import APPEND
 from alluvia.ingest.messages import pack
 from alluvia.ingest.pipeline import ingest_batch, keep_rejects, table_for
 from alluvia.ingest.values import Origin, Reject, Split
@@ -20,7 +21,9 @@ logger = Logger(service="ingest", child=True)
 
 
 def settle(table: str, found: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
-    """Commit or queue the events of a request, and answer what became of them."""
+    """Commit or queue the events of a request, and answer what became of them. Raises `Forbidden`."""
+    if settings.rights is not None:
+        settings.rights.check(APPEND, table)
     way = commit if settings.queue_url is None else enqueue
     return way(table, found, origin, settings, lake)
 

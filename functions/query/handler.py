@@ -17,18 +17,21 @@ from typing import Any
 import orjson
 
 from alluvia import Lake
+from alluvia.access.rights import Rights
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import AlluviaError, CommitUnknown, Conflict, Invalid, TableExists, TableNotFound
 from alluvia.query.engine import run_rendered
 from alluvia.query.formats import Format, NotAcceptable, choose_format
 from alluvia.query.parameters import Parameters
+from alluvia.query.permitted import permitted
 from alluvia.query.processes import POOL
 from alluvia.query.scans import TableScan
 from alluvia.serverless import warm_lake
+from alluvia.serverless.authorization import authorize
 from alluvia.serverless.http import Request, Response, failure, refusal
 from alluvia.serverless.log_lines import Logger, with_request_id
 
-from .rights import Forbidden, allowed_statements
+from .rights import allowed_statements
 from .settings import QuerySettings
 
 PATHS = ("/q", "/sql")
@@ -37,7 +40,6 @@ TEXT_LIMIT_BYTES = 1_000_000
 _STATUSES: dict[type[AlluviaError], int] = {
     NotAcceptable: 406,
     QueryTooCostly: 422,
-    Forbidden: 403,
     TableExists: 400,
     TableNotFound: 404,  # before Conflict: a table that was dropped meanwhile is both
     Conflict: 409,
@@ -56,7 +58,7 @@ def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001
     settings = QuerySettings.read(os.environ)
     lake = warm_lake.lake()
     if isinstance(event, dict) and "requestContext" not in event:
-        return respond(event, event.get("accept"), settings, lake)
+        return respond(event, event.get("accept"), settings, lake)  # from whoever may invoke the function
     request = Request.read(event, '{"query": "SELECT …"}')
     if request.path not in PATHS:
         return failure(404, f"there is nothing at {request.path}: send queries to POST {PATHS[0]}")
@@ -68,25 +70,28 @@ def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001
 def respond(asked: Request | dict[str, Any], accept: object, settings: QuerySettings, lake: Lake) -> Response:
     """Run the query or the statements of a request or a call, and turn errors into statuses."""
     try:
+        rights = authorize(asked, lake) if isinstance(asked, Request) else None
         form = choose_format(accept if isinstance(accept, str) else None)
         sql = sql_of(json_of(asked.body()) if isinstance(asked, Request) else asked)
-        body, notes = _run(sql, form, settings, lake)
+        body, notes = _run(sql, form, settings, lake, rights)
     except AlluviaError as error:
         return refusal(error, logger, _STATUSES)
     logger.info("answered", extra={"bytes": len(body), **notes})
     return success(body, form)
 
 
-def _run(sql: SqlText, form: Format, settings: QuerySettings, lake: Lake) -> tuple[bytes, dict[str, Any]]:
+def _run(
+    sql: SqlText, form: Format, settings: QuerySettings, lake: Lake, rights: Rights | None
+) -> tuple[bytes, dict[str, Any]]:
     """Return an answer in a form, and what the log tells of it."""
     statements = allowed_statements(sql.text, writes=settings.allow_writes)
     if not statements:
         limit_bytes = settings.result_limit_bytes
-        found = run_rendered(lake, sql.text, form, limit_bytes, settings.limits, sql.parameters)
+        found = run_rendered(permitted(lake, rights), sql.text, form, limit_bytes, settings.limits, sql.parameters)
         return found.body, {"tables": [_numbers(table) for table in found.tables]}
     from .running import run_statements
 
-    body = run_statements(lake, sql.text, sql.parameters, form, settings)
+    body = run_statements(lake, sql.text, sql.parameters, form, settings, rights)
     return body, {"statements": [statement.kind for statement in statements]}
 
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alluvia.errors import Invalid
+from alluvia.errors import Forbidden
 from alluvia.sql.first_word import is_query
 
 if TYPE_CHECKING:
     from alluvia.sql.statements import SqlStatement
-
-
-class Forbidden(Invalid):
-    """The statement is not allowed here: the message says where it is."""
 
 
 def allowed_statements(text: str, *, writes: bool) -> list[SqlStatement]:

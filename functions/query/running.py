@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from alluvia import Lake
+from alluvia.access.rights import Rights
 from alluvia.errors import CommitUnknown
 from alluvia.query.formats import Format, render
 from alluvia.query.parameters import Parameters
@@ -14,7 +15,7 @@ from .settings import QuerySettings
 
 
 def run_statements(
-    lake: Lake, text: str, parameters: Parameters | None, form: Format, settings: QuerySettings
+    lake: Lake, text: str, parameters: Parameters | None, form: Format, settings: QuerySettings, rights: Rights | None
 ) -> bytes:
     """Run a text, and return its answer in a form. Nothing is committed if that is too large, or the time is up."""
 
@@ -26,7 +27,7 @@ def run_statements(
         return body
 
     try:
-        answer = execute(lake, text, parameters, limits=settings.limits, ready=rendered)
+        answer = execute(lake, text, parameters, limits=settings.limits, ready=rendered, rights=rights)
     except CommitUnknown as error:
         raise CommitUnknown(f"look whether the statements took effect before you send them again: {error}") from error
     return rendered(answer) if body is None else body

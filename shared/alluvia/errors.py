@@ -20,6 +20,14 @@ class Invalid(AlluviaError):
     """The caller's input is wrong: the message names the field and the fix."""
 
 
+class Forbidden(Invalid):
+    """The caller may not do this: the message says why. `scope` is the right that it lacks, if one would do."""
+
+    def __init__(self, message: str, *, scope: str | None = None) -> None:
+        super().__init__(message)
+        self.scope = scope
+
+
 class Unsupported(AlluviaError):
     """The table needs a feature that this library does not have: the message names it."""
 

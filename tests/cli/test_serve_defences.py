@@ -145,25 +145,25 @@ def test_each_request_is_a_line_of_the_log(tmp_path: Path) -> None:
         assert len(lines) == 4
 
 
+def served_to_others(lake: Path, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "alluvia.cli", "serve", "--lake", str(lake), "--port", "0", "--host", "0.0.0.0"]
+    return subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 def test_it_warns_where_others_can_reach_it(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "alluvia.cli",
-        "serve",
-        "--lake",
-        str(tmp_path),
-        "--port",
-        "0",
-        "--host",
-        "0.0.0.0",
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = served_to_others(tmp_path, "--auth", "open")
     assert process.stdout is not None
     port = int(process.stdout.readline().rpartition(":")[2])
     assert exchange(port, post("/v1/events/app", b"{}", host="any.example"))[0] == 200
     process.terminate()
     assert "Warning: anyone who reaches 0.0.0.0 can read and write this lake" in process.communicate(timeout=30)[1]
+
+
+def test_it_is_open_to_others_only_if_told_so(tmp_path: Path) -> None:
+    process = served_to_others(tmp_path)
+    out, error = process.communicate(timeout=30)
+    assert (process.returncode, out) == (1, "")
+    assert "--host 0.0.0.0 is open to other machines: --auth tokens asks callers for tokens" in error
 
 
 @pytest.mark.parametrize(

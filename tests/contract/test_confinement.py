@@ -285,7 +285,7 @@ def shut_database(place: Place) -> Iterator[Engine]:
     try:
         constants = Constants(session.begin())
         references = find_references(parse("FROM events").root)
-        (scan,) = plan_scans(place.lake, references, constants)[0].values()
+        (scan,) = plan_scans(place.lake, references, constants).scans.values()
         session.open({"scan_0": Files(scan.snapshot, scan.files)})
         connection = session._engine
         assert connection.execute("SELECT * FROM alluvia.scan_0").fetchall() == [[1]]
@@ -376,7 +376,7 @@ def test_a_pruned_file_is_closed_too(place: Place) -> None:
     session = Session(place.lake.store, QueryLimits(), Watch())
     try:
         constants = Constants(session.begin())
-        scans, _ = plan_scans(place.lake, find_references(parse("FROM pruned WHERE n = 1").root), constants)
+        scans = plan_scans(place.lake, find_references(parse("FROM pruned WHERE n = 1").root), constants).scans
         (scan,) = scans.values()
         session.open({"scan_0": Files(scan.snapshot, scan.files)})
         open_keys = {scan.snapshot.key(file) for file in scan.files}

@@ -28,6 +28,7 @@ _MODULES = {
     "erasing": ("erase",),
     "verifying": ("verify",),
     "rollups": ("rollup",),
+    "tokens": ("token",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -11,6 +11,7 @@ from alluvia.cli.options import Common, command
 from alluvia.cli.terminal import say, say_json, tell
 from alluvia.errors import Invalid
 
+AUTH = "ALLUVIA_AUTH"
 _SECONDS = click.FloatRange(0, 366 * 86400)
 
 
@@ -37,6 +38,12 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
 @click.option("--refresh-rollups", is_flag=True, help="Refresh rollups after each post of events; else with merges.")
 @click.option("--create-tables-max", type=click.IntRange(1), help="Events create no more tables than this.  [1000]")
 @click.option("--allow-writes", is_flag=True, help="Let SQL that comes over HTTP write, too.")
+@click.option(
+    "--auth",
+    type=click.Choice(["open", "tokens"]),
+    envvar=AUTH,
+    help="Whom to answer: everyone, or callers with a token; else $ALLUVIA_AUTH.  [open, on loopback]",
+)
 @click.option("--quiet", is_flag=True, help="Do not log requests.")
 def serve(
     common: Common,
@@ -46,12 +53,13 @@ def serve(
     merge_every: float,
     vacuum_every: float,
     create_tables_max: int | None,
+    auth: str | None,
     *,
     refresh_rollups: bool,
     allow_writes: bool,
     quiet: bool,
 ) -> None:
-    """Put the functions behind a local HTTP server; merge and vacuum run in the background. Without authentication."""
+    """Put the functions behind a local HTTP server; merge and vacuum run in the background."""
     import signal
 
     from alluvia.cli.guards import is_loopback
@@ -59,17 +67,33 @@ def serve(
     from alluvia.serverless.environment import environment
 
     options = Options(host, port, allow_host, merge_every, vacuum_every, not quiet, refresh_rollups)
+    auth = _auth(auth, host, loopback=is_loopback(host))
     chosen = {} if create_tables_max is None else {"ALLUVIA_CREATE_TABLES_MAX": str(create_tables_max)}
     if allow_writes:
         chosen["ALLUVIA_ALLOW_WRITES"] = "true"
+    chosen[AUTH] = "iam" if auth == "open" else auth
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that what runs is ended in order
     with environment(chosen), running(common.lake(new=True), options) as server:
         say(f"alluvia serves {common.uri} at http://{host}:{server.effective_port}")
-        if not is_loopback(host):
-            may = "read, change and drop all tables of" if allow_writes else "read and write"
-            tell(f"Warning: anyone who reaches {host} can {may} this lake: nobody is asked for a password. Put a proxy "
+        may = "read, change and drop all tables of" if allow_writes else "read and write"
+        if auth != "open":
+            say("Requests need a token: `alluvia token create` makes one.")
+        elif is_loopback(host):
+            say(f"Everyone on this machine can {may} this lake; --auth tokens asks for tokens.")
+        else:
+            tell(f"Warning: anyone who reaches {host} can {may} this lake: nobody is asked for a token. Put a proxy "
                  "that authenticates in front.")  # fmt: skip
         server.run()
+
+
+def _auth(asked: str | None, host: str, *, loopback: bool) -> str:
+    """Return how callers are told apart. Raises `Invalid` where all would be let in from elsewhere, unless asked to."""
+    if asked is None and not loopback:
+        raise Invalid(
+            f"--host {host} is open to other machines: --auth tokens asks callers for tokens, which `alluvia token "
+            "create` makes; --auth open lets everyone in, for a server behind a proxy that authenticates"
+        )
+    return asked or "open"
 
 
 @command

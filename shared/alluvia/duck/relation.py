@@ -35,6 +35,7 @@ _DUCKDB = {
 }
 _WILDCARD = re.compile(r"[*?\[]")
 Pairs = Sequence[tuple[AddFile, str]]
+_ROWS_MAX = 2**63 - 1
 ROW_NUMBER = "file_row_number"
 """The name that DuckDB gives the number of a row in its file: no column of a file may have it besides."""
 
@@ -118,6 +119,16 @@ def relation_sql(
 def union_sql(schema: pa.Schema, selects: Sequence[str]) -> str:
     """Return the rows of all SELECTs; an empty relation of the columns if there are none."""
     return " UNION ALL ".join(selects) or empty_sql(schema)
+
+
+def shown_sql(relation: str, schema: pa.Schema, columns: Sequence[str], where: Sequence[str]) -> str:
+    """Return a SELECT of some columns of a relation of a schema, and of the rows for which SQL conditions hold.
+
+    DuckDB moves no condition below a LIMIT, so it evaluates nothing of a query on a row that is not shown.
+    """
+    shown = ", ".join(map(quote_name, columns))
+    conditions = " AND ".join(f"(\n{text}\n)" for text in where) or "true"
+    return f"SELECT {shown} FROM {relation} AS {free_name('rows', schema.names)} WHERE {conditions} LIMIT {_ROWS_MAX}"
 
 
 def relation_parts(

@@ -23,7 +23,7 @@ from alluvia.expressions.plain import plain_condition
 from alluvia.expressions.predicates import column_predicate
 from alluvia.expressions.references import At, Reference, names_in_use
 from alluvia.expressions.scopes import Scope, table_item
-from alluvia.expressions.tree import Node, is_constant, walk
+from alluvia.expressions.tree import Node, integer_literal, is_constant, text_literal, walk
 from alluvia.table.arguments import check_text
 from alluvia.table.schema.names import fold
 from alluvia.table.skipping.predicate import Predicate
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from alluvia.expressions.sql_condition import Evaluation
 
 
+_COMPARING = frozenset({"BETWEEN", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "OPERATOR"})
 ROWS_AT_ONCE = 1 << 13
 """Enough for Arrow, and few enough that memory stays small."""
 ROWS_AT_ONCE_BY_DUCKDB = 1 << 17
@@ -70,6 +71,25 @@ class Condition:
         values = (node["value"] for node in walk(self._expression) if is_constant(node))
         known = (value["value"] for value in values if not value["is_null"])
         return frozenset(str(value) for value in known if isinstance(value, (str, int, float)) and str(value))
+
+    def never_fails(self, schema: pa.Schema) -> bool:
+        """Whether it is sure to fail on no row: it compares texts with texts alone, or whole numbers with such."""
+        nodes = [node for node in walk(self._expression) if "class" in node]
+        if self._computed is None or any(node["class"] not in _COMPARING for node in nodes):
+            return False
+        kinds = {schema.field(name).type for name in self.columns}
+        constants = [node for node in nodes if is_constant(node) and not node["value"]["is_null"]]
+        if all(map(pa.types.is_string, kinds)):
+            return all(text_literal(node) is not None for node in constants)
+        return all(map(pa.types.is_integer, kinds)) and all(integer_literal(node) is not None for node in constants)
+
+    def predicate_at(self, schema: pa.Schema, now_us: int) -> Predicate:
+        """Return what pruning understands of it where it is evaluated at a time, in µs since the Unix epoch."""
+        if self._computed is not None:
+            return self.predicate
+        taken = names_in_use(self._expression) | {fold(name) for name in schema.names}
+        constants, known = Constants(now_us, taken), _columns(schema)
+        return constants.together(lambda: column_predicate(self._expression, known, constants))
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows for which the condition holds. Raises `Invalid` where it fails on a value."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from alluvia.access.rights import Rights
 from alluvia.clock import Clock
 from alluvia.errors import Corrupt, Invalid, TableNotFound
 from alluvia.log.actions import Metadata
@@ -17,6 +18,7 @@ from alluvia.operations.cut import take_cut
 from alluvia.operations.drop import find_log, may_be_dropped
 from alluvia.operations.grouping import Groups
 from alluvia.operations.overdue import checkpoint_overdue
+from alluvia.operations.views import View, find_view
 from alluvia.store import Store
 from alluvia.table.handle import TableHandle
 from alluvia.table.scan import Scan
@@ -31,6 +33,9 @@ ABSENT_MS_MAX = 60 * 60 * 1000
 
 class Catalog:
     """Tables below one place. Safe for use from several threads."""
+
+    rights: Rights | None = None
+    """What may be done with them, if not all may."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
@@ -74,6 +79,10 @@ class Catalog:
                 handles.append(handle)
         cut = take_cut(handles)
         return {handle.name: handle.as_of(cut.state(handle.name)) for handle in handles}
+
+    def find_view(self, name: str) -> View | None:
+        """Return a view; None if there is none of that name. One LIST, and one GET where there is or was one."""
+        return find_view(self.store, name)
 
     def note_read(self, scan: Scan) -> None:
         """Take note of what a query reads of a table: nobody asks for it here."""

@@ -22,12 +22,28 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """What is shown of a table: some of its columns, and the rows for which all of some SQL conditions hold."""
+
+    columns: tuple[str, ...]
+    where: tuple[str, ...] = ()
+
+    def schema(self, snapshot: Snapshot) -> pa.Schema:
+        """Return the columns that are shown of a version."""
+        return pa.schema([snapshot.schema.field(name) for name in self.columns])
+
+
+@dataclass(frozen=True, slots=True)
 class Files:
-    """Data files that are read with the columns of a version; `paths` say where they lie locally, if they do."""
+    """Data files that are read with the columns of a version; `paths` say where they lie locally, if they do.
+
+    `shown` limits what is seen of them.
+    """
 
     snapshot: Snapshot
     files: Sequence[AddFile]
     paths: Sequence[str] = ()
+    shown: Shown | None = None
 
 
 @dataclass(frozen=True, slots=True)

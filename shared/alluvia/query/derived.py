@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from alluvia.errors import Invalid, TableNotFound
+from alluvia.errors import Forbidden, Invalid, TableNotFound
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.references import At, Reference, References
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.folding import FINAL, folded
 from alluvia.operations.relations import Evaluate, Files, Relation
 from alluvia.query.scans import snapshots
+from alluvia.query.visible import visible
 from alluvia.table.properties import MERGE_QUERY
 from alluvia.table.snapshot import Snapshot
 
@@ -75,4 +76,17 @@ def _final(
         raise Invalid(
             f"{reference.shown}: version {snapshot.version} of {name} had no {MERGE_QUERY}; read {name} itself"
         )
-    return snapshot.schema, folded(Files(snapshot, list(snapshot.files)), prefix)
+    return snapshot.schema, _folded_visible(catalog, snapshot, constants, prefix)
+
+
+def _folded_visible(catalog: Catalog, snapshot: Snapshot, constants: Constants, prefix: str) -> Relation:
+    """Return a version's rows, folded; those that may be seen, where that is the same before and after."""
+    seen = visible(catalog, snapshot, constants.now_us)
+    if seen is None:
+        return folded(Files(snapshot, list(snapshot.files)), prefix)
+    relation = folded(Files(snapshot, list(snapshot.files), shown=seen.shown), prefix)
+    if seen.shown.columns != tuple(snapshot.schema.names) or not set(seen.filtered_by) <= set(relation.passing):
+        raise Forbidden(
+            f"this caller may read {snapshot.name} only in part, and what its merge query folds would tell of the rest"
+        )
+    return relation.narrowed(seen.predicate)

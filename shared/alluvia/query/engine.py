@@ -26,7 +26,7 @@ from alluvia.query.derived import find_derived
 from alluvia.query.describe import describes, in_our_terms
 from alluvia.query.evaluation import evaluation
 from alluvia.query.formats import Format, render
-from alluvia.query.limits import QueryLimits
+from alluvia.query.limits import QueryLimits, check_bytes
 from alluvia.query.parameters import Parameters, arrow_row, check_given, named_values
 from alluvia.query.processes import Watch
 from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report, scan_table
@@ -187,18 +187,22 @@ def _open(
     if expanded.views:  # which name other tables: all are read at one moment
         statement, references = expanded.statement, expanded.references
         newest = newest_snapshots(catalog, references)
+    if statement.explain and catalog.rights is not None:
+        named = [each.table for each in references.tables if each.table is not None]
+        catalog.rights.check_sees_all("EXPLAIN", named)
     constants = Constants(now_us, names_in_use(statement.root), given)
     evaluate = evaluation(catalog.store, limits)
     derived = find_derived(catalog, references, constants, newest, evaluate, session.folder)
     schemas = {one: schema for one, (schema, _) in derived.items()}
-    scans, needed = plan_scans(catalog, references, constants, newest, schemas)
+    plan = plan_scans(catalog, references, constants, newest, schemas)
+    scans = plan.scans
     inputs: dict[str, Files | LocalRows] = {}
     views: dict[str, str] = {}
     names: dict[Reference, str] = {}
     reports: list[TableScan] = []
     for number, reference in enumerate(references.tables):
         if reference in derived:
-            relation = derived[reference][1].narrowed(needed[reference])
+            relation = derived[reference][1].narrowed(plan.needed[reference])
             inputs |= relation.inputs
             views |= relation.views
             names[reference] = relation.name
@@ -209,9 +213,11 @@ def _open(
         else:
             names[reference] = f"scan_{number}"
             catalog.note_read(scans[reference])
-            files = Files(scans[reference].snapshot, scans[reference].files)
+            files = Files(scans[reference].snapshot, scans[reference].files, shown=plan.shown.get(reference))
             inputs[names[reference]] = files
             reports.append(report(reference.shown, files))
+    read = [each for each in inputs.values() if isinstance(each, Files)]
+    check_bytes(catalog.rights, [(each.snapshot.name, sum(file.size for file in each.files)) for each in read])
     rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
     session.open(inputs, views)
     return statement, scans, tuple(reports), rewritten

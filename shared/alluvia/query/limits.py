@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from alluvia.access.rights import Rights
 from alluvia.duck.failures import QueryTooCostly
 
 
@@ -56,3 +58,19 @@ class QueryLimits:
     def held_bytes_max(self) -> int:
         """Return how many bytes of rows a query's process may hold before it is killed; see `processes.Watch`."""
         return machine_bytes() * 4 // 5 if self.memory_bytes is None else self.memory_bytes
+
+
+def check_bytes(rights: Rights | None, sizes: Sequence[tuple[str, int]]) -> None:
+    """Raise `QueryTooCostly` where the files that a query is about to read exceed what a caller may have read.
+
+    `sizes` are the bytes to read, by table. How many they are is not said where a caller may not see all of a table.
+    """
+    if rights is None or rights.query_bytes is None:
+        return
+    planned = sum(size for _, size in sizes)
+    if planned > rights.query_bytes:
+        in_part = any(rights.restriction(table) for table, _ in sizes)
+        raise QueryTooCostly(
+            f"the query would read {'' if in_part else f'{planned} bytes, '}more than the {rights.query_bytes} bytes "
+            "allowed to this caller: narrow it by time or another column of the WHERE clause"
+        )

@@ -12,12 +12,12 @@ from alluvia.errors import Invalid, TableNotFound, VersionNotFound
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.functions import TABLE_FUNCTIONS
 from alluvia.expressions.moments import to_datetime
-from alluvia.expressions.predicates import table_predicate
+from alluvia.expressions.predicates import all_of, table_predicate
 from alluvia.expressions.references import At, Reference, References
 from alluvia.expressions.scopes import filters_by_table
 from alluvia.operations.catalog import Catalog
-from alluvia.operations.relations import Files
-from alluvia.operations.views import find_view
+from alluvia.operations.relations import Files, Shown
+from alluvia.query.visible import visible
 from alluvia.table.scan import Scan
 from alluvia.table.schema.names import fold
 from alluvia.table.skipping.predicate import Predicate
@@ -37,6 +37,18 @@ class TableScan:
     files_read: int
     bytes_total: int
     bytes_read: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is read for each naming of a table, and `shown` of it if not all may be seen.
+
+    `needed` is, of names that stand for other relations, what the query's conditions need of their rows.
+    """
+
+    scans: dict[Reference, Scan]
+    needed: dict[Reference, Predicate]
+    shown: dict[Reference, Shown]
 
 
 def report(table: str, read: Files) -> TableScan:
@@ -67,10 +79,8 @@ def plan_scans(
     constants: Constants,
     newest: Mapping[str, Snapshot] | None = None,
     derived: Mapping[Reference, pa.Schema] | None = None,
-) -> tuple[dict[Reference, Scan], dict[Reference, Predicate]]:
+) -> Plan:
     """Return the versions and files to read, for each naming of a table in the query.
-
-    Of names that stand for other relations, it returns what the query's conditions need of their rows.
 
     A table named twice without a version is read at one and the same, that of `newest` if it is there. `derived` has
     the columns of names that stand for other relations than tables. Raises `TableNotFound`, naming the tables that
@@ -78,7 +88,12 @@ def plan_scans(
     """
     tables = [reference for reference in references.tables if reference not in (derived or {})]
     read = snapshots(catalog, tables, constants, dict(newest or {}))
-    schemas = {reference: snapshot.schema for reference, snapshot in read.items()} | dict(derived or {})
+    seen = {reference: visible(catalog, snapshot, constants.now_us) for reference, snapshot in read.items()}
+    shown = {reference: each.shown for reference, each in seen.items() if each is not None}
+    schemas = {
+        reference: shown[reference].schema(snapshot) if reference in shown else snapshot.schema
+        for reference, snapshot in read.items()
+    } | dict(derived or {})
     columns = {fold(name) for schema in schemas.values() for name in schema.names}
     constants = Constants(constants.now_us, constants.taken | columns, constants.parameters)
     filters = filters_by_table(references, schemas)
@@ -86,8 +101,11 @@ def plan_scans(
         reference: table_predicate(reference, filters.get(reference, ()), schema, constants)
         for reference, schema in schemas.items()
     }
-    scans = {reference: Scan(snapshot, predicates[reference]) for reference, snapshot in read.items()}
-    return scans, {reference: predicates[reference] for reference in derived or {}}
+    scans = {
+        reference: Scan(snapshot, all_of((predicates[reference], *([each.predicate] if each else []))))
+        for (reference, snapshot), each in zip(read.items(), seen.values(), strict=True)
+    }
+    return Plan(scans, {reference: predicates[reference] for reference in derived or {}}, shown)
 
 
 def snapshots(
@@ -131,7 +149,7 @@ def _moment(catalog: Catalog, reference: Reference, constants: Constants) -> dat
 
 
 def _unknown(catalog: Catalog, reference: Reference) -> str:
-    if reference.table is not None and find_view(catalog.store, reference.table) is not None:
+    if reference.table is not None and catalog.find_view(reference.table) is not None:
         return f"{reference.shown} is a view, which has no versions: name versions of tables in its query"
     names = catalog.tables()
     listed = ", ".join(names[:NAMES_SHOWN_MAX]) + (", …" if len(names) > NAMES_SHOWN_MAX else "")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from alluvia.duck.failures import ENGINE_FAILED, Context, EngineError, QueryTooCostly, out_of_memory, translate
-from alluvia.duck.relation import escape_glob, relation_sql
+from alluvia.duck.relation import escape_glob, relation_sql, shown_sql
 from alluvia.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
 from alluvia.expressions.parse import Analysis
@@ -103,7 +103,12 @@ class Session:
                 continue
             try:
                 with self._translated(Context("")):
-                    self._views.create(name, source.snapshot, source.files, self._urls(source), self._copied)
+                    base = name if source.shown is None else f"all_{name}"
+                    self._views.create(base, source.snapshot, source.files, self._urls(source), self._copied)
+                    if source.shown is not None:
+                        schema, shown = source.snapshot.schema, source.shown
+                        select = shown_sql(f"{VIEW_SCHEMA}.{base}", schema, shown.columns, shown.where)
+                        self._engine.execute(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
             except QueryTooCostly:
                 raise
             except Invalid:

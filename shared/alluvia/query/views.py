@@ -14,7 +14,7 @@ from alluvia.expressions.references import At, Reference, References, find_refer
 from alluvia.expressions.rewrite import put_subqueries
 from alluvia.expressions.tree import walk
 from alluvia.operations.catalog import Catalog
-from alluvia.operations.views import View, find_view
+from alluvia.operations.views import View
 from alluvia.table.schema.names import fold
 from alluvia.table.snapshot import Snapshot
 
@@ -65,7 +65,7 @@ def _views_in(
     named = [each for each in references.tables if each.table is not None and is_current(each)]
     new = {each.table for each in named if each.table is not None and each.table not in known}
     tables = {} if first else catalog.readable(new)
-    known |= {name: None if name in tables else find_view(catalog.store, name) for name in new}
+    known |= {name: None if name in tables else catalog.find_view(name) for name in new}
     views = {each: known[each.table] for each in named if each.table is not None}
     return {reference: view for reference, view in views.items() if view is not None}
 
@@ -112,7 +112,7 @@ def reads_view(catalog: Catalog, query: str, name: str) -> bool:
                 return True
             if reference.table is not None and reference.table not in seen:
                 seen.add(reference.table)
-                view = find_view(catalog.store, reference.table)
+                view = catalog.find_view(reference.table)
                 if view is not None:
                     pending.append(view.query)
     return False

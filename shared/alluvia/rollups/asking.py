@@ -100,6 +100,8 @@ def live(
 ) -> Relation:
     """Return the rows that a rollup would have after a refresh, at a version of its source, by default the newest."""
     handle, newest = source_of(catalog, rollup)
+    if catalog.rights is not None:
+        catalog.rights.check_sees_all(f"{rollup.name}{LIVE}", (rollup.name, newest.name))
     work = computing(rollup, prefix)
     try:
         change = find_change(handle, rollup, source or newest)

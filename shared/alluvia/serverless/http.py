@@ -17,6 +17,7 @@ from alluvia.errors import (
     AlluviaError,
     CommitUnknown,
     Conflict,
+    Forbidden,
     Invalid,
     TableNotFound,
     Unavailable,
@@ -31,7 +32,29 @@ Response = dict[str, Any]
 RETRY_AFTER_SECONDS = 2
 TABLE_HEADER = "Alluvia-Table"
 """Names the table that a request's events went to: not every path does."""
+CHALLENGE = 'Bearer realm="alluvia"'
+
+
+class Unauthenticated(AlluviaError):
+    """The request must bear a valid token. `given` says whether it bears anything."""
+
+    def __init__(self, message: str, *, given: bool) -> None:
+        super().__init__(message)
+        self.given = given
+
+
+class TooManyRequests(AlluviaError):
+    """The caller has made as many requests as it may for now."""
+
+    def __init__(self, message: str, retry_after_seconds: int) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
 _STATUSES: dict[type[AlluviaError], int] = {
+    Unauthenticated: 401,
+    TooManyRequests: 429,
+    Forbidden: 403,
     TableNotFound: 404,
     VersionNotFound: 404,
     VersionExpired: 410,
@@ -99,10 +122,21 @@ def refusal(error: AlluviaError, logger: Logger, statuses: Mapping[type[AlluviaE
     status = next((status for kind, status in every if isinstance(error, kind)), 500)
     if status < 500:
         logger.info("refused", extra={"status": status, "reason": type(error).__name__})
-        return failure(
-            status, f"nothing was done, send the same request again: {error}" if status == 409 else str(error)
-        )
+        reason = f"nothing was done, send the same request again: {error}" if status == 409 else str(error)
+        return failure(status, reason, **_headers_of(error))
     logger.error("failed", exc_info=error, extra={"status": status})
     if status != 503:
         return failure(status, str(error))
     return failure(status, f"send the same request again: {error}", **{"Retry-After": str(RETRY_AFTER_SECONDS)})
+
+
+def _headers_of(error: AlluviaError) -> dict[str, str]:
+    """Return the headers that go with an error: what a caller lacks (RFC 6750, section 3), and when to come back."""
+    if isinstance(error, TooManyRequests):
+        return {"Retry-After": str(error.retry_after_seconds)}
+    if isinstance(error, Unauthenticated):
+        return {"WWW-Authenticate": f'{CHALLENGE}, error="invalid_token"' if error.given else CHALLENGE}
+    if isinstance(error, Forbidden) and error.scope is not None:
+        scope = "".join(each for each in error.scope if (each.isascii() and each.isalnum()) or each in ":._*")
+        return {"WWW-Authenticate": f'{CHALLENGE}, error="insufficient_scope", scope="{scope}"'}
+    return {}

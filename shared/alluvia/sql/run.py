@@ -14,10 +14,12 @@ import pyarrow as pa
 from alluvia.errors import Conflict, Invalid
 from alluvia.query.engine import run
 from alluvia.query.parameters import named_values
+from alluvia.query.permitted import permitted
 from alluvia.sql.nodes import Control, Query
 from alluvia.sql.statements import SqlStatement, parse
 
 if TYPE_CHECKING:
+    from alluvia.access.rights import Rights
     from alluvia.lake import Lake
     from alluvia.lake_transaction import LakeTransaction
     from alluvia.query.limits import QueryLimits
@@ -34,22 +36,23 @@ def execute(
     *,
     limits: QueryLimits | None = None,
     ready: Callable[[pa.Table], object] | None = None,
+    rights: Rights | None = None,
 ) -> pa.Table:
     """Run a text on a lake. Returns the rows of its last read, or one row that says what its last write did.
 
     The statements share the time that the limits give. `ready` gets what will be returned before a transaction commits:
-    if it raises, nothing is committed.
+    if it raises, nothing is committed. Raises `Forbidden` for what the `rights` of the caller do not allow.
     """
     statements = parse(text)
     values = named_values(parameters)
     if _is_query(statements):
-        return run(lake, text, limits, values).read_all()
+        return run(permitted(lake, rights), text, limits, values).read_all()
     from alluvia.sql.running import check_parameters  # loads what writes
 
     check_parameters(text, values)
     begin, body, end = _bracketed(statements)
     discard = end is not None and end.action == "rollback"
-    return _committed(lake, body, values, limits, begin, discard=discard, ready=ready)
+    return _committed(lake, body, values, limits, begin, discard=discard, ready=ready, rights=rights)
 
 
 def execute_in(
@@ -193,6 +196,7 @@ def _committed(
     *,
     discard: bool = False,
     ready: Callable[[pa.Table], object] | None = None,
+    rights: Rights | None = None,
 ) -> pa.Table:
     """Run statements as a transaction of their own, again where what they read has changed meanwhile."""
     from alluvia.sql.running import answer  # loads what writes
@@ -201,13 +205,13 @@ def _committed(
     if not statements:
         return _said("rolled back" if discard else "committed")
     if len(statements) == 1 and not statements[0].needs_transaction and not discard:
-        return answer(lake, None, statements, values, limits)
+        return answer(lake, None, statements, values, limits, rights)
     # One statement alone has read all at one moment. So it is one commit, and writes to no table that it only reads.
     isolation = begin.isolation if begin else "write_serializable" if len(statements) == 1 else "serializable"
     for tries in range(1, TRIES_MAX + 1):
         transaction = lake.transaction(isolation=isolation)
         try:
-            found = answer(lake, transaction, statements, values, limits)
+            found = answer(lake, transaction, statements, values, limits, rights)
             if ready is not None:
                 ready(found)
             if not discard:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from alluvia.access.rights import Rights
 from alluvia.duck.evaluators import evaluating
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.lake import Lake
@@ -19,6 +20,7 @@ from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
 from alluvia.sql import nodes, showing, tables, views, writing
 from alluvia.sql.binding import check_used
+from alluvia.sql.rights import check_statement
 from alluvia.sql.scope import Done, SqlScope, row
 from alluvia.sql.statements import SqlStatement
 
@@ -48,12 +50,19 @@ def answer(
     statements: Sequence[SqlStatement],
     values: Values,
     limits: QueryLimits | None,
+    rights: Rights | None = None,
 ) -> pa.Table:
-    """Run statements. Returns the rows of the last read, or one row that says what the last write did."""
+    """Run statements. Returns the rows of the last read, or one row that says what the last write did.
+
+    Raises `Forbidden` before any of them runs, if the rights do not allow one.
+    """
+    if rights is not None:
+        for statement in statements:
+            check_statement(rights, statement.kind, statement.node)
     if transaction is not None or len(statements) > 1:
         _check_together(statements)
     limits = None if limits is None else limits.begun()
-    scope = SqlScope(lake, transaction, values, limits)
+    scope = SqlScope(lake, transaction, values, limits, rights)
     reads = [statement for statement in statements if not statement.writes]
     rows: pa.Table | None = None
     done: Done = {}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from alluvia.access.rights import Rights
 from alluvia.errors import TableNotFound
 from alluvia.lake import Lake
 from alluvia.lake_table import Table
@@ -16,6 +17,7 @@ from alluvia.operations.catalog import Catalog
 from alluvia.query.engine import Result, run
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
+from alluvia.query.permitted import permitted
 from alluvia.sql.binding import bound, expression
 from alluvia.sql.tokens import Sql
 from alluvia.table.snapshot import Snapshot
@@ -26,12 +28,13 @@ Done = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SqlScope:
-    """Where statements run, with the parameters' values and the limits of each query."""
+    """Where statements run, with the parameters' values, the limits of each query and the rights of the caller."""
 
     lake: Lake
     transaction: LakeTransaction | None = None
     values: Values = field(default_factory=dict)
     limits: QueryLimits | None = None
+    rights: Rights | None = None
 
     @property
     def catalog(self) -> Catalog:
@@ -70,7 +73,7 @@ class SqlScope:
 
     def query(self, sql: Sql) -> Result:
         """Run a SELECT."""
-        return run(self.catalog, sql.text, self.limits, bound(sql, self.values))
+        return run(permitted(self.catalog, self.rights), sql.text, self.limits, bound(sql, self.values))
 
     def expression(self, sql: Sql, alias: str = "", columns: Sequence[str] = ()) -> str:
         """Return a condition or a value as the operations on tables take it."""

@@ -6,6 +6,7 @@ import json
 
 import pyarrow as pa
 
+from alluvia.access.rights import READ
 from alluvia.duck.relation import quote_name, quote_text
 from alluvia.errors import Invalid
 from alluvia.operations.create import NOT_GIVEN
@@ -77,6 +78,7 @@ def _views(scope: SqlScope) -> pa.Table:
             "created_at": pa.scalar(view.created_ms * 1000, _MOMENT).as_py(),
         }
         for view in list_views(scope.lake.store)
+        if scope.rights is None or scope.rights.may(READ, view.name)
     ]
     return pa.Table.from_pylist(rows, _VIEWS)
 

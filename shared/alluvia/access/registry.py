@@ -1,0 +1,146 @@
+"""What a lake keeps about tokens, none of it secret: public keys, the tokens that were made, those that were revoked.
+
+```
+_alluvia/tokens/keys/<key id>.json         a public key (a JWK, RFC 8037): tokens that it verifies are valid
+_alluvia/tokens/issued/<token id>.json     what a token may do, for `alluvia token list`
+_alluvia/tokens/revoked/<expiry>-<token id>  one that is not valid any more; nobody lists it once it would have expired
+```
+
+Every object is written once, and only a key is ever deleted.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from alluvia.access.claims import SKEW_SECONDS, TokenClaims, read_claims
+from alluvia.access.signing import KEY_ID, encoded, key_id
+from alluvia.clock import Clock
+from alluvia.errors import Corrupt, Invalid, ObjectNotFound
+from alluvia.store import Store
+from alluvia.store.base import ByteRange
+
+FOLDER = "_alluvia/tokens/"
+KEYS, ISSUED, REVOKED = f"{FOLDER}keys/", f"{FOLDER}issued/", f"{FOLDER}revoked/"
+ID_CHARS = frozenset("0123456789abcdefghijklmnopqrstuvwxyz-")
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A key that tokens may be signed with: its id, its 32 bytes, and when it was made, in ms since the Unix epoch."""
+
+    id: str
+    data: bytes
+    created_ms: int
+
+
+def add_key(store: Store, clock: Clock, public: bytes) -> PublicKey:
+    """Let tokens be signed with a key, from half a minute later on everywhere. One request."""
+    found = PublicKey(key_id(public), public, clock.now_ms())
+    jwk = {
+        "kty": "OKP",
+        "crv": "Ed25519",
+        "x": encoded(public).decode(),
+        "kid": found.id,
+        "createdMs": found.created_ms,
+    }
+    store.put_if_absent(_key_of(found.id), orjson.dumps(jwk))
+    return found
+
+
+def remove_key(store: Store, identity: str) -> None:
+    """End all tokens that were signed with a key. Raises `Invalid` if there is none of that id."""
+    if not KEY_ID.fullmatch(identity) or store.head(_key_of(identity)) is None:
+        raise Invalid(f"the lake has no key {identity!r:.50}: `alluvia token list` shows which key signed each token")
+    store.delete([_key_of(identity)])
+
+
+def key_ids(store: Store) -> list[str]:
+    """Return the ids of the keys. One LIST."""
+    names = (info.key.removeprefix(KEYS).removesuffix(".json") for info in store.list(KEYS))
+    return [name for name in names if KEY_ID.fullmatch(name)]
+
+
+def read_key(store: Store, identity: str) -> PublicKey | None:
+    """Return a key by its id; None if it is gone. One GET. Raises `Corrupt`."""
+    try:
+        jwk = orjson.loads(store.get(_key_of(identity)))
+        data = base64.urlsafe_b64decode(f"{jwk['x']}=")
+        found = PublicKey(identity, data, int(jwk["createdMs"]))
+    except ObjectNotFound:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corrupt(f"{_key_of(identity)} is not a key of this library") from error
+    if len(found.data) != 32 or key_id(found.data) != identity:
+        raise Corrupt(f"{_key_of(identity)} holds another key than its name says")
+    return found
+
+
+def note_issued(store: Store, clock: Clock, claims: TokenClaims, signed_with: str) -> None:
+    """Take down that a token was made, without the token. One request."""
+    body = {"key": signed_with, "createdMs": clock.now_ms(), "claims": claims.plain()}
+    store.put_if_absent(_issued(claims.id), orjson.dumps(body))
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A token that was made, and whether it has been revoked."""
+
+    claims: TokenClaims
+    key: str
+    revoked: bool
+
+
+def issued(store: Store, clock: Clock) -> list[Issued]:
+    """Return the tokens that were made with this lake, the newest last. Two LISTs, and one GET for each token."""
+    revoked = revoked_ids(store, clock, all_of_them=True)
+    keys = [info.key for info in store.list(ISSUED)]
+    found = [
+        _read_issued(key, data, revoked) for key, data in zip(keys, store.get_many(map(ByteRange, keys)), strict=True)
+    ]
+    return sorted(found, key=lambda each: (each.claims.issued_s, each.claims.id))
+
+
+def find_issued(store: Store, clock: Clock, token_id: str) -> Issued:
+    """Return a token that was made, by its id. Raises `Invalid` if there is none."""
+    if token_id and set(token_id) <= ID_CHARS:
+        try:
+            data = store.get(_issued(token_id))
+        except ObjectNotFound:
+            pass
+        else:
+            return _read_issued(_issued(token_id), data, revoked_ids(store, clock, all_of_them=True))
+    raise Invalid(f"the lake knows no token {token_id!r:.60}: `alluvia token list` shows their ids")
+
+
+def revoke(store: Store, clock: Clock, claims: TokenClaims) -> None:
+    """End a token before its time. One request."""
+    store.put_if_absent(f"{REVOKED}{claims.expires_s:012}-{claims.id}", orjson.dumps({"revokedMs": clock.now_ms()}))
+
+
+def revoked_ids(store: Store, clock: Clock, *, all_of_them: bool = False) -> frozenset[str]:
+    """Return the ids of the tokens that were revoked and have not expired, or `all_of_them`. One LIST."""
+    since = None if all_of_them else f"{REVOKED}{clock.now_ms() // 1000 - SKEW_SECONDS - 1:012}"
+    names = (info.key.removeprefix(REVOKED) for info in store.list(REVOKED, since))
+    return frozenset(name.partition("-")[2] for name in names)
+
+
+def _read_issued(key: str, data: bytes, revoked: frozenset[str]) -> Issued:
+    try:
+        body: dict[str, Any] = orjson.loads(data)
+        claims = read_claims(body["claims"])
+        return Issued(claims, str(body["key"]), claims.id in revoked)
+    except (ValueError, KeyError, TypeError, Invalid) as error:
+        raise Corrupt(f"{key} does not describe a token of this library: {error}") from error
+
+
+def _key_of(identity: str) -> str:
+    return f"{KEYS}{identity}.json"
+
+
+def _issued(token_id: str) -> str:
+    return f"{ISSUED}{token_id}.json"

@@ -1,0 +1,234 @@
+"""Commands about tokens: create, list, show, revoke, rotate-key."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from alluvia.cli.maintaining import Duration
+from alluvia.cli.options import Common, command
+from alluvia.cli.output import show, show_one
+from alluvia.cli.terminal import say, tell
+from alluvia.errors import Invalid, TableNotFound
+
+if TYPE_CHECKING:
+    from alluvia.access.claims import TokenClaims
+    from alluvia.access.registry import Issued
+    from alluvia.access.rights import Grant
+    from alluvia.lake import Lake
+
+_RATE = re.compile(r"(\d+)(?:/(m|min|minute))?")
+_SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB|TB)?", re.IGNORECASE)
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+@click.group()
+def token() -> None:
+    """Bearer tokens, for callers of the HTTP routes."""
+
+
+@command
+@click.option("--append", multiple=True, metavar="TABLE", help="Take events for TABLE; * stands for any characters.")
+@click.option("--read", multiple=True, metavar="TABLE", help="Query TABLE.")
+@click.option("--write", multiple=True, metavar="TABLE", help="Run INSERT, UPDATE, DELETE and MERGE on TABLE.")
+@click.option("--admin", multiple=True, metavar="TABLE", help="Run CREATE, ALTER, DROP and the like on TABLE.")
+@click.option("--where", metavar="CONDITION", help="Of what it reads, let it see only such rows.")
+@click.option("--hide", multiple=True, metavar="COLUMN", help="Of what it reads, do not let it see COLUMN.")
+@click.option("--expires", type=Duration(), default="30d", show_default=True, metavar="TIME", help="How long it lives.")
+@click.option("--limit-requests", metavar="N/m", help="Requests a minute, such as 60/m.")
+@click.option("--limit-bytes", metavar="SIZE", help="Bytes of files that a query may read, such as 1GB.")
+@click.option("--name", default="", help="Who it is for; lists and logs show it.")
+def create(
+    common: Common,
+    append: tuple[str, ...],
+    read: tuple[str, ...],
+    write: tuple[str, ...],
+    admin: tuple[str, ...],
+    where: str | None,
+    hide: tuple[str, ...],
+    expires: timedelta,
+    limit_requests: str | None,
+    limit_bytes: str | None,
+    name: str,
+) -> None:
+    """Make a token, and print it this once."""
+    from alluvia.access.issuing import issue, key_folder, new_key, signing_key
+    from alluvia.access.rights import Rights
+
+    lake = common.lake(new=True)
+    if (where is not None or hide) and not read:
+        raise click.UsageError("--where and --hide limit what --read allows: name what may be read")
+    asked = {"append": append, "write": write, "admin": admin}
+    grants = [_grant(operation, tables) for operation, tables in asked.items() if tables]
+    grants += [_grant("read", read, where, hide)] if read else []
+    if not grants:
+        raise click.UsageError("name what it may do: --append, --read, --write or --admin, each with a table")
+    for grant in grants:
+        _check_fits(lake, grant)
+    rights = Rights(
+        tuple(grants),
+        name,
+        requests_per_minute=None if limit_requests is None else _rate(limit_requests),
+        query_bytes=None if limit_bytes is None else _size(limit_bytes),
+    )
+    key = signing_key(lake.store, os.environ)
+    if key is None:
+        made = new_key(lake.store, lake.clock, key_folder(os.environ))
+        tell(f"The lake's first key for tokens: {key_folder(os.environ) / made.id}.pem. Keep it, and keep it secret.")
+        key = signing_key(lake.store, os.environ)
+        assert key is not None  # noqa: S101 - it was just made
+    text, claims = issue(lake.store, lake.clock, key, rights, name, int(expires.total_seconds()))
+    if common.as_json:
+        show_one({"token": text, **_facts(claims)}, as_json=True)
+        return
+    say(text)
+    tell(f"Token {claims.id}, valid until {_moment(claims.expires_s)}. It is shown only now, and kept nowhere.")
+
+
+@command
+def list_tokens(common: Common) -> None:
+    """List the tokens that were made, and which of them are valid."""
+    from alluvia.access.registry import issued
+
+    lake = common.lake()
+    now_s = lake.clock.now_ms() / 1000
+    show([_row(each, now_s) for each in issued(lake.store, lake.clock)], as_json=common.as_json)
+
+
+@command
+@click.argument("token")
+def show_token(common: Common, token: str) -> None:
+    """Show what TOKEN, or the token of that id, may do."""
+    lake = common.lake()
+    claims, state = _found(lake, token)
+    show_one({"state": state, **_facts(claims)}, as_json=common.as_json)
+
+
+@command
+@click.argument("token")
+def revoke(common: Common, token: str) -> None:
+    """End TOKEN, or the token of that id, within 30 seconds."""
+    from alluvia.access import registry
+
+    lake = common.lake()
+    claims, _ = _found(lake, token)
+    registry.revoke(lake.store, lake.clock, claims)
+    show_one({"revoked": claims.id, "name": claims.name}, as_json=common.as_json)
+
+
+@command
+@click.option("--retire", metavar="KEY", help="End all tokens that this key has signed, instead of making one.")
+def rotate_key(common: Common, retire: str | None) -> None:
+    """Make a new key for tokens to come; those that older keys have signed stay valid."""
+    from alluvia.access import registry
+    from alluvia.access.issuing import key_folder, new_key
+
+    lake = common.lake(new=True)
+    if retire is not None:
+        registry.remove_key(lake.store, retire)
+        show_one({"retired": retire}, as_json=common.as_json)
+        return
+    made = new_key(lake.store, lake.clock, key_folder(os.environ))
+    show_one({"key": made.id, "file": str(key_folder(os.environ) / f"{made.id}.pem")}, as_json=common.as_json)
+
+
+def _grant(operation: str, tables: tuple[str, ...], where: str | None = None, hide: tuple[str, ...] = ()) -> Grant:
+    from alluvia.access.rights import Grant, table_pattern
+    from alluvia.table.schema.names import fold
+
+    return Grant(frozenset({operation}), tuple(map(table_pattern, tables)), where, frozenset(map(fold, hide)))
+
+
+def _check_fits(lake: Lake, grant: Grant) -> None:
+    """Raise `Invalid` where a limit cannot hold for a table that is there: it would then refuse every query."""
+    if grant.where is not None:
+        from alluvia.expressions.sql_condition import read_expression
+
+        read_expression(grant.where)
+    if grant.where is None and not grant.hide:
+        return
+    from alluvia.expressions.condition import condition
+    from alluvia.table.schema.names import fold
+
+    for name in grant.tables:
+        if "*" in name:
+            continue
+        try:
+            schema = lake.table(name).schema
+        except TableNotFound:
+            continue
+        if grant.where is not None:
+            condition(grant.where, schema)
+        unknown = sorted(grant.hide - set(map(fold, schema.names)))
+        if unknown:
+            raise Invalid(f"--hide: table {name} has no column {unknown[0]}: it has {', '.join(schema.names)}")
+
+
+def _found(lake: Lake, token: str) -> tuple[TokenClaims, str]:
+    """Return what a token, or an id of one, stands for, and whether it is valid."""
+    from alluvia.access import registry
+    from alluvia.access.claims import read_claims
+    from alluvia.access.signing import unverified_claims
+    from alluvia.access.verifying import TokenVerifier
+
+    if "." not in token:
+        found = registry.find_issued(lake.store, lake.clock, token)
+        return found.claims, _state(found, lake.clock.now_ms() / 1000)
+    claims = read_claims(unverified_claims(token))
+    try:
+        TokenVerifier(lake.store, lake.clock).verify(token)
+    except Invalid as error:
+        return claims, str(error)
+    return claims, "valid"
+
+
+def _row(found: Issued, now_s: float) -> dict[str, Any]:
+    return {"state": _state(found, now_s), **_facts(found.claims), "key": found.key}
+
+
+def _state(found: Issued, now_s: float) -> str:
+    return "revoked" if found.revoked else "expired" if now_s > found.claims.expires_s else "valid"
+
+
+def _facts(claims: TokenClaims) -> dict[str, Any]:
+    rights = claims.rights
+    scopes = [f"{each}:{name}" for grant in rights.grants for each in sorted(grant.operations) for name in grant.tables]
+    return {
+        "id": claims.id,
+        "name": claims.name,
+        "scopes": " ".join(scope.replace("/", ".") for scope in scopes),
+        "where": " AND ".join(grant.where for grant in rights.grants if grant.where is not None) or None,
+        "hide": " ".join(sorted(name for grant in rights.grants for name in grant.hide)) or None,
+        "requests_per_minute": rights.requests_per_minute,
+        "query_bytes": rights.query_bytes,
+        "created": _moment(claims.issued_s),
+        "expires": _moment(claims.expires_s),
+    }
+
+
+def _moment(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _rate(text: str) -> int:
+    match = _RATE.fullmatch(text.strip())
+    if match is None or not 0 < int(match[1]) < 10**9:
+        raise click.UsageError(f"--limit-requests {text!r}: write it as a number of requests a minute, such as 60/m")
+    return int(match[1])
+
+
+def _size(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not 0 < int(match[1]) < 10**9:
+        raise click.UsageError(f"--limit-bytes {text!r}: write it as a size, such as 100MB or 1GB")
+    return int(match[1]) * _UNITS[(match[2] or "B").upper()]
+
+
+for _name, _command in (
+    ("create", create), ("list", list_tokens), ("show", show_token), ("revoke", revoke), ("rotate-key", rotate_key),
+):  # fmt: skip
+    token.add_command(_command, _name)

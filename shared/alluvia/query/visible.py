@@ -1,0 +1,77 @@
+"""What a caller may see of a table at some version: columns, and the rows for which its row filters hold.
+
+A row filter is part of the relation that stands for the table in a query, and a wall within it: DuckDB evaluates no
+part of the query on a row before the filter has let it through, so not even an error tells of other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from alluvia.access.rights import Restriction
+from alluvia.errors import Forbidden, Invalid
+from alluvia.expressions.condition import Condition, condition
+from alluvia.expressions.predicates import all_of
+from alluvia.operations.catalog import Catalog
+from alluvia.operations.relations import Shown
+from alluvia.table.schema.names import fold
+from alluvia.table.skipping.predicate import Predicate
+from alluvia.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """`shown` of a table, the columns that its filters read, and what they need of files."""
+
+    shown: Shown
+    filtered_by: tuple[str, ...]
+    predicate: Predicate
+
+
+def visible(catalog: Catalog, snapshot: Snapshot, now_us: int) -> Visible | None:
+    """Return what may be seen of a version; None: all of it. `now_us` is the query's time, in µs since the Unix epoch.
+
+    Raises `Forbidden` where nothing would be left to see, or a row filter does not fit the version.
+    """
+    restriction = None if catalog.rights is None else catalog.rights.restriction(snapshot.name)
+    if not restriction:
+        return None
+    newest = catalog.handle(snapshot.name).newest()
+    columns = [name for name in snapshot.schema.names if not _is_hidden(name, snapshot, newest, restriction)]
+    if not columns:
+        raise Forbidden(f"this caller may see no column of {snapshot.name}")
+    filters = [_filter(text, snapshot) for text in restriction.where]
+    used = tuple(dict.fromkeys(name for each in filters for name in each.columns))
+    _check_same(used, snapshot, newest)
+    where = tuple(
+        text if each.never_fails(snapshot.schema) else f"TRY(\n{text}\n)"
+        for text, each in zip(restriction.where, filters, strict=True)
+    )
+    predicate = all_of(each.predicate_at(snapshot.schema, now_us) for each in filters)
+    return Visible(Shown(tuple(columns), where), used, predicate)
+
+
+def _is_hidden(name: str, snapshot: Snapshot, newest: Snapshot, restriction: Restriction) -> bool:
+    """Whether a column is hidden, by its name, or by one that it has had or has now in another version."""
+    physical = snapshot.physical_name(name)
+    now = {newest.physical_name(each) for each in newest.schema.names if fold(each) in restriction.hide}
+    return fold(name) in restriction.hide or fold(physical) in restriction.hide or physical in now
+
+
+def _filter(text: str, snapshot: Snapshot) -> Condition:
+    try:
+        return condition(text, snapshot.schema)
+    except Invalid as error:
+        raise _unfit(snapshot) from error
+
+
+def _check_same(used: Sequence[str], snapshot: Snapshot, newest: Snapshot) -> None:
+    """Raise `Forbidden` where a filter's columns are others in this version than they are now."""
+    for name in used:
+        if name not in newest.schema.names or newest.physical_name(name) != snapshot.physical_name(name):
+            raise _unfit(snapshot)
+
+
+def _unfit(snapshot: Snapshot) -> Forbidden:
+    return Forbidden(f"the row filter of this caller does not fit version {snapshot.version} of {snapshot.name}")

@@ -1,0 +1,33 @@
+"""Which rights a statement needs. Pure.
+
+What queries read is checked where their tables are resolved (`query.permitted`).
+"""
+
+from __future__ import annotations
+
+from alluvia.access.rights import ADMIN, APPEND, READ, WRITE, Rights
+from alluvia.sql import nodes
+
+
+def check_statement(rights: Rights, kind: str, node: nodes.Node) -> None:
+    """Raise `Forbidden`, naming the scope that is missing, for a statement of some kind that is not granted.
+
+    What changes rows, or tells of them otherwise than as rows, needs a table that may be read in full: its conditions,
+    counts and errors would tell of rows and columns that may not be read.
+    """
+    if isinstance(node, nodes.Query | nodes.Control):
+        return
+    if isinstance(node, nodes.Insert):
+        rights.check(APPEND, node.table)
+        return
+    name = node.name if isinstance(node, nodes.CreateView | nodes.DropView | nodes.Show) else node.table
+    if isinstance(node, nodes.Show):
+        if not name:
+            return  # it shows what may be read
+        rights.check(READ, name)
+    elif isinstance(node, nodes.Update | nodes.Delete | nodes.Merge):
+        rights.check(WRITE, name)
+        rights.check(READ, name)
+    else:
+        rights.check(ADMIN, name)
+    rights.check_sees_all(kind.upper(), (name,))

@@ -1,0 +1,26 @@
+"""Tokens for tests: made with a key of the test's own."""
+
+from __future__ import annotations
+
+import os
+
+import alluvia
+from alluvia.access.issuing import issue, key_folder, new_key, signing_key
+from alluvia.access.rights import Grant, Rights, table_pattern
+
+
+def grant(scopes: str, where: str | None = None, hide: str = "") -> Grant:
+    """Return a grant from scopes of one operation, such as `read:a read:b`."""
+    operations, tables = zip(*(scope.split(":") for scope in scopes.split()), strict=True)
+    return Grant(frozenset(operations), tuple(map(table_pattern, tables)), where, frozenset(hide.split()))
+
+
+def token(lake: alluvia.Lake, *grants: Grant, requests: int | None = None, query_bytes: int | None = None) -> str:
+    """Return a token for a lake, which gets a key with its first. `XDG_CONFIG_HOME` must be the test's own."""
+    key = signing_key(lake.store, os.environ)
+    if key is None:
+        new_key(lake.store, lake.clock, key_folder(os.environ))
+        key = signing_key(lake.store, os.environ)
+    assert key is not None
+    rights = Rights(grants, "test", requests_per_minute=requests, query_bytes=query_bytes)
+    return issue(lake.store, lake.clock, key, rights, "test", 3600)[0]
