@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -26,6 +27,7 @@ from alluvia.expressions.tree import Node
 from alluvia.query import scans
 from alluvia.query.engine import run
 from alluvia.table.skipping.predicate import Unknown
+from tests.light_engines import light_engines
 from tests.unit.query.nested_queries import Generator, Seen, build, compare
 
 SCHEMA = pa.schema(
@@ -204,16 +206,23 @@ TABLE, ON_X, ON_Y, ON_BOTH = st.sampled_from("ab"), conditions("x"), conditions(
 QUERIES = st.builds(str.format, st.sampled_from(SHAPES), x=TABLE, y=TABLE, cx=ON_X, cy=ON_Y, con=ON_BOTH, cxy=ON_BOTH)
 
 
-def check(lake: alluvia.Lake, query: str) -> None:
-    """Compare a query's answer with that over every file; where that fails, pruning may hide the failure."""
+REFUSALS = re.compile("an explicit cast is required|Conversion Error|Out of Range Error")
+"""What DuckDB says of the few queries that compare what cannot be compared, or compute what has no value."""
+
+
+def check(lake: alluvia.Lake, query: str) -> bool:
+    """Compare a query's answer with that over every file; where that fails, pruning may hide the failure: False."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scans, "table_predicate", lambda *_: Unknown())
         try:
             expected = run(lake, query).read_all()
-        except Invalid:
-            return
+        except Invalid as error:
+            if REFUSALS.search(str(error)):
+                return False
+            raise
     found = run(lake, query).read_all()
     assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, expected.to_pylist())), query
+    return True
 
 
 @given(query=QUERIES)
@@ -224,10 +233,19 @@ def test_pruning_never_changes_an_answer(lake: alluvia.Lake, query: str) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("_portion", range(4))
-@given(query=QUERIES)
-@settings(max_examples=155, suppress_health_check=list(HealthCheck))
-def test_pruning_never_changes_an_answer_at_length(lake: alluvia.Lake, _portion: int, query: str) -> None:
-    check(lake, query)
+def test_pruning_never_changes_an_answer_at_length(lake: alluvia.Lake, _portion: int) -> None:
+    """With light engines: the test above asks processes, as users do."""
+    answered = 0
+
+    @given(query=QUERIES)
+    @settings(max_examples=155, suppress_health_check=list(HealthCheck))
+    def never(query: str) -> None:
+        nonlocal answered
+        answered += check(lake, query)
+
+    with light_engines():
+        never()
+    assert answered > 140
 
 
 def test_the_conditions_of_these_tests_do_prune(lake: alluvia.Lake) -> None:
