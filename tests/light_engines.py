@@ -2,7 +2,8 @@
 
 Opening a database takes 11 ms, and Arrow's threads cost more than they save. So merges, upserts and queries share one
 database (an empty catalogue each) instead of opening their own, queries have no process of their own, Arrow has one
-thread, conditions that a thread has read once are kept, and temporary files stay in memory.
+thread, conditions that a thread has read once are kept, temporary files stay in memory, and Parquet files are not
+compressed: a compressor for each column of a few rows takes an eighth of the time.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 import duckdb
 import orjson
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import alluvia
@@ -30,6 +32,7 @@ from alluvia.duck.connection import connect
 from alluvia.query import processes, worker
 
 _connect = duckdb.connect
+_open_writer = pq.ParquetWriter.__init__
 CATALOGUES_MAX = 24
 KEPT_MAX = 120
 """Conditions, and assignments. Each holds a database in memory of some megabytes."""
@@ -55,6 +58,7 @@ def light_engines(*, one_at_a_time: bool = False) -> Iterator[None]:
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(duckdb, "connect", _pooled)
+            patch.setattr(pq.ParquetWriter, "__init__", _uncompressed)
             patch.setattr(tempfile, "tempdir", MEMORY if os.access(MEMORY, os.W_OK) else tempfile.gettempdir())
             for name, keep in (("condition", _kept), ("assignments", _kept_values)):
                 read = getattr(sys.modules[f"alluvia.expressions.{name}"], name)
@@ -107,6 +111,11 @@ def _pooled(*arguments: Any, **named: Any) -> duckdb.DuckDBPyConnection | _Catal
     if arguments != (":memory:",) or named.get("config", {}).keys() != _SCRATCH:
         return _connect(*arguments, **named)
     return _catalogue()
+
+
+def _uncompressed(writer: pq.ParquetWriter, *arguments: Any, compression: str = "snappy", **named: Any) -> None:
+    codec = "none" if compression == "zstd" else compression
+    _open_writer(writer, *arguments, compression=codec, **named)
 
 
 def _queried(_: Mapping[str, str]) -> _Catalogue:

@@ -19,7 +19,7 @@ PORTION_SEEDS = 50
 """Seeds of one test: 40 of them are 2,000 seeds, which the workers of a run share."""
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _simulated() -> Iterator[None]:
     with simulated():
         yield
