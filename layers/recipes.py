@@ -36,7 +36,10 @@ class Machine:
 
 
 LAMBDA = Machine()
-CORE = Recipe("core", ("aws-lambda-powertools", "boto3", "cryptography", "obstore", "orjson", "pyarrow"))
+CORE = Recipe(
+    "core",
+    ("aws-lambda-powertools", "boto3", "cryptography", "obstore", "opentelemetry-proto", "orjson", "pyarrow"),
+)
 QUERY = Recipe("query", ("duckdb", "duckdb-extension-httpfs"))
 SPARK = Recipe("spark", ("boto3", "obstore", "orjson", "pyarrow"))
 LAYERS = (CORE, QUERY)

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from alluvia import Lake
-from alluvia.errors import Invalid
-from alluvia.ingest.envelope import split
-from alluvia.ingest.values import Origin
+from alluvia.formats.registry import declared
+from alluvia.ingest.envelope import media_type
 from alluvia.serverless.http import Request, Response
 
+from .bodies import take_body
 from .settings import IngestSettings
-from .settling import settle
-
-KEY_LIMIT_CHARS = 255
 
 
 def take_events(request: Request, table: str, settings: IngestSettings, lake: Lake) -> Response:
-    """Take the events of a request, and answer what became of them."""
-    key = request.headers.get("idempotency-key") or None
-    if key is not None and len(key) > KEY_LIMIT_CHARS:
-        raise Invalid(f"Idempotency-Key: longer than {KEY_LIMIT_CHARS} characters")
-    body = request.body()
-    found = split(
-        body,
-        content_type=request.headers.get("content-type"),
-        content_encoding=request.headers.get("content-encoding"),
-        limits=settings.limits,
-    )
-    if not found.events and not found.rejects and not body.strip():
-        raise Invalid("the body is empty: send a JSON object, an array of them, or one per line")
-    return settle(table, found, Origin(lake.clock.now_us(), key), settings, lake)
+    """Take the events of a request, in the format that its headers declare."""
+    form = declared(media_type(request.headers.get("content-type")), request.headers)
+    return take_body(request, table, form, settings, lake)
+
+
+def take_logs(request: Request, _name: str, settings: IngestSettings, lake: Lake) -> Response:
+    """Take log records of OTLP/HTTP, for the table of the settings."""
+    return take_body(request, settings.logs_table, "otlp", settings, lake)

@@ -10,19 +10,18 @@ from dataclasses import replace
 from typing import Any
 
 from alluvia import Lake
-from alluvia.errors import CommitUnknown, Conflict, Invalid, TableNotFound, Unavailable, Unsupported, cut
+from alluvia.errors import cut
 from alluvia.serverless import warm_lake
 from alluvia.serverless.authorization import authorize
 from alluvia.serverless.events import messages_of
-from alluvia.serverless.http import Request, Response, TooManyRequests, Unauthenticated, failure, refusal
+from alluvia.serverless.http import Request, Response, failure
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.sending import sqs
 
+from .bodies import REFUSED, refused
 from .consumer import consume
 from .routes import route_of
 from .settings import IngestSettings
-
-_REFUSED = (Invalid, Unsupported, TableNotFound, Unavailable, CommitUnknown, Conflict, Unauthenticated, TooManyRequests)
 
 logger = Logger(service="ingest")
 warm_lake.prepare()
@@ -54,5 +53,5 @@ def respond(request: Request, settings: IngestSettings, lake: Lake) -> Response:
     try:
         rights = None if route.public else authorize(request, lake)
         return taker(request, name, replace(settings, rights=rights), lake)
-    except _REFUSED as error:
-        return refusal(error, logger, {Unsupported: 400})
+    except REFUSED as error:
+        return refused(error)

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from alluvia import Lake
 from alluvia.serverless.http import Request, Response, answer
 
-from .events import take_events
+from .events import take_events, take_logs
 from .settings import IngestSettings
 
 Taker = Callable[[Request, str, IngestSettings, Lake], Response]
@@ -45,7 +45,8 @@ def say_healthy(request: Request, name: str, settings: IngestSettings, lake: Lak
 
 ROUTES = (
     Route("/v1/events/{table}", {"POST": take_events}),
-    Route("/healthz", {"GET": say_healthy}, public=True),
+    Route("/v1/logs", {"POST": take_logs}),
+    Route("/healthz", {"GET": say_healthy, "HEAD": say_healthy}, public=True),
 )
 
 

@@ -13,6 +13,8 @@ EVENTS_MAX = 100_000
 """Events of one request: more would not fit the memory of the function, however small they are."""
 TABLES_MAX = 1000
 """Tables of a lake beyond which posts create none: whoever may post may invent names."""
+LOGS_TABLE = "logs"
+"""Where the log records of POST /v1/logs go."""
 _DEFAULT = Limits()
 
 
@@ -24,6 +26,7 @@ class IngestSettings:
     create_tables: bool
     limits: Limits
     tables_max: int = TABLES_MAX
+    logs_table: str = LOGS_TABLE
     rights: Rights | None = None
     """What the sender of a request may do; None: all."""
 
@@ -42,4 +45,5 @@ class IngestSettings:
                 EVENTS_MAX,
             ),
             number(environment, "ALLUVIA_CREATE_TABLES_MAX", "tables", TABLES_MAX),
+            environment.get("ALLUVIA_LOGS_TABLE") or LOGS_TABLE,
         )

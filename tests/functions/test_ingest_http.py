@@ -94,7 +94,8 @@ def test_a_stage_in_the_path(lake: alluvia.Lake) -> None:
     ("method", "path", "status", "allow"),
     [
         ("GET", "/healthz", 200, None),
-        ("POST", "/healthz", 405, "GET"),
+        ("HEAD", "/healthz", 200, None),
+        ("POST", "/healthz", 405, "GET, HEAD"),
         ("GET", "/v1/events/clicks", 405, "POST"),
         ("OPTIONS", "/v1/events/clicks", 405, "POST"),
         ("POST", "/v1/events", 404, None),

@@ -21,6 +21,7 @@ MODULES = {
     "duckdb": {"duckdb", "_duckdb"},
     "duckdb-extension-httpfs": {"duckdb_extension_httpfs"},
     "obstore": {"obstore"},
+    "opentelemetry-proto": {"google", "opentelemetry"},
     "orjson": {"orjson"},
     "pyarrow": {"pyarrow"},
 }

@@ -114,28 +114,29 @@ def unpack(body: str) -> Message:
 
 
 def _listed(given: Given) -> list[object]:
-    return [given.event_id, given.ts_us, given.event, given.source, list(given.unstable)]
+    return [given.event_id, given.ts_us, given.event, given.source, list(given.unstable), given.text]
 
 
 def _given(said: list[Any] | None) -> Given | None:
     if said is None:
         return None
-    event_id, ts_us, event, source, unstable = said
-    return Given(event_id, ts_us, event, source, tuple(unstable))
+    event_id, ts_us, event, source, unstable, text = said
+    return Given(event_id, ts_us, event, source, tuple(unstable), text)
 
 
 def _is_given(said: list[Any] | None) -> bool:
     """Whether this is what `_listed` returns."""
     if said is None:
         return True
-    if len(said) != 5:
+    if len(said) != 6:
         return False
-    event_id, ts_us, event, source, unstable = said
+    event_id, ts_us, event, source, unstable, text = said
     return (
-        all(isinstance(text, str | None) for text in (event_id, event, source))
+        all(isinstance(name, str | None) for name in (event_id, event, source))
         and (ts_us is None or (isinstance(ts_us, int) and MIN_US <= ts_us <= MAX_US))
         and isinstance(unstable, list)
         and all(isinstance(name, str) for name in unstable)
+        and isinstance(text, bool)
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TIME_FIELDS = ("ts", "timestamp", "@timestamp", "time")
 _PLACES = tuple((name,) for name in TIME_FIELDS)
-_SECONDS_MIN = 100_000_000  # March 1973: a smaller number called `time` is a duration or a count
+SECONDS_MIN = 100_000_000  # March 1973: a smaller number called `time` is a duration or a count
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _moment(event: Mapping[str, object], arrival_us: int, time_path: tuple[str, 
         return found[0], None
     for name in TIME_FIELDS:
         sent = event.get(name)
-        if sent is None or (name != "ts" and isinstance(sent, (int, float)) and abs(sent) < _SECONDS_MIN):
+        if sent is None or (name != "ts" and isinstance(sent, (int, float)) and abs(sent) < SECONDS_MIN):
             continue
         if (found := instant(sent)) is not None:
             return found[0], name if found[1] else None

@@ -31,6 +31,7 @@ from alluvia.ingest.identity import (
 from alluvia.ingest.moments import moments
 from alluvia.ingest.properties import texts
 from alluvia.ingest.rejects import reject_of
+from alluvia.ingest.texts import read_text
 from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Origin, RawEvent, all_but
 
 if TYPE_CHECKING:
@@ -177,7 +178,11 @@ class _Conversion:
                         self.rest[index].setdefault(name, getattr(given, name))
 
     def declared(self, field: pa.Field) -> pa.Array:
-        array, reasons = column(field, self._given_names(field.name) or [f.pop(field.name, None) for f in self.rest])
+        values = self._given_names(field.name) or [fields.pop(field.name, None) for fields in self.rest]
+        for index, given in self.given:
+            if given.text:
+                values[index] = read_text(field.type, values[index])
+        array, reasons = column(field, values)
         for index, reason in reasons.items():
             self.reasons[index].append(reason)
         return array

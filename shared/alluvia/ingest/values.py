@@ -62,7 +62,8 @@ class Given:
 
     Each value comes before what the event itself says; a field of the event that says otherwise stays data. ts_us: µs
     since the Unix epoch, in the years 1 to 9999. unstable: top-level fields of the event that differ between two
-    deliveries of it, so they do not count as its content.
+    deliveries of it, so they do not count as its content. text: its fields are text, as those of CSV are, and typed
+    columns read what the text says.
     """
 
     event_id: str | None = None
@@ -70,6 +71,7 @@ class Given:
     event: str | None = None
     source: str | None = None
     unstable: tuple[str, ...] = ()
+    text: bool = False
 
 
 class RawEvent(NamedTuple):

@@ -90,7 +90,7 @@ def test_only_messages_with_what_requests_say_have_the_new_format() -> None:
     ]
     assert [(head["format"], head.get("given")) for head in heads] == [
         (1, None),
-        (2, [None, ["c", None, None, None, []]]),
+        (2, [None, ["c", None, None, None, [], False]]),
     ]
 
 

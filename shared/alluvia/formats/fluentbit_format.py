@@ -1,0 +1,39 @@
+"""Fluent Bit's http output, in its formats json, json_lines and json_stream. Pure.
+
+The time of a record is its `date`: seconds, or text. Retries are known by their bytes, as those of Vector are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alluvia.formats import json_format
+from alluvia.formats.events import body_key
+from alluvia.formats.values import BodyFormat, SentBody
+from alluvia.ingest.envelope import refused
+from alluvia.ingest.timestamps import instant
+from alluvia.ingest.values import Given, RawEvent, Split
+
+if TYPE_CHECKING:
+    from alluvia.ingest.values import Limits
+
+_DATE = "date"
+
+
+def read(sent: SentBody, limits: Limits) -> Split:
+    """Take the records of a request."""
+    if sent.media_type in ("application/msgpack", "application/x-msgpack"):
+        return refused(sent.body, "MessagePack is not supported: set `Format json_lines` in the output")
+    found = json_format.read(sent, limits)
+    return Split([_dated(event) for event in found.events], found.rejects, found.too_large)
+
+
+def _dated(event: RawEvent) -> RawEvent:
+    moment = instant(event.value.get(_DATE))
+    if moment is None:
+        return event
+    rest = {name: item for name, item in event.value.items() if name != _DATE or not moment[1]}
+    return event._replace(value=rest, raw=None, given=Given(ts_us=moment[0]))
+
+
+FORMAT = BodyFormat(read, body_key)

@@ -1,0 +1,128 @@
+"""OTLP/HTTP logs, in protobuf and JSON: each log record is an event (OTLP 1.x, "OTLP/HTTP"). Pure.
+
+Records have no id. An exporter repeats a request byte for byte, so a record is known by the bytes of its request and
+its position there: a retry is stored once, and two equal lines are two.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING
+
+from alluvia.errors import Invalid
+from alluvia.extras import needing
+from alluvia.formats.events import Events, body_key
+from alluvia.formats.otlp_records import record_value, shared_value
+from alluvia.formats.values import BodyFormat, ClientReply, RequestOutcome, SentBody
+from alluvia.ingest.envelope import refused
+from alluvia.ingest.jsontext import decode
+from alluvia.ingest.values import Given
+
+with needing("aws", "OTLP"):
+    from google.protobuf import json_format
+    from google.protobuf.message import DecodeError
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+        ExportLogsServiceRequest,
+        ExportLogsServiceResponse,
+    )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
+
+    from alluvia.ingest.values import Limits, Split
+
+PROTOBUF = "application/x-protobuf"
+JSON = "application/json"
+_CODES = {400: 3, 401: 16, 403: 7, 404: 5, 405: 12, 413: 3, 415: 3, 429: 8, 503: 14}
+"""The codes of google.rpc for HTTP statuses; 2 (unknown) for others."""
+_IDS = ("traceId", "spanId")
+
+
+def read(sent: SentBody, limits: Limits) -> Split:
+    """Take the log records of a request. A request that cannot be read is one reject."""
+    if sent.media_type not in (PROTOBUF, JSON):
+        return refused(sent.body, f"Content-Type: {sent.media_type!r:.100} is not supported: send {PROTOBUF} or {JSON}")
+    try:
+        request = _from_json(sent.body) if sent.media_type == JSON else ExportLogsServiceRequest.FromString(sent.body)
+    except (DecodeError, json_format.ParseError, Invalid) as error:
+        return refused(sent.body, f"not a valid ExportLogsServiceRequest: {error}")
+    events = Events(sent, limits)
+    for resource_logs in request.resource_logs:
+        for scope_logs in resource_logs.scope_logs:
+            shared = shared_value(resource_logs, scope_logs)
+            for record in scope_logs.log_records:
+                events.add(record_value(record, shared), _given(record, resource_logs))
+                if len(events) > limits.events:
+                    return events.split()
+    return events.split()
+
+
+def reply(sent: SentBody, outcome: RequestOutcome) -> ClientReply:
+    """Answer in the encoding of the request: what was rejected is no error, but a partial success."""
+    in_json = sent.media_type == JSON
+    kind = JSON if in_json else PROTOBUF
+    if outcome.status < 300:
+        response = ExportLogsServiceResponse()
+        if outcome.rejected:
+            response.partial_success.rejected_log_records = outcome.rejected
+            response.partial_success.error_message = outcome.reason
+        text = json_format.MessageToJson(response, indent=None).encode() if in_json else response.SerializeToString()
+        return ClientReply(200, text, kind)
+    code = _CODES.get(outcome.status, 2)
+    return ClientReply(outcome.status, _status(code, outcome.reason, in_json=in_json), kind)
+
+
+def _from_json(body: bytes) -> ExportLogsServiceRequest:
+    """Read a request in OTLP's JSON: protobuf's, but with the ids of traces and spans in hexadecimal."""
+    decode(body)  # raises Invalid for what the next line would take, such as equal keys
+    request = json.loads(body)
+    for record in _records(request):
+        for name in _IDS:
+            text = record.get(name)
+            if isinstance(text, str):
+                record[name] = base64.b64encode(_unhex(text, name)).decode()
+    return json_format.ParseDict(request, ExportLogsServiceRequest(), ignore_unknown_fields=True)
+
+
+def _records(request: object) -> Iterator[dict[str, object]]:
+    found = [request]
+    for name in ("resourceLogs", "scopeLogs", "logRecords"):
+        lists = [each.get(name) for each in found if isinstance(each, dict)]
+        found = [item for items in lists if isinstance(items, list) for item in items]
+    yield from (each for each in found if isinstance(each, dict))
+
+
+def _unhex(text: str, name: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise Invalid(f"{name}: not hexadecimal") from None
+
+
+def _given(record: LogRecord, resource_logs: ResourceLogs) -> Given:
+    moment_ns = record.time_unix_nano or record.observed_time_unix_nano
+    pairs = resource_logs.resource.attributes
+    service = next((pair.value.string_value for pair in pairs if pair.key == "service.name"), "")
+    return Given(ts_us=moment_ns // 1000 or None, event=record.event_name, source=service)
+
+
+def _status(code: int, message: str, *, in_json: bool) -> bytes:
+    """Return a google.rpc.Status: field 1 is its code, field 2 its message."""
+    if in_json:
+        return json.dumps({"code": code, "message": message}).encode()
+    text = message.encode("utf-8", "replace")
+    return bytes((0x08, code, 0x12)) + _varint(len(text)) + text
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*out, number))
+
+
+FORMAT = BodyFormat(read, body_key, reply, takes_empty=True)

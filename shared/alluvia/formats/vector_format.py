@@ -1,0 +1,12 @@
+"""Vector's http sink: JSON arrays or NDJSON. Pure.
+
+Events have no id of their own. A batch that was not acknowledged comes again byte for byte, so its bytes identify it.
+"""
+
+from __future__ import annotations
+
+from alluvia.formats.events import body_key
+from alluvia.formats.json_format import read
+from alluvia.formats.values import BodyFormat
+
+FORMAT = BodyFormat(read, body_key)

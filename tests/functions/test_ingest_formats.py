@@ -1,0 +1,296 @@
+"""Bodies in formats of their own, through the ingest function: rows in a lake, and answers as clients expect them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.rpc.status_pb2 import Status
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+
+import alluvia
+from alluvia.serverless import warm_lake
+from alluvia.serverless.http import Request
+from functions.ingest.bodies import take_body
+from functions.ingest.handler import handler
+from functions.ingest.settings import IngestSettings
+from tests.formats import BINARY, CLOUD_EVENT, JSON, PROTOBUF, SAMPLES, damaged, firehose, otlp_json, otlp_protobuf
+from tests.samples import payload
+
+TEXTS = pa.list_(pa.string())
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
+    monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path))
+    monkeypatch.setenv("ALLUVIA_CREATE_TABLES", "true")
+    return alluvia.connect(str(tmp_path))
+
+
+def request_of(path: str, body: bytes, content_type: str, headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+    event = payload("ingest_api_gateway") | {"rawPath": path, "isBase64Encoded": True}
+    event["requestContext"]["http"]["path"] = path
+    event["headers"] = {"content-type": content_type, **(headers or {})}
+    return event | {"body": base64.b64encode(body).decode()}
+
+
+def post(
+    path: str, body: bytes, content_type: str, headers: Mapping[str, str] | None = None
+) -> tuple[int, bytes, dict[str, str]]:
+    answer = handler(request_of(path, body, content_type, headers), None)
+    text = answer["body"]
+    return (
+        answer["statusCode"],
+        base64.b64decode(text) if answer["isBase64Encoded"] else text.encode(),
+        answer["headers"],
+    )
+
+
+def post_as(
+    name: str, body: bytes, headers: Mapping[str, str] | None = None, content_type: str = JSON
+) -> dict[str, Any]:
+    """Post in a format that only a source declares."""
+    request = Request.read(request_of("/v1/x", body, content_type, headers), "")
+    settings = IngestSettings.read({"ALLUVIA_CREATE_TABLES": "true"})
+    answer = take_body(request, "t", name, settings, warm_lake.lake())
+    return {"status": answer["statusCode"], **json.loads(answer["body"])}
+
+
+def rows(lake: alluvia.Lake, table: str = "t") -> list[dict[str, Any]]:
+    found = lake.table(table).scan().read_all().to_pylist()
+    for row in found:
+        row["properties"] = json.loads(row["properties"]) if row["properties"] else {}
+    return sorted(found, key=lambda row: str(row["event_id"]))
+
+
+def test_csv_fills_typed_columns(lake: alluvia.Lake) -> None:
+    types = {"n": pa.int64(), "price": pa.float64(), "paid": pa.bool_(), "name": pa.string(), "tags": TEXTS}
+    lake.create_events("t", pa.schema(list(types.items())))
+    body = (
+        b"event_id,ts,n,price,paid,name,tags,rest\r\n"
+        b'a,2020-01-01T00:00:00Z,7,1.5,true,0042,"[""x"",""y""]","a, b"\r\n'
+        b"b,1577836800,,,,,,\n"
+        b"c,,seven,,,,,\n"
+    )
+    status, answer, _ = post("/v1/events/t", body, "text/csv; charset=utf-8")
+    assert (status, json.loads(answer)["accepted"], json.loads(answer)["rejected"]) == (200, 2, 1)
+    assert json.loads(answer)["errors"] == [{"position": 2, "reason": "n: expected a number (long), got a string"}]
+    first, second = rows(lake)
+    new_year = datetime(2020, 1, 1, tzinfo=UTC)
+    assert [first[name] for name in ("ts", *types)] == [new_year, 7, 1.5, True, "0042", ["x", "y"]]
+    assert first["properties"] == {"rest": "a, b"}
+    assert [second[name] for name in ("ts", *types)] == [new_year, None, None, None, None, None]
+    assert json.loads(post("/v1/events/t", body, "text/csv")[1])["duplicates"] == 2
+
+
+def test_a_form_is_an_event_and_json_of_curl_stays_json(lake: alluvia.Lake) -> None:
+    lake.create_events("t", pa.schema([("n", pa.int64()), ("tag", TEXTS)]))
+    form = "application/x-www-form-urlencoded"
+    assert post("/v1/events/t", b"event_id=a&n=%20+7&x=%C3%A4&x=", form)[0] == 200
+    assert post("/v1/events/t", b' {"event_id":"b","n":8}', form)[0] == 200
+    assert post("/v1/events/t", b"nonsense", form)[0] == 400
+    assert [(row["n"], row["properties"]) for row in rows(lake)] == [(7, {"x": ["ä", ""]}), (8, {})]
+
+
+@pytest.mark.parametrize("mode", ["structured", "batch", "binary"])
+def test_cloudevents_in_every_mode_make_the_same_row(lake: alluvia.Lake, mode: str) -> None:
+    said = CLOUD_EVENT | {"time": "2020-01-01T00:00:00Z", "datacontenttype": "application/json"}
+    body, kind, headers = {
+        "structured": (said, "application/cloudevents+json; charset=utf-8", {}),
+        "batch": ([said], "application/cloudevents-batch+json", {}),
+        "binary": ({"total": 5}, "application/json", BINARY | {"ce-time": "2020-01-01T00:00:00Z"}),
+    }[mode]
+    for stored in (1, 0):
+        status, answer, _ = post("/v1/events/t", json.dumps(body).encode(), kind, headers)
+        assert (status, json.loads(answer)["stored"]) == (200, stored)
+    [row] = rows(lake)
+    assert (row["event_id"], row["source"], row["event"]) == ("A1", "/shop", "order.placed")
+    assert row["ts"] == datetime(2020, 1, 1, tzinfo=UTC)
+    assert row["properties"] == {
+        "specversion": "1.0", "type": "order.placed", "datacontenttype": "application/json", "data": {"total": 5},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "data"),
+    [
+        (b'{"a":1.10}', "application/json", {"data": {"a": 1.1}}),
+        (b"[1]", "application/vnd.x+json", {"data": [1]}),
+        ("ä".encode(), "text/plain", {"data": "ä"}),
+        ("ä".encode("latin-1"), "text/plain; charset=iso-8859-1", {"data": "ä"}),
+        (b"\xff", "text/plain", {"data_base64": "/w=="}),
+        (b"\x00\x01", "application/octet-stream", {"data_base64": "AAE="}),
+        (b"", "application/json", {}),
+    ],
+)
+def test_the_data_of_a_binary_cloudevent(
+    lake: alluvia.Lake, body: bytes, content_type: str, data: dict[str, object]
+) -> None:
+    headers = BINARY | {"ce-subject": '"Euro%20%E2%82%AC \\"x\\""', "ce-id": "%41"}
+    assert post("/v1/events/t", body, content_type, headers)[0] == 200
+    [row] = rows(lake)
+    assert row["event_id"] == "A"
+    said = {"specversion": "1.0", "type": "order.placed", "subject": 'Euro € "x"', "datacontenttype": content_type}
+    assert row["properties"] == said | data
+
+
+def test_broken_cloudevents_are_rejects(lake: alluvia.Lake) -> None:
+    lake.create_events("t")
+    for body, kind, headers, reason in (
+        (
+            b'{"id":"1","source":"/s","specversion":"1.0"}',
+            "application/cloudevents+json",
+            {},
+            "type: a CloudEvent needs",
+        ),
+        (b"{", JSON, BINARY, "data: not valid JSON"),
+        (b"<x/>", "application/cloudevents+xml", {}, "is not supported: send CloudEvents as JSON"),
+    ):
+        status, answer, _ = post("/v1/events/t", body, kind, headers)
+        assert status == 400
+        assert reason in json.loads(answer)["errors"][0]["reason"]
+    raws = [row["raw"] for row in lake.table("t/_rejects").scan().read_all().to_pylist()]
+    assert b"<x/>" in raws
+    assert any(b'"data_base64":"ew=="' in raw and b'"id":"A1"' in raw for raw in raws)
+
+
+@pytest.mark.parametrize("in_json", [True, False])
+def test_log_records_of_otlp(lake: alluvia.Lake, in_json: bool) -> None:
+    body = json.dumps(otlp_json("same", "same")).encode() if in_json else otlp_protobuf("same", "same")
+    kind = JSON if in_json else PROTOBUF
+    for _ in range(2):  # the second is an exporter's retry
+        status, answer, headers = post("/v1/logs", body, kind)
+        assert (status, answer, headers["Content-Type"]) == (200, b"{}" if in_json else b"", kind)
+    first, second = rows(lake, "logs")
+    assert first["ts"] == datetime(2023, 11, 14, 22, 13, 19, 123456, tzinfo=UTC)
+    assert first["properties"] == second["properties"]
+    if in_json:
+        assert (first["source"], first["event"]) == ("shop", None)
+        assert first["properties"] == {
+            "time_unix_nano": 1699999999123456789,
+            "severity_number": 9,
+            "severity_text": "INFO",
+            "attributes": {"n": 9007199254740993, "list": [True, 0.5], "map": {"b": "AAE="}},
+            "trace_id": "5b8efff798038103d269b633813fc60c",
+            "span_id": "eee19b7ec3c1b174",
+            "body": "same",
+            "resource": {"attributes": {"service.name": "shop"}},
+            "scope": {"name": "lib", "version": "1.2"},
+        }
+
+
+def test_otlp_says_what_was_rejected_and_what_is_wrong(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_EVENT_LIMIT_BYTES", "100")
+    monkeypatch.setenv("ALLUVIA_LOGS_TABLE", "t")
+    status, answer, _ = post("/v1/logs", otlp_protobuf("x", "y" * 100), PROTOBUF)
+    partial = ExportLogsServiceResponse.FromString(answer).partial_success
+    assert (status, partial.rejected_log_records) == (200, 1)
+    assert partial.error_message.endswith("more than the limit of 100")
+    assert partial.error_message.startswith("event 1: ")
+    status, answer, headers = post("/v1/logs", b"\x0a\xff", PROTOBUF)
+    assert (status, Status.FromString(answer).code, headers["Content-Type"]) == (400, 3, PROTOBUF)
+    assert "not a valid ExportLogsServiceRequest" in Status.FromString(answer).message
+    status, answer, _ = post("/v1/logs", b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"traceId":"xyz"}]}]}]}', JSON)
+    assert (status, json.loads(answer)["code"]) == (400, 3)
+    assert "traceId: not hexadecimal" in json.loads(answer)["message"]
+    monkeypatch.setenv("ALLUVIA_CREATE_TABLES", "false")
+    monkeypatch.setenv("ALLUVIA_LOGS_TABLE", "other")
+    status, answer, _ = post("/v1/logs", b"{}", JSON)
+    assert (status, json.loads(answer)["code"]) == (404, 5)
+
+
+def test_firehose_is_answered_with_its_request_id_and_repeats_are_stored_once(lake: alluvia.Lake) -> None:
+    headers = {"x-amz-firehose-request-id": "r-1"}
+    body = firehose(b'{"a":1}\n{"a":1}', b'{"a":2}')
+    before_ms = warm_lake.lake().clock.now_ms()
+    for _ in range(2):
+        answer = post_as("firehose", body, headers)
+        assert (answer["status"], answer["requestId"]) == (200, "r-1")
+        assert before_ms <= answer["timestamp"] <= warm_lake.lake().clock.now_ms()
+    assert [(row["event_id"], row["properties"]) for row in rows(lake)] == [
+        ("firehose-r-1/0", {"a": 1}), ("firehose-r-1/1", {"a": 1}), ("firehose-r-1/2", {"a": 2}),
+    ]  # fmt: skip
+    assert post_as("firehose", firehose(b"nonsense"), headers)["status"] == 200  # kept as a reject: no need to repeat
+    assert b"nonsense" in [row["raw"] for row in lake.table("t/_rejects").scan().read_all().to_pylist()]
+
+
+def test_firehose_keeps_what_no_table_can(lake: alluvia.Lake) -> None:
+    answer = post_as("firehose", firehose(b"nonsense"), {"x-amz-firehose-request-id": "r-2"})
+    assert (answer["status"], answer["requestId"]) == (400, "r-2")
+    assert answer["errorMessage"].startswith("nothing was kept: there is no table 't'")
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "moment"),
+    [
+        ("vector", b'[{"message":"x","timestamp":"2020-01-01T00:00:00.5Z"},{"message":"x"}]', 500_000),
+        ("fluentbit", b'{"date":1577836800.5,"message":"x"}\n{"date":"?","message":"x"}', 500_000),
+    ],
+)
+def test_forwarders_that_repeat_a_batch(lake: alluvia.Lake, name: str, body: bytes, moment: int) -> None:
+    assert [post_as(name, body)["stored"] for _ in range(2)] == [2, 0]
+    assert post_as(name, body + b" ")["stored"] == 2  # other bytes are another batch
+    first = min(rows(lake), key=lambda row: row["ts"])
+    assert (first["ts"], first["properties"]) == (datetime(2020, 1, 1, 0, 0, 0, moment, UTC), {"message": "x"})
+
+
+def test_fluent_bit_is_told_what_to_set(lake: alluvia.Lake) -> None:
+    answer = post_as("fluentbit", b"\x92\x01", content_type="application/msgpack")
+    assert (answer["status"], answer["errors"][0]["reason"]) == (
+        400, "MessagePack is not supported: set `Format json_lines` in the output",
+    )  # fmt: skip
+
+
+def test_calls_of_segment(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = [
+        {"type": "track", "event": "Signed Up", "messageId": "m-1", "userId": "u", "timestamp": "2020-01-01T00:00:10Z",
+         "properties": {"plan": "pro"}, "context": {"ip": "1.2.3.4"}},
+        {"type": "page", "name": "Home", "messageId": "m-2"},
+        {"type": "track", "messageId": "m-3"},
+        "nonsense",
+    ]  # fmt: skip
+    sent_at = datetime.fromtimestamp(lake.clock.now_us() / 1_000_000, UTC).replace(year=2021)
+    body = {"batch": calls, "sentAt": sent_at.isoformat(), "context": {"library": "x"}, "writeKey": "secret"}
+    answer = post_as("segment", json.dumps(body).encode())
+    assert answer == {
+        "status": 200, "success": True, "rejected": 2,
+        "message": "event 2: event: a track call needs the event's name, a string",
+    }  # fmt: skip
+    first, second = rows(lake)
+    assert (first["event_id"], first["event"], second["event_id"], second["event"]) == (
+        "m-1",
+        "Signed Up",
+        "m-2",
+        "page",
+    )
+    # The sender's clock is years behind: so is the time that it says the call was made at.
+    behind = datetime.fromtimestamp(lake.clock.now_us() / 1_000_000, UTC) - sent_at
+    assert abs(first["ts"] - datetime(2020, 1, 1, 0, 0, 10, tzinfo=UTC) - behind).total_seconds() < 60
+    assert first["properties"] == {
+        "plan": "pro", "sentAt": body["sentAt"], "type": "track", "userId": "u", "timestamp": "2020-01-01T00:00:10Z",
+        "context": {"library": "x", "ip": "1.2.3.4"},
+    }  # fmt: skip
+    again = body | {"sentAt": "2021-05-05T00:00:00Z"}
+    assert post_as("segment", json.dumps(again).encode())["success"]
+    assert len(rows(lake)) == 2
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_comes_is_never_the_functions_fault(lake: alluvia.Lake, data: st.DataObject) -> None:
+    name, body, content_type, headers = data.draw(st.sampled_from(SAMPLES))
+    text = data.draw(st.one_of(damaged(body), st.binary(max_size=40)))
+    header = data.draw(st.sampled_from(["content-type", "content-encoding", "idempotency-key", "ce-id", "ce-time"]))
+    odd = {header: data.draw(st.text(st.characters(codec="latin-1"), max_size=12))} if data.draw(st.booleans()) else {}
+    request = Request.read(request_of("/v1/x", text, content_type, {**headers, **odd}), "")
+    settings = IngestSettings.read({"ALLUVIA_CREATE_TABLES": "true"})
+    answer = take_body(request, "t", name, settings, warm_lake.lake())
+    assert answer["statusCode"] < 500

@@ -1,0 +1,120 @@
+"""What every format keeps: each event or reject, with all that was sent, whatever was sent."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alluvia.errors import Invalid
+from alluvia.formats.registry import NAMES, by_name, declared
+from alluvia.ingest.jsontext import encode
+from alluvia.ingest.values import Limits
+from tests.formats import IDS, JSON, SAMPLES, damaged, otlp_json, otlp_protobuf, read, sent
+
+each_sample = pytest.mark.parametrize(("name", "body", "content_type", "headers"), SAMPLES, ids=IDS)
+
+
+def test_every_format_has_samples_here() -> None:
+    assert {name for name, *_ in SAMPLES} == set(NAMES)
+    with pytest.raises(Invalid, match=r"format 'xml': choose one of json, cloudevents, csv"):
+        by_name("xml")
+
+
+@each_sample
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_damage_becomes_events_and_rejects(
+    name: str, body: bytes, content_type: str, headers: Mapping[str, str], data: st.DataObject
+) -> None:
+    text = data.draw(damaged(body))
+    found = read(name, text, content_type, headers)
+    positions = sorted([event.position for event in found.events] + [reject.position for reject in found.rejects])
+    assert positions == list(range(len(positions)))
+    for event in found.events:
+        encode(event.value)
+    if len(found.rejects) == 1 and not found.events and name not in ("csv", "firehose", "segment", "cloudevents"):
+        assert found.rejects[0].raw.strip(b"\r\n\t ") in text
+
+
+@each_sample
+def test_a_sample_has_events_only(name: str, body: bytes, content_type: str, headers: Mapping[str, str]) -> None:
+    found = read(name, body, content_type, headers)
+    assert found.events
+    assert found.rejects == []
+
+
+TOKENS = [f"token{number}" for number in range(6)]
+A, B, C, D, E, F = TOKENS
+RECORDS = [
+    base64.b64encode(text.encode()).decode() for text in (f'{{"{A}":"{B}"}}', f"{C}\n[{D}", f'{{"x":["{E}","{F}"]}}')
+]
+WHOLE: list[tuple[str, bytes, str, Mapping[str, str]]] = [
+    ("json", f'{{"{A}":"{B}","properties":{{"{C}":1}}}}\n{D}\n["{E}","{F}"]'.encode(), "application/x-ndjson", {}),
+    (
+        "cloudevents",
+        f'[{{"id":"{A}","{B}":"{C}"}},"{D}",["{E}"],"{F}"]'.encode(),
+        "application/cloudevents-batch+json",
+        {},
+    ),
+    (
+        "cloudevents",
+        f'{{"{D}":["{E}","{F}"]}}'.encode(),
+        JSON,
+        {"ce-specversion": "1.0", "ce-id": A, "ce-source": B, "ce-type": "t", "ce-x": C},
+    ),
+    ("csv", f'{A},{B}\n{C},"{D}\n"\n1,2,{E}\n"x"{F}\n'.encode(), "text/csv", {}),
+    ("form", f"{A}={B}&{C}={D}&{C}={E}&{F}=".encode(), "application/x-www-form-urlencoded", {}),
+    (
+        "segment",
+        f'{{"batch":[{{"type":"track","event":"{A}","{B}":1}},"{C}",{{"{D}":1}}],"context":{{"{E}":1}},"{F}":1}}'.encode(),
+        JSON,
+        {},
+    ),
+    ("vector", f'{{"{A}":"{B}"}}\n{C}\n{D} {E} {F}'.encode(), "application/x-ndjson", {}),
+    ("fluentbit", f'[{{"date":"{A}","{B}":"{C}"}},"{D}",{{"date":1,"{E}":"{F}"}}]'.encode(), JSON, {}),
+    ("firehose", json.dumps({"records": [{"data": data} for data in RECORDS]}).encode(), JSON, {}),
+    ("otlp", otlp_protobuf(*TOKENS), "application/x-protobuf", {}),
+    ("otlp", json.dumps(otlp_json(*TOKENS)).encode(), JSON, {}),
+]
+
+
+@pytest.mark.parametrize(("name", "body", "content_type", "headers"), WHOLE, ids=[name for name, *_ in WHOLE])
+def test_nothing_that_was_sent_is_lost(name: str, body: bytes, content_type: str, headers: Mapping[str, str]) -> None:
+    found = read(name, body, content_type, headers)
+    kept = b"".join([*(encode(event.value) for event in found.events), *(reject.raw for reject in found.rejects)])
+    assert [token for token in TOKENS if token.encode() not in kept] == []
+
+
+@each_sample
+def test_limits_refuse_an_event_or_the_body(
+    name: str, body: bytes, content_type: str, headers: Mapping[str, str]
+) -> None:
+    request = sent(body, content_type, headers)
+    small = by_name(name).read(request, Limits(event_bytes=3))
+    assert small.events == []
+    assert all("more than the limit of 3" in reject.reason for reject in small.rejects)
+    many = by_name(name).read(request, Limits(events=0))
+    assert (many.events, many.too_large) == ([], True)
+    assert [reject.raw.strip() for reject in many.rejects] == [body.strip()]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "headers", "name"),
+    [
+        ("", {}, "json"),
+        ("application/json", {}, "json"),
+        ("text/plain", {}, "json"),
+        ("application/json", {"ce-specversion": "1.0"}, "cloudevents"),
+        ("application/cloudevents+json", {}, "cloudevents"),
+        ("text/csv", {}, "csv"),
+        ("text/tab-separated-values", {}, "csv"),
+        ("application/x-www-form-urlencoded", {}, "form"),
+    ],
+)
+def test_what_headers_declare(content_type: str, headers: Mapping[str, str], name: str) -> None:
+    assert declared(content_type, headers) == name
