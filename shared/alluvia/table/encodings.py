@@ -36,8 +36,10 @@ class Encodings:
 
 
 def encodings_of(rows: pa.Table) -> Encodings:
-    """Choose the encodings for a file that begins with some rows."""
+    """Choose the encodings for a file that begins with some rows. One row repeats nothing."""
     found = Encodings()
+    if len(rows) == 1:
+        return found
     sample = _sample(rows)
     leaves = list(_leaves(sample))
     counts = Counter(path for path, _ in leaves)

@@ -18,7 +18,7 @@ from alluvia.table.event_window.window import DedupWindow
 from alluvia.table.lineage import first_version, in_gap, is_dropped, version_gaps
 from alluvia.table.partitioning.spec import check_types
 from alluvia.table.properties import OLDEST_READABLE
-from alluvia.table.protocols import check_writable, settings_of
+from alluvia.table.protocols import check_writable
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Transaction, carry_out_claim
 from alluvia.table.writer import FileWriter, RowCheck
@@ -49,6 +49,7 @@ class TableHandle:
         self.lock = self.log.lock
         self.window: DedupWindow | None = None
         self._overdue = overdue
+        self._last: Snapshot | None = None
 
     def newest(self, *, dropped: bool = False) -> Snapshot:
         """Return the newest version, looking for new commits. Raises `TableNotFound`.
@@ -57,7 +58,7 @@ class TableHandle:
         """
         with self.lock, self._named():
             state = self.log.refresh()
-            return Snapshot(state, self.root, self.name, self.store.locate) if dropped else self._there(state)
+            return self._snapshot(state) if dropped else self._there(state)
 
     def at_hand(self, *, dropped: bool = False) -> Snapshot:
         """Return the newest version that this handle knows, without a request if it knows one.
@@ -144,7 +145,7 @@ class TableHandle:
         return FileWriter(self.store, snapshot.root, snapshot.partition_spec, snapshot.file_form, self.clock, check)
 
     def _committed(self, state: State) -> None:
-        interval = settings_of(state.protocol, state.metadata).checkpoint_interval
+        interval = self._snapshot(state).settings.checkpoint_interval
         behind = state.version - (self.log.checkpoint_version or 0)
         # One writer a multiple of the interval, however many write.
         if behind >= OVERDUE * interval and state.version % interval == 0:
@@ -181,7 +182,13 @@ class TableHandle:
         """Return a state of the log as a version of the table. Raises `TableNotFound` if that was dropped."""
         if is_dropped(state.metadata.configuration):
             raise TableNotFound(dropped_message(self.name))
-        return Snapshot(state, self.root, self.name, self.store.locate)
+        return self._snapshot(state)
+
+    def _snapshot(self, state: State) -> Snapshot:
+        known = self._last
+        if known is None or known.state is not state:
+            known = self._last = Snapshot(state, self.root, self.name, self.store.locate, known)
+        return known
 
 
 def oldest_readable(state: State) -> int:

@@ -30,22 +30,34 @@ from alluvia.table.schema.variants import VARIANT
 _WINDING = re.compile(r"(^|/)(\.{0,2})/|/\.{1,2}$")
 """A path with empty parts, or with `.` or `..`."""
 
+_OF_METADATA = ("schema", "settings", "partition_spec", "mapping", "physical_schema", "has_variants", "file_form")
+
 
 class Snapshot:
     """One version of the table at `root`, a key prefix of its store.
 
-    `locate` is the store's own: it gives an absolute path's key. Raises `Unsupported` on creation for a table with a
-    feature that this library cannot read.
+    `locate` is the store's own: it gives an absolute path's key. `earlier` is another version of the table: what
+    follows from its metadata need not be worked out again if that is the same. Raises `Unsupported` on creation for a
+    table with a feature that this library cannot read.
     """
 
     def __init__(
-        self, state: State, root: str, name: str, locate: Callable[[str], str | None] = lambda _: None
+        self,
+        state: State,
+        root: str,
+        name: str,
+        locate: Callable[[str], str | None] = lambda _: None,
+        earlier: Snapshot | None = None,
     ) -> None:
-        check_readable(state.protocol, state.metadata)
         self.state = state
         self.root = root
         self.name = name
         self._locate = locate
+        known = None if earlier is None else earlier.state
+        if known is not None and known.metadata is state.metadata and known.protocol is state.protocol:
+            self.__dict__.update({key: earlier.__dict__[key] for key in _OF_METADATA if key in earlier.__dict__})
+        else:
+            check_readable(state.protocol, state.metadata)
 
     def __repr__(self) -> str:
         return f"<Snapshot {self.name!r}, version {self.version}{self._committed}>"

@@ -32,6 +32,8 @@ FILE_SIZE_SLACK = 0.25
 """A file may be bigger than the target by this share of it, rather than leave a small one."""
 ENOUGH_SHARE = 0.9
 """A file that has this share of the target takes no further row group."""
+PACKED_BYTES_MIN = 1024
+"""A single row of fewer Arrow bytes is not compressed: that takes as long as all else and makes it no smaller."""
 
 
 class FileWriter:
@@ -156,13 +158,13 @@ def bounded_columns(schema: pa.Schema) -> list[str]:
 class ParquetBuffer:
     """A Parquet file in memory, written row group by row group. Use it in a `with` block; `data` is good after it.
 
-    `rows` are what it is to hold, or the first of it.
+    `rows` are what it is to hold, or the first of it; `codec` is another than the table's.
     """
 
-    def __init__(self, rows: pa.Table, settings: Properties) -> None:
+    def __init__(self, rows: pa.Table, settings: Properties, codec: str | None = None) -> None:
         self._sink = pa.BufferOutputStream()
         self._settings = settings
-        self._writer = parquet_writer(self._sink, rows, settings)
+        self._writer = parquet_writer(self._sink, rows, settings, codec=codec)
 
     def __enter__(self) -> Self:
         return self
@@ -188,22 +190,30 @@ class ParquetBuffer:
 
 def encode_parquet(rows: pa.Table, settings: Properties) -> bytes:
     """Return a Parquet file's bytes. Raises `Invalid`, naming the field, for a null where the schema has none."""
-    with ParquetBuffer(rows, settings) as buffer:
+    codec = "none" if len(rows) == 1 and rows.nbytes < PACKED_BYTES_MIN else None
+    with ParquetBuffer(rows, settings, codec) as buffer:
         buffer.write(rows)
     return buffer.data()
 
 
 def parquet_writer(
-    sink: pa.NativeFile | Path, rows: pa.Table, settings: Properties, encodings: Encodings | None = None
+    sink: pa.NativeFile | Path,
+    rows: pa.Table,
+    settings: Properties,
+    encodings: Encodings | None = None,
+    codec: str | None = None,
 ) -> pq.ParquetWriter:
-    """Open a Parquet file that begins with some rows, as a table's properties have it; encodings suit the rows."""
+    """Open a Parquet file that begins with some rows, as a table's properties have it; encodings suit the rows.
+
+    `codec` is another than the table's.
+    """
     encodings = encodings or encodings_of(rows)
     distinct = max(1, min(len(rows), settings.row_group_rows))  # at most, in a row group
     blooms = {name: {"ndv": distinct} for name in settings.bloom_filters if name in rows.column_names}
     return pq.ParquetWriter(
         sink,
         rows.schema,
-        compression=settings.codec,
+        compression=codec or settings.codec,
         store_schema=False,
         write_page_checksum=True,
         write_statistics=bounded_columns(rows.schema) or False,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -259,3 +260,28 @@ def test_time_travel_by_time_takes_any_spelling(table: Table, clock: ManualClock
 def test_a_version_that_is_none_is_refused(table: Table, arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(Invalid, match=named):
         table.snapshot(**arguments)
+
+
+def test_a_file_of_one_row_is_as_one_of_many(lake: Lake, store: CountingStore) -> None:
+    moment = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    schema = pa.schema([
+        ("id", pa.string()), ("n", pa.int64()), ("x", pa.float64()), ("at", pa.timestamp("us", "UTC")),
+        ("none", pa.int8()),
+    ])  # fmt: skip
+    table = lake.create_table("one", schema, partition_by=["day(at)", "bucket(4, id)"], sort_by=["n"])
+    row = {"id": "a" * 40, "n": 7, "x": 0.5, "at": moment, "none": None}
+    table.append([row])
+    table.append([row, row])
+    one, two = sorted(table.snapshot().files, key=lambda file: file.size)
+    stats_one, stats_two = (json.loads(file.stats or "") for file in (one, two))
+    assert (stats_one.pop("numRecords"), stats_two.pop("numRecords")) == (1, 2)
+    assert stats_one == {**stats_two, "nullCount": {**stats_two["nullCount"], "none": 1}}
+    assert (one.tags, one.path.rpartition("/")[0]) == (two.tags, two.path.rpartition("/")[0])
+    assert table.to_arrow().to_pylist() == [row] * 3
+    assert table.verify(full=True).findings == ()
+    table.append([{**row, "id": "b" * 2000}])
+    codecs = {}
+    for file in table.snapshot().files:
+        footer = pq.read_metadata(pa.BufferReader(store.get(f"one/{file.path}")))
+        codecs[file.size] = footer.row_group(0).column(0).compression
+    assert [codec for _, codec in sorted(codecs.items())] == ["UNCOMPRESSED", "ZSTD", "ZSTD"]

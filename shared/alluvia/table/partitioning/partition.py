@@ -120,6 +120,8 @@ def grouped(
     if not len(table):
         return [], None
     columns = [one_array(_values(table, each)) for each in spec.fields]
+    if len(table) == 1:
+        return _groups(spec, columns, [1]), None
     codes = pa.repeat(pa.scalar(0, pa.int64()), len(table))
     for field, column in zip(spec.fields, columns, strict=True):
         if field.transform is None:

@@ -77,9 +77,11 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
         return None
     if column.null_count == len(column):
         return None
+    if len(column) == 1:
+        only = _python(column[0])
+        return json_bounds(only, only)
     both = pc.min_max(column)
-    low, high = both["min"], both["max"]
-    return json_bounds(_python(low), _python(high))
+    return json_bounds(_python(both["min"]), _python(both["max"]))
 
 
 def _python(value: pa.Scalar) -> Any:
