@@ -203,13 +203,14 @@ class Lake(TableCreation, Catalog):
     def transaction(self, tables: Sequence[str] = (), *, isolation: str = "serializable") -> LakeTransaction:
         """Begin a transaction over any number of tables: `with lake.transaction() as tx:` commits all or nothing.
 
-        `tables` names what it will use, which is then read as it is at one moment. Where a table is used without being
-        named, all are read as they are then, and a `Conflict` is raised if what was read before has changed. With the
+        `tables` names what it will use, which is read as it is now. Without names, all of the lake is read as it is
+        when the first table is used, up to 100 tables; one that is not among them has all read as it is when that is
+        used, and a `Conflict` is raised if what was read before has changed. With the
         `isolation` `"write_serializable"`, reads count only of tables that it changes; with `"snapshot"`, none does.
         """
         from alluvia.lake_transaction import LakeTransaction
 
-        return LakeTransaction(self, tables, isolation)
+        return LakeTransaction(self, tables, isolation, whole_lake=not tables)
 
     def sql(self, text: str, parameters: Parameters | None = None, *, limits: QueryLimits | None = None) -> pa.Table:
         """Run SQL statements. Several are one transaction: all of it happens, or nothing; the last read is the answer.

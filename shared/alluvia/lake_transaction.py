@@ -38,12 +38,12 @@ class LakeTransaction(TableCreation):
     Leaving the `with` block commits; an exception in it discards everything. Not for use by several threads.
     """
 
-    def __init__(self, lake: Lake, tables: Sequence[str], isolation: str) -> None:
+    def __init__(self, lake: Lake, tables: Sequence[str], isolation: str, *, whole_lake: bool = False) -> None:
         if isolation not in ISOLATION:
             raise Invalid(f"isolation: expected one of {', '.join(ISOLATION)}, got {isolation!r}")
         self._lake = lake
         self._isolation = isolation
-        self._tables = StagedTables(lake, tables)
+        self._tables = StagedTables(lake, tables, whole_lake=whole_lake)
         self._catalog = _TransactionCatalog(lake, self._tables)
         self._over = False
 

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from alluvia.errors import Conflict
 from tests.simulation.intents import Rows, Steps
 from tests.simulation.model import TableModel, Version, event_of
 from tests.simulation.scheduler import Violation
@@ -69,7 +70,11 @@ class EraseRow:
 def erase_pair(actor: Actor) -> None:
     """Append a row to both tables in one transaction, then erase such a row of one, and look for it in every object."""
     world = actor.world
-    append_both(actor)
+    try:
+        append_both(actor)
+    except Conflict:  # with a restore, as others have them
+        world.checker.refused(actor.intent)
+        return
     root = actor.chance.choice(ROOTS)
     names = sorted({str(row[0]) for row in world.model(root).tip.rows if row[2] == "pairs"})
     if not names:

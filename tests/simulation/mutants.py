@@ -654,6 +654,28 @@ MUTANTS: tuple[Mutant, ...] = (
         ("tests/unit/operations/test_transactions.py",),
     ),
     Mutant(
+        "look at the tables of a lake only once",
+        "operations/lake_cut.py",
+        "        while behind:",
+        "        while False:",
+        ("tests/unit/operations/test_transactions.py",),
+    ),
+    Mutant(
+        "count what was decided after the tables of a lake were looked at",
+        "operations/lake_cut.py",
+        "found = bool(claims) and all(at <= self._logs[name].version for name, at in reached.items())\n"
+        "            self._verdicts[claim.transaction_id] = found",
+        "found = bool(claims)",
+        ("tests/unit/operations/test_transactions.py",),
+    ),
+    Mutant(
+        "read a table that is used late as it is by then",
+        "operations/lake_cut.py",
+        "newest if newest.version == self.version else log.at(self.version)",
+        "log.refresh()",
+        ("tests/unit/operations/test_transactions.py",),
+    ),
+    Mutant(
         "carry a transaction out that another has aborted",
         "operations/lake_commit.py",
         "    if not decisions.commit(transaction_id, versions):",

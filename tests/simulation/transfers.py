@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
-from alluvia.errors import Corrupt, TransactionExpired
+from alluvia.errors import Conflict, Corrupt, TransactionExpired
 from alluvia.lake import Lake
 from alluvia.operations.append import append
 from alluvia.operations.cut import take_cut
@@ -57,6 +57,12 @@ def set_up(world: World, lake: Lake) -> None:
 
 def _names(actor: Actor) -> tuple[str, ...]:
     return ("bank", "vault") if actor.chance.random() < 0.7 else ()
+
+
+def _begin(actor: Actor) -> StagedTables:
+    """Begin a transaction that names its tables, or looks at the whole lake first, or at each table when it is used."""
+    names = _names(actor)
+    return StagedTables(actor.lake, names, whole_lake=not names and actor.chance.random() < 0.5)
 
 
 def _read(
@@ -111,7 +117,7 @@ def transfer(actor: Actor) -> None:
         {BANK: _change(one, lambda old: old - amount), VAULT: _change(other, lambda old: old + amount)},
         {BANK: -amount, VAULT: amount},
     )
-    tables = StagedTables(actor.lake, _names(actor))
+    tables = _begin(actor)
     actor.intent = together
     for name, account, sign in chance.sample([("bank", one, "-"), ("vault", other, "+")], 2):
         update(tables.handle(name), {"amount": f"amount {sign} ({amount})"}, f"id = '{account}'")
@@ -124,7 +130,7 @@ def count_up(actor: Actor) -> None:
     """Read an amount of each table, and write one more: no increment may be lost."""
     account = f"a{actor.chance.randrange(ACCOUNTS)}"
     together = Together({root: _change(account, lambda old: old + 1) for root in ROOTS}, dict.fromkeys(ROOTS, 1))
-    tables = StagedTables(actor.lake, _names(actor))
+    tables = _begin(actor)
     actor.intent = together
     for name in ("bank", "vault"):
         read = _read(actor, tables, name, f"id = '{account}'", _row(account))
@@ -139,7 +145,7 @@ def raise_flag(actor: Actor) -> None:
     """Raise the flag of one table only while that of the other is down; or take both down."""
     world, chance = actor.world, actor.chance
     mine, theirs = chance.sample(["bank", "vault"], 2)
-    tables = StagedTables(actor.lake, _names(actor))
+    tables = _begin(actor)
     reads = [_read(actor, tables, name, "id = 'flag'", _row("flag")) for name in (theirs, mine)]
     if not all(read.rows for read in reads):  # a restore took it away
         return
@@ -162,7 +168,7 @@ def append_both(actor: Actor) -> None:
     actor.world.pairs += 1
     row = (f"pair{actor.world.pairs}", 0, "pairs")
     together = Together({root: AddRows((row,), COLUMNS) for root in ROOTS})
-    tables = StagedTables(actor.lake, _names(actor))
+    tables = _begin(actor)
     actor.intent = together
     for name in ("bank", "vault"):
         append(tables.handle(name), [dict(zip(COLUMNS, row, strict=True))])
@@ -175,7 +181,7 @@ def count_pairs(actor: Actor) -> None:
     """Count rows of the vault, and note how many there are in the bank, or in both: others may not come in between."""
     actor.world.pairs += 1
     name = f"count{actor.world.pairs}"
-    tables = StagedTables(actor.lake, _names(actor))
+    tables = _begin(actor)
     read = _read(actor, tables, "vault", "owner = 'pairs'", lambda row: row["owner"] == "pairs")
     _pause(actor)
     row = (name, 0, str(read.rows.total()))
@@ -225,12 +231,18 @@ def only_read(actor: Actor) -> None:
     """Read both tables in a transaction, which writes nothing."""
     actor.intent = ReadOnly()
     least = _least(actor)
-    tables = StagedTables(actor.lake, _names(actor))
-    for name in actor.chance.sample(["bank", "vault"], 2):
-        _read(actor, tables, name, "owner = 'pairs'", lambda _: True)
-        _pause(actor)
-    handles = [tables.handle(name) for name in ("bank", "vault")]
-    tables.commit()
+    names = _names(actor)
+    tables = StagedTables(actor.lake, names, whole_lake=not names)
+    try:
+        for name in actor.chance.sample(["bank", "vault"], 2):
+            _read(actor, tables, name, "owner = 'pairs'", lambda _: True)
+            _pause(actor)
+        handles = [tables.handle(name) for name in ("bank", "vault")]
+        tables.commit()
+    except TransactionExpired:
+        raise
+    except Conflict as error:
+        raise Violation("a transaction that only reads never conflicts", str(error)) from error
     _check_cut(actor, least, {handle.root: (handle.base.version, handle.held) for handle in handles})
 
 

@@ -193,6 +193,10 @@ class Log:
         """List the whole log. Raises `TableNotFound` if there is none."""
         return self._list(LOG_FOLDER)
 
+    def newest_listed(self) -> int:
+        """Return the newest version, without its state; -1 if there is no log. One GET and one LIST, or two."""
+        return max(self._listing_from_hint(allow_empty=True)[0].versions, default=-1)
+
     def oldest(self) -> int:
         """Return the oldest version that the log can still make."""
         oldest = oldest_version(self.listing())
@@ -259,7 +263,7 @@ class Log:
         self._seen_ms = began_ms
         return state
 
-    def _listing_from_hint(self) -> tuple[Listing, Hint | None]:
+    def _listing_from_hint(self, *, allow_empty: bool = False) -> tuple[Listing, Hint | None]:
         """List from the checkpoint that `_last_checkpoint` names; all of it if the hint is absent, broken or stale."""
         try:
             hint = parse_last_checkpoint(self.store.get(self.root + LAST_CHECKPOINT))
@@ -269,7 +273,7 @@ class Log:
             listing = self._list(version_prefix(hint.version), allow_empty=True)
             if listing.checkpoints:
                 return listing, hint
-        return self._list(LOG_FOLDER), hint
+        return self._list(LOG_FOLDER, allow_empty=allow_empty), hint
 
     def _list(self, start: str, *, allow_empty: bool = False) -> Listing:
         folder = self.root + LOG_FOLDER

@@ -65,7 +65,7 @@ def take_cut(handles: Sequence[TableHandle]) -> Cut:
         happened: dict[str, Mapping[str, int]] = {}
         doubtful: list[_Seen] = []
         for table in seen.values():
-            happened |= _carried_out(table.commits)
+            happened |= carried_out(table.commits)
             for claim in pending(table.state.domains):
                 if decisions.get(claim.transaction_id) is None:
                     decisions[claim.transaction_id] = Decisions.about(table.handle.log, claim).read(claim)
@@ -103,7 +103,7 @@ def _follow(tables: Iterable[_Seen]) -> None:
         met = [table.follow() for table in tables]
 
 
-def _carried_out(commits: Sequence[CommitActions]) -> dict[str, Mapping[str, int]]:
+def carried_out(commits: Sequence[CommitActions]) -> dict[str, Mapping[str, int]]:
     """Return the versions of the claims of the transactions that some commits carried out."""
     found = [commit.info[TRANSACTION] for commit in commits if TRANSACTION in commit.info]
     return {each["id"]: each["claims"] for each in found}

@@ -7,14 +7,16 @@ from contextlib import suppress
 
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
 from alluvia.log.actions import Metadata
+from alluvia.log.replay import State
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.cut import take_cut
 from alluvia.operations.drop import drop_rejects_left, find_log
 from alluvia.operations.drop_plan import never_created, plan_drop, plan_recreate
 from alluvia.operations.lake_commit import SERIALIZABLE, commit_all
+from alluvia.operations.lake_cut import LakeCut
 from alluvia.operations.replanning import check_not_append_only
 from alluvia.operations.staging import StagedHandle
-from alluvia.table.claims import Claim
+from alluvia.table.claims import Claim, with_claims
 from alluvia.table.lineage import is_dropped
 from alluvia.table.properties import read_properties
 from alluvia.table.protocols import new_protocol
@@ -23,15 +25,18 @@ from alluvia.table_names import REJECTS
 
 
 class StagedTables:
-    """The tables that a transaction uses. They are read as they are at its begin, or when the last of them is named.
+    """The tables that a transaction uses, as they are at one moment.
 
-    Where a table is named later, all are read as they are then; that fails with a `Conflict` if what the transaction
-    has read of the others, or changed, is not the same any more.
+    That is the begin for `tables`, and the first use of a table for all of the lake if `whole_lake`. What is used
+    later has all read as it is then, which fails with a `Conflict` if what the transaction has read of the others, or
+    changed, is not the same any more.
     """
 
-    def __init__(self, catalog: Catalog, tables: Iterable[str] = ()) -> None:
+    def __init__(self, catalog: Catalog, tables: Iterable[str] = (), *, whole_lake: bool = False) -> None:
         self._catalog = catalog
         self._staged: dict[str, StagedHandle] = {}
+        self._whole_lake = whole_lake
+        self._cut: LakeCut | None = None
         self._started_ms = catalog.clock.now_ms()
         self.use(tables)
 
@@ -43,8 +48,16 @@ class StagedTables:
     def use(self, names: Iterable[str]) -> None:
         """Have tables take part, at one moment. Raises `TableNotFound`."""
         new = sorted({*names} - self._staged.keys())
-        if new:
-            self._join(new)
+        if new and self._whole_lake and self._cut is None:
+            self._cut = LakeCut(self._catalog, new)
+        late = []
+        for name in new:
+            if self._cut is not None and name in self._cut:
+                self._take(name, *self._cut.table(name))
+            else:
+                late.append(name)
+        if late:
+            self._join(late)
 
     def listed(self, names: Iterable[str]) -> list[str]:
         """Return names of tables with those that the transaction creates, and without those that it drops."""
@@ -110,12 +123,17 @@ class StagedTables:
         handles = [self._catalog.handle(name) for name in sorted({*known, *names})]
         cut = take_cut(handles)
         for handle in handles:
-            base, claims = handle.as_of(cut.state(handle.name)), cut.undone[handle.name]
-            if handle.name in known:
-                self._move(handle.name, base, claims, names)
+            name = handle.name
+            if name in known:
+                self._move(name, handle.as_of(cut.state(name)), cut.undone[name], names)
             else:
-                held = frozenset(claim.transaction_id for claim in claims)
-                self._staged[handle.name] = StagedHandle(handle, base, held)
+                self._take(name, cut.states[name], cut.undone[name])
+        self._whole_lake, self._cut = False, None  # all are now read as they are at another moment
+
+    def _take(self, name: str, state: State, claims: Sequence[Claim]) -> None:
+        handle = self._catalog.handle(name)
+        held = frozenset(claim.transaction_id for claim in claims)
+        self._staged[name] = StagedHandle(handle, handle.as_of(with_claims(state, claims)), held)
 
     def _move(self, name: str, base: Snapshot, claims: Sequence[Claim], names: list[str]) -> None:
         try:

@@ -199,7 +199,8 @@ def _committed(
     rights: Rights | None = None,
 ) -> pa.Table:
     """Run statements as a transaction of their own, again where what they read has changed meanwhile."""
-    from alluvia.sql.running import answer  # loads what writes
+    from alluvia.lake_transaction import LakeTransaction  # loads what writes
+    from alluvia.sql.running import answer
 
     limits = None if limits is None else limits.begun()
     if not statements:
@@ -209,7 +210,7 @@ def _committed(
     # One statement alone has read all at one moment. So it is one commit, and writes to no table that it only reads.
     isolation = begin.isolation if begin else "write_serializable" if len(statements) == 1 else "serializable"
     for tries in range(1, TRIES_MAX + 1):
-        transaction = lake.transaction(isolation=isolation)
+        transaction = LakeTransaction(lake, (), isolation)  # it runs again where tables have changed between uses
         try:
             found = answer(lake, transaction, statements, values, limits, rights)
             if ready is not None:

@@ -11,6 +11,7 @@ import pytest
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
 from alluvia.lake import Lake, Table
 from alluvia.lake_transaction import LakeTransaction
+from alluvia.operations import lake_cut
 from alluvia.store import CountingStore
 from tests.judges import canonical, deltalake_rows, duckdb_rows
 
@@ -257,10 +258,56 @@ def test_other_libraries_read_each_table_after_a_transaction(disk: Lake) -> None
             assert read(table) == canonical(pa.table({"n": pa.array(rows, pa.int64())}))
 
 
-def test_a_table_that_is_used_later_is_read_at_the_same_moment_as_the_others(lake: Lake, other: Lake) -> None:
+def test_what_names_no_table_sees_all_as_they_were_at_the_first_use_and_never_conflicts(
+    lake: Lake, other: Lake
+) -> None:
     two(lake)
     lake.create_table("c", NUMBERS).append([{"n": 1}])
+    counting = CountingStore(lake.store)
+    with Lake(counting, lake.clock).transaction() as tx:
+        assert amounts(tx, "a") == [1, 2]
+        with other.transaction() as both:
+            both.table("a").append([{"n": 3}])
+            both.table("b").append([{"n": 3}])
+        other.table("a").delete("true")
+        other.drop_table("c")
+        other.create_table("d", NUMBERS)
+        assert (amounts(tx, "b"), amounts(tx, "a")) == ([1, 2], [1, 2])
+        with pytest.raises(Conflict, match="table a changed before the transaction first used d"):
+            tx.table("d")
+        assert amounts(tx, "c") == [1]
+    assert counting.requests["put"] == 0
+
+
+def test_looking_at_a_lake_costs_one_get_for_each_table_that_is_known(lake: Lake) -> None:
+    two(lake)
+    lake.create_table("c", NUMBERS)
+    counting = CountingStore(lake.store)
+    warm = Lake(counting, lake.clock)
+    for name in warm.tables():
+        warm.table(name).count()
+    counting.requests.clear()
+    with warm.transaction() as tx:
+        for name in ("a", "b", "c"):
+            tx.table(name)
+        assert dict(counting.requests) == {"list": 1, "get": 3}
+
+
+def test_a_lake_of_many_tables_is_not_looked_at_as_a_whole(
+    lake: Lake, other: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two(lake)
+    monkeypatch.setattr(lake_cut, "TABLES_MAX", 1)
     with lake.transaction() as tx:
+        assert amounts(tx, "a") == [1, 2]
+        other.table("b").append([{"n": 3}])
+        assert amounts(tx, "b") == [1, 2, 3]
+
+
+def test_a_table_that_was_not_named_is_read_at_the_same_moment_as_the_others(lake: Lake, other: Lake) -> None:
+    two(lake)
+    lake.create_table("c", NUMBERS).append([{"n": 1}])
+    with lake.transaction(["a"]) as tx:
         tx.table("a").scan(where="n = 1").read_all()
         tx.table("a").append([{"n": 9}])
         with other.transaction() as both:

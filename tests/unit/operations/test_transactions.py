@@ -287,23 +287,73 @@ def test_a_transaction_over_one_that_happened_changes_what_that_left() -> None:
     assert [entry.operation for entry in history][:3] == ["UPDATE", "CLAIM", "UPDATE"]
 
 
-def test_the_same_transaction_seen_and_decided_later_is_a_change() -> None:
-    """One that was not decided when the tables were read, and is when another is, is in both or in none."""
-    lake = two_tables()
-    decided: list[bool] = []
+def reading_before_it_is_decided(lake: Lake, tables: tuple[str, ...]) -> LakeTransaction:
+    """Begin a transaction that has read `a`, and make a transfer that is decided after that."""
+    begun: list[LakeTransaction] = []
     reader = again(lake)
 
-    def read(kind: str, key: str) -> None:
-        if kind == "put_if_absent" and "transactions/" in key and not decided:
-            decided.append(True)
-            tx = reader.transaction()
-            assert tx.table("a").count() == 2
-            open_ones.append(tx)
+    def read() -> None:
+        tx = reader.transaction(tables)
+        assert tx.table("a").to_arrow()["amount"].to_pylist() == [100, 100]
+        begun.append(tx)
 
-    open_ones: list[LakeTransaction] = []
-    transfer(Lake(HookedStore(lake.store, read), lake.clock))
+    transfer(Lake(HookedStore(lake.store, first_at("transactions/", read, "put_if_absent")), lake.clock))
+    return begun[0]
+
+
+def test_the_same_transaction_seen_and_decided_later_is_a_change() -> None:
+    """One that was not decided when the tables were read, and is when another is, is in both or in none."""
     with pytest.raises(Conflict, match="table a changed before the transaction first used b"):
-        open_ones[0].table("b")
+        reading_before_it_is_decided(two_tables(), ("a",)).table("b")
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_what_was_not_decided_when_the_lake_was_looked_at_does_not_count_later(warm: bool) -> None:
+    lake = two_tables()
+    if warm:
+        lake.table("b").count()
+    tx = reading_before_it_is_decided(lake, ())
+    assert amounts(again(lake)) == (190, 210)
+    assert tx.sql("SELECT (SELECT sum(amount) FROM a) AS a, (SELECT sum(amount) FROM b) AS b").to_pylist() == [
+        {"a": 200, "b": 200}
+    ]
+
+
+@pytest.mark.parametrize("first", NAMES)
+@pytest.mark.parametrize("part", [f"{name}/_delta_log/{what}" for name in NAMES for what in ("_last", f"{2:020}.json")])
+def test_what_commits_while_the_lake_is_looked_at_is_in_all_tables_or_in_none(part: str, first: str) -> None:
+    lake = two_tables()
+    other = again(lake)
+    store = HookedStore(lake.store, first_at(part, lambda: transfer(other)))
+    with Lake(store, lake.clock).transaction() as tx:
+        found = [sum(tx.table(name).to_arrow()["amount"].to_pylist()) for name in sorted(NAMES, key=first.__ne__)]
+    assert sum(found) == 400
+    assert amounts(again(lake)) == (190, 210)
+
+
+def test_what_follows_a_transaction_that_does_not_count_does_not_count_either() -> None:
+    """It was decided after the lake was looked at, and read what the other wrote to a table of both."""
+    lake = two_tables()
+    lake.create_table("c", {"id": "string", "amount": "long"}).append([{"id": "x", "amount": 0}])
+    tx = reading_before_it_is_decided(lake, ())  # of `a`, while a transfer to `b` is under way
+    with again(lake).transaction(["b", "c"]) as on:
+        on.table("b").update({"amount": "amount - 10"}, "id = 'x'")
+        on.table("c").update({"amount": "amount + 10"}, "id = 'x'")
+    assert [sum(tx.table(name).to_arrow()["amount"].to_pylist()) for name in ("c", "b")] == [0, 200]
+
+
+def test_a_decision_that_vacuum_has_deleted_since_the_lake_was_looked_at_still_counts() -> None:
+    clock = ManualClock()
+    lake = two_tables(clock)
+    stopped(lake, APPLY_OF_B)
+    clock.advance(60 * 3600)
+    tx = again(lake).transaction()
+    assert sum(tx.table("a").to_arrow()["amount"].to_pylist()) == 190
+    other = again(lake)
+    other.table("b").append([{"id": "z", "amount": 0}])  # which carries it out
+    other.table("a").vacuum()
+    assert not list(lake.store.list("a/_alluvia/transactions/"))
+    assert sum(tx.table("b").to_arrow()["amount"].to_pylist()) == 210
 
 
 def test_what_was_read_is_followed_into_the_files_of_an_optimize_also_when_another_table_comes_in() -> None:
