@@ -26,6 +26,7 @@ from alluvia.ingest.values import RawEvent
 from alluvia.lake import Lake
 from tests.simulation.checker import Event, tuples
 from tests.simulation.erasing import erasers
+from tests.simulation.events import CLAIMS, KINDS, kind_of, time_of, value_of
 from tests.simulation.faults import HOUR_US, SECOND_US, FaultSource
 from tests.simulation.intents import (
     AddColumn,
@@ -40,6 +41,7 @@ from tests.simulation.intents import (
 )
 from tests.simulation.merge_queries import has_hits, hitters
 from tests.simulation.model import Version
+from tests.simulation.posters import posters
 from tests.simulation.rollups import has_rollup, refresher, refreshers
 from tests.simulation.s3 import Crash, Process
 from tests.simulation.scheduler import Violation
@@ -48,9 +50,6 @@ from tests.simulation.world import ACCOUNTS, BANK, EVENTS, HITS, REJECTS, SKEWS_
 
 Act = Callable[[Actor], None]
 APP = "app"
-KINDS = ("open", "close", "click")
-CLAIMS = ("yes", "no")
-"""Kinds of disputed events, which nobody deletes."""
 _NEVER = (Corrupt, Invalid, Unsupported)
 OPERATIONS_OPTIMIZE = ("OPTIMIZE",)
 OPERATIONS_VACUUM = ("VACUUM", "VACUUM START", "VACUUM END")
@@ -78,9 +77,12 @@ def cast(world: World) -> Iterator[tuple[str, Callable[[], None]]]:
     others: list[tuple[str, Act]] = [(name, refresher) for name in refreshers(world)] if has_rollup(world) else []
     others += [*(hitters(world) if has_hits(world) else ()), *erasers(world)]
     others += [*movers(world)] if has_vault(world) else []
-    for name, act in others:
+    acts = [(name, act, Process(), dict[int, Lake]()) for name, act in others]
+    process, lakes = Process(), dict[int, Lake]()
+    acts += [(name, act, process, lakes) for name, act in posters(world)]
+    for name, act, process, lakes in acts:
         source = FaultSource(str(world.seed), name, world.scenario.rates, world.without)
-        actor = Actor(name, world, Process(), random.Random(f"{world.seed} {name}"), source, 0)
+        actor = Actor(name, world, process, random.Random(f"{world.seed} {name}"), source, 0, lakes=lakes)
         world.actors[name] = actor
         yield name, _body(actor, act)
 
@@ -145,7 +147,7 @@ def ingest(actor: Actor) -> None:
         _through_pipeline(actor, batch)
     else:
         rows = _rows(batch, actor.lake.clock.now_us())
-        done = actor.table(EVENTS).ingest(rows, contents_of([RawEvent(0, _value(event)) for event in batch]))
+        done = actor.table(EVENTS).ingest(rows, contents_of([RawEvent(0, value_of(event)) for event in batch]))
         if done.appended + done.duplicates != len(batch) or done.clashes:
             raise Violation("each event is new or a duplicate", f"{done} of {len(batch)}")
     world.checker.acknowledged(ids, EVENTS, REJECTS)
@@ -174,24 +176,11 @@ def dispute(actor: Actor) -> None:
 
 
 def _through_pipeline(actor: Actor, batch: list[Event]) -> None:
-    events = [RawEvent(at, _value(event)) for at, event in enumerate(batch)]
+    events = [RawEvent(at, value_of(event)) for at, event in enumerate(batch)]
     answer = ingest_batch(actor.lake, "events", events, arrival_us=actor.lake.clock.now_us())
     rejected = sum(event.reject for event in batch)
     if (answer.accepted, answer.rejected) != (len(batch) - rejected, rejected):
         raise Violation("every event is accepted or rejected", f"{answer} for {len(batch)}, {rejected} of them broken")
-
-
-def _value(event: Event) -> dict[str, object]:
-    return {"event_id": event.id, "ts": _time(event).isoformat(), "event": 5 if event.reject else _kind(event)}
-
-
-def _time(event: Event) -> datetime:
-    at_us = START_US + 7_000_000 * int(event.id[1:]) + (20 * HOUR_US if int(event.id[1:]) % 7 == 0 else 0)
-    return datetime.fromtimestamp(at_us / 1e6, UTC)
-
-
-def _kind(event: Event) -> str:
-    return KINDS[int(event.id[1:]) % len(KINDS)]
 
 
 def _rows(batch: list[Event], now_us: int, kinds: list[str] | None = None) -> pa.Table:
@@ -200,8 +189,8 @@ def _rows(batch: list[Event], now_us: int, kinds: list[str] | None = None) -> pa
     return pa.table(
         {
             "event_id": [event.id for event in batch],
-            "ts": pa.array([_time(event) for event in batch], time),
-            "event": kinds or [_kind(event) for event in batch],
+            "ts": pa.array([time_of(event) for event in batch], time),
+            "event": kinds or [kind_of(event) for event in batch],
             "received_at": pa.array([received] * len(batch), time),
         }
     )

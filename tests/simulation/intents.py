@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -56,7 +57,7 @@ class AddColumn:
 class AddEvents:
     """Rows come whose ids are among some."""
 
-    ids: frozenset[str]
+    ids: AbstractSet[str]
 
     def check(self, table: TableModel, before: Version, after: Version, removed: Rows, added: Rows) -> None:
         at = after.columns.index("event_id")

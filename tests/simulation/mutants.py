@@ -733,6 +733,70 @@ MUTANTS: tuple[Mutant, ...] = (
         "    if False:",
         ("tests/unit/operations/test_transactions.py",),
     ),
+    Mutant(
+        "hand the answers of a group to the wrong callers",
+        "operations/grouping.py",
+        "zip(group, outcomes, strict=True)",
+        "zip(group, reversed(outcomes), strict=True)",
+    ),
+    Mutant(
+        "leave one of a group waiting",
+        "operations/grouping.py",
+        "            for member in group[1:]:",
+        "            for member in group[2:]:",
+    ),
+    Mutant(
+        "hand the lead to nobody",
+        "operations/grouping.py",
+        "            if not waiting:\n                del self._lines[line]",
+        "            if True:\n                del self._lines[line]",
+    ),
+    Mutant(
+        "look at no event of the group's other requests",
+        "operations/ingest.py",
+        "            if fingerprint not in first:",
+        "            if True:",
+    ),
+    Mutant(
+        "forget which requests the events that are left came with",
+        "ingest/pipeline.py",
+        "        self._owners = [self._owners[index] for index in rows.taken]\n",
+        "",
+    ),
+    Mutant(
+        "give the rejects of a group to its first request",
+        "ingest/pipeline.py",
+        "            self._rejects[at].append(reject)",
+        "            self._rejects[0].append(reject)",
+    ),
+    Mutant(
+        "take a group's events for those of its first request",
+        "ingest/pipeline.py",
+        "RawEvent(*event[:3], origin, *event[4:])",
+        "event",
+        ("tests/unit/ingest/test_together.py",),
+    ),
+    Mutant(
+        "fail a group for what one of its requests breaks",
+        "ingest/pipeline.py",
+        "if len(requests) == 1 or group.committing:",
+        "if True:",
+        ("tests/unit/ingest/test_together.py",),
+    ),
+    Mutant(
+        "share one error object between the threads of a group",
+        "operations/grouping.py",
+        "outcome if alone else _copy(outcome)",
+        "outcome",
+        ("tests/unit/operations/test_grouping.py",),
+    ),
+    Mutant(
+        "tell nobody that the leader was interrupted",
+        "operations/grouping.py",
+        "= [interrupted] * len(group)",
+        "= [None] * len(group)",
+        ("tests/unit/operations/test_grouping.py",),
+    ),
 )
 
 

@@ -164,18 +164,19 @@ class World:
         """Return what the model knows of a table."""
         return self.checker.tables[root]
 
-    def new_event(self, *, reject: bool = False, disputed: bool = False) -> Event:
+    def new_event(self, *, reject: bool = False, disputed: bool = False, posted: bool = False) -> Event:
         """Return an event that has never been sent."""
         self.next_event += 1
-        event = Event(f"e{self.next_event}", self.scheduler.now_us, reject, disputed)
+        event = Event(f"e{self.next_event}", self.scheduler.now_us, reject, disputed, posted)
         self.checker.events[event.id] = event
         return event
 
-    def sendable(self, *, disputed: bool = False) -> list[Event]:
+    def sendable(self, *, disputed: bool = False, posted: bool = False) -> list[Event]:
         """Return the events that a client may still send again: those within the window."""
         horizon_ms = self.limits.window_ms - 2 * self.limits.skew_ms - 10 * 60_000
         oldest_us = self.scheduler.now_us - 1000 * horizon_ms
-        events = (event for event in self.checker.events.values() if event.disputed == disputed)
+        wanted = (disputed, posted)
+        events = (event for event in self.checker.events.values() if (event.disputed, event.posted) == wanted)
         return [event for event in events if event.first_us > oldest_us]
 
     def run(self) -> Result:

@@ -1,0 +1,30 @@
+"""What clients send: each event's content follows from its number."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tests.simulation.checker import Event
+from tests.simulation.faults import HOUR_US
+from tests.simulation.world import START_US
+
+KINDS = ("open", "close", "click")
+CLAIMS = ("yes", "no")
+"""Kinds of disputed events, which nobody deletes."""
+
+
+def value_of(event: Event, claim: str | None = None) -> dict[str, object]:
+    """Return an event as it is sent; `claim` is the kind of a disputed one."""
+    kind = 5 if event.reject else claim or kind_of(event)
+    return {"event_id": event.id, "ts": time_of(event).isoformat(), "event": kind}
+
+
+def time_of(event: Event) -> datetime:
+    """Return when it happened."""
+    at_us = START_US + 7_000_000 * int(event.id[1:]) + (20 * HOUR_US if int(event.id[1:]) % 7 == 0 else 0)
+    return datetime.fromtimestamp(at_us / 1e6, UTC)
+
+
+def kind_of(event: Event) -> str:
+    """Return what happened."""
+    return KINDS[int(event.id[1:]) % len(KINDS)]
