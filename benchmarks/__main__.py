@@ -17,6 +17,7 @@ from benchmarks import (
     many_tables,
     merges,
     opens,
+    posts,
     queries,
     report,
     requests,
@@ -43,6 +44,7 @@ PARTS = {
     "icedb": icedb.figures,
     "many_tables": many_tables.figures,
     "writers": writers.figures,
+    "posts": posts.figures,
     "transactions": transactions.figures,
 }
 

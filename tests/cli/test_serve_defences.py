@@ -55,7 +55,7 @@ def test_slow_queries_hold_up_no_event(tmp_path: Path, monkeypatch: pytest.Monke
             answers.put(Client(port).post("/q", SLOW))
 
     with serving(tmp_path / "lake") as (_, port):
-        for _ in range(rules.queries + rules.queries_waiting + 1):
+        for _ in range(rules.queries.total + 1):
             threading.Thread(target=ask, args=(port,), daemon=True).start()
         refused = answers.get(timeout=120)
         assert (refused.status, "too many queries are waiting" in refused.json()["error"]) == (503, True)

@@ -6,27 +6,33 @@ import base64
 import traceback
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
-from threading import BoundedSemaphore
 from typing import Any
 from urllib.parse import parse_qsl
 
 from alluvia.cli.bundled import Handler, LocalContext, load_handler
+from alluvia.cli.doors import LARGE, QUERIES, Door, Places
 from alluvia.cli.guards import refusal
 from alluvia.cli.listening import request_line
 from alluvia.clock import Clock
 from alluvia.serverless.http import TABLE_HEADER, Response, failure
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+LARGE_BYTES = 64 * 1024
+_COMPRESSED = ("H4s", "KLUv")  # how gzip and zstd begin in base64
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRules:
-    """What a server takes: the names it may be called by besides those of loopback (None: any), and queries at once."""
+    """What a server takes: the names it may be called by besides those of loopback (None: any), and how much at once.
+
+    `large` are posts of large or compressed bodies, which take memory while they are parsed.
+    """
 
     hosts: Collection[str] | None = ()
-    queries: int = 4
-    queries_waiting: int = 16
+    queries: Places = QUERIES
+    large: Places = LARGE
 
 
 class Gateway:
@@ -48,8 +54,8 @@ class Gateway:
         self._changed = changed
         self._ingest = load_handler("ingest")
         self._query = load_handler("query")
-        self._running = BoundedSemaphore(rules.queries)
-        self._taken = BoundedSemaphore(rules.queries + rules.queries_waiting)
+        self._queries = Door(rules.queries, "queries")
+        self._large = Door(rules.large, "large posts")
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request, as WSGI has it."""
@@ -72,7 +78,8 @@ class Gateway:
         if refused is not None:
             return failure(403, refused)
         if event["rawPath"] not in ("/q", "/sql") and not event["rawPath"].startswith("/q/"):
-            answer = self._call(self._ingest, event)
+            call = partial(self._call, self._ingest, event)
+            answer = self._large.through(call) if _is_large(event) else call()
             table = answer["headers"].get(TABLE_HEADER)
             if answer["statusCode"] < 300 and table is not None:
                 self._changed(table)
@@ -80,13 +87,7 @@ class Gateway:
         media_type = event["headers"].get("content-type", "").partition(";")[0].strip().lower()
         if event["requestContext"]["http"]["method"] == "POST" and media_type != "application/json":
             return failure(415, 'Content-Type: send application/json, with {"query": "SELECT …"}')
-        if not self._taken.acquire(blocking=False):
-            return failure(503, "too many queries are waiting: send this one again later", **{"Retry-After": "5"})
-        try:
-            with self._running:
-                return self._call(self._query, event)
-        finally:
-            self._taken.release()
+        return self._queries.through(partial(self._call, self._query, event))
 
     def _call(self, handler: Handler, event: dict[str, Any]) -> Response:
         """Call a handler; what it does not answer for becomes a 500 without details, as API Gateway has it."""
@@ -96,6 +97,12 @@ class Gateway:
             traceback.print_exc()
             return failure(500, "internal error")
         return answer
+
+
+def _is_large(event: dict[str, Any]) -> bool:
+    body = event.get("body", "")
+    compressed = body.startswith(_COMPRESSED) or "content-encoding" in event["headers"]
+    return bool(compressed) or len(body) * 3 // 4 > LARGE_BYTES
 
 
 def to_event(environ: dict[str, Any], clock: Clock) -> dict[str, Any]:

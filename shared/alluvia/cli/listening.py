@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import re
 import socket
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from alluvia.errors import Invalid
 
 BODY_LIMIT_BYTES = 10 << 20
 """API Gateway's limit of an HTTP API: beyond it the server refuses the request without reading it."""
+CONNECTIONS_MAX = 1000
 PATH_CHARS_MAX = 200
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:", re.IGNORECASE)
 _ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
@@ -77,6 +79,8 @@ def listen(
             host=min(found)[4][0],  # one address, of the older family first: a name may have several
             port=port,
             threads=threads,
+            connection_limit=CONNECTIONS_MAX,
+            asyncore_use_poll=True,  # select() takes no file number beyond 1,023
             max_request_body_size=BODY_LIMIT_BYTES + 1,
             ident="alluvia",
         )
@@ -89,4 +93,5 @@ def listen(
             msg = f"--host {host}: cannot listen there: choose an address of this machine, such as 127.0.0.1"
         raise Invalid(msg) from error
     server.channel_class = Channel
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of each request that waits for a thread
     return server

@@ -27,8 +27,8 @@ from alluvia.serverless.warm_lake import using
 QUERY_MEMORY = "ALLUVIA_QUERY_MEMORY_MB"
 MERGE_SECONDS = 3600.0
 VACUUM_SECONDS = 24 * 3600.0
-THREADS = 8
-"""Threads for other requests than queries, which have as many as may run or wait."""
+THREADS = 128
+"""Threads for small requests: nearly all of them wait for a commit together. Queries and large bodies have others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def running(lake: Lake, options: Options) -> Iterator[waitress.server.BaseWSGISe
     The block must call `run()` of it, here or in a thread.
     """
     rules = ServerRules(options.hosts)
-    memory = {QUERY_MEMORY: str(memory_mb(rules.queries))} if QUERY_MEMORY not in os.environ else {}
+    memory = {QUERY_MEMORY: str(memory_mb(rules.queries.at_once))} if QUERY_MEMORY not in os.environ else {}
     log = _log if options.log_requests else _log_nothing
     merge = Upkeep(lake, "merge", options.merge_seconds) if options.merge_seconds else None
     vacuum = Upkeep(lake, "vacuum", options.vacuum_seconds) if options.vacuum_seconds else None
@@ -71,7 +71,7 @@ def running(lake: Lake, options: Options) -> Iterator[waitress.server.BaseWSGISe
         lake = Lake(CommitWatch(lake.store, merge.changed), lake.clock)
     upkeep = [each for each in (merge, vacuum) if each is not None]
     with using(lake), environment(memory, without=[QUEUE_URL]):
-        threads = THREADS + rules.queries + rules.queries_waiting
+        threads = THREADS + rules.queries.total + rules.large.total
         refresher = Refresher(lake)
         gateway = Gateway(lake.clock, rules, log, refresher.changed if options.refresh_rollups else _log_nothing)
         server = listen(gateway, options.host, options.port, threads, log)

@@ -1,0 +1,45 @@
+"""How many requests of a kind a server takes at once: the others wait, or are sent away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import BoundedSemaphore
+
+from alluvia.serverless.http import Response, failure
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """How many requests of a kind may run at once, and how many may wait for that."""
+
+    at_once: int
+    waiting: int
+
+    @property
+    def total(self) -> int:
+        """Return how many there may be."""
+        return self.at_once + self.waiting
+
+
+QUERIES = Places(4, 16)
+LARGE = Places(8, 56)
+
+
+class Door:
+    """Lets requests of a kind in, as many as there are places."""
+
+    def __init__(self, places: Places, kind: str) -> None:
+        self._running = BoundedSemaphore(places.at_once)
+        self._taken = BoundedSemaphore(places.total)
+        self._kind = kind
+
+    def through(self, call: Callable[[], Response]) -> Response:
+        """Answer a request when its turn comes, or with 503 if too many wait."""
+        if not self._taken.acquire(blocking=False):
+            return failure(503, f"too many {self._kind} are waiting: send this one again later", **{"Retry-After": "5"})
+        try:
+            with self._running:
+                return call()
+        finally:
+            self._taken.release()
