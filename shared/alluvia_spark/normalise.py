@@ -18,7 +18,7 @@ from alluvia.errors import Invalid
 from alluvia.ingest.identity import own_reject_id, reject_id
 from alluvia.ingest.jsontext import decode_all, describe
 from alluvia.ingest.rows import to_rows
-from alluvia.ingest.values import NO_FIELDS, TOO_MANY_BYTES, Fields, Limits, RawEvent, Reject
+from alluvia.ingest.values import NO_FIELDS, TOO_MANY_BYTES, Fields, Limits, RawEvent, Reject, raw_events
 from alluvia_spark.lines import Block
 
 _BOM = b"\xef\xbb\xbf"
@@ -56,7 +56,7 @@ def read_events(block: Block, limits: Limits) -> tuple[list[RawEvent], list[Reje
     places, lines = _lines(block)
     values = decode_all(lines)
     if set(map(type, values)) <= {dict} and max(map(len, lines), default=0) <= limits.event_bytes:
-        return list(map(RawEvent, places, values, lines)), []  # type: ignore[arg-type]
+        return raw_events(places, values, lines), []
     events: list[RawEvent] = []
     rejects: list[Reject] = []
     for place, line, value in zip(places, lines, values, strict=True):

@@ -8,7 +8,7 @@ broken line is a reject of its own. Nothing is dropped: anything that is not an 
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, repeat
 from typing import TYPE_CHECKING
 
 import orjson
@@ -16,8 +16,8 @@ import orjson
 from alluvia.errors import Invalid
 from alluvia.ingest.identity import own_reject_id
 from alluvia.ingest.inflate import TooLarge, inflate
-from alluvia.ingest.jsontext import decode_all, decode_if_plain, describe, encode, split_array
-from alluvia.ingest.values import TOO_MANY_BYTES, Limits, RawEvent, Reject, Split
+from alluvia.ingest.jsontext import decode_all, decode_if_plain, describe, encode_all, split_array
+from alluvia.ingest.values import TOO_MANY_BYTES, Limits, RawEvent, Reject, Split, raw_events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,9 @@ def refused(body: bytes, reason: str, *, too_large: bool = False) -> Split:
 
 
 def _interpret(text: bytes, ndjson: bool, limits: Limits) -> Split:
-    whole = decode_if_plain(text)
+    end = text.find(b"\n")
+    more = end > 0 and _is_value(text[:end])  # a value on the first line: the others are not part of it
+    whole = None if more else decode_if_plain(text)
     if whole is not None:
         return _array(whole[0], text, limits) if isinstance(whole[0], list) else _each([text], whole, limits)
     raws = _texts(text, ndjson)
@@ -85,7 +87,8 @@ def _texts(text: bytes, ndjson: bool) -> list[bytes]:
         return elements
     lines = text.split(b"\n")
     if len(lines) > 1 and (ndjson or _are_lines(lines)):
-        return [line for line in (line.strip(_SPACE) for line in lines) if line]
+        stripped = [line.strip(_SPACE) for line in lines]
+        return stripped if all(stripped) else [line for line in stripped if line]
     return [text]
 
 
@@ -93,13 +96,13 @@ def _array(values: list[object], text: bytes, limits: Limits) -> Split:
     if len(values) > limits.events:
         return _too_many(text, limits)
     if len(text) <= limits.event_bytes and set(map(type, values)) <= {dict}:
-        return Split(list(map(RawEvent, count(), values)), [])  # type: ignore[arg-type]
-    return _each([encode(value) for value in values], values, limits)
+        return Split(raw_events(count(), values, repeat(None)), [])
+    return _each(list(encode_all(values)), values, limits)
 
 
 def _each(raws: list[bytes], values: Sequence[object], limits: Limits) -> Split:
     if set(map(type, values)) == {dict} and max(map(len, raws)) <= limits.event_bytes:
-        return Split(list(map(RawEvent, count(), values, raws)), [])  # type: ignore[arg-type]
+        return Split(raw_events(count(), values, raws), [])
     events: list[RawEvent] = []
     rejects: list[Reject] = []
     for position, (raw, value) in enumerate(zip(raws, values, strict=True)):

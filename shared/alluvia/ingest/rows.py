@@ -37,6 +37,8 @@ from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Origin, RawEvent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+_AT_ONCE = 2048
+"""Events that are converted together: what that takes stays in the processor's cache, and is used again."""
 _ID_PLACES = tuple((name,) for name in ID_FIELDS)
 
 
@@ -61,13 +63,30 @@ def to_rows(
             "the table has no column event_id of type string, which ingestion needs: create it as an event table"
         )
     request = Origin(arrival_us, idempotency_key)
-    batch = _Conversion(events, schema, [event.origin or request for event in events], fields)
-    for index, reason in (refused or {}).items():
-        batch.reasons[index].append(reason)
-    arrays = batch.arrays(new_id)
-    if not batch.keeps_leftovers:
-        batch.refuse_leftovers()
-    return batch.rows(arrays)
+    parts = []
+    for start in range(0, len(events) or 1, _AT_ONCE):
+        some = events[start : start + _AT_ONCE]
+        batch = _Conversion(some, schema, [event.origin or request for event in some], fields)
+        for index, reason in (refused or {}).items():
+            if start <= index < start + len(some):
+                batch.reasons[index - start].append(reason)
+        arrays = batch.arrays(new_id)
+        if not batch.keeps_leftovers:
+            batch.refuse_leftovers()
+        parts.append(batch.rows(arrays))
+    return parts[0] if len(parts) == 1 else _joined(parts)
+
+
+def _joined(parts: Sequence[EventRows]) -> EventRows:
+    """Return the rows of consecutive events, each of which is either refused or taken."""
+    refused: list[int] = []
+    taken: list[int] = []
+    for part in parts:
+        start = len(refused) + len(taken)
+        refused += [start + at for at in part.refused]
+        taken += [start + at for at in part.taken]
+    rejects = [reject for part in parts for reject in part.rejects]
+    return EventRows(pa.concat_tables([part.table for part in parts]).combine_chunks(), rejects, refused, taken)
 
 
 def as_far_as_possible(events: Sequence[RawEvent], schema: pa.Schema, fields: Fields = NO_FIELDS) -> pa.Table:

@@ -177,7 +177,8 @@ def _ids(rows: pa.Table, name: str) -> list[str]:
 def _sources(rows: pa.Table) -> list[str | None] | None:
     if SOURCE not in rows.column_names or not pa.types.is_string(rows[SOURCE].type):
         return None
-    return rows[SOURCE].to_pylist()
+    column = rows[SOURCE]
+    return column.to_pylist() if column.null_count < len(column) else None
 
 
 def _contents(rows: pa.Table, contents: Sequence[bytes] | None, name: str) -> Sequence[bytes]:

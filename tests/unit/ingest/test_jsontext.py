@@ -159,14 +159,14 @@ def test_a_text_is_read_alike_in_any_company(odd: list[bytes], company: int, sep
 def test_values_are_written_alike_in_any_company(values: list[dict[str, Any]], company: int) -> None:
     sent: list[object] = [{"a": "x\n,\ny"}] * company
     sent += [decode(json.dumps(value).encode()) for value in values]
-    assert encode_all(sent) == [encode(value) for value in sent]
-    assert canonical_all(sent) == [canonical(value) for value in sent]
+    assert list(encode_all(sent)) == [encode(value) for value in sent]
+    assert list(canonical_all(sent)) == [canonical(value) for value in sent]
 
 
 def test_the_deepest_value_is_written_in_company() -> None:
     deep = decode(b'{"a":' * 252 + b"{}" + b"}" * 252)
     deeper = {"b": deep}
-    assert encode_all([deep, deeper, {}]) == [encode(deep), encode(deeper), b"{}"]
+    assert list(encode_all([deep, deeper, {}])) == [encode(deep), encode(deeper), b"{}"]
 
 
 @pytest.mark.parametrize(

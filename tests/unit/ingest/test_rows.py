@@ -7,6 +7,7 @@ import json
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -516,9 +517,10 @@ GIVEN = st.none() | st.builds(
     st.sampled_from([0, 1, 70]),
     st.sampled_from([DEFAULT, ANY_TYPE, pa.schema([field for field in ANY_TYPE if field.name != "properties"])]),
     st.sampled_from([NO_FIELDS, Fields(("other",), ("at",)), Fields(("properties", "a"), ("score",))]),
+    st.sampled_from([3, 2048]),
 )
 def test_company_does_not_change_an_event(
-    odd: list[tuple[dict[str, object], Given | None]], company: int, schema: pa.Schema, fields: Fields
+    odd: list[tuple[dict[str, object], Given | None]], company: int, schema: pa.Schema, fields: Fields, at_once: int
 ) -> None:
     plain = [RawEvent(at, PLAIN_EVENT | {"event_id": str(at)}) for at in range(company)]
     values: list[Any] = decode_all([json.dumps(value).encode() for value, _ in odd])
@@ -527,9 +529,10 @@ def test_company_does_not_change_an_event(
     ]
 
     def made(events: list[RawEvent]) -> list[tuple[Any, ...]]:
-        rows = to_rows(
-            events, schema, arrival_us=ARRIVAL_US, idempotency_key="key", new_id=lambda: "never", fields=fields
-        )
+        with patch("alluvia.ingest.rows._AT_ONCE", at_once):
+            rows = to_rows(
+                events, schema, arrival_us=ARRIVAL_US, idempotency_key="key", new_id=lambda: "never", fields=fields
+            )
         assert [events[at].position for at in rows.refused] == [reject.position for reject in rows.rejects]
         kept = [(events[at].position, row) for at, row in zip(rows.taken, rows.table.to_pylist(), strict=True)]
         return kept + [(each.position, each.reason, each.raw, each.event_id) for each in rows.rejects]
