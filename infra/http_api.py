@@ -1,4 +1,4 @@
-"""The HTTP API: POST /v1/events/{table}, POST /q, GET /healthz, and POST /sql if there is a function for it."""
+"""The HTTP API: POST /v1/events/{table}, /v1/logs and /q, GET /healthz, and POST /sql if there is a function for it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+EVENT_PATHS = ("/v1/events/{table}", "/v1/logs")
 QUERY_PATH = "/q"
 SQL_PATH = "/sql"
 ACCESS_LOG_FIELDS = {
@@ -55,7 +56,8 @@ class HttpApi(Construct):
             self, "Api", create_default_stage=False, default_authorizer=authorizers.HttpIamAuthorizer()
         )
         to_ingest = integrations.HttpLambdaIntegration("Ingest", ingest)
-        self.api.add_routes(path="/v1/events/{table}", methods=[api.HttpMethod.POST], integration=to_ingest)
+        for path in EVENT_PATHS:
+            self.api.add_routes(path=path, methods=[api.HttpMethod.POST], integration=to_ingest)
         self.api.add_routes(path="/healthz", methods=[api.HttpMethod.GET], integration=to_ingest)
         queries = {QUERY_PATH: query} if sql is None else {QUERY_PATH: query, SQL_PATH: sql}
         routes = [

@@ -50,6 +50,11 @@ POST: dict[str, Any] = {
     "requestContext": {"http": {"method": "POST", "path": "/v1/events/events"}, "stage": "$default"},
     "body": '{"event_id": "new", "event": "signup"}',
 }  # fmt: skip
+LOGS_POST: dict[str, Any] = POST | {
+    "rawPath": "/v1/logs",
+    "headers": {"content-type": "application/json"},
+    "body": "{}",
+}
 CASES: list[tuple[Spec, dict[str, Any] | None, set[str]]] = [
     (INGEST, POST, LOGS | LAKE),
     (QUERY, {"query": "SELECT count(*) FROM events"}, LOGS | LAKE | QUERIES),
@@ -76,6 +81,12 @@ def loaded(spec: Spec, event: dict[str, Any] | None, environment: Mapping[str, s
         elif top not in sys.stdlib_module_names and not top.startswith("_"):
             found.add(top)
     return found.difference(LIGHT)
+
+
+def test_formats_are_loaded_where_they_are_used(tmp_path: Path) -> None:
+    environment = {"ALLUVIA_LAKE": str(tmp_path), "ALLUVIA_CREATE_TABLES": "true"}
+    found = loaded(INGEST, LOGS_POST, environment)
+    assert {"google", "opentelemetry"} <= found
 
 
 def make(lake: alluvia.Lake) -> None:

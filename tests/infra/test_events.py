@@ -151,6 +151,7 @@ def test_every_route_asks_for_a_signature(template: Template) -> None:
         ("GET /healthz", "AWS_IAM"),
         ("POST /q", "AWS_IAM"),
         ("POST /v1/events/{table}", "AWS_IAM"),
+        ("POST /v1/logs", "AWS_IAM"),
     ]
 
 
@@ -158,6 +159,7 @@ def test_every_route_asks_for_a_signature(template: Template) -> None:
     ("route", "function"),
     [
         ("POST /v1/events/{table}", "FunctionsIngest"),
+        ("POST /v1/logs", "FunctionsIngest"),
         ("GET /healthz", "FunctionsIngest"),
         ("POST /q", "FunctionsQuery"),
     ],

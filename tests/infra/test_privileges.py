@@ -221,6 +221,7 @@ def test_a_function_is_called_by_the_api_and_the_schedules_alone(template: Templ
         ("apigateway.amazonaws.com", f"{base}/healthz"),
         ("apigateway.amazonaws.com", f"{base}/q"),
         ("apigateway.amazonaws.com", f"{base}/v1/events/{{table}}"),
+        ("apigateway.amazonaws.com", f"{base}/v1/logs"),
         ("events.amazonaws.com", f"{{{merge}.Arn}}"),
         ("events.amazonaws.com", f"{{{vacuum}.Arn}}"),
     ]

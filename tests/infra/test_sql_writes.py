@@ -70,7 +70,14 @@ def test_it_runs_the_folder_of_queries_with_the_right_to_write(writing: Template
 
 def test_its_route_is_signed_throttled_and_its_own(writing: Template) -> None:
     routes = {each["RouteKey"]: each for each in resources_of(writing, "AWS::ApiGatewayV2::Route").values()}
-    assert set(routes) == {"GET /healthz", "POST /q", "POST /sql", "POST /v1/events/{table}"}
+    assert set(routes) == {
+        "GET /healthz",
+        "HEAD /healthz",
+        "POST /q",
+        "POST /sql",
+        "POST /v1/events/{table}",
+        "POST /v1/logs",
+    }
     leads_to = {}
     for route in ("POST /q", "POST /sql"):
         assert routes[route]["AuthorizationType"] == "AWS_IAM"
