@@ -6,7 +6,7 @@ Source: Delta protocol, "Change Data Files" and "Reading CDC".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.errors import Corrupt, Invalid, ObjectNotFound, VersionExpired, VersionNotFound
+from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, VersionExpired, VersionNotFound
 from alluvia.log.actions import AddFile, CdcFile, RemoveFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.paths import commit_name
@@ -89,12 +89,16 @@ def changes(
     have what it was in the version that it restores. With `expired`, rows that expire are there too, with the type
     `expire`, and so are those that a restore brings back: the changes then add up to the rows of the table.
 
-    Raises `VersionNotFound`, and `VersionExpired` if clean-up has deleted what a version's
-    changes need.
+    Without `to_version`, transactions over several tables that have happened are first carried out in the log, if this
+    process may write. Raises `VersionNotFound`, and `VersionExpired` if clean-up has deleted what a version's changes
+    need.
     """
     if not isinstance(from_version, int) or isinstance(from_version, bool) or from_version < 0:
         raise Invalid(f"from_version: expected a version number, got {from_version!r}")
     last = handle.snapshot(to_version)
+    if to_version is None:
+        with suppress(AlluviaError):  # who may not write sees what is in the log
+            last = handle.snapshot() if handle.carry_out(last) else last
     if from_version > last.version:
         raise Invalid(f"from_version: {from_version} is greater than the last version requested, {last.version}")
     taken = [field.name for field in _FEED if field.name in last.schema.names]

@@ -78,7 +78,7 @@ def derived(
         return None
     try:
         wanted = name.removesuffix(suffix)
-        rollup = snapshots.get(wanted) or catalog.handle(wanted).newest()
+        rollup = snapshots.get(wanted) or catalog.handle(wanted).readable()
     except TableNotFound:
         return None
     if ROLLUP not in rollup.properties:
@@ -99,12 +99,12 @@ def live(
     catalog: Catalog, rollup: Snapshot, source: Snapshot | None, evaluate: Evaluate, folder: Path, prefix: str
 ) -> Relation:
     """Return the rows that a rollup would have after a refresh, at a version of its source, by default the newest."""
-    handle, newest = source_of(catalog, rollup)
+    handle, _ = source_of(catalog, rollup)
     if catalog.rights is not None:
-        catalog.rights.check_sees_all(f"{rollup.name}{LIVE}", (rollup.name, newest.name))
+        catalog.rights.check_sees_all(f"{rollup.name}{LIVE}", (rollup.name, handle.name))
     work = computing(rollup, prefix)
     try:
-        change = find_change(handle, rollup, source or newest)
+        change = find_change(handle, rollup, source or handle.readable())
         change, groups = touched_groups(work, handle, change, folder, evaluate)
     except Invalid as error:
         raise type(error)(f"what the rollup {rollup.name} lacks cannot be computed: {error}") from error

@@ -22,6 +22,7 @@ from alluvia.operations.change_files import AFTER, INSERT
 from alluvia.operations.changes import rows_changed
 from alluvia.operations.expire import has_expired
 from alluvia.operations.feed_commits import is_expiry, read_commits, restored_version
+from alluvia.table.claims import pending
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import is_own_commit, version_gaps
 from alluvia.table.snapshot import Snapshot
@@ -97,6 +98,7 @@ def find_change(
         return rebuilt(whole, str(error))
     # What a source forgets because of its age stays in the rollup.
     commits = [each for each in commits if is_own_commit(gaps, each.version) and not is_expiry(each)]
+    commits += claims_held(source)
     files, looked_up = _divided(commits, source)
     count, size = source.totals
     if not has_expired(source) and _cost(looked_up) > max(REBUILD_BYTES_MIN, size + count * REQUEST_BYTES):
@@ -105,6 +107,18 @@ def find_change(
     if step is not source:
         files, looked_up = _divided([commit for commit in commits if commit.version <= step.version], step)
     return SourceChange(step, shown, files, looked_up)
+
+
+def claims_held(source: Snapshot) -> list[CommitActions]:
+    """Return what a version holds of transactions over several tables before its log does, as commits after it."""
+    claimed = [claim.intended(source.version + 1) for claim in pending(source.state.domains)]
+    return [
+        each
+        for each in claimed
+        if (each.adds or each.removes)
+        and all(source.files.get(add.key) is not None for add in each.adds)
+        and all(source.files.get(remove.key) is None for remove in each.removes)
+    ]
 
 
 def rebuilt(change: SourceChange, reason: str) -> SourceChange:

@@ -592,3 +592,37 @@ def test_tables_that_others_may_write_take_no_part() -> None:
     with lake.transaction(["a"]) as tx:
         tx.table("a").delete("true")
     assert lake.table("a").count() == 0
+
+
+@pytest.mark.parametrize("act", [transfer, append_both])
+def test_changes_and_live_rollups_show_what_has_happened_but_is_not_in_the_log(act: Change) -> None:
+    lake = two_tables()
+    lake.create_rollup("totals", "SELECT id, sum(amount) AS amount, count(*) AS n FROM a GROUP BY id")
+    stopped(lake, APPLY_OF_A, act)
+    query = "SELECT id, sum(amount) AS amount, count(*) AS n FROM a GROUP BY id ORDER BY id"
+    reader = again(lake)
+    live = reader.sql("SELECT * FROM totals_live ORDER BY id").to_pylist()
+    assert live == reader.sql(query).to_pylist() != lake.sql("SELECT * FROM totals ORDER BY id").to_pylist()
+    assert reader.sql("SELECT * FROM totals_live ORDER BY id").to_pylist() == live
+    assert reader.table("a").version == 2, "queries write nothing"
+    changed = reader.table("a").changes(3).read_all().select(["id", "amount", "_change_type"]).to_pylist()
+    expected = {
+        transfer: [("x", 100, "delete"), ("x", 90, "insert")],
+        append_both: [("new", 1, "insert")],
+    }[act]
+    assert [tuple(row.values()) for row in changed] == expected
+    assert reader.sql("SELECT * FROM totals_live ORDER BY id").to_pylist() == live
+    assert reader.table("totals").refresh().source_version == 3
+    assert reader.sql("SELECT * FROM totals ORDER BY id").to_pylist() == live
+
+
+def test_who_may_not_write_reads_the_changes_that_are_in_the_log() -> None:
+    lake = two_tables()
+    stopped(lake, APPLY_OF_A)
+
+    def refuse(kind: str, _: str) -> None:
+        if kind == "put_if_absent":
+            raise Unavailable("AccessDenied")
+
+    reader = Lake(HookedStore(lake.store, refuse), lake.clock)
+    assert reader.table("a").changes(1).read_all()["_commit_version"].to_pylist() == [1, 1]
