@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pyarrow as pa
 
 from alluvia import Lake
@@ -19,15 +21,18 @@ def run_statements(
 ) -> bytes:
     """Run a text, and return its answer in a form. Nothing is committed if that is too large, or the time is up."""
 
-    body: bytes | None = None
+    ready: tuple[pa.Table, bytes] | None = None
 
-    def rendered(answer: pa.Table) -> bytes:
-        nonlocal body
-        body = render(answer.schema, answer.to_batches(), form, settings.result_limit_bytes)
+    def rendered(answer: pa.Table, limit_bytes: int = settings.result_limit_bytes) -> bytes:
+        nonlocal ready
+        body = render(answer.schema, answer.to_batches(), form, limit_bytes)
+        ready = answer, body
         return body
 
     try:
         answer = execute(lake, text, parameters, limits=settings.limits, ready=rendered, rights=rights)
     except CommitUnknown as error:
         raise CommitUnknown(f"look whether the statements took effect before you send them again: {error}") from error
-    return rendered(answer) if body is None else body
+    if ready is not None and ready[0] is answer:
+        return ready[1]
+    return rendered(answer, sys.maxsize)  # one row, with versions that were not known before: nothing may fail now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -46,6 +46,8 @@ class LakeTransaction(TableCreation):
         self._tables = StagedTables(lake, tables, whole_lake=whole_lake)
         self._catalog = _TransactionCatalog(lake, self._tables)
         self._over = False
+        self.versions: Mapping[str, int] = {}
+        """The versions that the commit made of the tables that it changed, by name; empty before it."""
 
     def __enter__(self) -> Self:
         return self
@@ -97,7 +99,7 @@ class LakeTransaction(TableCreation):
         """Commit what was done, all of it or nothing. Raises `Conflict` where what was read has changed since."""
         self._check_open()
         self._over = True
-        self._tables.commit(self._isolation)
+        self.versions = self._tables.commit(self._isolation)
 
     def rollback(self) -> None:
         """Discard what was done."""

@@ -103,6 +103,15 @@ def test_a_write_says_what_it_did(writing: alluvia.Lake) -> None:
     assert state(writing)[1] == {"a": 1, "b": 2, "c": 3, "d": 4}
 
 
+def test_several_writes_say_which_versions_they_made(writing: alluvia.Lake) -> None:
+    writing.create_table("log", {"name": "string"})
+    said = rows(send("INSERT INTO log VALUES ('c'); DELETE FROM totals WHERE name = 'a'; DELETE FROM totals"))
+    assert said == [{"rows_deleted": 1, "version": 3, "versions": {"log": 2, "totals": 3}}]
+    assert (writing.table("log").version, writing.table("totals").version) == (2, 3)
+    (said,) = rows(send("INSERT INTO log VALUES ('d'); UPDATE totals SET n = 1"))
+    assert (said["rows_updated"], said["version"]) == (0, 3)
+
+
 def test_the_last_read_is_the_answer(writing: alluvia.Lake) -> None:
     sql = "UPDATE totals SET n = n + 1; SELECT sum(n) AS n FROM totals; DELETE FROM totals WHERE name = 'b'"
     assert rows(send(sql, accept="application/json")) == [[{"n": 5}]]

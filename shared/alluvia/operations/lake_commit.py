@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 
 from alluvia.clock import Clock
 from alluvia.errors import AlluviaError, CommitUnknown, Conflict, TableExists, TransactionExpired, Unavailable
+from alluvia.operations.cut import carried_out
 from alluvia.operations.drop import put_hints
 from alluvia.operations.staging import StagedHandle
 from alluvia.table.claims import pending
@@ -23,15 +24,17 @@ SNAPSHOT = "snapshot"
 ISOLATION = (SERIALIZABLE, WRITE_SERIALIZABLE, SNAPSHOT)
 
 
-def commit_all(tables: Sequence[StagedHandle], clock: Clock, started_ms: int, isolation: str) -> None:
+def commit_all(tables: Sequence[StagedHandle], clock: Clock, started_ms: int, isolation: str) -> dict[str, int]:
     """Commit what was staged in all tables, or nothing; `isolation` says which of what was read must still be so.
+
+    Returns the versions that this made of the tables that were changed, as far as this process knows.
 
     Nothing is written where nothing was staged. One table costs what its commit costs, k tables cost 2k + 1 PUT
     requests. Raises a `Conflict` where another writer changed what was read, or gave this transaction up because it
     took too long; `CommitUnknown` where the store does not say.
     """
     if not any(table.staged for table in tables):
-        return
+        return {}
     used = [table for table in tables if table.staged or (isolation == SERIALIZABLE and table.scans)]
     reads = isolation != SNAPSHOT
     parts = [(table, table.changes(reads=reads)) for table in sorted(used, key=lambda each: each.name)]
@@ -39,13 +42,13 @@ def commit_all(tables: Sequence[StagedHandle], clock: Clock, started_ms: int, is
         table, changes = parts[0]
         with _creating(table):
             _put_hints([table] if table.drops else [])
-            table.started.commit(changes, table.check_winners(changes))
-        return
+            done = table.started.commit(changes, table.check_winners(changes))
+        return {} if done is None else {table.name: done.version}
     _put_hints([table for table, _ in parts if table.drops or table.base.version < 0])
-    _commit_parts(parts, clock, started_ms)
+    return _commit_parts(parts, clock, started_ms)
 
 
-def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, started_ms: int) -> None:
+def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, started_ms: int) -> dict[str, int]:
     transaction_id = clock.new_id()
     names = [table.name for table, _ in parts]
     first = parts[0][0]
@@ -79,6 +82,15 @@ def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, s
             if claim.transaction_id == transaction_id:
                 with suppress(AlluviaError):  # it has happened: readers see it, and writers carry it out
                     carry_out_claim(log, claim, versions)
+    made = {table.name: _carried_out_in(table, versions[table.name], transaction_id) for table, _ in parts}
+    return {table.name: made[table.name] for table, _ in parts if table.staged and made[table.name]}
+
+
+def _carried_out_in(table: StagedHandle, claimed: int, transaction_id: str) -> int:
+    """Return the version in which a transaction was carried out, 0 if this process does not know it."""
+    with table.inner.lock:
+        commits = table.inner.log.since(claimed) or ()
+    return next((commit.version for commit in commits if transaction_id in carried_out([commit])), 0)
 
 
 @contextmanager

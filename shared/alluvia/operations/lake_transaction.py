@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
@@ -99,9 +99,9 @@ class StagedTables:
             rejects.stage(plan_drop(rejects.newest().state, now_ms, before.state.metadata.id))
         staged.stage(plan_drop(before.state, now_ms))
 
-    def commit(self, isolation: str = SERIALIZABLE) -> None:
-        """Commit what was done to the tables, all of it or nothing (`lake_commit.commit_all`)."""
-        commit_all(list(self._staged.values()), self._catalog.clock, self._started_ms, isolation)
+    def commit(self, isolation: str = SERIALIZABLE) -> Mapping[str, int]:
+        """Commit what was done to the tables, all of it or nothing, and return their versions (`commit_all`)."""
+        return commit_all(list(self._staged.values()), self._catalog.clock, self._started_ms, isolation)
 
     def _base_of(self, name: str, metadata: Metadata) -> StagedHandle:
         """Return a table that is not used yet: what is there, or what comes before a new log."""

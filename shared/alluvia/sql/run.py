@@ -40,8 +40,9 @@ def execute(
 ) -> pa.Table:
     """Run a text on a lake. Returns the rows of its last read, or one row that says what its last write did.
 
-    The statements share the time that the limits give. `ready` gets what will be returned before a transaction commits:
-    if it raises, nothing is committed. Raises `Forbidden` for what the `rights` of the caller do not allow.
+    The statements share the time that the limits give. `ready` gets what will be returned, apart from versions, before
+    a transaction commits: if it raises, nothing is committed. Raises `Forbidden` for what the `rights` of the caller do
+    not allow.
     """
     statements = parse(text)
     values = named_values(parameters)
@@ -74,7 +75,7 @@ def execute_in(
     from alluvia.sql.running import answer, check_parameters  # loads what writes
 
     check_parameters(text, values)
-    return answer(lake, transaction, statements, values, limits)
+    return answer(lake, transaction, statements, values, limits).shown()
 
 
 class SqlSession:
@@ -132,7 +133,7 @@ class SqlSession:
             return _committed(self._lake, statements, values, self._limits)
         self._check_sound()
         try:
-            return answer(self._lake, self._transaction, statements, values, self._limits)
+            return answer(self._lake, self._transaction, statements, values, self._limits).shown()
         except BaseException:
             self._failed = True
             raise
@@ -160,7 +161,9 @@ class SqlSession:
         if failed:
             raise Invalid("the transaction was rolled back, since an earlier statement failed: begin again")
         transaction.commit()
-        return _said("committed")
+        from alluvia.sql.running import with_versions
+
+        return with_versions(_said("committed"), transaction.versions)
 
 
 def _is_query(statements: Sequence[SqlStatement]) -> bool:
@@ -206,7 +209,7 @@ def _committed(
     if not statements:
         return _said("rolled back" if discard else "committed")
     if len(statements) == 1 and not statements[0].needs_transaction and not discard:
-        return answer(lake, None, statements, values, limits, rights)
+        return answer(lake, None, statements, values, limits, rights).shown()
     # One statement alone has read all at one moment. So it is one commit, and writes to no table that it only reads.
     isolation = begin.isolation if begin else "write_serializable" if len(statements) == 1 else "serializable"
     for tries in range(1, TRIES_MAX + 1):
@@ -214,7 +217,7 @@ def _committed(
         try:
             found = answer(lake, transaction, statements, values, limits, rights)
             if ready is not None:
-                ready(found)
+                ready(found.shown())
             if not discard:
                 if limits is not None:
                     limits.check()
@@ -223,7 +226,7 @@ def _committed(
             if tries == TRIES_MAX:
                 raise
         else:
-            return found
+            return found.shown(transaction.versions)
     raise AssertionError("unreachable: the last try returns or raises")
 
 

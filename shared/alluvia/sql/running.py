@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -44,6 +45,35 @@ def check_parameters(text: str, values: Values) -> None:
     check_used(text, values)
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What statements answer: the rows of the last read, or what the last write did, to which table."""
+
+    rows: pa.Table | None
+    done: Done
+    table: str
+    in_transaction: bool
+
+    def shown(self, versions: Mapping[str, int] | None = None) -> pa.Table:
+        """Return the rows, or one row that says what was done.
+
+        Which version a transaction makes of each table that it changes is known once it has committed: `versions`.
+        """
+        if self.rows is not None:
+            return self.rows
+        if not self.in_transaction:
+            return row(self.done)
+        version = None if versions is None else versions.get(self.table, self.done.get("version"))
+        return with_versions(row({**self.done, "version": version}), versions or {})
+
+
+def with_versions(said: pa.Table, versions: Mapping[str, int]) -> pa.Table:
+    """Add the versions that a commit made, by table, where they are several."""
+    if len(versions) < 2:
+        return said
+    return said.append_column("versions", pa.array([versions], pa.struct([(name, pa.int64()) for name in versions])))
+
+
 def answer(
     lake: Lake,
     transaction: LakeTransaction | None,
@@ -51,8 +81,8 @@ def answer(
     values: Values,
     limits: QueryLimits | None,
     rights: Rights | None = None,
-) -> pa.Table:
-    """Run statements. Returns the rows of the last read, or one row that says what the last write did.
+) -> Answer:
+    """Run statements.
 
     Raises `Forbidden` before any of them runs, if the rights do not allow one.
     """
@@ -66,18 +96,17 @@ def answer(
     reads = [statement for statement in statements if not statement.writes]
     rows: pa.Table | None = None
     done: Done = {}
+    written = ""
     with _stopping_in_time(limits):
         for statement in statements:
             if limits is not None:
                 limits.check()
             if statement.writes:
                 done = _write(scope, statement)
+                written = getattr(statement.node, "table", "")
             else:
                 rows = _read(scope, statement, last=statement is reads[-1])
-    if rows is not None:
-        return rows
-    # Which version a transaction makes of a table is known only once it has committed.
-    return row(done if transaction is None else {**done, "version": None})
+    return Answer(rows, done, written, in_transaction=transaction is not None)
 
 
 def _write(scope: SqlScope, statement: SqlStatement) -> Done:

@@ -34,7 +34,7 @@ def test_every_kind_of_clause(merged: alluvia.Lake) -> None:
            WHEN NOT MATCHED THEN INSERT (id, s) VALUES (u.id, upper(x))
            WHEN NOT MATCHED BY SOURCE AND s = 'a' THEN UPDATE SET n = n - 1, s = DEFAULT"""
     )
-    assert done.to_pylist() == [{"rows_inserted": 1, "rows_updated": 2, "rows_deleted": 1, "version": None}]
+    assert done.to_pylist() == [{"rows_inserted": 1, "rows_updated": 2, "rows_deleted": 1, "version": 3}]
     assert rows(merged) == [(1, 9, None), (2, 220, "by"), (4, None, "W")]
 
 

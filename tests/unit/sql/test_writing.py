@@ -151,7 +151,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
 
 def test_insert_select_streams_what_a_query_gives(numbers: alluvia.Lake) -> None:
     done = numbers.sql("INSERT INTO t (b, a) WITH x AS (FROM t) SELECT b || '!', sum(a) + 10 FROM x GROUP BY b")
-    assert done.to_pylist() == [{"rows_inserted": 3, "version": None}]
+    assert done.to_pylist() == [{"rows_inserted": 3, "version": 2}]
     assert rows(numbers, "SELECT a, b FROM t WHERE a > 10 ORDER BY a") == [(11, "one!"), (12, "two!"), (13, None)]
     numbers.sql("INSERT INTO t SELECT range, 'many' FROM range(100000)")
     assert rows(numbers, "SELECT count(*), sum(a) FROM t WHERE b = 'many'") == [(100_000, 4_999_950_000)]
