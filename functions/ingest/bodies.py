@@ -37,11 +37,7 @@ def take_body(
     """Take the events of a body in the format of that name, and answer what became of them."""
     form = by_name(name)
     sent, found = read_body(request, form, settings, lake.clock.now_us(), options)
-    try:
-        response = _settled(request, table, sent, found, form, settings, lake)
-    except REFUSED as error:
-        response = refused(error)
-    return answered(form, sent, response)
+    return answered(form, sent, settle_body(request, table, sent, found, form, settings, lake))
 
 
 def read_body(
@@ -78,12 +74,16 @@ def refused(error: AlluviaError) -> Response:
     return refusal(error, logger, {Unsupported: 400})
 
 
-def _settled(
+def settle_body(
     request: Request, table: str, sent: SentBody, found: Split, form: BodyFormat, settings: IngestSettings, lake: Lake
 ) -> Response:
-    key = request.headers.get("idempotency-key") or form.key(sent)
-    if key is not None and len(key) > KEY_LIMIT_CHARS:
-        raise Invalid(f"Idempotency-Key: longer than {KEY_LIMIT_CHARS} characters")
-    if not form.takes_empty and not found.events and not found.rejects and not sent.body.strip():
-        raise Invalid("the body is empty: send a JSON object, an array of them, or one per line")
-    return settle(table, found, Origin(sent.arrival_us, key), settings, lake)
+    """Commit or queue the events of a body, and answer what became of them, errors included."""
+    try:
+        key = request.headers.get("idempotency-key") or form.key(sent)
+        if key is not None and len(key) > KEY_LIMIT_CHARS:
+            raise Invalid(f"Idempotency-Key: longer than {KEY_LIMIT_CHARS} characters")
+        if not form.takes_empty and not found.events and not found.rejects and not sent.body.strip():
+            raise Invalid("the body is empty: send a JSON object, an array of them, or one per line")
+        return settle(table, found, Origin(sent.arrival_us, key), settings, lake)
+    except REFUSED as error:
+        return refused(error)

@@ -175,7 +175,7 @@ def test_it_is_open_to_others_only_if_told_so(tmp_path: Path) -> None:
 )
 def test_names_of_loopback(name: str, loopback: bool) -> None:
     assert is_loopback(name) is loopback
-    assert (refusal({"host": name}, ()) is None) is (loopback and name != "::1")
+    assert (refusal("/", {"host": name}, ()) is None) is (loopback and name != "::1")
     assert Options(host=name).hosts == ((name,) if loopback else None)
 
 

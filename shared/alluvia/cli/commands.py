@@ -29,6 +29,7 @@ _MODULES = {
     "verifying": ("verify",),
     "rollups": ("rollup",),
     "tokens": ("token",),
+    "sources": ("source",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

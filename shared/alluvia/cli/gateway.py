@@ -74,7 +74,7 @@ class Gateway:
         return [data]
 
     def _answer(self, event: dict[str, Any]) -> Response:
-        refused = refusal(event["headers"], self._rules.hosts)
+        refused = refusal(event["rawPath"], event["headers"], self._rules.hosts)
         if refused is not None:
             return failure(403, refused)
         if event["rawPath"] not in ("/q", "/sql") and not event["rawPath"].startswith("/q/"):

@@ -19,8 +19,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def refusal(headers: Mapping[str, str], allowed: Collection[str] | None) -> str | None:
-    """Return why a request is refused, by its headers (names in lower case); None if it is not.
+SOURCES = "/v1/webhooks/"
+"""Below it, each source says which sites' pages may use it, and the function checks that."""
+
+
+def refusal(path: str, headers: Mapping[str, str], allowed: Collection[str] | None) -> str | None:
+    """Return why a request is refused, by its path and headers (names in lower case); None if it is not.
 
     `allowed` are the names besides those of loopback that the server may be called by; None allows any.
     """
@@ -28,6 +32,8 @@ def refusal(headers: Mapping[str, str], allowed: Collection[str] | None) -> str 
     host = (urlsplit(f"//{authority}").hostname or "") if _is_authority(authority) else ""
     if allowed is not None and not is_loopback(host) and host not in allowed:
         return f"Host: {authority[:100]!r} is not a name of this server; start it with --allow-host to add one"
+    if path.startswith(SOURCES):
+        return None
     origin = headers.get("origin")
     if origin is not None and urlsplit(origin).netloc.lower() != authority.lower():
         return "Origin: pages of other sites may not use this server"

@@ -1,0 +1,226 @@
+"""/v1/webhooks/{source}: requests that a source's sender signs, handshakes, and preflight requests of browsers.
+
+Whatever is wrong with a signature, and also if there is no such source, the answer is the same: it tells nobody which
+sources there are. The log says what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+from weakref import WeakKeyDictionary
+
+import orjson
+
+from alluvia import Lake
+from alluvia.errors import Invalid, Unavailable
+from alluvia.formats.registry import by_name, declared
+from alluvia.ingest.envelope import media_type
+from alluvia.serverless.http import Request, Response, answer, failure
+from alluvia.serverless.log_lines import Logger
+from alluvia.serverless.secrets import LOOK_MS as SECRET_LOOK_MS
+from alluvia.serverless.secrets import STALE_MS as SECRET_STALE_MS
+from alluvia.serverless.secrets import Secrets
+from alluvia.sources.definition import Source
+from alluvia.sources.delivery import Delivery
+from alluvia.sources.kinds.registry import KINDS
+from alluvia.sources.lake_sources import LOOK_MS, STALE_MS, SourceCache
+from alluvia.sources.receiving import challenge_of, events_of
+from alluvia.sources.signatures import same
+
+from .bodies import answered, read_body, settle_body
+from .settings import IngestSettings
+
+CHALLENGE_CHARS_MAX = 1024
+_AGES_MS = ((STALE_MS, SECRET_STALE_MS), (LOOK_MS, SECRET_LOOK_MS))
+"""How old a source and a secret may be, at first, and where that proves nothing: either may just have been replaced."""
+_SITE = "the page's origin is not one of the source's"
+
+logger = Logger(service="ingest", child=True)
+
+
+class Known(NamedTuple):
+    """What a warm process knows of the sources of a lake, and of their secrets."""
+
+    sources: SourceCache
+    secrets: Secrets
+
+
+class _Unproved(Exception):
+    """A request that gets the same answer as any other that is not proved. Its text is for the log."""
+
+
+class _NotSetUp(Exception):
+    """A source that cannot be used as it is defined. Its text is for the log."""
+
+
+_known: WeakKeyDictionary[Lake, Known] = WeakKeyDictionary()
+
+
+def take_webhook(request: Request, name: str, settings: IngestSettings, lake: Lake) -> Response:
+    """Take the events of a source, if its sender sent them."""
+
+    def take() -> Response:
+        body = request.body()
+        source = _proved(request, name, body, lake)
+        return _with_site(_taken(request, source, body, settings, lake), request)
+
+    return _answered(name, take)
+
+
+def shake_hands(request: Request, name: str, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
+    """Answer a GET request with which a sender checks an address, if the source has such a handshake."""
+    return _answered(name, lambda: _shaken(request, name, lake))
+
+
+def allow_browser(request: Request, name: str, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
+    """Answer a preflight request (CORS), if the source takes events from pages of that site."""
+    return _answered(name, lambda: _allowed(request, name, lake))
+
+
+def _answered(name: str, take: Callable[[], Response]) -> Response:
+    """Answer for what nobody should learn from an answer."""
+    try:
+        return take()
+    except _Unproved as error:
+        logger.info("refused", extra={"status": 401, "source": name[:64], "reason": str(error)})
+        text = "the signature is missing, wrong or too old, or there is no such source"
+        return failure(401, text, **{"WWW-Authenticate": "Signature"})
+    except _NotSetUp as error:
+        logger.error("failed", extra={"status": 500, "source": name[:64], "reason": str(error)})  # noqa: TRY400
+        return failure(500, "this source is not set up as it must be: the log of the function says why")
+
+
+def _proved(request: Request, name: str, body: bytes, lake: Lake) -> Source:
+    """Return the source of a request that its sender has sent."""
+    reason = ""
+    for source_ms, secret_ms in _AGES_MS:
+        source = _find(name, lake, source_ms)
+        if source is None:
+            reason = "there is no such source"
+        else:
+            _check_site(source, request)
+            reason = _refusal(source, _delivery(request, source, body), lake, secret_ms) or ""
+            if not reason:
+                return source
+    raise _Unproved(reason)
+
+
+def _refusal(source: Source, delivery: Delivery, lake: Lake, secret_ms: int) -> str | None:
+    """Return why no secret that is valid now proves a request; None if one does."""
+    kind, now_us = KINDS[source.kind], lake.clock.now_us()
+    if not kind.needs_secret:
+        return kind.refusal(source, delivery, "", now_us)
+    reason, fault = "", None
+    for reference in source.secrets(now_us):
+        try:
+            found = kind.refusal(source, delivery, _known_of(lake).secrets.get(reference, age_ms_max=secret_ms), now_us)
+        except (Invalid, Unavailable) as error:  # the other secret may do
+            fault = error
+            continue
+        if found is None:
+            return None
+        reason = found
+    if isinstance(fault, Unavailable):
+        raise fault
+    if fault is not None:
+        raise _NotSetUp(str(fault))
+    return reason
+
+
+def _taken(request: Request, source: Source, body: bytes, settings: IngestSettings, lake: Lake) -> Response:
+    name = source.format or declared(media_type(request.headers.get("content-type")), request.headers)
+    form = by_name(name)
+    options = {"delimiter": source.delimiter} if source.delimiter else {}
+    sent, found = read_body(request, form, settings, lake.clock.now_us(), options)
+    challenge = challenge_of(source, found)
+    if challenge is not None:
+        return answer(200, {"challenge": challenge})
+    found = events_of(source, _delivery(request, source, body), found)
+    done = settle_body(request, source.table, sent, found, form, settings, lake)
+    return _thanked(source, answered(form, sent, done) if form.reply is not None else _kept(done))
+
+
+def _kept(done: Response) -> Response:
+    """Return an answer of success where rejects are kept: there is nothing that the sender should send again."""
+    kept = done["statusCode"] in (400, 413) and "error" not in orjson.loads(done["body"])
+    return done | {"statusCode": 200} if kept else done
+
+
+def _thanked(source: Source, done: Response) -> Response:
+    """Return the answer that the sender expects where its events were taken."""
+    thanks = KINDS[source.kind].thanks
+    if thanks is None or done["statusCode"] >= 300:
+        return done
+    return done | {
+        "statusCode": 200,
+        "headers": done["headers"] | {"Content-Type": thanks.media_type},
+        "body": thanks.body,
+    }
+
+
+def _shaken(request: Request, name: str, lake: Lake) -> Response:
+    source = _find(name, lake, STALE_MS) or _find(name, lake, LOOK_MS)
+    if source is None or not source.handshake:
+        raise _Unproved("there is no such source, or it has no handshake")
+    given = dict(parse_qsl(str(request.event.get("rawQueryString") or ""), keep_blank_values=True))
+    if source.handshake == "hub":
+        try:
+            token = _known_of(lake).secrets.get(source.verify_token)
+        except Invalid as error:
+            raise _NotSetUp(str(error)) from None
+        if not same(given.get("hub.verify_token", ""), token):
+            raise _Unproved("the handshake's verify token is wrong")
+    challenge = given.get("hub.challenge" if source.handshake == "hub" else "challenge", "")
+    if not 0 < len(challenge) <= CHALLENGE_CHARS_MAX:
+        raise _Unproved("the handshake has no challenge")
+    headers = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+    return {"statusCode": 200, "headers": headers, "body": challenge, "isBase64Encoded": False}
+
+
+def _allowed(request: Request, name: str, lake: Lake) -> Response:
+    source = _find(name, lake, STALE_MS) or _find(name, lake, LOOK_MS)
+    if source is None or "origin" not in request.headers:
+        raise _Unproved(_SITE)
+    _check_site(source, request)
+    asked = request.headers.get("access-control-request-headers", "")
+    headers = {"Access-Control-Allow-Methods": "POST", "Access-Control-Max-Age": "600"}
+    if asked.isascii() and asked.isprintable():
+        headers["Access-Control-Allow-Headers"] = asked
+    return _with_site({"statusCode": 204, "headers": headers, "body": "", "isBase64Encoded": False}, request)
+
+
+def _check_site(source: Source, request: Request) -> None:
+    """Refuse a page of a site that the source does not name: only browsers send an Origin."""
+    site = request.headers.get("origin")
+    if site is not None and not source.allows(site):
+        raise _Unproved(_SITE)
+
+
+def _with_site(done: Response, request: Request) -> Response:
+    """Let the page read the answer."""
+    site = request.headers.get("origin")
+    if site is None:
+        return done
+    return done | {"headers": done["headers"] | {"Access-Control-Allow-Origin": site, "Vary": "Origin"}}
+
+
+def _delivery(request: Request, source: Source, body: bytes) -> Delivery:
+    query = str(request.event.get("rawQueryString") or "")
+    url = source.url or f"https://{request.headers.get('host', '')}{request.event.get('rawPath', '')}"
+    return Delivery(request.headers, body, f"{url}?{query}" if query else url)
+
+
+def _find(name: str, lake: Lake, age_ms_max: int) -> Source | None:
+    try:
+        return _known_of(lake).sources.get(age_ms_max=age_ms_max).find(name)
+    except Invalid as error:
+        raise _NotSetUp(str(error)) from None
+
+
+def _known_of(lake: Lake) -> Known:
+    found = _known.get(lake)
+    if found is None:
+        found = _known[lake] = Known(SourceCache(lake.store, lake.clock), Secrets(lake.clock))
+    return found

@@ -1,0 +1,35 @@
+"""The kinds of sources by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alluvia.sources.kinds.credentials import Basic, Bearer, Open, Token
+from alluvia.sources.kinds.github import GitHub
+from alluvia.sources.kinds.gitlab import GitLab
+from alluvia.sources.kinds.hmac_header import HmacHeader
+from alluvia.sources.kinds.shopify import Shopify
+from alluvia.sources.kinds.slack import Slack
+from alluvia.sources.kinds.standard_webhooks import StandardWebhooks
+from alluvia.sources.kinds.stripe import Stripe
+from alluvia.sources.kinds.twilio import Twilio
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alluvia.sources.kinds.base import Kind
+
+KINDS: Mapping[str, Kind] = {
+    "standard-webhooks": StandardWebhooks(),
+    "github": GitHub(),
+    "stripe": Stripe(),
+    "shopify": Shopify(),
+    "slack": Slack(),
+    "twilio": Twilio(),
+    "gitlab": GitLab(),
+    "hmac": HmacHeader(),
+    "basic": Basic(),
+    "bearer": Bearer(),
+    "token": Token(),
+    "open": Open(),
+}

@@ -1,0 +1,100 @@
+"""Twilio's webhooks. Pure.
+
+Source: "Webhooks security" of Twilio's documentation, and its library's RequestValidator. What is signed is the address
+that Twilio was told, which proxies hide, and the parameters of a form, in the order of their names; of other bodies, a
+hash in the address. Twilio signs no time.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+
+from alluvia.ingest.values import Given
+from alluvia.sources.kinds.base import Kind, Sample, Thanks, moment_of, text_of
+from alluvia.sources.signatures import MISSING, WRONG, any_same, mac, same, to_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alluvia.sources.definition import Source
+    from alluvia.sources.delivery import Delivery
+
+_SIGNATURE, _ALGORITHM = "x-twilio-signature", "x-twilio-webhooks-signature-settings"
+_ALGORITHMS = {"HMAC_SHA1": "sha1", "HMAC_SHA256": "sha256"}
+_NAMES = ("EventType", "StatusCallbackEvent", "MessageStatus", "SmsStatus", "CallStatus")
+_PARAMETERS_MAX = 10_000
+_PORTS = {"https": 443, "http": 80}
+
+
+class Twilio(Kind):
+    """`X-Twilio-Signature` over the address and the parameters. The answer is TwiML that says nothing."""
+
+    settings = frozenset({"url"})
+    thanks = Thanks("text/xml", "<Response/>")
+
+    def refusal(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> str | None:
+        signature = delivery.headers.get(_SIGNATURE)
+        algorithm = _algorithm(delivery)
+        parameters = _parameters(delivery)
+        if not signature or algorithm is None or parameters is None:
+            return MISSING
+        expected = [_signature(secret, address, parameters, algorithm) for address in _addresses(delivery.url)]
+        return None if any_same(expected, [signature]) else WRONG
+
+    def sign(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> dict[str, str]:
+        return {_SIGNATURE: _signature(secret, delivery.url, _parameters(delivery) or b"", "sha1")}
+
+    def sample(self, event_id: str, now_us: int) -> Sample:
+        form = {"MessageSid": f"SM{event_id}", "MessageStatus": "delivered", "Note": "a test of this source"}
+        headers = {"content-type": "application/x-www-form-urlencoded", "i-twilio-idempotency-token": event_id}
+        return Sample(urlencode(form).encode(), headers)
+
+    def given(self, delivery: Delivery, value: Mapping[str, object]) -> Given:
+        name = next((name for name in _NAMES if text_of(value.get(name))), None)
+        return Given(
+            delivery.header("i-twilio-idempotency-token"),
+            moment_of(value.get("Timestamp")),
+            None if name is None else str(value[name]),
+        )
+
+
+def _algorithm(delivery: Delivery) -> str | None:
+    """Return the hash function that the request names, by default SHA-1; None for one that Twilio has not."""
+    for part in delivery.headers.get(_ALGORITHM, "").split(","):
+        name, _, value = part.partition("=")
+        if name.strip() == "algorithm":
+            return _ALGORITHMS.get(value.strip().upper())
+    return "sha1"
+
+
+def _parameters(delivery: Delivery) -> bytes | None:
+    """Return the names and values that are signed; None for a body that is no form, and not what its hash says."""
+    try:
+        query = parse_qs(urlsplit(delivery.url).query, max_num_fields=_PARAMETERS_MAX)
+        if "bodySHA256" in query:
+            return b"" if same(hashlib.sha256(delivery.body).hexdigest(), query["bodySHA256"][0]) else None
+        pairs = parse_qsl(
+            delivery.body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS_MAX
+        )
+    except ValueError:  # of UTF-8, addresses, and too many fields
+        return None
+    return b"".join(to_bytes(name + value) for name, value in sorted(set(pairs)))
+
+
+def _addresses(url: str) -> list[str]:
+    """Return the address without and with its port: Twilio signs either."""
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, parts.netloc.rpartition(":")[0]
+    except ValueError:
+        return [url]
+    if port is not None:
+        return [url, parts._replace(netloc=host).geturl()]
+    return [url, parts._replace(netloc=f"{parts.netloc}:{_PORTS.get(parts.scheme, 443)}").geturl()]
+
+
+def _signature(secret: str, url: str, parameters: bytes, algorithm: str) -> str:
+    return base64.b64encode(mac(to_bytes(secret), to_bytes(url), parameters, algorithm=algorithm)).decode()

@@ -1,0 +1,88 @@
+"""What a source makes of a request: whether it is a challenge, and what it says about each of its events. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from alluvia.errors import Invalid
+from alluvia.ingest.identity import at_path, own_id
+from alluvia.ingest.rejects import reject_of
+from alluvia.ingest.values import NO_FIELDS, Given, Origin, RawEvent, Split
+from alluvia.sources.definition import HEADER
+from alluvia.sources.kinds.base import moment_of, text_of
+from alluvia.sources.kinds.registry import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alluvia.sources.definition import Source
+    from alluvia.sources.delivery import Delivery
+
+_CLOUD_EVENT = ("specversion", "id", "source")
+
+
+def challenge_of(source: Source, found: Split) -> str | None:
+    """Return what a request wants to hear back in place of being stored; None if it brings events."""
+    if len(found.events) != 1 or found.rejects:
+        return None
+    kind = KINDS[source.kind]
+    return kind.challenge(kind.event(found.events[0].value))
+
+
+def events_of(source: Source, delivery: Delivery, found: Split) -> Split:
+    """Return the events of a request with what it, and the source's definition, say about each.
+
+    Where a request gives one identity to several events, the position of each follows it. An event without an identity
+    where the source has it becomes a reject only if there is something else in its place.
+    """
+    several = len(found.events) + len(found.rejects) > 1
+    events: list[RawEvent] = []
+    rejects = list(found.rejects)
+    for sent in found.events:
+        event = _unwrapped(source, sent)
+        try:
+            events.append(event._replace(given=_given(source, delivery, event, several=several)))
+        except Invalid as error:
+            rejects.append(reject_of(event, str(error), Origin(0), NO_FIELDS))
+    return Split(events, sorted(rejects, key=lambda reject: reject.position), found.too_large)
+
+
+def _unwrapped(source: Source, event: RawEvent) -> RawEvent:
+    value = KINDS[source.kind].event(event.value)
+    return event if value is event.value else event._replace(value=value, raw=None, given=None)
+
+
+def _given(source: Source, delivery: Delivery, event: RawEvent, *, several: bool) -> Given:
+    """Put together what is known of an event: by the source's definition, else its kind, else its format."""
+    kind = KINDS[source.kind]
+    said, known = kind.given(delivery, event.value), event.given or Given()
+    mapped = _identity(source, delivery, event.value)
+    event_id = mapped or said.event_id
+    of_request = source.event_id.startswith(HEADER) if mapped else kind.identifies_requests
+    if event_id and several and of_request:
+        event_id = f"{event_id}/{event.position}"
+    moment_us = moment_of(_at(source.ts, delivery, event.value))
+    own_source = not event_id and all(text_of(event.value.get(name)) for name in _CLOUD_EVENT)
+    return replace(
+        known,
+        event_id=event_id or known.event_id,
+        ts_us=next((each for each in (moment_us, said.ts_us) if each is not None), known.ts_us),
+        event=text_of(_at(source.event, delivery, event.value)) or said.event or known.event,
+        source=None if own_source else source.name,
+        unstable=said.unstable or known.unstable,
+    )
+
+
+def _identity(source: Source, delivery: Delivery, value: Mapping[str, object]) -> str | None:
+    try:
+        return own_id({"event_id": _at(source.event_id, delivery, value)})[1]
+    except Invalid as error:
+        raise Invalid(f"{source.event_id}: {str(error).removeprefix('event_id: ')}") from None
+
+
+def _at(place: str, delivery: Delivery, value: Mapping[str, object]) -> object:
+    """Return what is at a place of a request or its event, as a definition names it; None if there is nothing."""
+    if place.startswith(HEADER):
+        return delivery.header(place.removeprefix(HEADER))
+    return at_path(value, tuple(place.split("."))) if place else None

@@ -1,0 +1,50 @@
+"""The commands of the guide to sources, and of the guide of each kind, run and print what the pages say."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from alluvia.sources.definition import Source
+from alluvia.sources.kinds.registry import KINDS
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / "SOURCES.md", *sorted((DOCS / "guides").glob("*.md"))]
+BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_commands_of_a_page(page: Path, tmp_path: Path) -> None:
+    found = BLOCK.findall(page.read_text())
+    script = "".join(f"{text}echo ----\n" for kind, text in found if kind == "sh")
+    command = f'alluvia() {{ {shlex.quote(sys.executable)} -m alluvia.cli "$@"; }}\n{script}'
+    done = subprocess.run(
+        ["bash", "-euc", command],
+        env={**os.environ, "ALLUVIA_LAKE": "lake", "POWERTOOLS_LOG_LEVEL": "ERROR"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    printed = iter(done.stdout.split("----\n"))
+    output = ""
+    for kind, text in found:
+        if kind == "sh":
+            output = next(printed)
+        else:
+            assert [line.rstrip() for line in output.splitlines()] == text.splitlines()
+
+
+def test_the_guide_names_every_kind_and_setting() -> None:
+    text = PAGES[0].read_text()
+    rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert named == set(KINDS) | set(Source.__dataclass_fields__) - {"name"}

@@ -1,0 +1,403 @@
+"""Webhook sources in the ingest function: who is taken for whom, what is stored, and what anybody else learns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from moto import mock_aws
+
+import alluvia
+from alluvia.clock import ManualClock
+from alluvia.serverless import sending, warm_lake
+from alluvia.sources.definition import Source
+from alluvia.sources.file import KEY
+from alluvia.sources.kinds.registry import KINDS
+from alluvia.sources.lake_sources import change_sources
+from alluvia.store.counting import CountingStore
+from functions.ingest.handler import handler
+from tests.webhooks import NOW_US, SECRETS, SETTINGS, URL, Answer, send, signed
+
+REFUSED = {"error": "the signature is missing, wrong or too old, or there is no such source"}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW_US)
+
+
+@pytest.fixture
+def lake(tmp_path: Path, clock: ManualClock) -> Iterator[alluvia.Lake]:
+    with warm_lake.using(alluvia.connect(str(tmp_path), clock=clock)) as lake:
+        yield lake
+
+
+def define(lake: alluvia.Lake, kind: str, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Source:
+    """Give the lake a source s of a kind, with its secret in SECRET."""
+    monkeypatch.setenv("SECRET", SECRETS[kind])
+    secret = {} if kind == "open" else {"secret": "env:SECRET"}
+    made = Source.read("s", {"kind": kind, "table": "t", **secret, **SETTINGS.get(kind, {}), **more})
+    change_sources(lake.store, lambda sources: sources.update(s=made))
+    return made
+
+
+def rows(lake: alluvia.Lake, table: str = "t") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = lake.table(table).scan().read_all().sort_by("event_id").to_pylist()
+    return found
+
+
+def post(of: Source, clock: ManualClock, body: bytes | None = None, **headers: str) -> Answer:
+    delivery = signed(of, body, clock.now_us(), **headers)
+    return send(delivery.body, delivery.headers)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_stored_once_however_often_it_comes(
+    kind: str, lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, kind, monkeypatch)
+    for _ in range(3):
+        answer = post(of, clock)
+        assert answer.status == 200, answer.text
+        clock.advance(60)  # a later attempt, with a timestamp of its own
+    [row] = rows(lake)
+    expected = {"twilio": "delivered", "github": "ping", "gitlab": "Alluvia Test Hook", "shopify": "alluvia/test"}
+    assert row["event"] == expected.get(kind, "alluvia_test" if kind == "slack" else "alluvia.test")
+    assert (row["event_id"], row["source"]) == ("evt_test-1" if kind == "stripe" else "test-1", "s")
+    assert row["received_at"].timestamp() * 1_000_000 == NOW_US
+    assert row["ts"].timestamp() * 1_000_000 == NOW_US
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "open"])
+def test_everything_that_is_not_proved_gets_one_answer(
+    kind: str, lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, kind, monkeypatch)
+    good = signed(of)
+    proofs = KINDS[kind].sign(of, good, SECRETS[kind], NOW_US)
+    forged = signed(of, secret="Zm9yZ2Vk")
+    bare = {name: value for name, value in good.headers.items() if name not in proofs}
+    answers = [
+        send(good.body, good.headers, to="other"),
+        send(good.body, forged.headers),
+        send(good.body, bare),
+        send(good.body, {**good.headers, **dict.fromkeys(proofs, "\ud800")}),
+        send(good.body, {**good.headers, "origin": "https://evil.example"}),
+        send(b"", {}, method="GET", query="hub.challenge=a&challenge=a"),
+        send(b"", {"origin": "https://evil.example"}, method="OPTIONS"),
+    ]
+    if of.kind in ("standard-webhooks", "stripe", "slack", "hmac"):
+        clock.advance(301)
+        answers.append(send(good.body, good.headers))
+    assert {(answer.status, answer.text) for answer in answers} == {(401, json.dumps(REFUSED, separators=(",", ":")))}
+    assert len({json.dumps(dict(answer.headers)) for answer in answers}) == 1
+    assert lake.tables() == []
+
+
+def test_a_rotation_has_two_secrets_valid_at_once(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLD", "old")
+    until = datetime.fromtimestamp(NOW_US // 1_000_000, UTC) + timedelta(hours=1)
+    of = define(lake, "github", monkeypatch, previous_secret="env:OLD", previous_until=until)
+    old, new = signed(of, secret="old"), signed(of)
+    assert [send(each.body, each.headers).status for each in (old, new)] == [200, 200]
+    monkeypatch.delenv("OLD")
+    clock.advance(600)
+    assert send(new.body, new.headers).status == 200  # though the other cannot be read any more
+    assert send(old.body, old.headers).status == 500
+    clock.advance(3600)
+    assert send(old.body, old.headers).status == 401
+
+
+def test_a_secret_that_was_replaced_counts_at_once_and_the_old_one_soon_no_more(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, "github", monkeypatch)
+    old = signed(of)
+    assert send(old.body, old.headers).status == 200
+    clock.advance(31)
+    monkeypatch.setenv("SECRET", "new")
+    new = signed(of, secret="new")
+    assert send(old.body, old.headers).status == 200
+    assert send(new.body, new.headers).status == 200
+    assert send(old.body, old.headers).status == 401
+
+
+def test_a_source_counts_at_once_and_one_that_was_removed_for_half_a_minute(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert send(b"{}").status == 401
+    clock.advance(2)
+    of = define(lake, "github", monkeypatch)
+    assert post(of, clock).status == 200
+    change_sources(lake.store, lambda sources: sources.clear())
+    clock.advance(29)
+    assert post(of, clock).status == 200
+    clock.advance(1)
+    assert post(of, clock).status == 401
+
+
+def test_what_is_known_costs_no_request_and_what_is_unknown_few(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting = CountingStore(alluvia.connect(str(tmp_path)).store)
+    with warm_lake.using(alluvia.Lake(counting, clock)) as lake:
+        of = define(lake, "github", monkeypatch)
+        assert post(of, clock).status == 200
+        counting.reset()
+        for seconds, looked in ((0, 0), (2, 1), (30, 1)):
+            clock.advance(seconds)
+            before = counting.keys.count(("get", KEY))
+            for _ in range(5):
+                assert post(of, clock).status == 200
+                assert send(b"{}", {"x-hub-signature-256": "sha256=00"}).status == 401
+                assert send(b"{}", to="unknown").status == 401
+            assert counting.keys.count(("get", KEY)) - before == looked
+
+
+def test_a_challenge_of_slack_is_answered_and_not_stored(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, "slack", monkeypatch)
+    body = b'{"token":"x","challenge":"3eZbrw1aBm2rZgRNFdxV2595E9CY3gmdALWMmHkvFXO7tYXAYM8P","type":"url_verification"}'
+    answer = post(of, clock, body)
+    assert (answer.status, answer.json) == (200, {"challenge": json.loads(body)["challenge"]})
+    assert send(body, signed(of, body, secret="forged").headers).status == 401
+    assert lake.tables() == []
+
+
+@pytest.mark.parametrize(
+    ("handshake", "query", "status", "text"),
+    [
+        ("challenge", "challenge=a%26b%3Cscript%3E", 200, "a&b<script>"),
+        ("challenge", "challenge=", 401, None),
+        ("challenge", f"challenge={'x' * 1025}", 401, None),
+        ("hub", "hub.mode=subscribe&hub.challenge=42&hub.verify_token=tok%20en", 200, "42"),
+        ("hub", "hub.mode=subscribe&hub.challenge=42&hub.verify_token=other", 401, None),
+        ("hub", "hub.challenge=42", 401, None),
+    ],
+)
+def test_handshakes(
+    handshake: str, query: str, status: int, text: str | None, lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "tok en")
+    more = {"verify_token": "env:TOKEN"} if handshake == "hub" else {}
+    define(lake, "github", monkeypatch, handshake=handshake, **more)
+    answer = send(method="GET", query=query)
+    assert answer.status == status
+    if text is not None:
+        assert answer.text == text
+        assert answer.headers["Content-Type"].startswith("text/plain")
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_browsers_may_send_where_the_source_names_their_site(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, "open", monkeypatch, origins=["https://shop.example"])
+    asked = {"origin": "https://shop.example", "access-control-request-headers": "content-type"}
+    preflight = send(b"", asked, method="OPTIONS")
+    assert preflight.status == 204
+    assert preflight.headers == {
+        "Access-Control-Allow-Methods": "POST",
+        "Access-Control-Allow-Headers": "content-type",
+        "Access-Control-Max-Age": "600",
+        "Access-Control-Allow-Origin": "https://shop.example",
+        "Vary": "Origin",
+    }
+    answer = post(of, clock, origin="https://shop.example")
+    assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (200, "https://shop.example")
+    assert post(of, clock, origin="https://evil.example").status == 401
+    assert post(of, clock).status == 200
+    define(lake, "open", monkeypatch, origins=["*"])
+    clock.advance(30)
+    assert send(b"", {"origin": "https://any.example"}, method="OPTIONS").status == 204
+
+
+def test_identity_time_and_name_come_from_where_the_definition_says(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, "hmac", monkeypatch, event_id="data.id", ts="data.at", event="header:X-Kind")
+    events = [{"data": {"id": n, "at": 1_600_000_000 + n}, "event": {"old": n}} for n in (1, 2)]
+    for _ in range(2):
+        answer = post(of, clock, json.dumps(events).encode(), X_Kind="paid")
+        assert (answer.status, answer.json["accepted"]) == (200, 2)
+    assert [(row["event_id"], row["event"], row["ts"].timestamp()) for row in rows(lake)] == [
+        ("1", "paid", 1_600_000_001),
+        ("2", "paid", 1_600_000_002),
+    ]
+    assert json.loads(rows(lake)[0]["properties"]) == events[0]
+    answer = post(of, clock, b'{"data":{"id":[1]}}')
+    assert (answer.status, answer.json["rejected"]) == (200, 1)
+    assert answer.json["errors"][0]["reason"] == "data.id: expected a string or a number that identifies the event"
+
+
+def test_several_events_of_a_delivery_have_its_identity_and_their_positions(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, "standard-webhooks", monkeypatch)
+    for _ in range(2):
+        assert post(of, clock, b'[{"type":"a","timestamp":"2020-01-01T00:00:00Z"},5,{"type":"b"}]').status == 200
+    first, second = rows(lake)
+    assert [row["event_id"] for row in (first, second)] == ["test-1/0", "test-1/2"]
+    assert (first["event"], first["ts"].timestamp()) == ("a", 1_577_836_800)
+    assert (second["event"], second["ts"].timestamp()) == ("b", NOW_US / 1_000_000)
+    assert len(rows(lake, "t/_rejects")) == 1
+
+
+def test_an_attempt_of_stripe_that_counts_others_is_the_same_event(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, "stripe", monkeypatch)
+    sent = {"id": "evt_1", "created": 1_600_000_000, "type": "charge.paid", "data": {"object": {"amount": 5}}}
+    for left in (2, 1):
+        answer = post(of, clock, json.dumps(sent | {"pending_webhooks": left}).encode())
+        assert (answer.status, answer.json["rejected"]) == (200, 0)
+    [row] = rows(lake)
+    assert (row["event_id"], row["event"], row["ts"].timestamp()) == ("evt_1", "charge.paid", 1_600_000_000)
+    answer = post(of, clock, json.dumps(sent | {"type": "charge.failed"}).encode())
+    assert (answer.status, answer.json["conflicting"]) == (200, 1)
+
+
+def test_a_source_cannot_take_the_identity_of_another(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, "open", monkeypatch)
+    change_sources(lake.store, lambda sources: sources.update(other=Source("other", "open", "t")))
+    body = b'{"event_id":"1","source":"other"}'
+    assert post(of, clock, body).json["stored"] == 1
+    assert send(body, to="other").json["stored"] == 1
+    assert sorted(row["source"] for row in rows(lake)) == ["other", "s"]
+
+
+def test_what_cannot_be_a_row_is_kept_and_need_not_come_again(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, "github", monkeypatch)
+    answer = post(of, clock, b'{"broken')
+    assert (answer.status, answer.json["error"][:20]) == (400, "nothing was kept: th")
+    assert post(of, clock).status == 200
+    answer = post(of, clock, b'{"broken')
+    assert (answer.status, answer.json["rejected"]) == (200, 1)
+    assert [row["raw"] for row in rows(lake, "t/_rejects")] == [b'{"broken']
+    assert post(of, clock, b"").status == 400
+
+
+@pytest.mark.parametrize(
+    ("text", "log"),
+    [
+        (b"not TOML", "is not valid TOML"),
+        (b'[s]\nkind = "github"\ntable = "t"\n', "source 's': secret: say where"),
+        (b'[s]\nkind = "github"\ntable = "t"\nsecret = "env:NOWHERE"\n', "the secret env:NOWHERE is not set"),
+        (b'[s]\nkind = "standard-webhooks"\ntable = "t"\nsecret = "env:SECRET"\n', "the secret must be base64"),
+    ],
+)
+def test_a_source_that_is_not_set_up_is_a_fault_of_ours(
+    text: bytes,
+    log: str,
+    lake: alluvia.Lake,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("SECRET", "hunter-ü")
+    lake.store.put(KEY, text)
+    headers = {"x-hub-signature-256": "a", "webhook-id": "a", "webhook-timestamp": "1", "webhook-signature": "v1,a"}
+    answer = send(b"{}", headers)
+    assert (answer.status, answer.json) == (
+        500,
+        {"error": "this source is not set up as it must be: the log of the function says why"},
+    )
+    [line] = caplog.records
+    assert log in vars(line)["reason"]
+    assert "hunter" not in json.dumps(vars(line), default=str)
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    from alluvia.serverless import secrets
+
+    for client in (secrets._secrets_manager, secrets._ssm, sending.sqs):
+        client.cache_clear()
+    with mock_aws():
+        yield
+    for client in (secrets._secrets_manager, secrets._ssm, sending.sqs):
+        client.cache_clear()
+
+
+def test_secrets_of_aws_and_of_files(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, aws: None
+) -> None:
+    boto3.client("secretsmanager").create_secret(Name="alluvia/hook", SecretString="of the manager")
+    boto3.client("ssm").put_parameter(Name="/alluvia/hook", Value="of the store", Type="SecureString")
+    (tmp_path / "secret").write_text("of a file\n")
+    places = {
+        "secretsmanager:alluvia/hook": "of the manager",
+        "ssm:/alluvia/hook": "of the store",
+        f"file:{tmp_path}/secret": "of a file",
+    }
+    for reference, secret in places.items():
+        of = define(lake, "github", monkeypatch, secret=reference)
+        clock.advance(30)
+        delivery = signed(of, secret=secret)
+        assert send(delivery.body, delivery.headers).status == 200, reference
+        assert send(delivery.body, signed(of, secret="other").headers).status == 401
+    for missing in ("secretsmanager:nothing", "ssm:/nothing", "file:/nothing"):
+        of = define(lake, "github", monkeypatch, secret=missing)
+        clock.advance(30)
+        assert post(of, clock).status == 500
+
+
+def test_through_the_queue(lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, aws: None) -> None:
+    url = boto3.client("sqs").create_queue(QueueName="events")["QueueUrl"]
+    monkeypatch.setenv("ALLUVIA_MODE", "queued")
+    monkeypatch.setenv("ALLUVIA_QUEUE_URL", url)
+    of = define(lake, "github", monkeypatch)
+    assert [post(of, clock).status for _ in range(2)] == [202, 202]
+    messages = boto3.client("sqs").receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    records = [{"body": each["Body"], "messageId": each["MessageId"]} for each in messages]
+    for _ in range(2):
+        assert handler({"Records": [{"eventSource": "aws:sqs", **record} for record in records]}, None) == {
+            "batchItemFailures": []
+        }
+    [row] = rows(lake)
+    assert (row["event_id"], row["event"], row["source"]) == ("test-1", "ping", "s")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_any_request_gets_an_answer_that_is_no_fault_of_ours(kind: str, data: st.DataObject) -> None:
+    number = data.draw(st.integers(0, 2**32))
+    clock = ManualClock(NOW_US, number)
+    fresh = alluvia.connect(f"memory://fuzz-{kind}-{number}", clock=clock)
+    with warm_lake.using(fresh) as lake, pytest.MonkeyPatch.context() as patch:
+        of = define(lake, kind, patch)
+        body = data.draw(st.binary(max_size=40) | st.sampled_from(BODIES))
+        text = st.text(max_size=12) | st.sampled_from(["1", "application/x-www-form-urlencoded", "gzip", "a" * 2000])
+        given_headers = data.draw(st.dictionaries(st.sampled_from(HEADERS), text, max_size=4))
+        signs = signed(of, body, NOW_US, None, **given_headers).headers if data.draw(st.booleans()) else given_headers
+        method = data.draw(st.sampled_from(["POST", "POST", "POST", "GET", "OPTIONS", "PUT"]))
+        answer = send(body, signs, method=method, query=data.draw(st.sampled_from(["", "challenge=1", "%ff=%"])))
+        assert answer.status < 500, answer.text
+
+
+HEADERS = [
+    *("content-type", "content-encoding", "webhook-id", "x-github-event", "x-github-delivery", "x-shopify-topic"),
+    *("x-shopify-triggered-at", "x-gitlab-event", "idempotency-key", "i-twilio-idempotency-token", "origin"),
+]
+BODIES = [
+    *(b"", b"{}", b'{"event":{"type":5},"event_id":7,"created":"x"}', b"[[1],{},{}]", b"payload=%7B%7D"),
+    *(b"\x1f\x8b\x08", b'{"type":"url_verification","challenge":5}', b'{"payload":"{\\"a\\":1}"}'),
+    *(b'{"timestamp":1e400}', URL.encode()),
+]
