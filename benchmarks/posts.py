@@ -44,7 +44,7 @@ def figures(_: S3Server, folder: Path) -> list[Figure]:
 def _served(lake: Path, connections: int) -> Figure:
     command = [sys.executable, "-m", "tests.posting"]
     seconds = SECONDS if connections == 50 else SECONDS / 6
-    with serving(lake) as (process, port):
+    with serving(lake, quiet=True) as (process, port):
         before = _cpu_seconds(process.pid)
         words = [str(port), str(connections), str(seconds)]
         output = subprocess.run([*command, *words], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout

@@ -12,10 +12,11 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def serving(lake: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def serving(lake: Path, *words: str, quiet: bool = False) -> Iterator[tuple[subprocess.Popen[str], int]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "alluvia.cli", "serve", "--lake", str(lake), "--port", "0", *words],
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if quiet else None,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )

@@ -14,7 +14,7 @@ POSTS = 6
 
 
 def test_each_event_of_fifty_connections_is_stored_once_in_fewer_commits(tmp_path: Path) -> None:
-    with serving(tmp_path / "lake") as (_, port):
+    with serving(tmp_path / "lake", quiet=True) as (_, port):
         done = asyncio.run(post(port, CONNECTIONS, POSTS))
     assert done["answers"] == {200: CONNECTIONS * POSTS}
     table = alluvia.connect(str(tmp_path / "lake"))["app"]

@@ -3,7 +3,7 @@
 import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
+from typing import IO, Any, Literal, Self, TypeAlias, TypeVar, overload
 
 from pyarrow import ipc as ipc
 from pyarrow import types as types
@@ -646,7 +646,7 @@ class BufferOutputStream(NativeFile):
     def getvalue(self) -> Buffer: ...
 
 class CompressedInputStream(NativeFile):
-    def __init__(self, stream: NativeFile, compression: str) -> None: ...
+    def __init__(self, stream: NativeFile | IO[bytes], compression: str) -> None: ...
 
 def compress(buf: bytes, codec: str = "lz4", asbytes: bool = False) -> bytes: ...
 def py_buffer(obj: bytes | memoryview | bytearray) -> Buffer: ...

@@ -1,125 +1,151 @@
-"""Ingesting a file of events: in batches of lines, so that memory does not grow with the file."""
+"""Ingest files of events part by part, by this process or by several at once."""
 
 from __future__ import annotations
 
-import gzip
-import itertools
+import glob
+import multiprocessing
 import os
 import stat
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
-from hashlib import blake2b
+from functools import partial
+from pathlib import Path
 from typing import IO, Any
 
-import orjson
-
+from alluvia.cli.event_files import Part, parts
 from alluvia.errors import Invalid
+from alluvia.formats.registry import by_name
+from alluvia.formats.values import SentBody
 from alluvia.ingest.envelope import split
 from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.tables import find_events
 from alluvia.ingest.values import Limits
-from alluvia.lake import Lake
+from alluvia.lake import Lake, connect
 from alluvia.progress import report
 
-BATCH_BYTES = 4 << 20
 COUNTS = ("accepted", "stored", "duplicates", "rejected", "conflicting")
-_GZIP = b"\x1f\x8b"
+WORKERS_MAX = 4
+LARGE_BYTES = 32 << 20
+"""How large files are, together, that several processes take by default: each needs half a second to start."""
 _UNLIMITED = Limits(body_bytes=1 << 62, inflated_bytes=1 << 62, event_bytes=1 << 62)
 
+Counts = dict[str, int | None]
+Store = Callable[[Iterable[Part]], Iterator[Counts]]
+"""Stores parts, and says what became of each, in order."""
 
-def ingest_file(lake: Lake, table: str, name: str, stream: IO[bytes], *, create: bool) -> dict[str, Any]:
-    """Ingest NDJSON, a JSON object or an array, gzip or not, and return counts for the whole file.
 
-    An event without an id gets one from the content of its batch, so that the same file again adds nothing within the
-    table's window. Positions in rejects count from the file's start.
+def found_files(names: Sequence[str]) -> list[str]:
+    """Return the files that names and patterns mean, in order. Raises `Invalid` for a pattern without a file."""
+    found: list[str] = []
+    for name in names:
+        if name == "-" or Path(name).exists() or not glob.has_magic(name):
+            found.append(name)
+            continue
+        every = glob.glob(name, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+        matching = sorted(each for each in every if Path(each).is_file())
+        if not matching:
+            raise Invalid(f"{name}: no file matches")
+        found += matching
+    return found
+
+
+def workers_for(names: Sequence[str]) -> int:
+    """Return how many processes some files are worth."""
+    size = sum(Path(name).stat().st_size for name in names if Path(name).is_file())
+    return min(WORKERS_MAX, os.cpu_count() or 1) if size >= LARGE_BYTES else 1
+
+
+def ingest_file(
+    lake: Lake,
+    table: str,
+    name: str,
+    stream: IO[bytes],
+    *,
+    create: bool,
+    kind: str | None = None,
+    store: Store | None = None,
+) -> dict[str, Any]:
+    """Ingest a file of events, and return counts for all of it. `store` is by default this process.
+
+    An event without an id gets one from the file's content up to its part's end and its position, so that the same
+    file again adds nothing within the table's window. Raises `Invalid`, naming the file.
     """
+    if create and find_events(lake, table) is None:  # rejects are kept, even where a file holds nothing else
+        lake.create_events(table, exist_ok=True)
+    store = store or partial(map, partial(store_part, lake, table))
     size = 0 if name == "-" else _size(stream)
     report(f"ingesting {name}", 0, size, "bytes")
     totals: dict[str, Any] = {"file": name, **dict.fromkeys(COUNTS, 0), "version": None}
-    position = 0
-    for body in _bodies(_inflated(stream, name), name):
-        parts = split(body, content_type="application/x-ndjson", content_encoding=None, limits=_UNLIMITED)
-        moved = [event._replace(position=event.position + position) for event in parts.events]
-        rejects = [replace(reject, position=reject.position + position) for reject in parts.rejects]
-        position += len(moved) + len(rejects)
-        if create and find_events(lake, table) is None:  # rejects are kept, even where a file holds nothing else
-            lake.create_events(table, exist_ok=True)
-        answer = ingest_batch(
-            lake,
-            table,
-            moved,
-            rejects,
-            arrival_us=lake.clock.now_us(),
-            idempotency_key=blake2b(body, digest_size=16).hexdigest(),
-            create=create,
-        )
-        counts = answer.counts()
+    for counts in store(parts(stream, name, kind)):
         for count in COUNTS:
             totals[count] += counts[count]
-        totals["version"] = answer.version if answer.version is not None else totals["version"]
+        totals["version"] = max(
+            (each for each in (totals["version"], counts["version"]) if each is not None), default=None
+        )
         read = stream.tell() if size else totals["accepted"]
         report(f"ingesting {name}", read, size, "bytes" if size else "events")
     return totals
+
+
+def store_part(lake: Lake, table: str, part: Part) -> Counts:
+    """Commit a part of a file, and return its counts. Positions in rejects count from the file's start."""
+    now_us = lake.clock.now_us()
+    if part.media_type == "application/x-ndjson":
+        found = split(part.data, content_type=part.media_type, content_encoding=None, limits=_UNLIMITED)
+    else:
+        found = by_name("csv").read(SentBody({"content-type": part.media_type}, part.data, now_us), _UNLIMITED)
+    events = [event._replace(position=event.position + part.position) for event in found.events]
+    rejects = [replace(reject, position=reject.position + part.position) for reject in found.rejects]
+    return ingest_batch(lake, table, events, rejects, arrival_us=now_us, idempotency_key=part.key).counts()
+
+
+@contextmanager
+def processes(number: int, uri: str, table: str, endpoint_url: str | None) -> Iterator[Store]:
+    """Yield what stores parts by several processes, twice as many parts as processes at a time.
+
+    Of different events under one id, which is the first is then not certain.
+    """
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(number, context, _open, (uri, table, endpoint_url))
+    try:
+        yield partial(_in_order, pool, 2 * number)
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _in_order(pool: ProcessPoolExecutor, most: int, found: Iterable[Part]) -> Iterator[Counts]:
+    under_way: deque[Future[Counts]] = deque()
+    try:
+        for part in found:
+            under_way.append(pool.submit(_store, part))
+            if len(under_way) == most:
+                yield under_way.popleft().result()
+    finally:
+        for future in under_way:  # what came before a damage is ingested
+            future.exception()
+    for future in under_way:
+        yield future.result()
+
+
+_opened: list[tuple[Lake, str]] = []
+
+
+def _open(uri: str, table: str, endpoint_url: str | None) -> None:
+    lake = connect(uri, endpoint_url=endpoint_url) if endpoint_url else connect(uri)
+    _opened.append((lake, table))
+
+
+def _store(part: Part) -> Counts:
+    lake, table = _opened[-1]
+    return store_part(lake, table, part)
 
 
 def _size(stream: IO[bytes]) -> int:
     """Return how many bytes a file has; 0 for anything else, such as a pipe."""
     facts = os.fstat(stream.fileno())
     return facts.st_size if stat.S_ISREG(facts.st_mode) else 0
-
-
-def _inflated(stream: IO[bytes], name: str) -> Iterator[bytes]:
-    start = stream.read(2)
-    if start != _GZIP:
-        first = stream.readline() if not start.endswith(b"\n") else b""
-        yield from itertools.chain([start + first], stream)
-        return
-    try:
-        with gzip.GzipFile(fileobj=_Prefixed(start, stream)) as inflated:  # type: ignore[call-overload]
-            yield from inflated
-    except (EOFError, gzip.BadGzipFile) as error:
-        raise Invalid(f"{name}: the gzip data is damaged ({error}); what came before is ingested") from error
-
-
-class _Prefixed:
-    """A stream with bytes in front that were read from it already."""
-
-    def __init__(self, start: bytes, stream: IO[bytes]) -> None:
-        self._start = start
-        self._stream = stream
-
-    def read(self, size: int = -1) -> bytes:
-        """Read as the stream does."""
-        if not self._start:
-            return self._stream.read(size)
-        start, self._start = self._start, b""
-        return start + self._stream.read(size if size < 0 else max(0, size - len(start)))
-
-
-def _bodies(lines: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Yield batches of complete lines, or everything at once if the file is one JSON value over several lines."""
-    first = next((line for line in lines if line.strip()), None)
-    if first is None:
-        raise Invalid(f"{name} contains no events")
-    everything = itertools.chain([first], lines)
-    if first.lstrip(b"\xef\xbb\xbf").lstrip().startswith((b"[", b"{")) and not _whole(first):
-        yield b"".join(everything)
-        return
-    batch: list[bytes] = []
-    size = 0
-    for line in everything:
-        batch.append(line)
-        size += len(line)
-        if size >= BATCH_BYTES:
-            yield b"".join(batch)
-            batch, size = [], 0
-    if batch:
-        yield b"".join(batch)
-
-
-def _whole(line: bytes) -> bool:
-    try:
-        orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
-    except orjson.JSONDecodeError:
-        return False
-    return True

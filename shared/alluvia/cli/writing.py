@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,20 +71,32 @@ def create(
 @click.argument("table", type=TABLE)
 @click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, allow_dash=True))
 @click.option("--create/--no-create", default=True, show_default=True, help="Create the table if it does not exist.")
-def ingest(common: Common, table: str, files: tuple[str, ...], *, create: bool) -> None:
-    """Ingest files of events (JSON, an array or NDJSON, gzip too; "-" is standard input).
+@click.option(
+    "--format", "kind", type=click.Choice(["json", "csv", "parquet"]), help="How the files are read; else they tell."
+)
+@click.option("--workers", type=click.IntRange(1, 64), help="Processes at once; by default several for large files.")
+def ingest(
+    common: Common, table: str, files: tuple[str, ...], *, create: bool, kind: str | None, workers: int | None
+) -> None:
+    """Ingest files of events: NDJSON, JSON, CSV with a header row, Parquet; gzip and zstd ("-" is standard input).
 
-    An event that cannot become a row is kept as a reject. Exits 1 if every event was one.
+    A file may be a pattern, such as "logs/**/*.gz". An event that cannot become a row is kept as a reject. The same
+    files again add nothing within the table's window. Exits 1 if every event was rejected.
     """
-    from alluvia.cli.files import ingest_file
+    from alluvia.cli.files import found_files, ingest_file, processes, workers_for
 
     lake = common.lake(new=create)
+    names = found_files(files)
+    number = workers or workers_for(names)
     reports = []
-    typed = "-" in files and sys.stdin.isatty()  # progress would be drawn into what is being typed
-    with nullcontext() if typed else common.progress("ingesting"):
-        for name in files:
+    typed = "-" in names and sys.stdin.isatty()  # progress would be drawn into what is being typed
+    with ExitStack() as stack:
+        store = stack.enter_context(processes(number, common.uri, table, common.endpoint_url)) if number > 1 else None
+        if not typed:
+            stack.enter_context(common.progress("ingesting"))
+        for name in names:
             with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
-                reports.append(ingest_file(lake, table, name, file, create=create))
+                reports.append(ingest_file(lake, table, name, file, create=create, kind=kind, store=store))
     show(reports, as_json=common.as_json)
     if any(report["rejected"] for report in reports):
         tell(f"the rejected events are kept, with reasons, in {table}._rejects")

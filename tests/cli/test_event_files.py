@@ -1,0 +1,180 @@
+"""Files of events in every form: each event once, however the file is cut, read again or worked on."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alluvia.cli import event_files
+from alluvia.cli.event_files import parts
+from alluvia.errors import Invalid
+from tests.cli.test_commands import Shell
+
+EVENTS = [{"event_id": f"e{at}", "event": f"line\n{at}" if at % 3 else "plain", "n": at} for at in range(40)]
+
+
+def ndjson(events: list[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(event).encode() + b"\n" for event in events)
+
+
+def csv(events: list[dict[str, Any]]) -> bytes:
+    rows = [f'{event["event_id"]},"{event["event"]}",{event["n"]}' for event in events]
+    return "\n".join(["event_id,event,n", *rows]).encode()
+
+
+def parquet(events: list[dict[str, Any]]) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(events), sink)
+    return sink.getvalue()
+
+
+def zstd(data: bytes) -> bytes:
+    return pa.compress(data, codec="zstd", asbytes=True)
+
+
+FORMS: dict[str, Callable[[list[dict[str, Any]]], bytes]] = {
+    "lines.ndjson": ndjson,
+    "lines.ndjson.gz": lambda events: gzip.compress(ndjson(events)),
+    "lines.zst": lambda events: zstd(ndjson(events)),
+    "array.json": lambda events: json.dumps(events, indent=1).encode(),
+    "line.json": lambda events: json.dumps(events).encode(),
+    "table.csv": csv,
+    "table.csv.gz": lambda events: gzip.compress(csv(events)),
+    "table.parquet": parquet,
+}
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path / "lake")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have files of a few KB come in many parts, as large ones do."""
+    for name, value in (("PART_BYTES", 300), ("VALUE_BYTES_MAX", 400), ("_CHUNK_BYTES", 64), ("_PARQUET_ROWS", 7)):
+        monkeypatch.setattr(event_files, name, value)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_gives_the_same_rows_once(shell: Shell, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(FORMS[name](EVENTS))
+    shell.run("create", "t", "--column", "n:long")
+    [report] = shell.rows("ingest", "t", str(tmp_path / name))
+    assert (report["stored"], report["rejected"]) == (40, 0)
+    assert shell.rows("ingest", "t", str(tmp_path / name))[0]["duplicates"] == 40
+    assert shell.rows("query", "SELECT event_id, event, n FROM t ORDER BY n") == EVENTS
+
+
+@pytest.mark.usefixtures("small")
+def test_equal_events_in_several_parts_of_a_file_are_all_stored_and_once(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "same.ndjson").write_bytes(b'{"event":"tick"}\n' * 100)
+    assert shell.rows("ingest", "t", str(tmp_path / "same.ndjson"))[0]["stored"] == 100
+    assert shell.rows("ingest", "t", str(tmp_path / "same.ndjson"))[0]["duplicates"] == 100
+    assert shell.rows("query", "SELECT count(*) AS n FROM t") == [{"n": 100}]
+
+
+@pytest.mark.usefixtures("small")
+def test_positions_of_rejects_count_from_the_start_of_the_file(shell: Shell, tmp_path: Path) -> None:
+    lines = [b'{"event":"a"}\n'] * 60
+    lines[50] = b'{"event":\n'
+    (tmp_path / "broken.ndjson").write_bytes(b"".join(lines))
+    assert shell.rows("ingest", "t", str(tmp_path / "broken.ndjson"))[0]["rejected"] == 1
+    assert shell.rows("query", "SELECT position FROM t._rejects") == [{"position": 50}]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("name", "end", "says"),
+    [
+        ("array.json", b', {"event_id": ]', "element 40"),
+        ("array.json", b"] []", "more follows element 39"),
+        ("table.csv", b'\nlast,"never closed' + b" \n" * 300, "is not closed"),
+    ],
+)
+def test_what_comes_before_a_damage_is_ingested(shell: Shell, tmp_path: Path, name: str, end: bytes, says: str) -> None:
+    whole = FORMS[name](EVENTS)
+    (tmp_path / name).write_bytes((whole[: whole.rindex(b"]")] if name == "array.json" else whole) + end)
+    result = shell.run("ingest", "t", str(tmp_path / name))
+    assert (result.exit_code, says in result.stderr, "what came before is ingested" in result.stderr) == (1, True, True)
+    assert shell.rows("query", "SELECT count(*) AS n FROM t") == [{"n": 40}]
+
+
+def test_a_cut_gzip_file_gives_what_it_holds(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(ndjson(EVENTS * 50))[:-60])
+    result = shell.run("ingest", "t", str(tmp_path / "cut.gz"))
+    assert (result.exit_code, "gzip data is damaged" in result.stderr) == (1, True)
+    assert shell.rows("query", "SELECT count(*) AS n FROM t") == [{"n": 40}]
+
+
+def test_patterns_name_files(shell: Shell, tmp_path: Path) -> None:
+    for at in range(3):
+        (tmp_path / f"part{at}.ndjson").write_bytes(ndjson(EVENTS[at : at + 1]))
+    reports = shell.rows("ingest", "t", str(tmp_path / "part[01]*.ndjson"))
+    assert [Path(report["file"]).name for report in reports] == ["part0.ndjson", "part1.ndjson"]
+    result = shell.run("ingest", "t", str(tmp_path / "*.csv"))
+    assert (result.exit_code, "*.csv: no file matches" in result.stderr) == (1, True)
+
+
+def test_csv_and_parquet_that_cannot_be_read_say_why(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "twice.csv").write_text("a,a\n1,2\n")
+    assert "'a' twice" in shell.run("ingest", "t", str(tmp_path / "twice.csv")).stderr
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
+    assert "the file is damaged" in shell.run("ingest", "t", str(tmp_path / "bad.parquet")).stderr
+    (tmp_path / "empty.csv").write_text("a,b\n")
+    assert "contains no events" in shell.run("ingest", "t", str(tmp_path / "empty.csv")).stderr
+
+
+def test_several_processes_store_each_event_once(shell: Shell, tmp_path: Path) -> None:
+    events = [{"event": "tick", "n": at, "text": "x" * 400} for at in range(12_000)]
+    (tmp_path / "large.ndjson").write_bytes(ndjson(events))
+    [report] = shell.rows("ingest", "t", str(tmp_path / "large.ndjson"), "--workers", "2")
+    assert (report["stored"], report["rejected"]) == (12_000, 0)
+    assert shell.rows("ingest", "t", str(tmp_path / "large.ndjson"))[0]["duplicates"] == 12_000
+    [found] = shell.rows("query", "SELECT count(*) AS n, count(DISTINCT properties) AS different FROM t")
+    assert found == {"n": 12_000, "different": 12_000}
+
+
+def test_a_file_is_not_read_far_ahead() -> None:
+    line = b'{"event":"tick","text":"' + b"x" * 1000 + b'"}\n'
+    for data in (line * 50_000, b"[" + b",".join([line] * 50_000) + b"]"):
+        stream = io.BytesIO(data)
+        next(parts(stream, "large.json"))
+        assert stream.tell() < len(data) // 2
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text('a[]{},:"\\\n ü'),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("a]", max_size=2), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60)
+@given(values=st.lists(VALUES, min_size=1, max_size=30), indent=st.sampled_from([None, 0, 2]), escaped=st.booleans())
+def test_an_array_is_cut_into_its_elements(values: list[Any], indent: int | None, escaped: bool) -> None:
+    text = json.dumps(values, indent=indent, ensure_ascii=escaped).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("PART_BYTES", 50), ("_CHUNK_BYTES", 16)):
+            patch.setattr(event_files, name, value)
+        source: io.BufferedReader[Any] = io.BufferedReader(io.BytesIO(text), 16)
+        found = list(event_files._elements(source.read(10), source, "array"))
+    assert [json.loads(each) for each in found] == values
+    assert all(each.count(b"\n") == 1 for each in found)
+
+
+def test_an_object_that_is_too_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_files, "VALUE_BYTES_MAX", 100)
+    with pytest.raises(Invalid, match="one JSON object per line"):
+        list(parts(io.BytesIO(b'{"a":\n"' + b"x" * 200 + b'"}'), "long.json"))
