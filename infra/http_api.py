@@ -12,6 +12,9 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from infra.nag import accept
+from infra.settings import Settings
+
 EVENT_PATHS = ("/v1/events/{table}", "/v1/logs")
 QUERY_PATH = "/q"
 SQL_PATH = "/sql"
@@ -31,11 +34,12 @@ ACCESS_LOG_FIELDS = {
 
 
 class HttpApi(Construct):
-    """Nothing here is open to the world.
+    """Whom the routes answer is a setting.
 
-    Every route, /healthz included, takes requests signed with AWS credentials (SigV4) whose principal may
+    By default every route, /healthz included, takes requests signed with AWS credentials (SigV4) whose principal may
     `execute-api:Invoke` it. That is the simplest safe default: it needs no secret of ours, and an account's own roles
-    can be let in one by one. A public route would be an addition that someone decides on.
+    can be let in one by one. With `jwt`, API Gateway verifies the tokens of an identity provider. With `tokens` it lets
+    every request pass, and the functions verify the lake's tokens.
 
     Routes of queries have a throttle of their own, so that no flood of queries takes requests from ingestion.
     """
@@ -50,11 +54,12 @@ class HttpApi(Construct):
         sql: lambda_.Alias | None,
         throttle: api.ThrottleSettings,
         query_throttle: api.ThrottleSettings,
+        authorizer: api.IHttpRouteAuthorizer,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.api = api.HttpApi(
-            self, "Api", create_default_stage=False, default_authorizer=authorizers.HttpIamAuthorizer()
-        )
+        self.api = api.HttpApi(self, "Api", create_default_stage=False, default_authorizer=authorizer)
+        if isinstance(authorizer, api.HttpNoneAuthorizer):
+            accept(self.api, "APIG4", "The functions verify the bearer token of each request: alluvia:auth is tokens.")
         to_ingest = integrations.HttpLambdaIntegration("Ingest", ingest)
         for path in EVENT_PATHS:
             self.api.add_routes(path=path, methods=[api.HttpMethod.POST], integration=to_ingest)
@@ -92,6 +97,29 @@ class HttpApi(Construct):
             destination_arn=access_log.log_group_arn, format=json.dumps(ACCESS_LOG_FIELDS)
         )
         return stage
+
+
+def authorizer_of(settings: Settings) -> api.IHttpRouteAuthorizer:
+    """What looks at a request before a function does."""
+    if settings.auth == "tokens":
+        return api.HttpNoneAuthorizer()
+    if settings.auth == "jwt":
+        return authorizers.HttpJwtAuthorizer("Jwt", str(settings.jwt_issuer), jwt_audience=[str(settings.jwt_audience)])
+    return authorizers.HttpIamAuthorizer()
+
+
+def authorization_environment(settings: Settings) -> dict[str, str]:
+    """What the functions behind the routes are told about callers."""
+    if settings.auth == "iam":
+        return {}
+    given = {
+        "ALLUVIA_JWT_ISSUER": settings.jwt_issuer,
+        "ALLUVIA_JWT_AUDIENCE": settings.jwt_audience,
+        "ALLUVIA_JWT_SCOPES": settings.jwt_scopes,
+        "ALLUVIA_JWT_WHERE": settings.jwt_where,
+        "ALLUVIA_JWT_HIDE": settings.jwt_hide,
+    }
+    return {"ALLUVIA_AUTH": settings.auth, **{name: value for name, value in given.items() if value is not None}}
 
 
 def _resource(stage: api.HttpStage) -> api.CfnStage:

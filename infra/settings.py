@@ -26,6 +26,12 @@ class Settings:
     ingest_mode: str = "queued"
     create_tables: bool = False
     sql_writes: bool = False
+    auth: str = "iam"
+    jwt_issuer: str | None = None
+    jwt_audience: str | None = None
+    jwt_scopes: str | None = None
+    jwt_where: str | None = None
+    jwt_hide: str | None = None
     retention_hours: int = 168
     alarm_email: str | None = None
     backfill_sources: tuple[BackfillSource, ...] = ()
@@ -47,6 +53,11 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     `alluvia:ingest_mode`       queued (answer 202, commit from the queue) or direct (commit, then answer 200)
     `alluvia:create_tables`     true if the first event may create its table, else false
     `alluvia:sql_writes`        true for a function, behind POST /sql, that runs SQL that writes, else false
+    `alluvia:auth`              whom the HTTP routes answer: iam (requests signed with AWS credentials), tokens (those
+                                who bear a token of the lake) or jwt (one of an identity provider)
+    `alluvia:jwt_issuer`, `alluvia:jwt_audience`  whose tokens are valid, and for whom they must be; only for jwt
+    `alluvia:jwt_scopes`        the claim with the scopes; empty: scope
+    `alluvia:jwt_where`, `alluvia:jwt_hide`  a row filter, in which $name is a claim, and hidden columns, with spaces
     `alluvia:retention_hours`   how long vacuum keeps what no version names any more, at least 1
     `alluvia:alarm_email`       who gets the alarms; may be empty
     `alluvia:backfill_sources`  s3://bucket/prefix, separated by commas: what backfills may read besides `incoming/`
@@ -70,10 +81,18 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     if unknown:
         raise ValueError(f"unknown setting {min(unknown)}: see infra/settings.py for those that there are")
     default = Settings()
+    auth = _one_of("auth", values.get("auth", default.auth), ("iam", "tokens", "jwt"))
+    _check_jwt(auth, values)
     return Settings(
         ingest_mode=_one_of("ingest_mode", values.get("ingest_mode", default.ingest_mode), ("queued", "direct")),
         create_tables=_whether("create_tables", values),
         sql_writes=_whether("sql_writes", values),
+        auth=auth,
+        jwt_issuer=values.get("jwt_issuer"),
+        jwt_audience=values.get("jwt_audience"),
+        jwt_scopes=values.get("jwt_scopes"),
+        jwt_where=values.get("jwt_where"),
+        jwt_hide=values.get("jwt_hide"),
         retention_hours=_number("retention_hours", values, default.retention_hours),
         alarm_email=_email("alarm_email", values["alarm_email"]) if "alarm_email" in values else None,
         backfill_sources=_sources("backfill_sources", values.get("backfill_sources", "")),
@@ -88,6 +107,17 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         merge_concurrency=_number("merge_concurrency", values, default.merge_concurrency, 2, 1000),
         vacuum_concurrency=_number("vacuum_concurrency", values, default.vacuum_concurrency, 2, 1000),
     )
+
+
+def _check_jwt(auth: str, values: Mapping[str, str]) -> None:
+    given = sorted(name for name in values if name.startswith("jwt_"))
+    missing = [name for name in ("jwt_issuer", "jwt_audience") if name not in values]
+    if auth == "jwt" and missing:
+        raise ValueError(f"{PREFIX}{missing[0]} is not set: {PREFIX}auth is jwt, so say whose tokens are valid")
+    if auth != "jwt" and given:
+        raise ValueError(f"{PREFIX}{given[0]} is set, but {PREFIX}auth is {auth}: set it to jwt")
+    if auth == "jwt" and not values["jwt_issuer"].startswith("https://"):
+        raise ValueError(f"{PREFIX}jwt_issuer is {values['jwt_issuer']!r}: it must be an https URL")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:

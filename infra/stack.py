@@ -8,7 +8,7 @@ from constructs import Construct
 
 from infra.alarms import Alarms
 from infra.backfill import Backfill
-from infra.http_api import HttpApi
+from infra.http_api import HttpApi, authorization_environment, authorizer_of
 from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, VACUUM, Functions
 from infra.metrics import LogMetrics
 from infra.queues import EVENTS, TABLES, FunctionQueue
@@ -67,6 +67,7 @@ class AlluviaStack(Stack):
             sql=live.get("Sql"),
             throttle=api.ThrottleSettings(rate_limit=settings.ingest_rate, burst_limit=settings.ingest_burst),
             query_throttle=api.ThrottleSettings(rate_limit=settings.query_rate, burst_limit=settings.query_burst),
+            authorizer=authorizer_of(settings),
         )
         Schedules(self, "Schedules", merge=live["Merge"], vacuum=live["Vacuum"])
         self.alarms = self._alarms(settings)
@@ -104,15 +105,16 @@ class AlluviaStack(Stack):
             "ALLUVIA_CODE_URI": self.spark.code.uri,
         }
         add = self.functions.add
-        ingest = {**lake, "ALLUVIA_MODE": settings.ingest_mode, **queue, **create}
+        auth = authorization_environment(settings)
+        ingest = {**lake, **auth, "ALLUVIA_MODE": settings.ingest_mode, **queue, **create}
         add("Ingest", INGEST, ingest, reserved=settings.ingest_concurrency)
         add("Commit", COMMIT, {**lake, "ALLUVIA_MODE": "direct", **create})
         own = {name: {**lake, TABLES_QUEUE: tables.queue.queue_url} for name, tables in self.tables.items()}
         add("Merge", MERGE, own["Merge"])
-        add("Query", QUERY, {**lake, **query}, reserved=settings.query_concurrency)
+        add("Query", QUERY, {**lake, **auth, **query}, reserved=settings.query_concurrency)
         if settings.sql_writes:
             writes = {"ALLUVIA_ALLOW_WRITES": "true", "POWERTOOLS_SERVICE_NAME": "sql"}
-            add("Sql", SQL, {**lake, **query, **writes}, reserved=settings.sql_concurrency)
+            add("Sql", SQL, {**lake, **auth, **query, **writes}, reserved=settings.sql_concurrency)
         add("Vacuum", VACUUM, {**own["Vacuum"], "ALLUVIA_RETENTION_HOURS": str(settings.retention_hours)})
         add("Backfill", BACKFILL, {**lake, **spark})
 

@@ -12,7 +12,6 @@ from typing import Any
 from alluvia import Lake
 from alluvia.errors import cut
 from alluvia.serverless import warm_lake
-from alluvia.serverless.authorization import authorize
 from alluvia.serverless.events import messages_of
 from alluvia.serverless.http import Request, Response, failure
 from alluvia.serverless.log_lines import Logger, with_request_id
@@ -51,7 +50,7 @@ def respond(request: Request, settings: IngestSettings, lake: Lake) -> Response:
         allowed = ", ".join(route.takers)
         return failure(405, f"{request.path} takes {allowed}, not {request.method}", Allow=allowed)
     try:
-        rights = None if route.public else authorize(request, lake)
+        rights = None if route.public else settings.authorization.rights(request, lake)
         return taker(request, name, replace(settings, rights=rights), lake)
     except REFUSED as error:
         return refused(error)

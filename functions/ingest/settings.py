@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from alluvia.access.rights import Rights
 from alluvia.ingest.values import Limits
+from alluvia.serverless.authorization import Authorization
 from alluvia.serverless.settings import choice, number, text
 
 EVENTS_MAX = 100_000
@@ -27,6 +28,7 @@ class IngestSettings:
     limits: Limits
     tables_max: int = TABLES_MAX
     logs_table: str = LOGS_TABLE
+    authorization: Authorization = field(default_factory=Authorization)
     rights: Rights | None = None
     """What the sender of a request may do; None: all."""
 
@@ -46,4 +48,5 @@ class IngestSettings:
             ),
             number(environment, "ALLUVIA_CREATE_TABLES_MAX", "tables", TABLES_MAX),
             environment.get("ALLUVIA_LOGS_TABLE") or LOGS_TABLE,
+            Authorization.read(environment),
         )

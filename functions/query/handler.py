@@ -27,7 +27,6 @@ from alluvia.query.permitted import permitted
 from alluvia.query.processes import POOL
 from alluvia.query.scans import TableScan
 from alluvia.serverless import warm_lake
-from alluvia.serverless.authorization import authorize
 from alluvia.serverless.http import Request, Response, failure, refusal
 from alluvia.serverless.log_lines import Logger, with_request_id
 
@@ -70,7 +69,7 @@ def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001
 def respond(asked: Request | dict[str, Any], accept: object, settings: QuerySettings, lake: Lake) -> Response:
     """Run the query or the statements of a request or a call, and turn errors into statuses."""
     try:
-        rights = authorize(asked, lake) if isinstance(asked, Request) else None
+        rights = settings.authorization.rights(asked, lake) if isinstance(asked, Request) else None
         form = choose_format(accept if isinstance(accept, str) else None)
         sql = sql_of(json_of(asked.body()) if isinstance(asked, Request) else asked)
         body, notes = _run(sql, form, settings, lake, rights)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from alluvia.query.limits import QueryLimits
+from alluvia.serverless.authorization import Authorization
 from alluvia.serverless.settings import choice, number
 
 TIMEOUT_SECONDS = 25
@@ -15,11 +16,12 @@ SPILL_LIMIT_BYTES = 1_500_000_000
 
 @dataclass(frozen=True, slots=True)
 class QuerySettings:
-    """What a query may take, and whether statements may write."""
+    """What a query may take, whether statements may write, and how callers are told apart."""
 
     limits: QueryLimits
     result_limit_bytes: int
     allow_writes: bool = False
+    authorization: Authorization = field(default_factory=Authorization)
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> QuerySettings:
@@ -33,4 +35,5 @@ class QuerySettings:
             ),
             number(environment, "ALLUVIA_RESULT_LIMIT_BYTES", "bytes", RESULT_LIMIT_BYTES),
             choice(environment, "ALLUVIA_ALLOW_WRITES", ("false", "true")) == "true",
+            Authorization.read(environment),
         )

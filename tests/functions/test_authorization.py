@@ -15,6 +15,7 @@ import alluvia
 from alluvia.access import registry
 from alluvia.access.claims import read_claims
 from alluvia.access.signing import unverified_claims
+from alluvia.errors import Invalid
 from functions.ingest import handler as ingest
 from functions.query import handler as query
 from tests.access import grant, token
@@ -192,7 +193,10 @@ def test_no_damaged_token_breaks_a_handler(lake: alluvia.Lake, data: st.DataObje
 
 def test_a_setting_that_is_unknown_lets_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLUVIA_AUTH", "token")
-    assert ask("SELECT 1", None)["statusCode"] == 400
+    with pytest.raises(Invalid, match="ALLUVIA_AUTH is 'token'"):
+        ask("SELECT 1", None)
+    with pytest.raises(Invalid, match="ALLUVIA_AUTH is 'token'"):
+        post("clicks", None)
 
 
 def test_the_lake_keeps_no_token_and_no_private_key(lake: alluvia.Lake) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 import alluvia
 from infra.lambdas import BACKFILL, INGEST, MERGE, QUERY, VACUUM, Spec
+from tests.access import grant, token
 from tests.infra.conftest import ROOT
 from tests.s3server import CREDENTIALS, REGION, S3Server
 
@@ -38,6 +39,7 @@ LAKE = {"cython_runtime", "orjson", "pyarrow", "pyarrow.compute", "pyarrow.fs", 
 S3 = {"obstore"}
 AWS = {"boto3", "botocore", "dateutil", "jmespath", "s3transfer", "six", "urllib3"}
 QUERIES = {"alluvia.duck", "alluvia.expressions", "alluvia.query", "duckdb"}
+TOKENS = {"cryptography"}
 LIGHT = ("certifi", "functions", "pyarrow.lib", "pyarrow.types", "pyarrow.util", "pyarrow.vendored")
 """What comes with anything else; certifi is in no layer, and botocore uses it where there is one."""
 LISTED = re.compile(
@@ -54,6 +56,11 @@ LOGS_POST: dict[str, Any] = POST | {
     "rawPath": "/v1/logs",
     "headers": {"content-type": "application/json"},
     "body": "{}",
+}
+ASK = POST | {
+    "rawPath": "/q",
+    "requestContext": {"http": {"method": "POST", "path": "/q"}, "stage": "$default"},
+    "body": '{"query": "SELECT count(*) FROM events"}',
 }
 CASES: list[tuple[Spec, dict[str, Any] | None, set[str]]] = [
     (INGEST, POST, LOGS | LAKE),
@@ -111,3 +118,17 @@ def test_on_s3(s3_server: S3Server, spec: Spec, event: dict[str, Any] | None, ex
         **{name.upper(): value for name, value in CREDENTIALS.items()},
     }  # fmt: skip
     assert loaded(spec, event, environment) == (expected if spec is BACKFILL else expected | S3)
+
+
+@pytest.mark.parametrize(("spec", "event"), [(INGEST, POST), (QUERY, ASK)], ids=["ingest", "query"])
+def test_tokens_load_no_more_than_their_signature_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: Spec, event: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    lake = alluvia.connect(tmp_path / "lake")
+    make(lake)
+    bearer = token(lake, grant("append:events"), grant("read:events"))
+    environment = {"ALLUVIA_LAKE": str(tmp_path / "lake"), "ALLUVIA_AUTH": "tokens"}
+    expected = next(packages for each, _, packages in CASES if each is spec)
+    found = loaded(spec, {**event, "headers": {"authorization": f"Bearer {bearer}"}}, environment)
+    assert found == expected | TOKENS

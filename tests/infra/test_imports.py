@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 MODULES = {
     "aws-lambda-powertools": {"aws_lambda_powertools", "jmespath", "typing_extensions"},
     "boto3": {"boto3", "botocore", "s3transfer", "dateutil", "six", "urllib3", "jmespath"},
+    "cryptography": {"cryptography", "cffi"},
     "duckdb": {"duckdb", "_duckdb"},
     "duckdb-extension-httpfs": {"duckdb_extension_httpfs"},
     "obstore": {"obstore"},

@@ -12,6 +12,12 @@ def test_the_defaults_are_those_of_cdk_json() -> None:
         ingest_mode="queued",
         create_tables=False,
         sql_writes=False,
+        auth="iam",
+        jwt_issuer=None,
+        jwt_audience=None,
+        jwt_scopes=None,
+        jwt_where=None,
+        jwt_hide=None,
         retention_hours=168,
         alarm_email=None,
         backfill_sources=(),
@@ -34,6 +40,12 @@ def test_every_setting_is_read() -> None:
         "alluvia:ingest_mode": "direct",
         "alluvia:create_tables": "True",
         "alluvia:sql_writes": "true",
+        "alluvia:auth": "jwt",
+        "alluvia:jwt_issuer": "https://issuer.example",
+        "alluvia:jwt_audience": "lake",
+        "alluvia:jwt_scopes": "permissions",
+        "alluvia:jwt_where": "tenant = $tenant",
+        "alluvia:jwt_hide": "email phone",
         "alluvia:retention_hours": " 24 ",
         "alluvia:alarm_email": "oncall@example.com",
         "alluvia:backfill_sources": "s3://one-bucket/a/b/,s3://two/,",
@@ -52,6 +64,12 @@ def test_every_setting_is_read() -> None:
         ingest_mode="direct",
         create_tables=True,
         sql_writes=True,
+        auth="jwt",
+        jwt_issuer="https://issuer.example",
+        jwt_audience="lake",
+        jwt_scopes="permissions",
+        jwt_where="tenant = $tenant",
+        jwt_hide="email phone",
         retention_hours=24,
         alarm_email="oncall@example.com",
         backfill_sources=(BackfillSource("one-bucket", "a/b/"), BackfillSource("two", "")),
@@ -73,6 +91,8 @@ def test_every_setting_is_read() -> None:
     [
         ("ingest_mode", "both"),
         ("create_tables", "yes"),
+        ("auth", "open"),
+        ("auth", "none"),
         ("sql_writes", "1"),
         ("sql_concurrency", "0"),
         ("retention_hours", "0"),
@@ -100,3 +120,18 @@ def test_a_value_that_does_not_fit_is_refused_by_name(name: str, value: str) -> 
 def test_an_unknown_setting_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="alluvia:ingest_mod:"):
         read_settings({"alluvia:ingest_mod": "direct"})
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"auth": "jwt"}, "jwt_issuer"),
+        ({"auth": "jwt", "jwt_issuer": "https://issuer.example"}, "jwt_audience"),
+        ({"auth": "jwt", "jwt_issuer": "http://issuer.example", "jwt_audience": "lake"}, "jwt_issuer"),
+        ({"auth": "tokens", "jwt_where": "tenant = $tenant"}, "jwt_where"),
+        ({"jwt_issuer": "https://issuer.example"}, "jwt_issuer"),
+    ],
+)
+def test_settings_of_an_issuer_go_together(given: dict[str, str], named: str) -> None:
+    with pytest.raises(ValueError, match=f"alluvia:{named}"):
+        read_settings({f"alluvia:{name}": value for name, value in given.items()})

@@ -40,9 +40,9 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
 @click.option("--allow-writes", is_flag=True, help="Let SQL that comes over HTTP write, too.")
 @click.option(
     "--auth",
-    type=click.Choice(["open", "tokens"]),
+    type=click.Choice(["open", "tokens", "jwt"]),
     envvar=AUTH,
-    help="Whom to answer: everyone, or callers with a token; else $ALLUVIA_AUTH.  [open, on loopback]",
+    help="Whom to answer: everyone, or who has a token of this lake or of an issuer.  [open, on loopback]",
 )
 @click.option("--quiet", is_flag=True, help="Do not log requests.")
 def serve(
@@ -77,7 +77,7 @@ def serve(
         say(f"alluvia serves {common.uri} at http://{host}:{server.effective_port}")
         may = "read, change and drop all tables of" if allow_writes else "read and write"
         if auth != "open":
-            say("Requests need a token: `alluvia token create` makes one.")
+            say("Requests need a token" + (": `alluvia token create` makes one." if auth == "tokens" else "."))
         elif is_loopback(host):
             say(f"Everyone on this machine can {may} this lake; --auth tokens asks for tokens.")
         else:

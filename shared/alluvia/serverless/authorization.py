@@ -1,46 +1,90 @@
-"""Who sends a request, and what it may do: the one place where the functions, and the local server, ask.
+"""Who sends a request, and what it may do: the one place where the functions, and so the local server, ask.
 
-`ALLUVIA_AUTH` says who has looked at the caller. `iam`: AWS, or nobody (a local server); whoever gets here may do all.
-`tokens`: nobody yet, so the request must bear a token of the lake (RFC 6750).
+`ALLUVIA_AUTH` says who has looked at the caller. `iam`: AWS, or nobody (an open server); whoever gets here may do all.
+`tokens`: nobody yet, so the request must bear a token of the lake (RFC 6750). `jwt`: API Gateway has verified the token
+of an identity provider; where it has not, its keys are asked for, if the settings say where they are.
 """
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 from weakref import WeakKeyDictionary
 
+from alluvia.access.mapping import ClaimsMapping
 from alluvia.access.rate import RequestRates
 from alluvia.access.rights import Rights
 from alluvia.errors import Invalid
 from alluvia.lake import Lake
 from alluvia.serverless.http import Request, TooManyRequests, Unauthenticated
-from alluvia.serverless.settings import choice
+from alluvia.serverless.settings import choice, text
+from alluvia.table.schema.names import fold
 
 AUTH = "ALLUVIA_AUTH"
-MODES = ("iam", "tokens")
+MODES = ("iam", "tokens", "jwt")
 
 _lock = Lock()
-_verifiers: WeakKeyDictionary[Lake, object] = WeakKeyDictionary()
+_verifiers: WeakKeyDictionary[Lake, Any] = WeakKeyDictionary()
 _rates = RequestRates()
 
 
-def authorize(request: Request, lake: Lake) -> Rights | None:
-    """Return what the sender of a request may do; None: all.
+@dataclass(frozen=True, slots=True)
+class Authorization:
+    """How callers are told apart: a mode and, of the mode `jwt`, the issuer and what its claims mean."""
 
-    Raises `Unauthenticated`, `TooManyRequests`, and `Unavailable` where that cannot be found out now.
-    """
-    if choice(os.environ, AUTH, MODES) == "iam":
-        return None
-    rights = _of_token(bearer(request), lake)
-    if rights.requests_per_minute is not None:
-        wait_ms = _rates.wait_ms(rights.key, rights.requests_per_minute, lake.clock.now_ms())
-        if wait_ms:
-            raise TooManyRequests(
-                f"this token allows {rights.requests_per_minute} requests a minute: send this one again later",
-                -(-wait_ms // 1000),
-            )
-    return rights
+    mode: str = "iam"
+    issuer: str = ""
+    audience: str = ""
+    jwks_url: str | None = None
+    mapping: ClaimsMapping = field(default_factory=ClaimsMapping)
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> Authorization:
+        """Read the settings. Raises `Invalid`, naming the variable, if one is missing or unusable."""
+        mode = choice(environment, AUTH, MODES)
+        if mode != "jwt":
+            return cls(mode)
+        why = f"{AUTH} is jwt, so say whose tokens are valid, and for whom they must be"
+        hidden = (environment.get("ALLUVIA_JWT_HIDE") or "").split()
+        return cls(
+            mode,
+            text(environment, "ALLUVIA_JWT_ISSUER", why),
+            text(environment, "ALLUVIA_JWT_AUDIENCE", why),
+            environment.get("ALLUVIA_JWT_JWKS_URL") or None,
+            ClaimsMapping(
+                environment.get("ALLUVIA_JWT_SCOPES") or "scope",
+                environment.get("ALLUVIA_JWT_WHERE") or None,
+                frozenset(map(fold, hidden)),
+            ),
+        )
+
+    def rights(self, request: Request, lake: Lake) -> Rights | None:
+        """Return what the sender of a request may do; None: all.
+
+        Raises `Unauthenticated`, `TooManyRequests`, `Forbidden`, and `Unavailable` where that cannot be found out now.
+        """
+        if self.mode == "iam":
+            return None
+        rights = _of_token(bearer(request), lake) if self.mode == "tokens" else self._of_claims(request)
+        if rights.requests_per_minute is not None:
+            wait_ms = _rates.wait_ms(rights.key, rights.requests_per_minute, lake.clock.now_ms())
+            if wait_ms:
+                allowed = f"this token allows {rights.requests_per_minute} requests a minute"
+                raise TooManyRequests(f"{allowed}: send this one again later", -(-wait_ms // 1000))
+        return rights
+
+    def _of_claims(self, request: Request) -> Rights:
+        claims = _verified_claims(request)
+        if claims is None:
+            token = bearer(request)
+            if self.jwks_url is None:
+                raise Unauthenticated("nobody has verified this token", given=True)
+            from alluvia.serverless.issuers import issuer  # loads PyJWT, which is in no layer
+
+            claims = issuer(self.issuer, self.audience, self.jwks_url).claims(token)
+        return self.mapping.rights(claims)
 
 
 def bearer(request: Request) -> str:
@@ -57,9 +101,19 @@ def _of_token(token: str, lake: Lake) -> Rights:
     from alluvia.access.verifying import TokenVerifier  # loads cryptography
 
     with _lock:
-        verifier = _verifiers.setdefault(lake, TokenVerifier(lake.store, lake.clock))
-    assert isinstance(verifier, TokenVerifier)  # noqa: S101 - narrows the type
+        verifier = _verifiers.get(lake)
+        if verifier is None:
+            verifier = _verifiers[lake] = TokenVerifier(lake.store, lake.clock)
     try:
-        return verifier.verify(token).rights
+        rights: Rights = verifier.verify(token).rights
     except Invalid as error:
         raise Unauthenticated(str(error), given=True) from None
+    return rights
+
+
+def _verified_claims(request: Request) -> Mapping[str, Any] | None:
+    """Return the claims that API Gateway's JWT authorizer has verified; a caller cannot write them there."""
+    found: Any = request.event["requestContext"]
+    for name in ("authorizer", "jwt", "claims"):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found if isinstance(found, Mapping) else None

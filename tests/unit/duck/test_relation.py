@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia import connect
-from alluvia.duck.relation import duckdb_type, escape_glob, quote_name, quote_text, relation_sql
+from alluvia.duck.relation import duckdb_type, escape_glob, quote_name, quote_text, relation_sql, shown_sql
 from alluvia.errors import Unsupported
 from alluvia.lake import Table
 from tests.judges import canonical
@@ -155,3 +155,22 @@ def test_names_and_texts_are_quoted() -> None:
 def test_what_sql_cannot_show_is_refused(schema: pa.Schema, message: str) -> None:
     with pytest.raises(Unsupported, match=message):
         relation_sql(schema, (), [], [])
+
+
+@pytest.mark.parametrize("condition", ["tenant = 'a'", "TRY(lower(tenant) = 'a')"])
+def test_no_condition_of_a_query_reaches_rows_that_are_not_shown(tmp_path: Path, condition: str) -> None:
+    """DuckDB's plan has the query's condition above the wall and the filter below it, whatever either is."""
+    with duckdb.connect() as connection:
+        file = tmp_path / "t.parquet"
+        rows = "SELECT chr(97 + (i % 2)::INTEGER) AS tenant, i::INTEGER AS id, i::VARCHAR AS text FROM range(10) t(i)"
+        connection.execute(f"COPY ({rows}) TO '{file}'")
+        connection.execute(f"CREATE VIEW everything AS FROM read_parquet('{file}')")
+        schema = pa.schema([("tenant", pa.string()), ("id", pa.int32()), ("text", pa.string())])
+        connection.execute(f"CREATE VIEW shown AS {shown_sql('everything', schema, ['id', 'text'], [condition])}")
+        asked = "SELECT count(*) FROM shown WHERE id <> 7 AND text::INTEGER > 3"
+        plan = connection.execute(f"EXPLAIN {asked}").fetchall()[0][1]
+        above, wall, below = plan.partition("LIMIT")
+        assert wall
+        assert ("7" in above, "INTEGER" in above, "tenant" in above) == (True, True, False)
+        assert ("7" in below, "INTEGER" in below, "tenant" in below) == (False, False, True)
+        assert connection.execute("SELECT id, text FROM shown WHERE id < 4").fetchall() == [(0, "0"), (2, "2")]

@@ -1,0 +1,66 @@
+"""Rights from the claims of somebody else's token (a JWT of an identity provider), by a deployment's settings. Pure.
+
+Scopes are those of OAuth: words such as `read:daily_*` in a claim, in front of which a provider may put a name and a
+slash (`alluvia/read:daily_*`). A row filter is a template, in which `$name` stands for the value of a claim.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from alluvia.access.rights import GRANTS_MAX, OPERATIONS, READ, Grant, Rights, table_pattern
+from alluvia.errors import Forbidden, Invalid
+
+_NAME = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+VALUE_CHARS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimsMapping:
+    """`scopes` names the claim with the scopes; `where` is the template of a row filter, `hide` has hidden columns."""
+
+    scopes: str = "scope"
+    where: str | None = None
+    hide: frozenset[str] = frozenset()
+
+    def rights(self, claims: Mapping[str, Any]) -> Rights:
+        """Return what claims allow: nothing where no scope is known. Raises `Forbidden` for a claim that is missing."""
+        where = None if self.where is None else filled(self.where, claims)
+        subject = str(claims.get("sub", ""))
+        grants = []
+        for operation, pattern in list(_scopes(claims.get(self.scopes)))[:GRANTS_MAX]:
+            reads = operation == READ
+            limits = (where, self.hide) if reads else (None, frozenset[str]())
+            grants.append(Grant(frozenset({operation}), (pattern,), *limits))
+        return Rights(tuple(grants), subject, f"{claims.get('iss', '')} {subject}")
+
+
+def filled(template: str, claims: Mapping[str, Any]) -> str:
+    """Return a condition with literals in the place of `$name`, outside quotes. Raises `Forbidden`."""
+
+    def literal(match: re.Match[str]) -> str:
+        value = claims.get(match[1])
+        if isinstance(value, bool) or not isinstance(value, str | int) or len(str(value)) > VALUE_CHARS_MAX:
+            raise Forbidden(f"this caller's token needs the claim {match[1]}, a text or a whole number")
+        text = str(value)
+        if "\0" in text:
+            raise Forbidden(f"this caller's claim {match[1]} contains a NUL character")
+        return text if isinstance(value, int) else "'" + text.replace("'", "''") + "'"
+
+    parts = re.split(r"('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")", template)
+    return "".join(part if at % 2 else _NAME.sub(literal, part) for at, part in enumerate(parts))
+
+
+def _scopes(claim: object) -> Iterator[tuple[str, str]]:
+    """Yield the scopes that are ours. API Gateway passes a list on as `[one two]`."""
+    words = claim.strip("[]").replace(",", " ").split() if isinstance(claim, str) else claim
+    for word in words if isinstance(words, list) else ():
+        operation, colon, table = str(word).rpartition("/")[2].partition(":")
+        if colon and operation in OPERATIONS:
+            try:
+                yield operation, Grant(frozenset({operation}), (table_pattern(table),)).tables[0]
+            except Invalid:
+                continue  # another service may have scopes that look like ours

@@ -1,0 +1,154 @@
+"""JWTs of an identity provider: verified by API Gateway, or by the keys that a provider on loopback publishes."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+import alluvia
+from alluvia.errors import Invalid
+from functions.query import handler as query
+
+ISSUER, AUDIENCE = "https://issuer.example", "lake"
+RSA = rsa.generate_private_key(65537, 2048)
+EC = ec.generate_private_key(ec.SECP256R1())
+
+
+class Provider(BaseHTTPRequestHandler):
+    """Publishes keys, and counts how often it is asked."""
+
+    keys: Sequence[dict[str, Any]] = ()
+    asked = 0
+
+    def do_GET(self) -> None:
+        type(self).asked += 1
+        body = json.dumps({"keys": self.keys}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> alluvia.Lake:
+    lake = alluvia.connect(tmp_path_factory.mktemp("lake"))
+    lake.create_table("t", {"tenant": "string", "n": "long"}).append([{"tenant": tenant, "n": 1} for tenant in "ab"])
+    return lake
+
+
+@pytest.fixture
+def provider(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Provider]]:
+    public = [
+        jwt.algorithms.RSAAlgorithm.to_jwk(RSA.public_key(), as_dict=True) | {"kid": "rsa", "alg": "RS256"},
+        jwt.algorithms.ECAlgorithm.to_jwk(EC.public_key(), as_dict=True) | {"kid": "ec", "alg": "ES256"},
+    ]
+    found = type("Own", (Provider,), {"keys": public, "asked": 0})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), found)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name, value in {
+        "LAKE": lake.uri.removeprefix("file://"), "AUTH": "jwt", "JWT_ISSUER": ISSUER, "JWT_AUDIENCE": AUDIENCE,
+        "JWT_WHERE": "tenant = $tenant", "JWT_JWKS_URL": f"http://127.0.0.1:{server.server_port}/jwks.json",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(f"ALLUVIA_{name}", value)
+    yield found
+    server.shutdown()
+    server.server_close()
+
+
+def claims(**changes: Any) -> dict[str, Any]:
+    found = {"iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 600, "sub": "ada", "tenant": "a", "scope": "read:t"}
+    return {name: value for name, value in {**found, **changes}.items() if value is not None}
+
+
+def signed(key: Any = RSA, kid: str = "rsa", algorithm: str = "RS256", **changes: Any) -> str:
+    return jwt.encode(claims(**changes), key, algorithm=algorithm, headers={"kid": kid})
+
+
+def ask(token: str, authorizer: object = None) -> tuple[int, str]:
+    request = {
+        "rawPath": "/q",
+        "headers": {"authorization": f"Bearer {token}"},
+        "requestContext": {
+            "http": {"method": "POST", "path": "/q"},
+            "stage": "$default",
+            **({} if authorizer is None else {"authorizer": authorizer}),
+        },
+        "body": json.dumps({"query": "SELECT tenant FROM t"}),
+    }
+    answer = query.handler(request, None)
+    return answer["statusCode"], answer["body"]
+
+
+def test_tokens_of_the_issuer_open_what_their_claims_say(provider: type[Provider]) -> None:
+    for token in (signed(), signed(EC, "ec", "ES256"), signed(aud=["other", AUDIENCE])):
+        assert ask(token) == (200, '{"tenant":"a"}\n')
+    assert ask(signed(tenant="b")) == (200, '{"tenant":"b"}\n')
+    assert ask(signed(tenant="x' OR true --")) == (200, "")
+    assert ask(signed(scope="read:other"))[0] == 403
+    assert ask(signed(tenant=None))[0] == 403
+    assert provider.asked == 1
+
+
+PEM = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def test_other_tokens_open_nothing(provider: type[Provider]) -> None:
+    forged = jwt.encode(claims(), "a" * 64, algorithm="HS256", headers={"kid": "rsa"})
+    head, body, _ = signed().split(".")
+    none = jwt.encode(claims(), "", algorithm="none", headers={"kid": "rsa"})
+    other = rsa.generate_private_key(65537, 2048)
+    for token in (
+        forged, none, f"{head}.{body}.", f"{head}.{body}", "", "a.b.c", "x" * 20_000, signed(other),
+        signed(iss="https://evil.example"), signed(aud="other"), signed(exp=time.time() - 120), signed(exp=None),
+        signed(iss=None), signed(aud=None), signed(nbf=time.time() + 120), signed(EC, "rsa", "ES256"),
+        signed(RSA, "ec", "RS256"), signed(RSA, "rsa", "PS256"),
+    ):  # fmt: skip
+        assert ask(token)[0] == 401, token[:60]
+    assert provider.asked <= 1
+
+
+def test_invented_keys_cause_no_flood_of_requests(provider: type[Provider]) -> None:
+    assert {ask(signed(kid=f"key-{number}"))[0] for number in range(20)} == {401}
+    assert provider.asked <= 2
+
+
+def test_a_provider_that_does_not_answer_is_a_503(provider: type[Provider], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_JWT_JWKS_URL", "http://127.0.0.1:9/jwks.json")
+    assert ask(signed())[0] == 503
+
+
+def test_keys_come_by_https_only(provider: type[Provider], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_JWT_JWKS_URL", "http://issuer.example/jwks.json")
+    assert "must come by https" in ask(signed())[1]
+
+
+def test_behind_api_gateway_its_word_counts_and_the_header_does_not(
+    provider: type[Provider], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ALLUVIA_JWT_JWKS_URL")
+    verified = {"jwt": {"claims": {"iss": ISSUER, "sub": "ada", "tenant": "b", "scope": "[read:t]"}, "scopes": None}}
+    assert ask("whatever", verified) == (200, '{"tenant":"b"}\n')
+    other: object = {"lambda": {"claims": {"scope": "read:t"}}}
+    unverified: tuple[object, ...] = (None, {}, {"jwt": {}}, {"jwt": None}, other, "x")
+    for nothing in unverified:
+        assert ask(signed(), nothing)[0] == 401
+    assert provider.asked == 0
+
+
+@pytest.mark.parametrize("missing", ["ISSUER", "AUDIENCE"])
+def test_half_a_setting_lets_nobody_in(provider: type[Provider], monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.delenv(f"ALLUVIA_JWT_{missing}")
+    with pytest.raises(Invalid, match=f"ALLUVIA_JWT_{missing}"):
+        ask(signed())

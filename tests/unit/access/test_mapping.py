@@ -1,0 +1,55 @@
+"""Rights from an identity provider's claims."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from alluvia.access.mapping import ClaimsMapping, filled
+from alluvia.access.rights import Restriction
+from alluvia.errors import Forbidden
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "openid append:clicks read:daily_* email",
+        ["append:clicks", "read:daily_*", 7, "fly:away"],
+        "[append:clicks read:daily_*]",  # so API Gateway passes a list on
+        "lake/append:clicks lake/read:daily_* read:DROP read:",
+    ],
+)
+def test_scopes_of_every_form(claim: object) -> None:
+    rights = ClaimsMapping().rights({"sub": "ada", "iss": "i", "scope": claim})
+    allowed = [
+        (operation, table)
+        for operation in ("append", "read", "write", "admin")
+        for table in ("clicks", "daily_hits", "other")
+        if rights.may(operation, table)
+    ]
+    assert allowed == [("append", "clicks"), ("read", "daily_hits")]
+    assert (rights.subject, rights.key) == ("ada", "i ada")
+
+
+@pytest.mark.parametrize("claims", [{}, {"scope": None}, {"scope": 7}, {"scope": "openid"}, {"scope": {"read": "*"}}])
+def test_without_scopes_there_are_no_rights(claims: dict[str, Any]) -> None:
+    assert ClaimsMapping().rights(claims).grants == ()
+
+
+def test_limits_are_filled_with_claims_and_hold_for_reads() -> None:
+    mapping = ClaimsMapping("permissions", "tenant = $tenant AND n < $level", frozenset({"email"}))
+    rights = mapping.rights({"permissions": "read:t append:t", "tenant": "a' OR 'a' = 'a", "level": 7})
+    assert rights.restriction("t") == Restriction(("tenant = 'a'' OR ''a'' = ''a' AND n < 7",), frozenset({"email"}))
+    assert rights.may("append", "t")
+
+
+def test_a_claim_is_never_put_into_a_literal() -> None:
+    assert filled("a = '$x' AND \"$x\" = $x", {"x": "v"}) == "a = '$x' AND \"$x\" = 'v'"
+    assert filled("a = 'it''s $x'", {}) == "a = 'it''s $x'"
+
+
+@pytest.mark.parametrize("value", [None, True, 1.5, ["a"], {"a": 1}, "a\0b", "x" * 501])
+def test_a_claim_that_is_missing_or_odd_is_refused(value: object) -> None:
+    with pytest.raises(Forbidden, match="claim tenant"):
+        filled("tenant = $tenant", {} if value is None else {"tenant": value})
