@@ -18,6 +18,9 @@ from infra.settings import Settings
 EVENT_PATHS = ("/v1/events/{table}", "/v1/logs")
 QUERY_PATH = "/q"
 SQL_PATH = "/sql"
+WEBHOOKS_PATH = "/v1/webhooks/{source}"
+# Events, handshakes, and what browsers ask before they send.
+WEBHOOK_METHODS = (api.HttpMethod.POST, api.HttpMethod.GET, api.HttpMethod.OPTIONS)
 ACCESS_LOG_FIELDS = {
     "requestId": "$context.requestId",
     "time": "$context.requestTime",
@@ -41,7 +44,10 @@ class HttpApi(Construct):
     can be let in one by one. With `jwt`, API Gateway verifies the tokens of an identity provider. With `tokens` it lets
     every request pass, and the functions verify the lake's tokens.
 
-    Routes of queries have a throttle of their own, so that no flood of queries takes requests from ingestion.
+    Senders of webhooks have none of these: where the settings ask for their routes, all requests reach the function,
+    which verifies each.
+
+    Routes of queries, and those of webhooks, have throttles of their own, so that no flood takes requests from others.
     """
 
     def __init__(
@@ -55,6 +61,7 @@ class HttpApi(Construct):
         throttle: api.ThrottleSettings,
         query_throttle: api.ThrottleSettings,
         authorizer: api.IHttpRouteAuthorizer,
+        webhook_throttle: api.ThrottleSettings | None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.api = api.HttpApi(self, "Api", create_default_stage=False, default_authorizer=authorizer)
@@ -75,11 +82,25 @@ class HttpApi(Construct):
             )
         ]
         self.stage = self._stage(throttle)
-        limits = {"ThrottlingRateLimit": query_throttle.rate_limit, "ThrottlingBurstLimit": query_throttle.burst_limit}
-        _resource(self.stage).route_settings = {f"POST {path}": limits for path in queries}
+        settings = {f"POST {path}": _limits(query_throttle) for path in queries}
+        if webhook_throttle is not None:
+            routes += self._webhooks(to_ingest)
+            settings |= {f"{method.value} {WEBHOOKS_PATH}": _limits(webhook_throttle) for method in WEBHOOK_METHODS}
+        _resource(self.stage).route_settings = settings
         # API Gateway refuses settings of a route that does not exist yet.
         self.stage.node.add_dependency(*routes)
         self.url = self.stage.url
+
+    def _webhooks(self, to_ingest: integrations.HttpLambdaIntegration) -> list[api.HttpRoute]:
+        routes = self.api.add_routes(
+            path=WEBHOOKS_PATH,
+            methods=[*WEBHOOK_METHODS],
+            integration=to_ingest,
+            authorizer=api.HttpNoneAuthorizer(),
+        )
+        for route in routes:
+            accept(route, "APIG4", "Senders of webhooks have no AWS credentials; the function verifies each request.")
+        return routes
 
     def _stage(self, throttle: api.ThrottleSettings) -> api.HttpStage:
         access_log = logs.LogGroup(
@@ -120,6 +141,10 @@ def authorization_environment(settings: Settings) -> dict[str, str]:
         "ALLUVIA_JWT_HIDE": settings.jwt_hide,
     }
     return {"ALLUVIA_AUTH": settings.auth, **{name: value for name, value in given.items() if value is not None}}
+
+
+def _limits(throttle: api.ThrottleSettings) -> dict[str, object]:
+    return {"ThrottlingRateLimit": throttle.rate_limit, "ThrottlingBurstLimit": throttle.burst_limit}
 
 
 def _resource(stage: api.HttpStage) -> api.CfnStage:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 PREFIX = "alluvia:"
 _S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>[A-Za-z0-9!_.'()/-]*)")
+_SECRET = re.compile(r"(?P<place>secretsmanager|ssm):(?P<name>arn:aws[a-z-]*:[A-Za-z0-9/_+=.@:-]+|[A-Za-z0-9/_+=.@-]+)")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
@@ -17,6 +18,14 @@ class BackfillSource:
 
     bucket: str
     prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSecret:
+    """A secret that the function of webhooks may read: in secretsmanager or ssm, by its name or ARN."""
+
+    place: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,10 @@ class Settings:
     ingest_burst: int = 1000
     query_rate: int = 20
     query_burst: int = 40
+    webhooks: bool = False
+    webhook_secrets: tuple[WebhookSecret, ...] = ()
+    webhook_rate: int = 100
+    webhook_burst: int = 200
     ingest_concurrency: int | None = None
     query_concurrency: int | None = None
     sql_concurrency: int | None = None
@@ -64,6 +77,9 @@ def read_settings(context: Mapping[str, object]) -> Settings:
 
     `alluvia:ingest_rate`, `alluvia:ingest_burst`  requests a second, and at once, of all routes but those of queries
     `alluvia:query_rate`, `alluvia:query_burst`    the same for queries: what is over it gets a 429
+    `alluvia:webhooks`          true for the routes of webhook sources, which are open to the internet, else false
+    `alluvia:webhook_secrets`   secretsmanager:NAME and ssm:/NAME, separated by commas: what sources may name as secrets
+    `alluvia:webhook_rate`, `alluvia:webhook_burst`  requests a second, and at once, of these routes
     `alluvia:ingest_concurrency`  how many ingest functions are set aside, and may run, for HTTP; empty: none set aside
     `alluvia:query_concurrency`, `alluvia:sql_concurrency`  the same for queries, and for SQL that writes. Lambda wants
                                   100 of the account's concurrent executions left for all, so an account with fewer,
@@ -100,6 +116,10 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         ingest_burst=_number("ingest_burst", values, default.ingest_burst),
         query_rate=_number("query_rate", values, default.query_rate),
         query_burst=_number("query_burst", values, default.query_burst),
+        webhooks=_whether("webhooks", values),
+        webhook_secrets=_secrets("webhook_secrets", values.get("webhook_secrets", "")),
+        webhook_rate=_number("webhook_rate", values, default.webhook_rate),
+        webhook_burst=_number("webhook_burst", values, default.webhook_burst),
         ingest_concurrency=_number_or_none("ingest_concurrency", values),
         query_concurrency=_number_or_none("query_concurrency", values),
         sql_concurrency=_number_or_none("sql_concurrency", values),
@@ -158,3 +178,16 @@ def _sources(name: str, value: str) -> tuple[BackfillSource, ...]:
         prefix = match["prefix"]
         sources.append(BackfillSource(match["bucket"], f"{prefix.rstrip('/')}/" if prefix else ""))
     return tuple(sources)
+
+
+def _secrets(name: str, value: str) -> tuple[WebhookSecret, ...]:
+    secrets = []
+    for text in filter(None, (part.strip() for part in value.split(","))):
+        match = _SECRET.fullmatch(text)
+        if match is None:
+            raise ValueError(
+                f"{PREFIX}{name}: each part must be secretsmanager:NAME, ssm:/NAME, or either with an ARN, "
+                "without wildcards; one is something else, and is not shown, since it may be a secret"
+            )
+        secrets.append(WebhookSecret(match["place"], match["name"]))
+    return tuple(secrets)

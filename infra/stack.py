@@ -13,6 +13,7 @@ from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, VACUUM, F
 from infra.metrics import LogMetrics
 from infra.queues import EVENTS, TABLES, FunctionQueue
 from infra.schedules import Schedules
+from infra.secrets import allow_secrets
 from infra.settings import Settings
 from infra.sources import Sources
 from infra.storage import LAKE_PREFIX, REJECTS, Storage
@@ -28,7 +29,8 @@ class AlluviaStack(Stack):
     """Least privilege, function by function:
 
     Ingest    over HTTP: sends to the queue, reads the lake (is there such a table?) and keeps rejects, which are all
-              that it can write; in direct mode, or if it may create tables, it appends to the lake
+              that it can write; in direct mode, or if it may create tables, it appends to the lake; with webhooks, it
+              reads the secrets that the settings name
     Commit    the same folder behind the queue: takes messages, appends to the lake
     Merge     takes messages about tables and sends itself some, appends to the lake
     Query     reads the lake
@@ -68,6 +70,9 @@ class AlluviaStack(Stack):
             throttle=api.ThrottleSettings(rate_limit=settings.ingest_rate, burst_limit=settings.ingest_burst),
             query_throttle=api.ThrottleSettings(rate_limit=settings.query_rate, burst_limit=settings.query_burst),
             authorizer=authorizer_of(settings),
+            webhook_throttle=api.ThrottleSettings(rate_limit=settings.webhook_rate, burst_limit=settings.webhook_burst)
+            if settings.webhooks
+            else None,
         )
         Schedules(self, "Schedules", merge=live["Merge"], vacuum=live["Vacuum"])
         self.alarms = self._alarms(settings)
@@ -124,6 +129,8 @@ class AlluviaStack(Stack):
             self.events.queue.grant_send_messages(roles["Ingest"])
         commits = settings.ingest_mode == "direct" or settings.create_tables
         self.storage.allow_append(roles["Ingest"], LAKE_PREFIX if commits else REJECTS)
+        if settings.webhooks:
+            allow_secrets(roles["Ingest"], settings.webhook_secrets)
         self.storage.allow_append(roles["Commit"])
         for name, tables in self.tables.items():
             tables.queue.grant_send_messages(roles[name])

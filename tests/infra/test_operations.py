@@ -45,7 +45,7 @@ def test_its_settings_have_their_defaults() -> None:
         for name, text in zip(settings, texts, strict=True):
             assert (getattr(default, name) or None) == (int(text) if text.isdigit() else None), name
             seen += 1
-    assert seen == 12
+    assert seen == 16
 
 
 def test_it_names_outputs_of_the_stack(template: Template) -> None:

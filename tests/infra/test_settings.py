@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.settings import BackfillSource, Settings, read_settings
+from infra.settings import BackfillSource, Settings, WebhookSecret, read_settings
 from tests.infra.conftest import CDK_CONTEXT
 
 
@@ -25,6 +25,10 @@ def test_the_defaults_are_those_of_cdk_json() -> None:
         ingest_burst=1000,
         query_rate=20,
         query_burst=40,
+        webhooks=False,
+        webhook_secrets=(),
+        webhook_rate=100,
+        webhook_burst=200,
         ingest_concurrency=None,
         query_concurrency=None,
         sql_concurrency=None,
@@ -53,6 +57,10 @@ def test_every_setting_is_read() -> None:
         "alluvia:ingest_burst": "2",
         "alluvia:query_rate": "3",
         "alluvia:query_burst": "4",
+        "alluvia:webhooks": "true",
+        "alluvia:webhook_secrets": "secretsmanager:a/b, ssm:/c/d",
+        "alluvia:webhook_rate": "10",
+        "alluvia:webhook_burst": "11",
         "alluvia:ingest_concurrency": "5",
         "alluvia:query_concurrency": "6",
         "alluvia:sql_concurrency": "16",
@@ -77,6 +85,10 @@ def test_every_setting_is_read() -> None:
         ingest_burst=2,
         query_rate=3,
         query_burst=4,
+        webhooks=True,
+        webhook_secrets=(WebhookSecret("secretsmanager", "a/b"), WebhookSecret("ssm", "/c/d")),
+        webhook_rate=10,
+        webhook_burst=11,
         ingest_concurrency=5,
         query_concurrency=6,
         sql_concurrency=16,
@@ -101,6 +113,11 @@ def test_every_setting_is_read() -> None:
         ("alarm_email", "nobody"),
         ("query_rate", "0"),
         ("query_burst", "many"),
+        ("webhooks", "on"),
+        ("webhook_rate", "0"),
+        ("webhook_secrets", "hunter2"),
+        ("webhook_secrets", "secretsmanager:*"),
+        ("webhook_secrets", "ssm:/a,env:B"),
         ("query_concurrency", "0"),
         ("commit_concurrency", "1"),
         ("commit_concurrency", "1001"),
@@ -115,6 +132,12 @@ def test_every_setting_is_read() -> None:
 def test_a_value_that_does_not_fit_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=f"alluvia:{name}"):
         read_settings({f"alluvia:{name}": value})
+
+
+def test_what_may_be_a_secret_is_not_shown() -> None:
+    with pytest.raises(ValueError, match="without wildcards") as error:
+        read_settings({"alluvia:webhook_secrets": "hunter2"})
+    assert "hunter2" not in str(error.value)
 
 
 def test_an_unknown_setting_is_refused_by_name() -> None:

@@ -72,7 +72,6 @@ def test_its_route_is_signed_throttled_and_its_own(writing: Template) -> None:
     routes = {each["RouteKey"]: each for each in resources_of(writing, "AWS::ApiGatewayV2::Route").values()}
     assert set(routes) == {
         "GET /healthz",
-        "HEAD /healthz",
         "POST /q",
         "POST /sql",
         "POST /v1/events/{table}",
