@@ -18,11 +18,14 @@ def rows(lake: alluvia.Lake, query: str, parameters: Any = None) -> list[tuple[A
 
 @pytest.fixture
 def viewed(lake: alluvia.Lake) -> alluvia.Lake:
-    """A table `t` of a file a day, and the view `late` of the days from the third."""
+    """A table `t` of a file a day, and the view `late` of the days from the third.
+
+    The view comes first: a query whose rows nobody takes, as it is tried with, would end its process.
+    """
     lake.sql("CREATE TABLE t (day DATE, n BIGINT) PARTITION BY (day)")
-    for day in range(1, 6):
-        lake.sql("INSERT INTO t VALUES (?, ?)", [dt.date(2026, 1, day), day])
     lake.sql("CREATE VIEW late AS SELECT day, n, n * 10 AS tens FROM t WHERE day >= '2026-01-03' -- from then on")
+    for day in range(1, 6):
+        lake.table("t").append([{"day": dt.date(2026, 1, day), "n": day}])
     return lake
 
 
