@@ -1,4 +1,7 @@
-"""Rollups from end to end: what a refresh does and reads, who may write, what a query may ask, and what is refused."""
+"""Rollups from end to end: what a refresh does and reads, who may write, what a query may ask, and what is refused.
+
+With light engines: `test_large_rollups.py` has processes compute a rollup, as users do.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,15 @@ import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-import alluvia
 from alluvia.clock import ManualClock
 from alluvia.errors import AlluviaError, Invalid, TableExists, TableNotFound
 from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore
+from tests.light_engines import light as light  # noqa: PLC0414 - a fixture
 from tests.unit.operations.races import Race
 
 HITS = "SELECT day, path, count(*) AS hits, sum(n) AS total FROM events GROUP BY day, path"
@@ -582,17 +583,3 @@ def test_a_query_that_fails_on_a_row_names_the_rollup(lake: Lake, events: Table)
     events.append([event(0, "x", 6)])
     with pytest.raises(Invalid, match=r"(?s)the rollup numbers cannot be refreshed: .*Could not convert string 'x'"):
         numbers.refresh()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-def test_a_million_groups_are_recomputed_in_one_refresh(tmp_path: Path) -> None:
-    lake = alluvia.connect(str(tmp_path))
-    source = lake.create_table("events", {"k": "long", "n": "long"})
-    keys = pa.array(range(2_000_000), pa.int64())
-    source.append(pa.table({"k": keys, "n": pa.repeat(1, len(keys))}))
-    rollup = lake.create_rollup("distinct_n", "SELECT k, count(DISTINCT n) AS d FROM events GROUP BY k")
-    source.append(pa.table({"k": keys.slice(0, 1_000_000), "n": pa.repeat(2, 1_000_000)}))
-    assert rollup.refresh().mode == "recomputed"
-    found = lake.sql("SELECT d, count(*) AS groups FROM distinct_n GROUP BY d ORDER BY d").to_pylist()
-    assert found == [{"d": 1, "groups": 1_000_000}, {"d": 2, "groups": 1_000_000}]
