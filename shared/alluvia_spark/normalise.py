@@ -8,17 +8,17 @@ run again, finds the same ids.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from alluvia.errors import Invalid
-from alluvia.ingest.identity import own_reject_id, reject_id
-from alluvia.ingest.jsontext import decode_all, describe
+from alluvia.ingest.envelope import split_lines
+from alluvia.ingest.identity import reject_id
 from alluvia.ingest.rows import to_rows
-from alluvia.ingest.values import NO_FIELDS, TOO_MANY_BYTES, Fields, Limits, RawEvent, Reject, raw_events
+from alluvia.ingest.values import NO_FIELDS, TOO_MANY_BYTES, Fields, Limits, RawEvent, Reject
 from alluvia_spark.lines import Block
 
 _BOM = b"\xef\xbb\xbf"
@@ -26,11 +26,20 @@ _SPACE = b" \t\r\n"
 
 
 class Normalised(NamedTuple):
-    """The events of a block: as rows, as they were read for each row, and the lines that could not become rows."""
+    """The events of a block as rows, with the short hash of each one's content, and the lines that make no row.
+
+    `taken` has for each row the place of its event among those that were `read`.
+    """
 
     rows: pa.Table
-    events: list[RawEvent]
+    contents: Sequence[bytes]
+    read: Sequence[RawEvent]
+    taken: Sequence[int]
     rejects: list[Reject]
+
+    def event(self, row: int) -> RawEvent:
+        """Return the event that a row was made of."""
+        return self.read[self.taken[row]]
 
 
 def file_id(name: str) -> str:
@@ -45,30 +54,17 @@ def normalise(
     events, broken = read_events(block, limits)
     rows = to_rows(events, schema, arrival_us=arrival_us, idempotency_key=key, new_id=_no_id, fields=fields)
     rejects = [*(_identified(reject, key) for reject in broken), *rows.rejects]
-    taken = [events[index] for index in rows.taken]
-    return Normalised(rows.table, taken, sorted(rejects, key=lambda reject: reject.position))
+    return Normalised(
+        rows.table, rows.contents, events, rows.taken, sorted(rejects, key=lambda reject: reject.position)
+    )
 
 
-def read_events(block: Block, limits: Limits) -> tuple[list[RawEvent], list[Reject]]:
+def read_events(block: Block, limits: Limits) -> tuple[Sequence[RawEvent], list[Reject]]:
     """Parse the lines of a block; the position of each is its place in the file, in bytes. Blank lines are nothing."""
     if block.cut_bytes:
-        return [], [_too_long(block.offset, len(block.data) + block.cut_bytes, block.data, None, limits)]
-    places, lines = _lines(block)
-    values = decode_all(lines)
-    if set(map(type, values)) <= {dict} and max(map(len, lines), default=0) <= limits.event_bytes:
-        return raw_events(places, values, lines), []
-    events: list[RawEvent] = []
-    rejects: list[Reject] = []
-    for place, line, value in zip(places, lines, values, strict=True):
-        if isinstance(value, Invalid):
-            rejects.append(Reject(place, str(value), line))
-        elif not isinstance(value, dict):
-            rejects.append(Reject(place, f"expected a JSON object, got {describe(value)}", line))
-        elif len(line) > limits.event_bytes:
-            rejects.append(_too_long(place, len(line), line, own_reject_id(value), limits))
-        else:
-            events.append(RawEvent(place, value, line))
-    return events, rejects
+        return [], [_too_long(block.offset, len(block.data) + block.cut_bytes, block.data, limits)]
+    found = split_lines(*_lines(block), limits)
+    return found.events, found.rejects
 
 
 def _lines(block: Block) -> tuple[list[int], list[bytes]]:
@@ -83,9 +79,8 @@ def _lines(block: Block) -> tuple[list[int], list[bytes]]:
     return [place for place, _ in found], [line for _, line in found]
 
 
-def _too_long(place: int, size_bytes: int, raw: bytes, event_id: str | None, limits: Limits) -> Reject:
-    reason = TOO_MANY_BYTES.format(what="event", size=size_bytes, limit=limits.event_bytes)
-    return Reject(place, reason, raw, event_id)
+def _too_long(place: int, size_bytes: int, raw: bytes, limits: Limits) -> Reject:
+    return Reject(place, TOO_MANY_BYTES.format(what="event", size=size_bytes, limit=limits.event_bytes), raw)
 
 
 def _identified(reject: Reject, key: str) -> Reject:

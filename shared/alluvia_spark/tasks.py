@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 
 from alluvia.clock import SystemClock
 from alluvia.errors import Corrupt, Invalid, Unsupported
-from alluvia.ingest.identity import contents_of
 from alluvia.ingest.rejects import clash_reason, reject_of
 from alluvia.ingest.values import Fields, Origin
 from alluvia.store import Store
@@ -76,7 +75,7 @@ def read_task(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chun
 def _read_splits(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chunk]:
     buffers = [_Buffer(number, target, task) for number, target in enumerate(job.targets)]
     for _, found in _blocks(job, splits):
-        contents = b"".join(contents_of(found.events))
+        contents = b"".join(found.contents)
         hashes = pa.Array.from_buffers(pa.uint32(), len(found.rows), [None, pa.py_buffer(contents)])
         yield from buffers[ROWS].add(found.rows, {CONTENT: hashes})
         if found.rejects:
@@ -99,7 +98,7 @@ def read_clashes(job: Job, task: int, splits: Sequence[FileSplit], places: Seque
             names = [name for name in (EVENT_ID, SOURCE) if name in found.rows.column_names]
             rows = found.rows.select(names).take(pa.array(here, pa.int64())).to_pylist()
             rejects = [
-                reject_of(found.events[at], clash_reason(row), Origin(job.arrival_us, key), fields)
+                reject_of(found.event(at), clash_reason(row), Origin(job.arrival_us, key), fields)
                 for at, row in zip(here, rows, strict=True)
             ]
             yield from buffer.add(reject_rows(rejects, job.targets[REJECTS].schema, job.arrival_us))

@@ -81,7 +81,7 @@ def test_ids_come_from_the_file_and_the_place() -> None:
     found = normalise(block, SCHEMA, arrival_us=5, key="file-1", limits=LIMITS)
     again = normalise(block, SCHEMA, arrival_us=5, key="file-1", limits=LIMITS)
     assert found.rows["event_id"].to_pylist() == ["file-1/100", "file-1/114", "own"]
-    assert [event.position for event in found.events] == [100, 114, 128]
+    assert [found.event(row).position for row in range(3)] == [100, 114, 128]
     assert found == again
     assert [reject.position for reject in found.rejects] == [147]
     assert found.rejects[0].event_id is not None

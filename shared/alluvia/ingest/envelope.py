@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from alluvia.errors import Invalid
+from alluvia.ingest.alike import BLOCK, MANY, EventParts, block_of, read_alike
 from alluvia.ingest.identity import own_reject_id
 from alluvia.ingest.inflate import TooLarge, inflate
 from alluvia.ingest.jsontext import decode_all, decode_if_plain, describe, encode_all, split_array
@@ -30,6 +31,7 @@ _NDJSON_TYPES = (
     "application/jsonlines",
 )
 _SPACE = b" \t\r\n"
+_MISSES_MAX = 2  # blocks of lines that are not alike: then no more of them are looked at
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -76,9 +78,9 @@ def _interpret(text: bytes, ndjson: bool, limits: Limits) -> Split:
     more = end > 0 and _is_value(text[:end])  # a value on the first line: the others are not part of it
     whole = None if more else decode_if_plain(text)
     if whole is not None:
-        return _array(whole[0], text, limits) if isinstance(whole[0], list) else _each([text], whole, limits)
+        return _array(whole[0], text, limits) if isinstance(whole[0], list) else _each((0,), [text], whole, limits)
     raws = _texts(text, ndjson)
-    return _too_many(text, limits) if len(raws) > limits.events else _each(raws, decode_all(raws), limits)
+    return _too_many(text, limits) if len(raws) > limits.events else split_lines(range(len(raws)), raws, limits)
 
 
 def _texts(text: bytes, ndjson: bool) -> list[bytes]:
@@ -97,15 +99,38 @@ def _array(values: list[object], text: bytes, limits: Limits) -> Split:
         return _too_many(text, limits)
     if len(text) <= limits.event_bytes and set(map(type, values)) <= {dict}:
         return Split(raw_events(count(), values, repeat(None)), [])
-    return _each(list(encode_all(values)), values, limits)
+    return _each(range(len(values)), list(encode_all(values)), values, limits)
 
 
-def _each(raws: list[bytes], values: Sequence[object], limits: Limits) -> Split:
-    if set(map(type, values)) == {dict} and max(map(len, raws)) <= limits.event_bytes:
-        return Split(raw_events(count(), values, raws), [])
+def split_lines(positions: Sequence[int], lines: Sequence[bytes], limits: Limits) -> Split:
+    """Take apart the texts of events, with the position of each, none blank."""
+    if len(lines) < MANY or max(map(len, lines)) > limits.event_bytes:
+        return _each(positions, lines, decode_all(lines), limits)
+    parts: list[Sequence[RawEvent]] = []
+    rejects: list[Reject] = []
+    misses = 0
+    for start in range(0, len(lines), BLOCK):
+        some, at = lines[start : start + BLOCK], positions[start : start + BLOCK]
+        alike = read_alike(some) if misses < _MISSES_MAX else None
+        if alike is None:
+            misses += 1
+            others = _each(at, some, decode_all(some), limits)
+            parts.append(others.events)
+        else:
+            odd = alike.others
+            texts = [some[index] for index in odd]
+            others = _each([at[index] for index in odd], texts, decode_all(texts), limits)
+            parts.append(block_of(alike, at, some, others.events))
+        rejects += others.rejects
+    return Split(EventParts(parts), rejects)
+
+
+def _each(positions: Sequence[int], raws: Sequence[bytes], values: Sequence[object], limits: Limits) -> Split:
+    if set(map(type, values)) <= {dict} and max(map(len, raws), default=0) <= limits.event_bytes:
+        return Split(raw_events(positions, values, raws), [])
     events: list[RawEvent] = []
     rejects: list[Reject] = []
-    for position, (raw, value) in enumerate(zip(raws, values, strict=True)):
+    for position, raw, value in zip(positions, raws, values, strict=True):
         if isinstance(value, Invalid):
             rejects.append(Reject(position, str(value), raw))
         elif not isinstance(value, dict):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from alluvia.errors import AlluviaError, Invalid, MetadataChanged, TableDropped, Unsupported
-from alluvia.ingest.identity import contents_of
+from alluvia.ingest.alike import EventParts
 from alluvia.ingest.jsontext import encode
 from alluvia.ingest.rejects import clash_reason, reject_of, reject_rows
 from alluvia.ingest.rows import to_rows
@@ -104,6 +104,8 @@ class Sent(NamedTuple):
         rows = len(self.events) + len(self.rejects)
         if rows > GROUP_MAX.rows:
             return Size(rows, 0)
+        if isinstance(self.events, EventParts):
+            return Size(rows, self.events.text_bytes + sum(len(reject.raw) for reject in self.rejects))
         texts = sum(len(encode(event.value) if event.raw is None else event.raw) for event in self.events)
         return Size(rows, texts + sum(len(reject.raw) for reject in self.rejects))
 
@@ -191,7 +193,7 @@ class _Group:
         self._catalog = catalog
         self._name = name
         self._requests = requests
-        self._owners = [at for at, sent in enumerate(requests) for _ in sent.events]
+        self._owners = [at for at, sent in enumerate(requests) for _ in range(len(sent.events))]
         self._rejects: list[list[Reject]] = [[] for _ in requests]
         self._unkept: list[Owned] = [(at, reject) for at, sent in enumerate(requests) for reject in sent.rejects]
 
@@ -257,8 +259,8 @@ class _Group:
         """Return the rejects of events whose id another event has, of the table's window or earlier in the group."""
         found = []
         for at in committed.done.clashes:
-            [row] = committed.rows.slice(at, 1).to_pylist()
-            event, owner = committed.events[at], self._owners[at]
+            [row] = committed.rows.table.slice(at, 1).to_pylist()
+            event, owner = committed.events[committed.rows.taken[at]], self._owners[at]
             origin = event.origin or self._requests[owner].origin
             found.append((owner, reject_of(event, clash_reason(row), origin, committed.fields)))
         return found
@@ -293,10 +295,10 @@ def _keep(catalog: Catalog, name: str, rejects: Sequence[tuple[Origin, Reject]])
 
 @dataclass(frozen=True, slots=True)
 class _Committed:
-    """What became of rows: `events` are those that they were made of, in order, `fields` those that the table named."""
+    """What became of rows: `events` are those that they were made of, `fields` those that the table named."""
 
     done: Ingested
-    rows: pa.Table
+    rows: EventRows
     events: Sequence[RawEvent]
     fields: Fields
 
@@ -319,14 +321,13 @@ def _commit(
         rows, reasons = rows_for(snapshot, events, reasons), {}
         if not len(rows.table):
             return None
-        taken = [events[index] for index in rows.taken]
         newest = table.at_hand()  # where rejects were kept, a newer one may have been seen
         if _takes_the_same(newest, snapshot) or not tries_left:
-            contents = contents_of(taken) or [bytes(CONTENT_BYTES)] * len(rows.table)
+            contents = rows.contents or [bytes(CONTENT_BYTES)] * len(rows.table)
             begin()
             try:
                 done = ingest(table, rows.table, contents)
-                return _Committed(done, rows.table, taken, Fields.of(snapshot.settings))
+                return _Committed(done, rows, events, Fields.of(snapshot.settings))
             except (MetadataChanged, Invalid) as error:
                 newest = table.newest()
                 by_rows = isinstance(error, Invalid) and _takes_the_same(newest, snapshot)
@@ -334,7 +335,7 @@ def _commit(
                     reasons = refusals(newest, rows.table)
                 if not tries_left or (by_rows and not reasons):
                     raise
-        snapshot, events = newest, taken
+        snapshot, events = newest, [events[index] for index in rows.taken]
     raise AssertionError("the last try returns or raises")
 
 

@@ -16,13 +16,17 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
+from alluvia.ingest.alike import Block, EventParts
+from alluvia.ingest.alike_rows import alike_contents, alike_rows
 from alluvia.ingest.convert import column
 from alluvia.ingest.identity import (
     ID_FIELDS,
     ID_LIMIT_CHARS,
     all_at_path,
+    contents_of,
     fallback_id,
     given_id,
     is_plain_id,
@@ -35,7 +39,7 @@ from alluvia.ingest.texts import read_text
 from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Origin, RawEvent, all_but
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _AT_ONCE = 2048
 """Events that are converted together: what that takes stays in the processor's cache, and is used again."""
@@ -63,18 +67,65 @@ def to_rows(
             "the table has no column event_id of type string, which ingestion needs: create it as an event table"
         )
     request = Origin(arrival_us, idempotency_key)
-    parts = []
-    for start in range(0, len(events) or 1, _AT_ONCE):
-        some = events[start : start + _AT_ONCE]
-        batch = _Conversion(some, schema, [event.origin or request for event in some], fields)
-        for index, reason in (refused or {}).items():
-            if start <= index < start + len(some):
-                batch.reasons[index - start].append(reason)
-        arrays = batch.arrays(new_id)
-        if not batch.keeps_leftovers:
-            batch.refuse_leftovers()
-        parts.append(batch.rows(arrays))
-    return parts[0] if len(parts) == 1 else _joined(parts)
+    found = []
+    start = 0
+    for part in _parts(events):
+        reasons = {at - start: reason for at, reason in (refused or {}).items() if start <= at < start + len(part)}
+        rows = None
+        if isinstance(part, Block) and not reasons and fields == NO_FIELDS:
+            rows = _of_block(part, schema, request, new_id)
+        found.append(rows or _of_events(part, schema, request, new_id, fields, reasons))
+        start += len(part)
+    return found[0] if len(found) == 1 else _joined(found)
+
+
+def _parts(events: Sequence[RawEvent]) -> Iterator[Sequence[RawEvent]]:
+    """Yield the events, at least one part of them, as many at a time as are converted together."""
+    for part in events.parts if isinstance(events, EventParts) else [events]:
+        if isinstance(part, Block):
+            yield part
+        else:
+            yield from (part[start : start + _AT_ONCE] for start in range(0, len(part) or 1, _AT_ONCE))
+
+
+def _of_events(
+    events: Sequence[RawEvent],
+    schema: pa.Schema,
+    request: Origin,
+    new_id: Callable[[], str],
+    fields: Fields,
+    reasons: Mapping[int, str],
+) -> EventRows:
+    events = list(events)
+    batch = _Conversion(events, schema, [event.origin or request for event in events], fields)
+    for index, reason in reasons.items():
+        batch.reasons[index].append(reason)
+    arrays = batch.arrays(new_id)
+    if not batch.keeps_leftovers:
+        batch.refuse_leftovers()
+    return batch.rows(arrays)
+
+
+def _of_block(block: Block, schema: pa.Schema, request: Origin, new_id: Callable[[], str]) -> EventRows | None:
+    """Return the rows of a block from its columns; None if they tell too little."""
+    table = alike_rows(block.alike, schema, request.arrival_us)
+    if table is None:
+        return None
+    contents = alike_contents(block.alike)
+    if not block.odd:
+        return EventRows(table, [], [], range(len(block)), contents)
+    at = list(block.odd)
+    odd = _of_events(list(block.odd.values()), schema, request, new_id, NO_FIELDS, {})
+    taken = [*block.places, *(at[index] for index in odd.taken)]
+    order = pc.array_sort_indices(pa.array(taken, pa.int64()))
+    both = [*contents, *odd.contents]
+    return EventRows(
+        pa.concat_tables([table, odd.table]).take(order),
+        odd.rejects,
+        [at[index] for index in odd.refused],
+        sorted(taken),
+        [both[index] for index in order.to_pylist()],
+    )
 
 
 def _joined(parts: Sequence[EventRows]) -> EventRows:
@@ -85,8 +136,13 @@ def _joined(parts: Sequence[EventRows]) -> EventRows:
         start = len(refused) + len(taken)
         refused += [start + at for at in part.refused]
         taken += [start + at for at in part.taken]
-    rejects = [reject for part in parts for reject in part.rejects]
-    return EventRows(pa.concat_tables([part.table for part in parts]).combine_chunks(), rejects, refused, taken)
+    return EventRows(
+        pa.concat_tables([part.table for part in parts]).combine_chunks(),
+        [reject for part in parts for reject in part.rejects],
+        refused,
+        taken,
+        [content for part in parts for content in part.contents],
+    )
 
 
 def as_far_as_possible(events: Sequence[RawEvent], schema: pa.Schema, fields: Fields = NO_FIELDS) -> pa.Table:
@@ -258,11 +314,12 @@ class _Conversion:
         table = pa.Table.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
         everything = range(len(self.events))
         if not self.reasons:
-            return EventRows(table, [], [], everything)
+            return EventRows(table, [], [], everything, contents_of(self.events))
         refused = sorted(self.reasons)
         taken = [index for index in everything if index not in self.reasons]
         rejects = [
             reject_of(self.events[index], "; ".join(self.reasons[index]), self.origins[index], self.fields)
             for index in refused
         ]
-        return EventRows(table.take(pa.array(taken, pa.int64())), rejects, refused, taken)
+        contents = contents_of([self.events[index] for index in taken])
+        return EventRows(table.take(pa.array(taken, pa.int64())), rejects, refused, taken, contents)

@@ -53,7 +53,12 @@ def instants(values: Sequence[object]) -> pa.Array:
     """Return a timestamp for each value that is plain ISO 8601 text with an offset, fast; null for all others."""
     kinds = set(map(type, values))
     texts = values if kinds <= {str, type(None)} else [each if isinstance(each, str) else None for each in values]
-    found = pa.concat_arrays([*_cast(pa.array(texts, pa.string())), pa.array([], TIMESTAMP)])
+    return plain_instants(pa.array(texts, pa.string()))
+
+
+def plain_instants(texts: pa.Array) -> pa.Array:
+    """Return what `instants` gives for texts and nulls in an array."""
+    found = pa.concat_arrays([*_cast(texts), pa.array([], TIMESTAMP)])
     moments_us = found.cast(pa.int64())
     bounds = pc.min_max(moments_us).as_py()
     if bounds["min"] is None or (bounds["min"] >= MIN_US and bounds["max"] <= MAX_US):

@@ -122,7 +122,7 @@ class Reject:
 class Split:
     """A request body taken apart. `too_large` says that a size limit refused the whole body."""
 
-    events: list[RawEvent]
+    events: Sequence[RawEvent]
     rejects: list[Reject]
     too_large: bool = False
 
@@ -131,13 +131,15 @@ class Split:
 class EventRows:
     """Events as rows of a table, columns in the schema's order, and those that did not fit.
 
-    refused: for each reject, the index of its event among those given. taken: the same for each row.
+    refused: for each reject, the index of its event among those given. taken: the same for each row, contents: the
+    short hash of its event's content.
     """
 
     table: pa.Table
     rejects: list[Reject]
     refused: Sequence[int]
     taken: Sequence[int]
+    contents: Sequence[bytes] = ()
 
 
 def all_but(indexes: Collection[int], count: int) -> Sequence[int]:

@@ -36,7 +36,7 @@ def numbered() -> Any:
 
 
 def events_of(body: str) -> list[RawEvent]:
-    return split(body.encode(), content_type=None, content_encoding=None, limits=Limits()).events
+    return list(split(body.encode(), content_type=None, content_encoding=None, limits=Limits()).events)
 
 
 def rows(events: list[RawEvent], key: str | None, arrival_us: int) -> list[dict[str, Any]]:

@@ -1,0 +1,144 @@
+"""Lines that are alike: what is kept as columns is what the careful way makes of the same bytes, or it is not kept."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from unittest.mock import patch
+
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alluvia.ingest.alike import EventParts, read_alike
+from alluvia.ingest.envelope import split
+from alluvia.ingest.rows import to_rows
+from alluvia.ingest.values import NO_FIELDS, Fields, Limits, Split
+from tests.unit.ingest.test_rows import ANY_TYPE, ARRIVAL_US, DEFAULT, NOON, TYPED
+
+NDJSON = "application/x-ndjson"
+BASE: dict[str, object] = {
+    "event_id": "e", "ts": NOON, "event": "click", "ip": "1.2.3.4", "user": None, "status": 200, "ok": True, "n": -7,
+}  # fmt: skip
+
+
+def taken_apart(body: bytes, limits: Limits = Limits()) -> Split:  # noqa: B008 - it never changes
+    return split(body, content_type=NDJSON, content_encoding=None, limits=limits)
+
+
+def made(body: bytes, schema: pa.Schema, fields: Fields, limits: Limits) -> tuple[Any, ...]:
+    found = taken_apart(body, limits)
+    rows = to_rows(
+        found.events, schema, arrival_us=ARRIVAL_US, idempotency_key="key", new_id=lambda: "new", fields=fields
+    )
+    rows.table.validate(full=True)
+    whole = (list(rows.refused), list(rows.taken), list(rows.contents), rows.rejects)
+    return (rows.table.to_pylist(), rows.table.schema, *whole, list(found.events), found.rejects, found.too_large)
+
+
+def line(number: int, **changes: object) -> bytes:
+    return orjson.dumps({**BASE, "event_id": f"e{number}"} | changes)
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(
+    [
+        NOON,
+        "2020-01-01T12:00:00",
+        "2020-02-30T00:00:00Z",
+        "",
+        '"',
+        "\\",
+        'x","n":1,"y":"',
+        "\\\\",
+        "\u2028",
+        "é",
+        "a" * 1025,
+    ]
+)
+VALUES = (
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | TEXTS | st.sampled_from([[], {"a": 1}])
+)
+STRANGE = st.one_of(
+    st.tuples(st.sampled_from([*BASE, "properties", "messageId", "time", "other"]), VALUES).map(
+        lambda pair: json.dumps(BASE | {"event_id": "s", pair[0]: pair[1]}, separators=(",", ":")).encode()
+    ),
+    st.tuples(st.sampled_from([*BASE]), TEXTS).map(
+        lambda pair: json.dumps(BASE | {"event_id": "s", pair[0]: pair[1]}, ensure_ascii=False).encode()
+    ),
+    st.permutations([*BASE]).map(lambda names: orjson.dumps({name: BASE[name] for name in names[1:]})),
+    st.tuples(st.integers(0, 100), st.sampled_from([bytes([code]) for code in b'"\\ \t\x00\x1f\xff0-,}'])).map(
+        lambda edit: line(0)[: edit[0]] + edit[1] + line(0)[edit[0] :]
+    ),
+    st.sampled_from([
+        line(1)[:-1] + b',"n":-7}', line(1)[:-1] + b',"event":"click"}', line(1).replace(b"-7", b"-0"), b"{}",
+        b"5", b"", line(1).replace(b"200", b"200.0"), line(1).replace(b"200", b"2e2"), line(1).replace(b"200", b"NaN"),
+        line(1).replace(b"click", b"cl\\u0069ck"), line(1).replace(b'"ts"', b'"t\\u0073"'), line(1) + line(2),
+        line(1).replace(b"200", b"9223372036854775807"), line(1).replace(b"200", b"9223372036854775808"),
+        line(1) + b"\r", b" " + line(1), line(1)[:-1], line(1).replace(b"click", b"\xed\xa0\x80"),
+    ]),
+)  # fmt: skip
+SCHEMAS = st.sampled_from([
+    DEFAULT, TYPED, ANY_TYPE, pa.schema([field for field in ANY_TYPE if field.name != "properties"]),
+    pa.schema([*DEFAULT, ("user", pa.int32()), ("n", pa.int8()), ("status", pa.float64()), ("ok", pa.bool_())]),
+    pa.schema([*DEFAULT, pa.field("user", pa.string(), nullable=False)]), pa.schema(DEFAULT).remove(1),
+    pa.schema([("event_id", pa.string()), *((name, pa.string()) for name in ("ts", "event", "ip", "user")),
+               ("status", pa.int16()), ("ok", pa.bool_()), ("n", pa.int64()), ("received_at", pa.string())]),
+])  # fmt: skip
+
+
+@given(
+    st.lists(STRANGE, max_size=3),
+    st.integers(0, 12),
+    SCHEMAS,
+    st.sampled_from([NO_FIELDS, NO_FIELDS, Fields(("ip",), ()), Fields((), ("ts",))]),
+    st.sampled_from([Limits(), Limits(event_bytes=150)]),
+    st.randoms(use_true_random=False),
+)
+def test_the_fast_way_gives_what_the_careful_one_gives(
+    strange: list[bytes], many: int, schema: pa.Schema, fields: Fields, limits: Limits, random: Any
+) -> None:
+    lines = [line(number) for number in range(many)] + strange
+    random.shuffle(lines)
+    body = b"\n".join(lines)
+    with patch("alluvia.ingest.envelope.read_alike", lambda _: None):
+        careful = made(body, schema, fields, limits)
+    with patch("alluvia.ingest.envelope.MANY", 1), patch("alluvia.ingest.envelope.BLOCK", 8):
+        assert made(body, schema, fields, limits) == careful
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_most_lines_are_kept_as_columns_and_odd_ones_in_their_places(declared: bool) -> None:
+    kinds = (
+        ("ip", pa.string()),
+        ("user", pa.string()),
+        ("status", pa.int16()),
+        ("ok", pa.bool_()),
+        ("n", pa.float64()),
+    )
+    schema = pa.schema([*DEFAULT, *kinds]) if declared else DEFAULT
+    odd = {3: line(3, status="4"), 5: b'{"a":1,"a":1}', 7: line(7, ip='a"b'), 9: line(9, extra=1), 11: b"{"}
+    lines = [odd.get(number) or line(number) for number in range(400)]
+    with patch("alluvia.ingest.envelope.BLOCK", 100):
+        plain, mixed = (taken_apart(b"\n".join(each)) for each in (lines[100:], lines))
+        first = taken_apart(b"\n".join([*lines[7:11], *lines[100:]]))
+    for found, events, rejects in ((plain, 300, 0), (mixed, 398, 2), (first, 304, 0)):
+        assert isinstance(found.events, EventParts)
+        assert (len(found.events), len(found.rejects)) == (events, rejects)
+        assert [event.raw for event in found.events] == [orjson.dumps(event.value) for event in found.events]
+        assert found.events[-1] == found.events[events - 1] == list(found.events)[-1]
+        assert found.events[2:5] == list(found.events)[2:5]
+        assert found.events.text_bytes == sum(len(event.raw or b"") for event in found.events)
+    with patch("alluvia.ingest.rows._Conversion.__init__", side_effect=AssertionError):
+        rows = to_rows(plain.events, schema, arrival_us=1, idempotency_key=None, new_id=lambda: "never")
+    assert rows.table["event_id"].to_pylist() == [f"e{number}" for number in range(100, 400)]
+
+
+def test_few_lines_and_lines_that_differ_are_not_tried() -> None:
+    assert isinstance(taken_apart(b"\n".join([line(1)] * 255)).events, list)
+    assert read_alike([line(1), *[orjson.dumps({"other": 1})] * 2] * 200) is None
+    assert read_alike([line(number, status=0.5) for number in range(300)]) is None
+    assert read_alike([line(number, ip={"nested": 1}) for number in range(300)]) is None
+    assert read_alike([line(number, **{'quo"te': 1}) for number in range(300)]) is None
+    assert read_alike([b"{}"] * 300) is None
