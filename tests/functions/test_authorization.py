@@ -17,6 +17,7 @@ from alluvia.access.claims import read_claims
 from alluvia.access.signing import unverified_claims
 from alluvia.errors import Invalid
 from functions.ingest import handler as ingest
+from functions.ingest.routes import ROUTES
 from functions.query import handler as query
 from tests.access import grant, token
 
@@ -41,12 +42,12 @@ def tokens_only(lake: alluvia.Lake, tmp_path_factory: pytest.TempPathFactory, mo
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "config"))
 
 
-def send(path: str, body: object, authorization: str | None) -> Answer:
+def send(path: str, body: object, authorization: str | None, method: str = "POST") -> Answer:
     event = {
         "version": "2.0",
         "rawPath": path,
         "headers": {} if authorization is None else {"Authorization": authorization},
-        "requestContext": {"http": {"method": "POST", "path": path}, "stage": "$default"},
+        "requestContext": {"http": {"method": method, "path": path}, "stage": "$default"},
         "body": json.dumps(body),
         "isBase64Encoded": False,
     }
@@ -71,6 +72,15 @@ def test_without_a_token_nobody_gets_in(lake: alluvia.Lake) -> None:
         assert outcome(answer) == (401, CHALLENGE)
         assert "Authorization: Bearer <token>" in json.loads(answer["body"])["error"]
     assert lake["clicks"].version == 0
+
+
+def test_no_route_for_events_is_public_but_those_that_verify_their_senders() -> None:
+    assert {route.path for route in ROUTES if route.public} == {"/healthz", "/v1/webhooks/{source}"}
+    for route in ROUTES:
+        if not route.public:
+            path = route.path.replace("{table}", "clicks")
+            for method in route.takers:
+                assert outcome(send(path, {"event": "open"}, None, method)) == (401, CHALLENGE), path
 
 
 @pytest.mark.parametrize("authorization", ["Basic YTpi", "Bearer", "Bearer ", "Bearer a.b.c", "bearer \0", ""])

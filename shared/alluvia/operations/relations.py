@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownPart:
     """What is shown of a table: some of its columns, and the rows for which all of some SQL conditions hold."""
 
     columns: tuple[str, ...]
@@ -43,7 +43,7 @@ class Files:
     snapshot: Snapshot
     files: Sequence[AddFile]
     paths: Sequence[str] = ()
-    shown: Shown | None = None
+    shown: ShownPart | None = None
 
 
 @dataclass(frozen=True, slots=True)

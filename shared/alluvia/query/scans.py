@@ -16,7 +16,7 @@ from alluvia.expressions.predicates import all_of, table_predicate
 from alluvia.expressions.references import At, Reference, References
 from alluvia.expressions.scopes import filters_by_table
 from alluvia.operations.catalog import Catalog
-from alluvia.operations.relations import Files, Shown
+from alluvia.operations.relations import Files, ShownPart
 from alluvia.query.visible import visible
 from alluvia.table.scan import Scan
 from alluvia.table.schema.names import fold
@@ -40,7 +40,7 @@ class TableScan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScanPlan:
     """What is read for each naming of a table, and `shown` of it if not all may be seen.
 
     `needed` is, of names that stand for other relations, what the query's conditions need of their rows.
@@ -48,7 +48,7 @@ class Plan:
 
     scans: dict[Reference, Scan]
     needed: dict[Reference, Predicate]
-    shown: dict[Reference, Shown]
+    shown: dict[Reference, ShownPart]
 
 
 def report(table: str, read: Files) -> TableScan:
@@ -79,7 +79,7 @@ def plan_scans(
     constants: Constants,
     newest: Mapping[str, Snapshot] | None = None,
     derived: Mapping[Reference, pa.Schema] | None = None,
-) -> Plan:
+) -> ScanPlan:
     """Return the versions and files to read, for each naming of a table in the query.
 
     A table named twice without a version is read at one and the same, that of `newest` if it is there. `derived` has
@@ -105,7 +105,7 @@ def plan_scans(
         reference: Scan(snapshot, all_of((predicates[reference], *([each.predicate] if each else []))))
         for (reference, snapshot), each in zip(read.items(), seen.values(), strict=True)
     }
-    return Plan(scans, {reference: predicates[reference] for reference in derived or {}}, shown)
+    return ScanPlan(scans, {reference: predicates[reference] for reference in derived or {}}, shown)
 
 
 def snapshots(

@@ -14,7 +14,7 @@ from alluvia.errors import Forbidden, Invalid
 from alluvia.expressions.condition import Condition, condition
 from alluvia.expressions.predicates import all_of
 from alluvia.operations.catalog import Catalog
-from alluvia.operations.relations import Shown
+from alluvia.operations.relations import ShownPart
 from alluvia.table.schema.names import fold
 from alluvia.table.skipping.predicate import Predicate
 from alluvia.table.snapshot import Snapshot
@@ -24,7 +24,7 @@ from alluvia.table.snapshot import Snapshot
 class Visible:
     """`shown` of a table, the columns that its filters read, and what they need of files."""
 
-    shown: Shown
+    shown: ShownPart
     filtered_by: tuple[str, ...]
     predicate: Predicate
 
@@ -49,7 +49,7 @@ def visible(catalog: Catalog, snapshot: Snapshot, now_us: int) -> Visible | None
         for text, each in zip(restriction.where, filters, strict=True)
     )
     predicate = all_of(each.predicate_at(snapshot.schema, now_us) for each in filters)
-    return Visible(Shown(tuple(columns), where), used, predicate)
+    return Visible(ShownPart(tuple(columns), where), used, predicate)
 
 
 def _is_hidden(name: str, snapshot: Snapshot, newest: Snapshot, restriction: Restriction) -> bool:
