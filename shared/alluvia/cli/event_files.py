@@ -40,7 +40,7 @@ _TABS = (".tsv", ".tab")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """Some events of a file, and where the first of them is among all.
 
     `media_type` says how `data` is read; CSV comes with its header row. `key` stands for the file up to the part's end.
@@ -52,7 +52,7 @@ class Part:
     key: str
 
 
-def parts(stream: IO[bytes], name: str, kind: str | None = None) -> Iterator[Part]:
+def parts(stream: IO[bytes], name: str, kind: str | None = None) -> Iterator[FilePart]:
     """Yield a file's events. `kind` is one of `KINDS`; None if the file tells.
 
     Raises `Invalid`, naming the file, for one that has none or is damaged, after what came before the damage.
@@ -63,7 +63,7 @@ def parts(stream: IO[bytes], name: str, kind: str | None = None) -> Iterator[Par
         media_type, pieces = _pieces(source, name, kind)
         for data, events in pieces:
             digest.update(data)
-            yield Part(data, media_type, position, digest.hexdigest())
+            yield FilePart(data, media_type, position, digest.hexdigest())
             position += events
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise Invalid(f"{name}: the gzip data is damaged ({error}); what came before is ingested") from error

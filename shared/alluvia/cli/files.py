@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from alluvia.cli.event_files import Part, parts
+from alluvia.cli.event_files import FilePart, parts
 from alluvia.errors import Invalid
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
@@ -33,7 +33,7 @@ LARGE_BYTES = 32 << 20
 _UNLIMITED = Limits(body_bytes=1 << 62, inflated_bytes=1 << 62, event_bytes=1 << 62)
 
 Counts = dict[str, int | None]
-Store = Callable[[Iterable[Part]], Iterator[Counts]]
+Store = Callable[[Iterable[FilePart]], Iterator[Counts]]
 """Stores parts, and says what became of each, in order."""
 
 
@@ -90,7 +90,7 @@ def ingest_file(
     return totals
 
 
-def store_part(lake: Lake, table: str, part: Part) -> Counts:
+def store_part(lake: Lake, table: str, part: FilePart) -> Counts:
     """Commit a part of a file, and return its counts. Positions in rejects count from the file's start."""
     now_us = lake.clock.now_us()
     if part.media_type == "application/x-ndjson":
@@ -118,7 +118,7 @@ def processes(number: int, uri: str, table: str, endpoint_url: str | None) -> It
     pool.shutdown()
 
 
-def _in_order(pool: ProcessPoolExecutor, most: int, found: Iterable[Part]) -> Iterator[Counts]:
+def _in_order(pool: ProcessPoolExecutor, most: int, found: Iterable[FilePart]) -> Iterator[Counts]:
     under_way: deque[Future[Counts]] = deque()
     try:
         for part in found:
@@ -140,7 +140,7 @@ def _open(uri: str, table: str, endpoint_url: str | None) -> None:
     _opened.append((lake, table))
 
 
-def _store(part: Part) -> Counts:
+def _store(part: FilePart) -> Counts:
     lake, table = _opened[-1]
     return store_part(lake, table, part)
 

@@ -16,7 +16,7 @@ from alluvia.log.actions import Metadata
 from alluvia.operations.create import check_constraints, create, plan_create
 from alluvia.operations.cut import take_cut
 from alluvia.operations.drop import find_log, may_be_dropped
-from alluvia.operations.grouping import Groups
+from alluvia.operations.grouping import RequestGroups
 from alluvia.operations.overdue import checkpoint_overdue
 from alluvia.operations.views import View, find_view
 from alluvia.store import Store
@@ -40,7 +40,7 @@ class Catalog:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
         self.clock = clock
-        self.ingestion: Groups[Any, Any] = Groups()
+        self.ingestion: RequestGroups[Any, Any] = RequestGroups()
         self._handles: dict[str, TableHandle] = {}
         self._absent: dict[str, int] = {}
         self._lock = Lock()

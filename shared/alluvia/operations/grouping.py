@@ -49,7 +49,7 @@ class _Member(Generic[Request, Result]):
         return self.outcome  # type: ignore[return-value]
 
 
-class Groups(Generic[Request, Result]):
+class RequestGroups(Generic[Request, Result]):
     """Lines of requests, such as one for each table. Thread-safe."""
 
     def __init__(self, most: Size = GROUP_MAX) -> None:

@@ -11,17 +11,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from alluvia.errors import CommitUnknown, Unavailable
-from alluvia.operations.grouping import Groups, Size
+from alluvia.operations.grouping import RequestGroups, Size
 
 SMALL = Size(1, 10)
 MANY = Size(1000, 1_000_000)
 
 
 class Workplace:
-    """Groups whose work stops at a gate, and what was worked on by whom."""
+    """RequestGroups whose work stops at a gate, and what was worked on by whom."""
 
     def __init__(self, most: Size = MANY) -> None:
-        self.groups: Groups[int, str] = Groups(most)
+        self.groups: RequestGroups[int, str] = RequestGroups(most)
         self.gate = threading.Semaphore(0)
         self.lots: list[list[int]] = []
         self.leaders: list[int] = []
