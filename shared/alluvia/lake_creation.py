@@ -27,8 +27,12 @@ class TableCreation(ABC):
         *,
         cluster_by: Sequence[str] = (),
         exist_ok: bool = False,
+        replace: bool = False,
     ) -> Table:
         """Create a table, in one request. Raises `TableExists` or `Invalid`.
+
+        With `replace`, which only a transaction takes, it comes in the place of the table of its name, if there is one.
+        Older versions can still be read.
 
         `schema` is a pyarrow schema, or a mapping of column names to Delta's type names or pyarrow's types.
         `partition_by` takes columns; `year`, `month`, `day` or `hour` of a time, such as `day(ts)`; and `bucket(16, c)`
@@ -36,7 +40,14 @@ class TableCreation(ABC):
         are clustered by up to four columns, `cluster_by`, so that a query for values of any of them reads few files.
         """
         handle = self._creating().create(
-            name, schema_of(schema), partition_by, sort_by, properties, cluster_by=cluster_by, exist_ok=exist_ok
+            name,
+            schema_of(schema),
+            partition_by,
+            sort_by,
+            properties,
+            cluster_by=cluster_by,
+            exist_ok=exist_ok,
+            replace=replace,
         )
         return self._opened(handle)
 

@@ -148,8 +148,12 @@ class _TransactionCatalog(Catalog):
     def handle(self, name: str) -> TableHandle:
         return self._tables.handle(name)
 
-    def _created(self, name: str, metadata: Metadata, *, exist_ok: bool) -> TableHandle:
-        return self._tables.create(name, metadata, exist_ok=exist_ok)
+    def _created(self, name: str, metadata: Metadata, *, exist_ok: bool, replace: bool) -> TableHandle:
+        if replace:
+            from alluvia.rollups.creating import check_no_rollups
+
+            check_no_rollups(self._lake, name)
+        return self._tables.create(name, metadata, exist_ok=exist_ok, replace=replace)
 
     def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
         asked = set(names)

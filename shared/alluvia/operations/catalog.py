@@ -122,8 +122,12 @@ class Catalog:
         *,
         cluster_by: Sequence[str] = (),
         exist_ok: bool,
+        replace: bool = False,
     ) -> TableHandle:
-        """Create a table, in one request. Raises `TableExists` or `Invalid`."""
+        """Create a table, in one request; or put it in the place of one, in a transaction.
+
+        Raises `TableExists` or `Invalid`.
+        """
         check_name(name)
         metadata = plan_create(
             schema,
@@ -135,9 +139,11 @@ class Catalog:
             cluster_by=cluster_by,
         )
         check_constraints(metadata)
-        return self._created(name, metadata, exist_ok=exist_ok)
+        return self._created(name, metadata, exist_ok=exist_ok, replace=replace)
 
-    def _created(self, name: str, metadata: Metadata, *, exist_ok: bool) -> TableHandle:
+    def _created(self, name: str, metadata: Metadata, *, exist_ok: bool, replace: bool) -> TableHandle:
+        if replace:
+            raise Invalid("replace: a table is replaced in a transaction: call create_table on lake.transaction()")
         handle = self.handle(name)
         create(handle, metadata, exist_ok=exist_ok, rejects=self.rejects_handle(name))
         return handle

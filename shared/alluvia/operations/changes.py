@@ -108,8 +108,24 @@ def changes(
     if not is_own_commit(gaps, from_version):
         raise VersionNotFound(other_table_message(handle.name, from_version))
     commits = [each for each in read_commits(handle, from_version, last.version) if is_own_commit(gaps, each.version)]
+    _check_not_replaced(handle, last, commits)
     feed = _Feed(handle, last, commits, last.schema.names, expired=expired)
     return pa.RecordBatchReader.from_batches(pa.schema([*last.schema, *_FEED]), feed.labelled())
+
+
+def _check_not_replaced(handle: TableHandle, last: Snapshot, commits: Sequence[CommitActions]) -> None:
+    """Raise `Invalid` if one of some commits replaced the table by one with other types of its columns."""
+    for commit in commits:
+        parameters = commit.info.get("operationParameters") or {}
+        if "REPLACE TABLE" not in f"{commit.info.get('operation')} {parameters.get('operations')}":
+            continue
+        before = Snapshot(handle.log.at(commit.version - 1), last.root, last.name).schema
+        if any(name in before.names and before.field(name).type != last.schema.field(name).type
+               for name in last.schema.names):  # fmt: skip
+            raise Invalid(
+                f"from_version: version {commit.version} of {handle.name} replaced the table by one with columns of "
+                f"other types: ask for the changes up to {commit.version - 1}, or from {commit.version + 1} on"
+            )
 
 
 def rows_changed(

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from alluvia.log.actions import DomainMetadata, Metadata, Protocol, Txn
 from alluvia.log.features import DOMAIN_METADATA, GUARD
+from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION
 from alluvia.log.replay import State
 from alluvia.table.claims import CLAIM
 from alluvia.table.handle import oldest_readable
-from alluvia.table.lineage import DroppedTable, dropped_tables, marked, version_gaps, with_gap
+from alluvia.table.lineage import DroppedTable, dropped_tables, marked, version_gaps, with_gap, with_marks_of
 from alluvia.table.properties import OLDEST_READABLE, names_text
 from alluvia.table.protocols import has_domains, with_features
 from alluvia.table.transaction import Changes
@@ -63,6 +64,27 @@ def plan_recreate(state: State, metadata: Metadata, protocol: Protocol, now_ms: 
         metadata=metadata_at(state.version + 1),
         metadata_at=metadata_at,
         protocol=protocol,
+        txns=_txns(state.txns, {}, now_ms),
+        domains=_domains(state, {}, protocol),
+        can_match=lambda _: True,
+    )
+
+
+def plan_replace(state: State, metadata: Metadata, protocol: Protocol, now_ms: int) -> Changes:
+    """Return the commit that puts a new, empty table in the place of one, whose versions can still be read. Pure.
+
+    It has an id of its own, so what follows the old one begins again.
+    """
+    before = state.metadata.configuration
+    timed = {name: before[name] for name in (ENABLED_VERSION, ENABLED_TIMESTAMP) if name in before}
+    protocol = _readable_on(protocol, state.protocol)
+    configuration = with_marks_of({**metadata.configuration, **timed}, before)
+    return Changes(
+        "CREATE OR REPLACE TABLE",
+        {"partitionBy": names_text(metadata.partition_columns)},
+        removes=[file.removed(now_ms, data_change=True) for file in state.files],
+        metadata=replace(metadata, configuration=_with_oldest(configuration, protocol, oldest_readable(state))),
+        protocol=_changed(state.protocol, protocol),
         txns=_txns(state.txns, {}, now_ms),
         domains=_domains(state, {}, protocol),
         can_match=lambda _: True,

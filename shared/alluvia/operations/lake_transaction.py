@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
+from alluvia.errors import Conflict, TableExists, TableNotFound
 from alluvia.log.actions import Metadata
 from alluvia.log.replay import State
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.cut import take_cut
 from alluvia.operations.drop import drop_rejects_left, find_log
-from alluvia.operations.drop_plan import never_created, plan_drop, plan_recreate
+from alluvia.operations.drop_plan import never_created, plan_drop, plan_recreate, plan_replace
 from alluvia.operations.lake_commit import SERIALIZABLE, commit_all
 from alluvia.operations.lake_cut import LakeCut
 from alluvia.operations.replanning import check_not_append_only
@@ -65,23 +65,24 @@ class StagedTables:
         dropped = {name for name, staged in self._staged.items() if staged.drops}
         return sorted({*names, *created} - dropped)
 
-    def create(self, name: str, metadata: Metadata, *, exist_ok: bool) -> StagedHandle:
-        """Create a table in the transaction. One LIST. Raises `TableExists` unless `exist_ok`."""
+    def create(self, name: str, metadata: Metadata, *, exist_ok: bool, replace: bool = False) -> StagedHandle:
+        """Create a table in the transaction. One LIST. Raises `TableExists` unless `exist_ok` or `replace`.
+
+        One that the transaction has dropped is replaced.
+        """
         staged = self._staged.get(name) or self._base_of(name, metadata)
-        if staged.drops and not staged.creates:
-            raise Invalid(
-                f"table {name!r} cannot be dropped and created in one transaction: commit the drop first, or delete "
-                "its rows instead"
-            )
         self._staged[name] = staged
-        if not staged.drops:
+        if not staged.drops and not replace:
             if exist_ok:
                 return staged
             raise TableExists(f"table {name!r} already exists: choose another name, or pass exist_ok=True")
         protocol = new_protocol(
             read_properties(metadata.configuration).writers, metadata.schema_string, metadata.configuration
         )
-        staged.stage(plan_recreate(staged.base.state, metadata, protocol, self._catalog.clock.now_ms()))
+        if not staged.drops and len(staged.newest().files):
+            check_not_append_only(staged.newest(), "create_table(replace=True)")
+        plan = plan_recreate if staged.creates else plan_replace
+        staged.begin_again(plan(staged.base.state, metadata, protocol, self._catalog.clock.now_ms()))
         return staged
 
     def drop(self, name: str) -> None:

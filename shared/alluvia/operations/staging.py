@@ -127,6 +127,12 @@ class StagedHandle(TableHandle):
         rows = sum(file.num_records or 0 for file in changes.adds)
         return Commit(state.version + 1, info["timestamp"], rows, len(changes.adds))
 
+    def begin_again(self, changes: Changes) -> Commit:
+        """Put changes of the base in the place of all that was staged."""
+        self.staged, self._now = [], self.base
+        self._events.clear()
+        return self.stage(changes)
+
     def move_to(self, newer: Snapshot, claims: Sequence[Claim]) -> None:
         """Go on from a newer version, which holds `claims` before the table's log does.
 

@@ -52,9 +52,7 @@ def read_create(cursor: Cursor) -> tuple[str, nodes.Node]:
     if cursor.accept("view"):
         return "create view", _view(cursor, or_replace=or_replace)
     cursor.expect("table")
-    if or_replace:
-        raise Invalid("CREATE OR REPLACE TABLE is not supported: DROP TABLE and CREATE TABLE, or DELETE and INSERT")
-    return "create table", _table(cursor)
+    return "create table", _table(cursor, or_replace=or_replace)
 
 
 def _view(cursor: Cursor, *, or_replace: bool) -> nodes.CreateView:
@@ -66,8 +64,10 @@ def _view(cursor: Cursor, *, or_replace: bool) -> nodes.CreateView:
     return nodes.CreateView(name, cursor.rest("SELECT"), or_replace, if_not_exists)
 
 
-def _table(cursor: Cursor) -> nodes.CreateTable:
+def _table(cursor: Cursor, *, or_replace: bool) -> nodes.CreateTable:
     if_not_exists = cursor.accept("if", "not", "exists")
+    if if_not_exists and or_replace:
+        raise Invalid("CREATE OR REPLACE TABLE IF NOT EXISTS contradicts itself: leave one of the two out")
     table = cursor.table()
     if "/" in table:
         raise Invalid(f"CREATE TABLE {table.replace('/', '.')} is not possible: ingestion creates tables of rejects")
@@ -92,6 +92,7 @@ def _table(cursor: Cursor) -> nodes.CreateTable:
         layout.get("cluster", ()),
         properties,
         query,
+        or_replace,
     )
 
 

@@ -71,7 +71,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE, with a query for CREATE TABLE … AS."""
+    """CREATE TABLE, with a query for CREATE TABLE … AS. `or_replace` puts it in the place of a table."""
 
     table: str
     if_not_exists: bool
@@ -81,6 +81,7 @@ class CreateTable:
     cluster_by: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     query: Sql | None = None
+    or_replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,9 @@ class SqlStatement:
         if isinstance(node, Insert):
             reads = node.source is not None and _READS.search(node.source.text) is not None
             return node.source is not None and (reads or not node.is_values)
-        return isinstance(node, Merge) or (isinstance(node, CreateTable) and node.query is not None)
+        return isinstance(node, Merge) or (
+            isinstance(node, CreateTable) and (node.query is not None or node.or_replace)
+        )
 
     @property
     def controls(self) -> bool:

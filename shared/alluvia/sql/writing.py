@@ -67,7 +67,7 @@ def create_table(scope: SqlScope, node: CreateTable) -> Done:
     """Create a table; with a query, in one commit with the query's rows."""
     if find_view(scope.lake.store, node.table) is not None:
         raise TableExists(f"there is a view {node.table}: DROP VIEW {node.table} first, or choose another name")
-    if (node.if_not_exists or node.query is not None) and scope.has(node.table):
+    if (node.if_not_exists or (node.query is not None and not node.or_replace)) and scope.has(node.table):
         if not node.if_not_exists:
             raise TableExists(f"table {node.table!r} already exists: choose another name, or DROP TABLE {node.table}")
         return {"table": node.table, "rows_inserted": 0, "version": scope.newest(node.table).version}
@@ -95,6 +95,7 @@ def _create(scope: SqlScope, node: CreateTable, schema: pa.Schema) -> int:
         node.properties,
         cluster_by=node.cluster_by,
         exist_ok=node.if_not_exists,
+        replace=node.or_replace,
     )
     return scope.newest(node.table).version
 

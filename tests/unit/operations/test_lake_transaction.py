@@ -153,14 +153,40 @@ def test_a_drop_takes_the_rejects_along_and_both_come_back(lake: Lake, other: La
         tx.table("b").append([{"n": 3}])
         with pytest.raises(TableNotFound):
             tx.table("a").count()
-        with pytest.raises(Invalid, match="cannot be dropped and created in one transaction"):
-            tx.create_table("a", {"n": "long"})
     assert other.tables(rejects=True) == ["b"]
     assert amounts(other, "b") == [1, 2, 3]
     other.undrop("a")
     assert amounts(lake, "a") == [1, 2]
     assert amounts(lake, "a/_rejects") == [100]
     assert lake.table("a").verify().ok
+
+
+def test_a_table_is_dropped_and_created_again_in_one_transaction(lake: Lake, other: Lake) -> None:
+    two(lake)
+    with lake.transaction() as tx:
+        tx.table("a").append([{"n": 3}])
+        tx.drop_table("a")
+        tx.create_table("a", {"m": "string"}).append([{"m": "new"}])
+        tx.table("b").append([{"n": 3}])
+        assert tx.table("a").to_arrow().to_pylist() == [{"m": "new"}]
+        assert amounts(other, "a") == [1, 2]
+    assert other.table("a").to_arrow().to_pylist() == [{"m": "new"}]
+    assert amounts(other, "b") == [1, 2, 3]
+    assert list(other.table("a").scan(version=1).read_all()["n"].to_pylist()) == [1, 2]
+    assert other.table("a").verify().ok
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_who_replaces_a_table_loses_to_a_writer_of_it(lake: Lake, other: Lake, more: bool) -> None:
+    two(lake)
+    with pytest.raises(Conflict), lake.transaction() as tx:  # noqa: PT012 - the block is what is tested
+        tx.create_table("a", {"m": "string"}, replace=True)
+        if more:
+            tx.table("b").append([{"n": 3}])
+        other.table("a").append([{"n": 9}])
+    assert (amounts(other, "a"), amounts(other, "b")) == ([1, 2, 9], [1, 2])
+    with pytest.raises(Invalid, match=r"a table is replaced in a transaction: call create_table on lake.transaction"):
+        lake.create_table("a", {"m": "string"}, replace=True)
 
 
 def test_a_restore_goes_with_other_changes(lake: Lake, other: Lake) -> None:

@@ -16,7 +16,6 @@ from alluvia.sql.statements import parse
         ("CREATE SCHEMA s", "CREATE SCHEMA is not supported: a lake has one schema"),
         ("CREATE TEMP TABLE t (a int)", "CREATE TEMP is not supported: use a common table expression"),
         ("CREATE MATERIALIZED VIEW v AS SELECT 1", "call lake.create_rollup"),
-        ("CREATE OR REPLACE TABLE t (a int)", "CREATE OR REPLACE TABLE is not supported"),
         ("CREATE TABLE t (a int PRIMARY KEY)", "column a: PRIMARY is not supported: nothing enforces uniqueness"),
         ("CREATE TABLE t (a int, PRIMARY KEY (a))", "PRIMARY is not supported"),
         ("CREATE TABLE t (a int DEFAULT 1)", "column a: DEFAULT is not supported: columns are null by default"),

@@ -17,6 +17,7 @@ from alluvia.sql import writing
 from alluvia.sql.fitting import fitted
 from alluvia.sql.run import execute
 from alluvia.store import CountingStore
+from tests.judges import canonical, deltalake_rows, duckdb_rows
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -315,3 +316,41 @@ def test_a_change_of_rows_ends_within_a_file_when_its_time_is_up(
     with pytest.raises(QueryTooCostly, match=r"longer than the 0\.3 seconds allowed"):
         execute(lake, text.format(slow=slow), limits=QueryLimits(timeout_seconds=0.3))
     assert lake.table("t").version == 0
+
+
+def test_create_or_replace_is_one_commit_that_older_versions_outlive(numbers: alluvia.Lake) -> None:
+    numbers.sql("ALTER TABLE t SET TBLPROPERTIES ('note' = 'old')")
+    before = numbers.table("t").version
+    done = numbers.sql(
+        "CREATE OR REPLACE TABLE t PARTITION BY (a) AS SELECT b AS a, a * 2.5 AS twice FROM t WHERE a > 1"
+    )
+    assert done.to_pylist() == [{"table": "t", "rows_inserted": 2, "version": before + 1}]
+    table = alluvia.connect(numbers.uri).table("t")
+    assert rows(numbers, "SELECT a, twice::DOUBLE FROM t ORDER BY twice") == [("two", 5.0), (None, 7.5)]
+    assert (table.snapshot().partition_columns, table.snapshot().properties.get("note")) == (("a",), None)
+    assert rows(numbers, f"SELECT a, b FROM t(version => {before}) ORDER BY a")[0] == (1, "one")
+    assert table.verify(full=True).ok
+    assert table.changes(1, before).read_all().num_rows == 3
+    with pytest.raises(Invalid, match=f"ask for the changes up to {before}, or from {before + 2} on"):
+        table.changes(1)
+    for read in (deltalake_rows, duckdb_rows):
+        assert read(table) == canonical(table.to_arrow())
+    table.restore(version=before)
+    assert rows(numbers, "SELECT a, b FROM t ORDER BY a")[0] == (1, "one")
+
+
+def test_create_or_replace_where_there_is_no_table_or_it_was_dropped_or_has_rollups(numbers: alluvia.Lake) -> None:
+    assert numbers.sql("CREATE OR REPLACE TABLE u (a INT)").to_pylist()[0]["version"] == 0
+    numbers.sql("DROP TABLE u")
+    numbers.sql(
+        "CREATE OR REPLACE TABLE u (b INT); INSERT INTO u VALUES (7); CREATE OR REPLACE TABLE u AS SELECT 8 AS c"
+    )
+    assert rows(numbers, "SELECT c FROM u") == [(8,)]
+    with pytest.raises(Invalid, match="contradicts itself"):
+        numbers.sql("CREATE OR REPLACE TABLE IF NOT EXISTS u (b INT)")
+    numbers.create_rollup("r", "SELECT a, count(*) AS n FROM t GROUP BY a")
+    with pytest.raises(Invalid, match="table t is the source of r: drop it first"):
+        numbers.sql("CREATE OR REPLACE TABLE t (a INT)")
+    numbers.sql("ALTER TABLE u SET TBLPROPERTIES ('delta.appendOnly' = 'true')")
+    with pytest.raises(Invalid, match="appendOnly"):
+        numbers.sql("CREATE OR REPLACE TABLE u (a INT)")
