@@ -26,6 +26,7 @@ from alluvia.table.transaction import Commit
 from alluvia.table_names import REJECTS
 
 if TYPE_CHECKING:
+    from alluvia.ingest import replay as replaying
     from alluvia.lake import Lake
     from alluvia.operations import erase_report, history, restore, vacuum_report
     from alluvia.operations import expire as expiring
@@ -116,6 +117,16 @@ class Table:
         row's columns are compared. Rows with different content under a known id are not stored: see `Ingested.clashes`.
         """
         return ingestion.ingest(self._handle, rows, contents)
+
+    def replay_rejects(self, where: str | None = None) -> replaying.Replayed:
+        """Ingest the table's rejected events again, each once, after what they did not fit was changed.
+
+        where: an SQL condition on the columns of `<name>/_rejects`. What still does not fit stays there. Raises
+        `Conflict` where other writers change the tables all the time: a second call goes on with the rest.
+        """
+        from alluvia.ingest import replay
+
+        return replay.replay(self.lake, self.name, where)
 
     def scan(
         self,

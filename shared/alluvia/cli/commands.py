@@ -28,6 +28,7 @@ _MODULES = {
     "erasing": ("erase",),
     "verifying": ("verify",),
     "rollups": ("rollup",),
+    "rejected": ("rejects",),
     "tokens": ("token",),
     "sources": ("source",),
 }

@@ -15,6 +15,7 @@ import orjson
 from alluvia.errors import Invalid
 from alluvia.ingest.identity import fallback_id, own_id_or_none, own_reject_id
 from alluvia.ingest.jsontext import decode_all, encode
+from alluvia.ingest.rejects import given_text
 from alluvia.ingest.timestamps import MAX_US, MIN_US
 from alluvia.ingest.values import Given, Origin, RawEvent, Reject
 
@@ -67,7 +68,8 @@ def pack(
         if head_bytes + need > limit_bytes:
             reason = f"the event has {len(line)} bytes, more than a queue message can hold"
             raw = encode(event.value) if event.raw is None else event.raw
-            rejects.append(Reject(event.position, reason, raw, own_reject_id(event.value, (), event.given)))
+            known = own_reject_id(event.value, (), event.given)
+            rejects.append(Reject(event.position, reason, raw, known, given_text(event, origin)))
             continue
         if size + need > limit_bytes:
             messages.append(_message(table, origin, batch))

@@ -11,6 +11,7 @@ import pyarrow as pa
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.ingest.rejects import REJECTS_SCHEMA
 from alluvia.operations.catalog import Catalog
+from alluvia.operations.evolve import evolve
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import DEDUP_WINDOW
 from alluvia.table_names import REJECTS
@@ -73,7 +74,9 @@ def rejects_of(catalog: Catalog, name: str) -> TableHandle:
     place = f"{name}/{REJECTS}"
     table = catalog.handle(place)
     try:
-        table.at_hand()
+        there = table.fitting(REJECTS_SCHEMA.names).schema.names
+        if missing := [field for field in REJECTS_SCHEMA if field.name not in there]:  # made by an earlier release
+            evolve(table, pa.schema(missing))
     except TableNotFound:
         window = catalog.handle(name).newest().properties.get(DEDUP_WINDOW)  # not while the table is dropped
         properties = {} if window is None else {DEDUP_WINDOW: window}

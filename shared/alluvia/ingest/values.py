@@ -106,13 +106,15 @@ def raw_events(positions: Iterable[int], values: Iterable[object], raws: Iterabl
 class Reject:
     """What could not become a row. `event_id` is its identity in the rejects table; None until it is known.
 
-    A reason may echo what was sent, so it is cut to `REASON_CHARS_MAX` characters, whoever gives it.
+    A reason may echo what was sent, so it is cut to `REASON_CHARS_MAX` characters, whoever gives it. given: what the
+    request says about the event, as JSON text (`rejects.given_text`); None if nothing.
     """
 
     position: int
     reason: str
     raw: bytes
     event_id: str | None = None
+    given: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", cut(self.reason, REASON_CHARS_MAX))

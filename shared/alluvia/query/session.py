@@ -25,6 +25,8 @@ from alluvia.query.processes import Engine, EngineDied, OutOfMemory, OutOfTime, 
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
 
+_NO_COLUMN = re.compile(r'Referenced column "([^"\']+)" not found|does not have a column named "([^"\']+)"')
+_PROPERTIES = "properties"
 HEADS_MAX = 64
 """So many files are looked for when DuckDB could not open one and does not say which."""
 
@@ -74,6 +76,7 @@ class Session:
         self._engine = Engine(watch)
         self._folder = Path(tempfile.mkdtemp(dir=scratch_root()))
         self._hidden: set[str] = {str(self._folder)}
+        self._reads_events = False
         self._views = Views(self._engine, VIEW_SCHEMA, store, self._folder, self.check_time)
 
     @property
@@ -101,6 +104,8 @@ class Session:
             if isinstance(source, LocalRows):
                 self._open_rows(name, source)
                 continue
+            columns = source.snapshot.schema.names if source.shown is None else source.shown.columns
+            self._reads_events = self._reads_events or _PROPERTIES in columns
             try:
                 with self._translated(Context("")):
                     base = name if source.shown is None else f"all_{name}"
@@ -222,6 +227,11 @@ class Session:
         found = translate(error.details, known)
         if isinstance(found, Unavailable) and (path := self._missing(str(error))) is not None:
             return Corrupt(f"data file {path} is missing")
+        missing = _NO_COLUMN.search(error.details.get("exception_message", ""))
+        if self._reads_events and missing is not None and type(found) is Invalid:
+            column = missing[1] or missing[2]
+            place = column if column.isidentifier() else f'"{column}"'
+            return Invalid(f"{found}\n\nA field without a column is in {_PROPERTIES}: {_PROPERTIES}->>'$.{place}'")
         return found
 
     def _missing(self, message: str) -> str | None:
