@@ -27,6 +27,7 @@ from alluvia.table_names import REJECTS
 
 if TYPE_CHECKING:
     from alluvia.ingest import replay as replaying
+    from alluvia.ingest import suggest as suggesting
     from alluvia.lake import Lake
     from alluvia.operations import erase_report, history, restore, vacuum_report
     from alluvia.operations import expire as expiring
@@ -117,6 +118,15 @@ class Table:
         row's columns are compared. Rows with different content under a known id are not stored: see `Ingested.clashes`.
         """
         return ingestion.ingest(self._handle, rows, contents)
+
+    def suggest(self, sample: int = 10_000) -> list[suggesting.Suggestion]:
+        """Return the fields of the newest events, rejected ones too, that have no column, with the types that fit.
+
+        `evolve(add={each.field: each.type})` makes columns of them.
+        """
+        from alluvia.ingest import suggest
+
+        return suggest.suggest(self.lake, self.name, sample)
 
     def replay_rejects(self, where: str | None = None) -> replaying.Replayed:
         """Ingest the table's rejected events again, each once, after what they did not fit was changed.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _ONE_BY_ONE = (
     *("commit_files", "optimize", "vacuum", "checkpoint", "expire", "erase", "refresh", "verify", "history", "changes"),
-    *("freshness", "final", "replay_rejects"),
+    *("freshness", "final", "replay_rejects", "suggest"),
 )
 
 

@@ -29,6 +29,7 @@ _MODULES = {
     "verifying": ("verify",),
     "rollups": ("rollup",),
     "rejected": ("rejects",),
+    "suggesting": ("suggest",),
     "tokens": ("token",),
     "sources": ("source",),
 }
