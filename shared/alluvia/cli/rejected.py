@@ -8,7 +8,8 @@ import click
 import pyarrow as pa
 
 from alluvia.cli.options import TABLE, Common, command
-from alluvia.cli.output import note, show, show_one
+from alluvia.cli.output import show, show_one
+from alluvia.cli.terminal import tell
 from alluvia.duck.relation import quote_name
 from alluvia.operations.scan import scan
 from alluvia.table_names import REJECTS
@@ -30,7 +31,7 @@ def list_rejects(common: Common, tables: tuple[str, ...]) -> None:
     names = tables or [name.partition("/")[0] for name in lake.tables(rejects=True) if name.endswith(f"/{REJECTS}")]
     found: list[dict[str, Any]] = []
     for name in names:
-        lake.table(name)  # refuses a name without a table, which one that has rejected nothing is not
+        lake.table(name).snapshot()  # refuses a name without a table; one that has rejected nothing has no rejects
         if f"{name}/{REJECTS}" in lake:
             counted = lake.sql(
                 f"SELECT '{name}' AS \"table\", reason, count(*) AS rejects, min(received_at) AS first, "  # noqa: S608 - a checked name
@@ -48,7 +49,7 @@ def list_rejects(common: Common, tables: tuple[str, ...]) -> None:
 def show_rejects(common: Common, table: str, where: str | None, limit: int) -> None:
     """Show the rejected events of TABLE as they were sent, with the reasons."""
     lake = common.lake()
-    lake.table(table)
+    lake.table(table).snapshot()
     if f"{table}/{REJECTS}" not in lake:
         return
     kept = lake.table(f"{table}/{REJECTS}")
@@ -62,7 +63,7 @@ def show_rejects(common: Common, table: str, where: str | None, limit: int) -> N
             break
     show(rows, as_json=common.as_json)
     if more:
-        note(f"there are more than {limit}: --limit shows more, --where others")
+        tell(f"there are more than {limit}: --limit shows more, --where others")
 
 
 @command

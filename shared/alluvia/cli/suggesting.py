@@ -7,7 +7,8 @@ import dataclasses
 import click
 
 from alluvia.cli.options import TABLE, Common, command
-from alluvia.cli.output import note, show
+from alluvia.cli.output import show
+from alluvia.cli.terminal import tell
 from alluvia.errors import Invalid
 from alluvia.ingest.suggest import SAMPLE
 
@@ -38,8 +39,8 @@ def suggest(
     new = {each.field: each.type for each in chosen if each.type is not None}
     if not applies:
         if new:
-            note(f"alluvia suggest {table} --apply adds the columns that have a type")
+            tell(f"alluvia suggest {table} --apply adds the columns that have a type")
     elif new:
-        note(f"added {', '.join(new)} in version {found.evolve(new).version}")
+        tell(f"added {', '.join(new)} in version {found.evolve(new).version}")
     else:
         raise Invalid(f"{table}: no field has a type that a column could have, so nothing was added")

@@ -5,7 +5,7 @@
   object under `_event` (with underscores added in front as long as that name is taken).
 - If `properties` is not an object, it stays a field named `properties`.
 
-So nothing is lost, and a field of `properties` always has the same path.
+So nothing is lost, and a field of `properties` that no column takes always has the same path.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Values are converted column by column, because a request may contain a hundred t
 - `event_id`: see `identity.own_id`; else `<Idempotency-Key>/<position>`; else generated.
 - `ts`: see `moments`.
 - `received_at`: the arrival time. An event's own field with that name counts as a field without a column.
-- Other columns: see `convert`.
+- Other columns: the event's own field, else one of the object that it sends as `properties`. See `convert`.
 - Fields without a column: see `properties`; if the table has no such column, the event is rejected.
 """
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 2048
 """Events that are converted together: what that takes stays in the processor's cache, and is used again."""
+_BUILT_IN = {"event_id", "ts", "event", "source", "properties", "received_at"}
 _ID_PLACES = tuple((name,) for name in ID_FIELDS)
 
 
@@ -170,6 +171,9 @@ class _Conversion:
         self.given = [(index, event.given) for index, event in enumerate(events) if event.given is not None]
         self.reasons: defaultdict[int, list[str]] = defaultdict(list)
         self.keeps_leftovers = "properties" in self.names and schema.field("properties").type == pa.string()
+        self.sent_objects: list[tuple[int, dict[str, object]]] = []
+        if self.keeps_leftovers and not _BUILT_IN.issuperset(self.names):
+            self.sent_objects = self._copied_objects()
 
     def arrays(self, new_id: Callable[[], str]) -> dict[str, pa.Array]:
         """Return the columns by name."""
@@ -252,8 +256,21 @@ class _Conversion:
                     if getattr(given, name):
                         self.rest[index].setdefault(name, getattr(given, name))
 
+    def _copied_objects(self) -> list[tuple[int, dict[str, object]]]:
+        """Return the objects sent as `properties`, from which columns may take fields, and the places of the events."""
+        found = []
+        for index, fields in enumerate(self.rest):
+            if type(sent := fields.get("properties")) is dict:
+                fields["properties"] = own = sent.copy()
+                found.append((index, own))
+        return found
+
     def declared(self, field: pa.Field) -> pa.Array:
         values = self._given_names(field.name) or [fields.pop(field.name, None) for fields in self.rest]
+        if field.name not in _BUILT_IN:
+            for index, sent in self.sent_objects:
+                if values[index] is None and field.name in sent:
+                    values[index] = sent.pop(field.name)
         for index, given in self.given:
             if given.text:
                 values[index] = read_text(field.type, values[index])

@@ -1,0 +1,78 @@
+"""Rejected events on the command line: looked at, replayed, and made fit by suggested columns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from alluvia.cli.commands import cli
+
+
+def run(lake: Path, *words: str, text: str = "") -> list[dict[str, Any]]:
+    result = CliRunner().invoke(cli, [*words, "--lake", str(lake), "--json"], input=text)
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def failed(lake: Path, *words: str) -> str:
+    result = CliRunner().invoke(cli, [*words, "--lake", str(lake)])
+    assert result.exit_code != 0, result.output
+    return result.stderr
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    run(tmp_path, "create", "clicks", "--column", "status:long")
+    events = [
+        '{"event_id":"a","plan":"pro"}',
+        '{"event_id":"b","status":"x"}',
+        '{"event_id":"c","status":"y"}',
+        "broken",
+    ]
+    run(tmp_path, "ingest", "clicks", "-", text="\n".join(events))
+    return tmp_path
+
+
+def test_rejects_are_counted_shown_and_replayed(lake: Path) -> None:
+    counted = run(lake, "rejects", "list")
+    assert [(row["table"], row["reason"], row["rejects"]) for row in counted] == [
+        ("clicks", "status: expected a number (long), got a string", 2),
+        ("clicks", "not valid JSON: Expecting value at character 0", 1),
+    ]
+    shown = run(lake, "rejects", "show", "clicks", "--where", "reason LIKE 'status%'", "--limit", "5")
+    assert sorted(row["raw"] for row in shown) == ['{"event_id":"b","status":"x"}', '{"event_id":"c","status":"y"}']
+    assert len(run(lake, "rejects", "show", "clicks", "--limit", "2")) == 2
+    run(lake, "evolve", "clicks", "--rename", "status:status_number")
+    [done] = run(lake, "rejects", "replay", "clicks", "--where", "event_id LIKE 'b#%'")
+    assert done == {"table": "clicks", "looked_at": 1, "settled": 1, "stored": 1, "duplicates": 0, "remaining": 0}
+    [done] = run(lake, "rejects", "replay", "clicks")
+    assert (done["stored"], done["remaining"]) == (1, 1)
+    stored = run(lake, "query", "SELECT event_id, properties->>'$.status' AS status FROM clicks ORDER BY 1")
+    assert [(row["event_id"], row["status"]) for row in stored] == [("a", None), ("b", "x"), ("c", "y")]
+    assert [row["rejects"] for row in run(lake, "rejects", "list", "clicks")] == [1]
+
+
+def test_a_table_that_has_rejected_nothing_and_no_table(lake: Path) -> None:
+    run(lake, "create", "views")
+    assert run(lake, "rejects", "list", "views") == run(lake, "rejects", "show", "views") == []
+    for verb in ("list", "show", "replay"):
+        assert "nowhere" in failed(lake, "rejects", verb, "nowhere")
+
+
+def test_suggested_columns_are_added_and_a_missing_one_names_its_path(lake: Path) -> None:
+    wrong = failed(lake, "query", "SELECT plan FROM clicks")
+    assert "properties->>'$.plan'" in wrong
+    assert run(lake, "query", "SELECT properties->>'$.plan' AS plan FROM clicks") == [{"plan": "pro"}]
+    assert "A field" not in failed(lake, "query", "SELECT plan FROM clicks._rejects")
+    [found] = run(lake, "suggest", "clicks", "--coverage", "0.1")
+    assert (found["field"], found["type"], found["example"]) == ("plan", "string", '"pro"')
+    assert run(lake, "suggest", "clicks", "--coverage", "0.9") == []
+    assert "no sampled event" in failed(lake, "suggest", "clicks", "--field", "plans")
+    run(lake, "suggest", "clicks", "--field", "plan", "--apply")
+    run(lake, "ingest", "clicks", "-", text='{"event_id":"d","plan":"free"}')
+    assert {"plan": "free"} in run(lake, "query", "SELECT plan FROM clicks")
+    assert "nothing was added" in failed(lake, "suggest", "clicks", "--apply")
