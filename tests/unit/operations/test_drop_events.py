@@ -115,6 +115,7 @@ def test_rejects_that_were_kept_since_the_drop_stay(lake: Lake, other: Lake) -> 
         "reason": ["broken"],
         "position": [0],
         "raw": [b"2"],
+        "given": [None],
     }
     late = other.create_table("t/_rejects", REJECTS_SCHEMA)
     late.append(pa.table([pa.array(rows[f.name], f.type) for f in REJECTS_SCHEMA], schema=REJECTS_SCHEMA))
