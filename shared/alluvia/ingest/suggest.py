@@ -15,6 +15,7 @@ from alluvia.ingest.convert import column
 from alluvia.ingest.jsontext import decode_all, describe, encode
 from alluvia.ingest.tables import find_events
 from alluvia.ingest.timestamps import TIMESTAMP
+from alluvia.log.actions import AddFile
 from alluvia.operations.catalog import Catalog
 from alluvia.table.handle import TableHandle
 from alluvia.table.reader import read_file
@@ -76,7 +77,8 @@ def _newest(table: TableHandle, name: str, rows: int) -> Iterator[bytes]:
     """Return texts of a column, from several of the newest files; of a null, an empty object."""
     snapshot = table.newest()
     newest = sorted(snapshot.files, key=lambda file: (-file.modification_time, file.path))[:_FILES]
-    files, read = [], 0
+    files: list[AddFile] = []
+    read = 0
     for file in newest:
         if not files or read + file.size <= _BYTES_MAX:
             files.append(file)
