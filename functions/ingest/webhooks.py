@@ -16,6 +16,7 @@ import orjson
 from alluvia import Lake
 from alluvia.errors import Invalid, Unavailable
 from alluvia.formats.registry import by_name, declared
+from alluvia.formats.values import SentBody
 from alluvia.ingest.envelope import media_type
 from alluvia.serverless.http import Request, Response, answer, failure
 from alluvia.serverless.log_lines import Logger
@@ -25,7 +26,7 @@ from alluvia.serverless.secrets import Secrets
 from alluvia.sources.definition import Source
 from alluvia.sources.delivery import Delivery
 from alluvia.sources.kinds.registry import KINDS
-from alluvia.sources.lake_sources import LOOK_MS, STALE_MS, SourceCache
+from alluvia.sources.lake_sources import LOOK_MS, STALE_MS, SourceCache, Sources
 from alluvia.sources.receiving import challenge_of, events_of
 from alluvia.sources.signatures import same
 
@@ -33,6 +34,7 @@ from .bodies import answered, read_body, settle_body
 from .settings import IngestSettings
 
 CHALLENGE_CHARS_MAX = 1024
+_SEGMENT = "segment"
 _AGES_MS = ((STALE_MS, SECRET_STALE_MS), (LOOK_MS, SECRET_LOOK_MS))
 """How old a source and a secret may be, at first, and where that proves nothing: either may just have been replaced."""
 _SITE = "the page's origin is not one of the source's"
@@ -67,6 +69,26 @@ def take_webhook(request: Request, name: str, settings: IngestSettings, lake: La
         return _with_site(_taken(request, source, body, settings, lake), request)
 
     return _answered(name, take)
+
+
+def take_calls(request: Request, name: str, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
+    """Take calls of Segment's API, for the source that has their write key."""
+
+    def take() -> Response:
+        body = request.body()
+        source = _of_write_key(request, body, lake)
+        return _with_site(_taken(request, source, body, settings, lake), request)
+
+    done = _answered(_SEGMENT, take)
+    told = "success" in orjson.loads(done["body"])
+    return done if told else answered(by_name(_SEGMENT), SentBody(request.headers, b"", 0), done)
+
+
+def allow_calls(request: Request, name: str, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
+    """Answer a preflight request, which has no write key, if a source of that kind takes calls from that site."""
+    site = request.headers.get("origin", "")
+    found = [each for each in _segments(lake, LOOK_MS) if site and each.allows(site)]
+    return _answered(_SEGMENT, lambda: _allowed(request, found[0].name if found else "", lake))
 
 
 def shake_hands(request: Request, name: str, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
@@ -107,6 +129,26 @@ def _proved(request: Request, name: str, body: bytes, lake: Lake) -> Source:
     raise _Unproved(reason)
 
 
+def _of_write_key(request: Request, body: bytes, lake: Lake) -> Source:
+    """Return the source that a write key proves. One whose secret cannot be read stands in no other's way."""
+    fault: _NotSetUp | None = None
+    for source_ms, secret_ms in _AGES_MS:
+        for source in _segments(lake, source_ms):
+            try:
+                reason = _refusal(source, _delivery(request, source, body), lake, secret_ms)
+            except _NotSetUp as error:
+                fault = error
+                continue
+            if reason is None:
+                _check_site(source, request)
+                return source
+    raise fault or _Unproved("no source has this write key")
+
+
+def _segments(lake: Lake, age_ms_max: int) -> list[Source]:
+    return [each for each in _sources(lake, age_ms_max).by_name.values() if each.kind == _SEGMENT]
+
+
 def _refusal(source: Source, delivery: Delivery, lake: Lake, secret_ms: int) -> str | None:
     """Return why no secret that is valid now proves a request; None if one does."""
     kind, now_us = KINDS[source.kind], lake.clock.now_us()
@@ -130,7 +172,11 @@ def _refusal(source: Source, delivery: Delivery, lake: Lake, secret_ms: int) -> 
 
 
 def _taken(request: Request, source: Source, body: bytes, settings: IngestSettings, lake: Lake) -> Response:
-    name = source.format or declared(media_type(request.headers.get("content-type")), request.headers)
+    name = (
+        source.format
+        or KINDS[source.kind].format
+        or declared(media_type(request.headers.get("content-type")), request.headers)
+    )
     form = by_name(name)
     options = {"delimiter": source.delimiter} if source.delimiter else {}
     sent, found = read_body(request, form, settings, lake.clock.now_us(), options)
@@ -214,7 +260,14 @@ def _delivery(request: Request, source: Source, body: bytes) -> Delivery:
 
 def _find(name: str, lake: Lake, age_ms_max: int) -> Source | None:
     try:
-        return _known_of(lake).sources.get(age_ms_max=age_ms_max).find(name)
+        return _sources(lake, age_ms_max).find(name)
+    except Invalid as error:
+        raise _NotSetUp(str(error)) from None
+
+
+def _sources(lake: Lake, age_ms_max: int) -> Sources:
+    try:
+        return _known_of(lake).sources.get(age_ms_max=age_ms_max)
     except Invalid as error:
         raise _NotSetUp(str(error)) from None
 

@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from alluvia.formats.segment_format import PATHS
+
 
 def is_loopback(host: str) -> bool:
     """Whether a name or address means this machine alone."""
@@ -20,7 +22,7 @@ def is_loopback(host: str) -> bool:
 
 
 SOURCES = "/v1/webhooks/"
-"""Below it, each source says which sites' pages may use it, and the function checks that."""
+"""Below it, and at the paths of Segment's API, each source says which sites' pages may use it: the function checks."""
 
 
 def refusal(path: str, headers: Mapping[str, str], allowed: Collection[str] | None) -> str | None:
@@ -32,7 +34,7 @@ def refusal(path: str, headers: Mapping[str, str], allowed: Collection[str] | No
     host = (urlsplit(f"//{authority}").hostname or "") if _is_authority(authority) else ""
     if allowed is not None and not is_loopback(host) and host not in allowed:
         return f"Host: {authority[:100]!r} is not a name of this server; start it with --allow-host to add one"
-    if path.startswith(SOURCES):
+    if path.startswith(SOURCES) or path.removeprefix("/v1/") in PATHS:
         return None
     origin = headers.get("origin")
     if origin is not None and urlsplit(origin).netloc.lower() != authority.lower():

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 CALLS = ("track", "identify", "page", "screen", "group", "alias")
 PATHS = (*CALLS, "batch", "import")
 _MERGED = ("context", "integrations")
-_OF_THE_BATCH = ("batch", "messageId", "type", "writeKey")
+_OF_THE_BATCH = ("batch", "messageId", "originalTimestamp", "timestamp", "type", "writeKey")
+"""What says something about a batch itself: RudderStack's has a time of its own, which differs with each attempt."""
 
 
 def write_key(headers: Mapping[str, str], body: bytes) -> str | None:
@@ -53,14 +54,14 @@ def read(sent: SentBody, limits: Limits) -> Split:
     events = Events(sent, limits)
     if "batch" not in value:
         named = sent.path.rpartition("/")[2]
-        _add(events, value, named if named in CALLS else None, sent.arrival_us)
+        _add(events, value, named if named in CALLS else None, value.get("sentAt"), sent.arrival_us)
         return events.split()
     if not isinstance(value["batch"], list):
         return refused(sent.body, f"batch: expected an array of calls, got {describe(value['batch'])}")
     shared = {name: item for name, item in value.items() if name not in _OF_THE_BATCH}
     for call in value["batch"]:
         if isinstance(call, dict):
-            _add(events, _with(shared, call), None, sent.arrival_us)
+            _add(events, _with(shared, call), None, value.get("sentAt") or call.get("sentAt"), sent.arrival_us)
         else:
             events.reject(f"expected a JSON object, got {describe(call)}", encode(call))
     return events.split()
@@ -84,7 +85,7 @@ def _with(shared: Mapping[str, object], call: dict[str, object]) -> dict[str, ob
     return whole
 
 
-def _add(events: Events, call: dict[str, object], named: str | None, arrival_us: int) -> None:
+def _add(events: Events, call: dict[str, object], named: str | None, sent_at: object, arrival_us: int) -> None:
     call = {name: item for name, item in call.items() if name != "writeKey"}
     kind = call.setdefault("type", named) if named is not None else call.get("type")
     if kind not in CALLS:
@@ -94,15 +95,15 @@ def _add(events: Events, call: dict[str, object], named: str | None, arrival_us:
         events.reject("event: a track call needs the event's name, a string", encode(call))
         return
     name = None if kind == "track" else str(kind)
-    events.add(call, Given(ts_us=_moment_us(call, arrival_us), event=name, unstable=("sentAt",)))
+    events.add(call, Given(ts_us=_moment_us(call, sent_at, arrival_us), event=name, unstable=("sentAt",)))
 
 
-def _moment_us(call: Mapping[str, object], arrival_us: int) -> int | None:
+def _moment_us(call: Mapping[str, object], sent_at: object, arrival_us: int) -> int | None:
     said = instant(call.get("originalTimestamp")) or instant(call.get("timestamp"))
     if said is None:
         return None
-    sent_at = instant(call.get("sentAt"))
-    moment_us = said[0] if sent_at is None else arrival_us - (sent_at[0] - said[0])
+    left = instant(sent_at)
+    moment_us = said[0] if left is None else arrival_us - (left[0] - said[0])
     return moment_us if MIN_US <= moment_us <= MAX_US else said[0]
 
 

@@ -40,6 +40,8 @@ class Kind(ABC):
     settings: ClassVar[frozenset[str]] = frozenset()
     """The settings that sources of this kind may have besides those of all."""
     thanks: ClassVar[Thanks | None] = None
+    format: ClassVar[str] = ""
+    """The format of its bodies, where the definition names none; "" for what each request declares."""
 
     def fault(self, source: Source) -> str | None:
         """Return what is wrong with a definition, beginning with the setting; None if nothing is."""

@@ -8,6 +8,7 @@ from alluvia.sources.kinds.credentials import Basic, Bearer, Open, Token
 from alluvia.sources.kinds.github import GitHub
 from alluvia.sources.kinds.gitlab import GitLab
 from alluvia.sources.kinds.hmac_header import HmacHeader
+from alluvia.sources.kinds.segment import WriteKey
 from alluvia.sources.kinds.shopify import Shopify
 from alluvia.sources.kinds.slack import Slack
 from alluvia.sources.kinds.standard_webhooks import StandardWebhooks
@@ -31,5 +32,6 @@ KINDS: Mapping[str, Kind] = {
     "basic": Basic(),
     "bearer": Bearer(),
     "token": Token(),
+    "segment": WriteKey(),
     "open": Open(),
 }

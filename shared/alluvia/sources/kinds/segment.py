@@ -1,0 +1,33 @@
+"""The SDKs of Segment and RudderStack: each request has the source's write key. Pure."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import orjson
+
+from alluvia.formats.segment_format import write_key
+from alluvia.sources.kinds.base import Kind, Sample
+from alluvia.sources.signatures import MISSING, WRONG, same
+
+if TYPE_CHECKING:
+    from alluvia.sources.definition import Source
+    from alluvia.sources.delivery import Delivery
+
+
+class WriteKey(Kind):
+    """A write key, as the user of Basic authentication or in the body. The secret is the key."""
+
+    format = "segment"
+
+    def refusal(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> str | None:
+        key = write_key(delivery.headers, delivery.body)
+        return MISSING if key is None else None if same(secret, key) else WRONG
+
+    def sign(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> dict[str, str]:
+        return {"authorization": f"Basic {base64.b64encode(f'{secret}:'.encode()).decode()}"}
+
+    def sample(self, event_id: str, now_us: int) -> Sample:
+        call = {"type": "track", "event": "alluvia.test", "messageId": event_id, "userId": "test"}
+        return Sample(orjson.dumps(call), {"content-type": "application/json"})
