@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -15,10 +14,6 @@ from tests.no_pandas import NoPandas
 from tests.s3proxy import running_s3proxy
 from tests.s3server import S3Endpoint, S3Server, running_server
 from tests.scheduling import FilesAtOnce
-
-# Tests start hundreds of processes: each would compile all that it imports, which takes longer than most tests.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 
 settings.register_profile(
     "alluvia",
