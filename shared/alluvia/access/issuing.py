@@ -13,6 +13,7 @@ from alluvia.access.rights import Rights
 from alluvia.access.signing import key_id, sign
 from alluvia.clock import Clock
 from alluvia.errors import Invalid
+from alluvia.extras import needing
 from alluvia.store import Store
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ def key_folder(environment: Mapping[str, str]) -> Path:
 
 def new_key(store: Store, clock: Clock, folder: Path) -> registry.PublicKey:
     """Make a key: its private half in a file that only its owner may read, its public half in the lake."""
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    with needing("cli", "making tokens"):
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     private = Ed25519PrivateKey.generate()
     pem = private.private_bytes(
@@ -89,9 +91,10 @@ def _file(folder: Path, identity: str) -> Path:
 
 
 def _private(pem: bytes, where: str) -> Ed25519PrivateKey:
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    with needing("cli", "making tokens"):
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
         found = load_pem_private_key(pem, None)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from alluvia.errors import Invalid
+from alluvia.extras import needing
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -47,8 +48,9 @@ def verified(token: str, public_key: Callable[[str], bytes | None]) -> Any:
 
     Raises `Invalid`, which says no more than that the token is not valid.
     """
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    with needing("aws", "verifying tokens"):
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     signed, _, signature = token.rpartition(".")
     header, dot, claims = signed.partition(".")
