@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from moto import mock_aws
 
 import alluvia
 from alluvia.clock import ManualClock
-from alluvia.serverless import sending, warm_lake
+from alluvia.serverless import secrets, sending, warm_lake
 from alluvia.sources.definition import Source
 from alluvia.sources.file import KEY
 from alluvia.sources.kinds.registry import KINDS
@@ -320,13 +321,60 @@ def test_a_source_that_is_not_set_up_is_a_fault_of_ours(
     assert "hunter" not in json.dumps(vars(line), default=str)
 
 
+def test_what_is_broken_is_looked_at_as_seldom(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = secrets.read_secret
+
+    def ask(reference: str) -> str:
+        asked.append(reference)
+        return real(reference)
+
+    monkeypatch.setattr(secrets, "read_secret", ask)
+    counting = CountingStore(alluvia.connect(str(tmp_path)).store)
+    with warm_lake.using(alluvia.Lake(counting, clock)) as lake:
+        counting.put(KEY, b"not TOML")
+        assert [send(b"{}").status for _ in range(5)] == [500] * 5
+        assert counting.keys.count(("get", KEY)) == 1
+        counting.delete([KEY])
+        clock.advance(30)
+        of = define(lake, "github", monkeypatch, secret="env:NOWHERE")
+        assert [post(of, clock).status for _ in range(5)] == [500] * 5
+        assert asked == ["env:NOWHERE"]
+        monkeypatch.setenv("NOWHERE", SECRETS["github"])
+        clock.advance(30)
+        assert post(of, clock).status == 200
+
+
+def test_formats_of_other_clients_come_through_sources(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, "bearer", monkeypatch, format="csv", delimiter=";", event_id="key", event="what")
+    for _ in range(2):
+        assert post(of, clock, b"key;what;n\n1;a;x\n2;b;y\n").status == 200
+    assert [(row["event_id"], row["event"], row["source"]) for row in rows(lake)] == [("1", "a", "s"), ("2", "b", "s")]
+    cloud = {"specversion": "1.0", "type": "paid", "source": "/shops/7", "id": "ce-1"}
+    clock.advance(30)
+    of = define(lake, "bearer", monkeypatch, format="cloudevents", table="cloud")
+    answer = post(of, clock, json.dumps(cloud).encode(), content_type="application/cloudevents+json")
+    assert answer.status == 200, answer.text
+    [row] = rows(lake, "cloud")
+    assert (row["event_id"], row["event"], row["source"]) == ("ce-1", "paid", "/shops/7")
+    clock.advance(30)
+    of = define(lake, "token", monkeypatch, format="firehose", table="fire")
+    record = {"data": base64.b64encode(b'{"event_id":"f"}').decode()}
+    body = {"requestId": "r-1", "timestamp": 1_600_000_000_000, "records": [record]}
+    answer = post(of, clock, json.dumps(body).encode(), X_Amz_Firehose_Request_Id="r-1")
+    assert (answer.status, answer.json["requestId"]) == (200, "r-1")
+    assert [row["event_id"] for row in rows(lake, "fire")] == ["f"]
+
+
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-    from alluvia.serverless import secrets
-
     for client in (secrets._secrets_manager, secrets._ssm, sending.sqs):
         client.cache_clear()
     with mock_aws():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 STALE_MS = 300_000
 """How old a secret may be that this process knows."""
 LOOK_MS = 30_000
-"""How soon a secret that did not fit is asked for again: its service is paid by the request."""
+"""How soon a secret that is missing, or did not fit, is asked for again: its service is paid by the request."""
 _SECRET_BYTES_MAX = 65_536
 _MISSING = ("ResourceNotFoundException", "ParameterNotFound", "AccessDeniedException", "ValidationException")
 
@@ -31,17 +31,23 @@ class Secrets:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._known: dict[str, tuple[str, int]] = {}
+        self._known: dict[str, tuple[str | Invalid, int]] = {}
 
     def get(self, reference: str, *, age_ms_max: int = STALE_MS) -> str:
-        """Return a secret as it was at most so long ago. Raises as `read_secret`."""
+        """Return a secret as it was at most so long ago. Raises as `read_secret`, again without asking for a while."""
         with self._lock:
             now_ms = self._clock.now_ms()
-            text, read_ms = self._known.get(reference, ("", None))
+            found, read_ms = self._known.get(reference, ("", None))
+            age_ms_max = min(age_ms_max, LOOK_MS) if isinstance(found, Invalid) else age_ms_max
             if read_ms is None or not 0 <= now_ms - read_ms < age_ms_max:
-                text = read_secret(reference)
-                self._known[reference] = text, now_ms
-            return text
+                try:
+                    found = read_secret(reference)
+                except Invalid as error:
+                    found = error
+                self._known[reference] = found, now_ms
+        if isinstance(found, Invalid):
+            raise Invalid(str(found))
+        return found
 
 
 def read_secret(reference: str) -> str:

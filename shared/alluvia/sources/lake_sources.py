@@ -26,16 +26,20 @@ LOOK_MS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The sources of a lake. faults: why some are not usable, by name. tag: of the object; None if there is none."""
+    """The sources of a lake. faults: why some are not usable, by name. tag: of the object; None if there is none.
+
+    fault: why none is usable; "" if that is not so.
+    """
 
     by_name: Mapping[str, Source] = field(default_factory=dict)
     faults: Mapping[str, str] = field(default_factory=dict)
     tag: str | None = None
+    fault: str = ""
 
     def find(self, name: str) -> Source | None:
         """Return a source; None if there is none. Raises Invalid for one that is not usable."""
-        if name in self.faults:
-            raise Invalid(self.faults[name])
+        if self.fault or name in self.faults:
+            raise Invalid(self.fault or self.faults[name])
         return self.by_name.get(name)
 
 
@@ -96,10 +100,16 @@ class SourceCache:
         self._looked_ms: int | None = None
 
     def get(self, *, age_ms_max: int = STALE_MS) -> Sources:
-        """Return the sources as they were at most so long ago: one GET if what is known is older, else no request."""
+        """Return the sources as they were at most so long ago: one GET if what is known is older, else no request.
+
+        Their object may be damaged: then all of them are faulty.
+        """
         with self._lock:
             now_ms = self._clock.now_ms()
             if self._looked_ms is None or not 0 <= now_ms - self._looked_ms < age_ms_max:
-                self._known = read_sources(self._store)
+                try:
+                    self._known = read_sources(self._store)
+                except Invalid as error:
+                    self._known = Sources(fault=str(error))
                 self._looked_ms = now_ms
             return self._known
