@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from alluvia.errors import Corrupt, ObjectNotFound, Unsupported
+from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unsupported
 from alluvia.log.actions import AddFile, DomainMetadata
 from alluvia.log.commit import CommitActions
-from alluvia.store import Store
-from alluvia.table.claims import CLAIM, Claim, parse_claim
-from alluvia.table.decisions import DECISIONS, Decisions, read_decision
+from alluvia.log.log import Log
+from alluvia.operations.cut import carried_out
+from alluvia.table.claims import CLAIM, Claim, parse_claim, placed_in
+from alluvia.table.decisions import ABORTED, DECISIONS, Decision, Decisions, read_decision
 from alluvia.table.handle import TableHandle
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX
 from alluvia.verify.objects import Objects
@@ -77,21 +78,59 @@ def _has_happened(handle: TableHandle, claim: Claim, version: int, findings: Fin
     return happened
 
 
-def check_decisions(store: Store, root: str, objects: Objects, findings: Findings) -> None:
-    """Report decisions in a table's folder that cannot be read. One GET for each."""
+def check_decisions(handle: TableHandle, objects: Objects, findings: Findings) -> None:
+    """Report decisions in a table's folder that cannot be read, or that not all of their tables have followed.
+
+    One GET for each; and of each table that they name, what opening it costs, and one GET for each commit since the
+    first of them.
+    """
     names = [name for name in objects.hidden if name.startswith(DECISIONS)]
-    reasons: Sequence[str | None] = store.map(partial(_wrong, store), [root + name for name in names])
-    for name, reason in zip(names, reasons, strict=True):
-        if reason is not None:
-            msg = f"{reason}; whether its transaction has happened cannot be told"
+    read: Sequence[Decision | str] = handle.store.map(partial(_read, handle), names)
+    claims: dict[str, dict[str, int]] = {}
+    for name, found in zip(names, read, strict=True):
+        if isinstance(found, str):
+            msg = f"{found}; whether its transaction has happened cannot be told"
             findings.add("decision-unreadable", msg, file=name)
+            continue
+        for table, version in found.claims.items():
+            claims.setdefault(table, {})[name.removeprefix(DECISIONS).removesuffix(".json")] = version
+    own = min(claims, default="")
+    for table, versions in sorted(claims.items()):
+        log = Log(handle.store, f"{handle.root[: -len(own) - 1]}{table}/", handle.clock)
+        _check_followed(log, table, versions, findings)
 
 
-def _wrong(store: Store, key: str) -> str | None:
+def _read(handle: TableHandle, name: str) -> Decision | str:
+    """Return a decision, or what is wrong with it."""
     try:
-        read_decision(store, key)
+        return read_decision(handle.store, handle.root + name)
     except ObjectNotFound:  # vacuum has deleted it since the listing
-        return None
+        return ABORTED
     except Corrupt as error:
         return str(error)
-    return None
+
+
+def _check_followed(log: Log, table: str, versions: Mapping[str, int], findings: Findings) -> None:
+    """Report transactions that have happened, but are neither in a table's log nor claimed there any more."""
+    try:
+        standing = log.open().domains
+        kept = [version for version in log.listing().commits if version >= min(versions.values())]
+        commits = {commit.version: commit for commit in log.read_commits(sorted(kept))}
+    except AlluviaError as error:
+        findings.add("claim-unchecked", f"whether table {table} has what was decided cannot be told: {error}")
+        return
+    done = carried_out(list(commits.values()))
+    for transaction_id, version in versions.items():
+        if transaction_id in done or CLAIM + transaction_id in standing:
+            continue
+        if version not in commits and version < min(commits, default=version):
+            continue  # clean-up has taken what would tell
+        placed = placed_in(commits[version]) if version in commits else []
+        claim = next((each for each in placed if each.transaction_id == transaction_id), None)
+        if claim is not None and Decisions.about(log, claim).read(claim) == ABORTED:  # decided hours too late
+            continue
+        msg = (
+            f"the transaction {transaction_id} has happened, but table {table} has neither its changes nor its claim, "
+            f"which was version {version} there"
+        )
+        findings.add("transaction-incomplete", msg, file=f"{DECISIONS}{transaction_id}.json")

@@ -99,7 +99,7 @@ class _Verification:
         findings, root = self._findings, self._handle.root
         walk = LogWalk(self._store, root, objects, findings, self._now_ms, self._progress, structs_from).run()
         self._check_hint(objects, walk)
-        check_decisions(self._store, root, objects, findings)
+        check_decisions(self._handle, objects, findings)
         replay = walk.replay
         claimed = Claimed() if replay is None or walk.newest != objects.newest else self._take_claims(replay)
         snapshot = None if replay is None else self._snapshot(replay)

@@ -626,3 +626,22 @@ def test_who_may_not_write_reads_the_changes_that_are_in_the_log() -> None:
 
     reader = Lake(HookedStore(lake.store, refuse), lake.clock)
     assert reader.table("a").changes(1).read_all()["_commit_version"].to_pylist() == [1, 1]
+
+
+@pytest.mark.parametrize("before", [APPLY_OF_A, APPLY_OF_B, 5])
+def test_verify_finds_a_table_that_lost_its_part_of_a_transaction(before: int) -> None:
+    lake = two_tables()
+    if before < 5:
+        stopped(lake, before)
+    else:
+        transfer(lake)
+        append_both(lake)
+    assert again(lake).table("a").verify().ok
+    assert not again(lake).table("a").verify().findings
+    claim, change = f"b/_delta_log/{2:020}.json", f"b/_delta_log/{3:020}.json"
+    lost = [key for key in (claim, change) if key in {info.key for info in lake.store.list("b/_delta_log/")}]
+    lake.store.delete(lost if before < 5 else [f"b/_delta_log/{at:020}.json" for at in range(2, 6)])
+    found = [(each.kind, "table b" in each.message) for each in again(lake).table("a").verify().findings]
+    assert found == [("transaction-incomplete", True)] * (1 if before < 5 else 2)
+    lake.store.delete([info.key for info in lake.store.list("b/")])
+    assert [each.kind for each in again(lake).table("a").verify().findings] == ["claim-unchecked"]
