@@ -41,6 +41,7 @@ from tests.simulation.intents import (
 )
 from tests.simulation.merge_queries import has_hits, hitters
 from tests.simulation.model import Version
+from tests.simulation.offers import CROWD, is_crowded
 from tests.simulation.posters import posters
 from tests.simulation.rollups import has_rollup, refresher, refreshers
 from tests.simulation.s3 import Crash, Process
@@ -77,6 +78,7 @@ def cast(world: World) -> Iterator[tuple[str, Callable[[], None]]]:
     others: list[tuple[str, Act]] = [(name, refresher) for name in refreshers(world)] if has_rollup(world) else []
     others += [*(hitters(world) if has_hits(world) else ()), *erasers(world)]
     others += [*movers(world)] if has_vault(world) else []
+    others += [(f"offerer{at}", ingest) for at in range(CROWD)] if is_crowded(world.seed) else []
     acts = [(name, act, Process(), dict[int, Lake]()) for name, act in others]
     process, lakes = Process(), dict[int, Lake]()
     acts += [(name, act, process, lakes) for name, act in posters(world)]

@@ -16,6 +16,7 @@ from tests.simulation.faults import MINUTE_US
 from tests.simulation.intents import Intent, NoRows, Steps, difference, widened
 from tests.simulation.ledger import Ledger, ReadOnly, Together
 from tests.simulation.model import DataFile, Row, TableModel, Version, event_of, tuples
+from tests.simulation.offers import Offers
 from tests.simulation.scheduler import Scheduler, Violation
 
 _LOG = re.compile(r"^(?P<root>.*?)_delta_log/(?P<version>\d{20})\.(?P<kind>json|checkpoint\..*)$")
@@ -67,6 +68,7 @@ class Checker:
     failed: set[int] = field(default_factory=set)
     kept: list[object] = field(default_factory=list)
     erased: set[str] = field(default_factory=set)
+    offers: Offers = field(default_factory=Offers)
     ledger: Ledger = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,6 +81,7 @@ class Checker:
             raise Violation("who only reads writes nothing", key)
         if match is None:
             self._plain_put(key, data)
+            self.offers.put(key, data, intent)
             self.ledger.decide(key, data, self.scheduler.now_us, self.tables)
             return
         root, version = match["root"], int(match["version"])
@@ -177,6 +180,8 @@ class Checker:
                 transaction_id, intent, json.loads(claim["domainMetadata"]["configuration"])["startedMs"]
             )
         self.ledger.pass_claims(root, actions)
+        if "alluviaOffers" in info:
+            intent = self.offers.take(table, after, info, intent, sum(added.values()))
         if carried_out is not None:
             self.ledger.carry_out(carried_out["id"], table, before, after, removed, added)
         elif intent is not None:

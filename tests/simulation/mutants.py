@@ -797,6 +797,71 @@ MUTANTS: tuple[Mutant, ...] = (
         "= [None] * len(group)",
         ("tests/unit/operations/test_grouping.py",),
     ),
+    Mutant(
+        "take an offer whose event ids are known",
+        "operations/offering.py",
+        "known = set(window.held([each for offer in offers for each in offer.prints], self._undone))",
+        "known = set[bytes]()",
+    ),
+    Mutant(
+        "take two offers that bring the same event",
+        "operations/offering.py",
+        "                known.update(offer.prints)\n",
+        "",
+    ),
+    Mutant(
+        "take an offer for a table that has changed since",
+        "table/offers.py",
+        "    return len(commits) >= LIFE or any(map(_ends, commits))",
+        "    return len(commits) >= LIFE",
+        ("tests/unit/operations/test_offering.py",),
+    ),
+    Mutant(
+        "commit offers again that another has taken meanwhile",
+        "operations/offering.py",
+        "return changes if len(self._admitted(group)) == len(group) else None",
+        "return changes",
+    ),
+    Mutant(
+        "take any commit of offers for that of one's own",
+        "table/offers.py",
+        "if offer_id in offers_in(commit)), None)",
+        "if offers_in(commit)), None)",
+    ),
+    Mutant(
+        "do not look whether one's own offer was taken",
+        "operations/offering.py",
+        "                if taken is not None:\n",
+        "                if False:\n",
+        ("tests/unit/operations/test_offering.py",),
+    ),
+    Mutant(
+        "forget the event ids of offers",
+        "operations/offering.py",
+        "**encode_event_ids(prints, contents), **taken_info",
+        "**encode_event_ids(self._offer.prints, self._offer.contents), **taken_info",
+    ),
+    Mutant(
+        "take offers whose owners have gone",
+        "operations/offering.py",
+        "if each.modified_ms >= oldest_ms)",
+        ")",
+        ("tests/unit/operations/test_offering.py",),
+    ),
+    Mutant(
+        "answer that rows on offer were refused when the store fails",
+        "operations/offering.py",
+        "        if owner.refused:\n            raise\n",
+        "        raise\n",
+        ("tests/unit/operations/test_offering.py",),
+    ),
+    Mutant(
+        "leave an erased row in an offer",
+        "operations/erase_survey.py",
+        "        elif name.startswith(OFFERS):\n",
+        "        elif False:\n",
+        ("tests/unit/operations/test_offering.py",),
+    ),
 )
 
 

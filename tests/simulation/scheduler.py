@@ -44,8 +44,9 @@ class Task:
 class Scheduler:
     """Events by simulated time. `now_us` is the true time, which no actor's clock need show."""
 
-    def __init__(self, start_us: int) -> None:
+    def __init__(self, start_us: int, steps_max: int = STEPS_MAX) -> None:
         self.now_us = start_us
+        self._steps_max = steps_max
         self.trace: list[str] = []
         self.failure: BaseException | None = None
         self.current: Task | None = None
@@ -150,8 +151,8 @@ class Scheduler:
             at_us, _, what = heapq.heappop(self._events)
             self.now_us = max(self.now_us, at_us)
             self._steps += 1
-            if self._steps > STEPS_MAX:
-                self.fail(Violation("the run ends", f"not within {STEPS_MAX} steps"))
+            if self._steps > self._steps_max:
+                self.fail(Violation("the run ends", f"not within {self._steps_max} steps"))
                 break
             if isinstance(what, Task):
                 if what is me:

@@ -9,12 +9,14 @@ from datetime import timedelta
 from hashlib import blake2b
 
 import pyarrow as pa
+import pytest
 
 from alluvia.errors import AlluviaError, Corrupt, Invalid, Unsupported
 from alluvia.lake import Lake, Table
 from tests.simulation.checker import Checker, Event, Limits
 from tests.simulation.faults import HOUR_US, MINUTE_US, SECOND_US, Fault, FaultSource, Without, draw_rates
 from tests.simulation.model import TableModel, tuples
+from tests.simulation.offers import crowd
 from tests.simulation.runtime import running
 from tests.simulation.s3 import Bucket, Crash, Process, SimulatedStore
 from tests.simulation.scheduler import Scheduler, SimulatedClock, Violation
@@ -185,7 +187,8 @@ class World:
         from tests.simulation.actors import cast
         from tests.simulation.rollups import has_rollup, set_up
 
-        with running(self.scheduler):
+        with running(self.scheduler), pytest.MonkeyPatch.context() as patch:
+            crowd(self.seed, patch)
             try:
                 self._set_up()
                 if has_rollup(self):

@@ -93,26 +93,35 @@ class Log:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    def refresh(self) -> State:
+    def refresh(self, at_once: int = 1) -> State:
         """Return the newest version: follow the log from the current one, or open it if there is none or it is too old.
 
-        Following costs one GET a new commit, and one that finds nothing. A handle that has not looked for an hour
-        opens afresh, since clean-up may have deleted the commits after its version.
+        Following costs one GET a new commit, and one that finds nothing; some more if it asks for several `at_once`.
+        A handle that has not looked for an hour opens afresh, since clean-up may have deleted the commits after its
+        version.
         """
         with self.lock:
             if self.state is None or self.stale:
                 return self.open()
             began_ms = self.clock.now_ms()
-            commits = self.following(self.state.version)
+            commits = self.following(self.state.version, at_once)
             state = self.advance(commits, began_ms)
             return self.open() if self.stale else state
 
-    def following(self, version: int) -> list[CommitActions]:
-        """Read the commits after a version, one by one, until there is none."""
+    def following(self, version: int, at_once: int = 1) -> list[CommitActions]:
+        """Read the commits after a version, some at once, until there is none."""
         commits: list[CommitActions] = []
-        while (commit := self.read_commit(version + len(commits) + 1)) is not None:
-            commits.append(commit)
-        return commits
+        while True:
+            first = version + len(commits) + 1
+            for commit in self.store.map(self.read_commit, range(first, first + at_once)):
+                if commit is None:
+                    return commits
+                commits.append(commit)
+
+    @property
+    def age_ms(self) -> int:
+        """Return how long ago this process has looked for the newest version."""
+        return self.clock.now_ms() - self._seen_ms
 
     @property
     def base_is_old(self) -> bool:
@@ -122,7 +131,7 @@ class Log:
     @property
     def stale(self) -> bool:
         """Whether the current state is too old to follow the log from, or to write the next version."""
-        return self.clock.now_ms() - self._seen_ms > FOLLOW_AGE_MS_MAX
+        return self.age_ms > FOLLOW_AGE_MS_MAX
 
     def advance(self, commits: Sequence[CommitActions], began_ms: int) -> State:
         """Add commits that follow the current state; `began_ms` is when the search for them began.

@@ -53,6 +53,7 @@ from alluvia.table.claims import pending, placed_in
 from alluvia.table.decisions import DECISIONS
 from alluvia.table.event_window.index import WINDOW_FOLDER
 from alluvia.table.handle import TableHandle
+from alluvia.table.offers import OFFERS, decode_offer
 from alluvia.table.partitioning.hive import is_hidden
 from alluvia.table_names import REJECTS
 
@@ -164,6 +165,8 @@ class _Search:
             self._rows.append((VECTORS, name, info))
         elif hash(info.key) in self._kept or (name.endswith(".parquet") and not is_hidden(name)):
             self._rows.append((DATA, name, info))
+        elif name.startswith(OFFERS):
+            self._offer(info)
         else:
             self._other(WINDOWS if name.startswith(WINDOW_FOLDER) else OTHER, info)
 
@@ -269,6 +272,24 @@ class _Search:
         data = read_if_there(self._handle.store, info.key)
         if data is not None and self._word.search(data.decode(errors="replace")):
             self.found.traces.append(Trace(kind, info.key, "it contains a value of the condition", removable=older))
+
+    def _offer(self, info: ObjectInfo) -> None:
+        """Search rows on offer. It may go at any time, since its owner has them too."""
+        self.found.count(OTHER, info.size)
+        data = read_if_there(self._handle.store, info.key)
+        if data is not None and self._offers_match(info, data):
+            self.found.traces.append(Trace(OTHER, info.key, "it offers matching rows to other writers"))
+
+    def _offers_match(self, info: ObjectInfo, data: bytes) -> bool:
+        """Whether any row on offer matches. One that cannot be read, or lacks a column, counts as matching."""
+        try:
+            rows = decode_offer(info.key, data).rows
+        except Corrupt:
+            return True
+        if not set(self._matching.columns) <= set(rows.column_names):
+            return True
+        batches = rows.select(self._matching.columns).to_batches()
+        return any(pc.any(self._matching.lenient(batch)).as_py() for batch in batches)
 
     def _data(self) -> None:
         wanted = []

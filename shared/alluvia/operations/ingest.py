@@ -11,12 +11,14 @@ from alluvia.errors import Invalid, TableDropped
 from alluvia.log.commit import CommitActions
 from alluvia.operations.constraints import row_check
 from alluvia.operations.event_window import follow_window
+from alluvia.operations.offering import commit_together, look, may_offer
 from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.event_window.content import EVENT_ID, SOURCE, content_hashes
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
 from alluvia.table.event_window.window import UNKNOWN, encode_event_ids, fingerprints
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import is_dropped, undone_versions, version_gaps
+from alluvia.table.offers import offers_in
 from alluvia.table.partitioning.partition import misfits
 from alluvia.table.schema.rows import conform
 from alluvia.table.snapshot import Snapshot
@@ -24,6 +26,9 @@ from alluvia.table.transaction import Changes
 
 _LIKE_UNKNOWN = bytes([*UNKNOWN[1:], 1])
 """Replaces a content hash that by chance equals the one for unknown."""
+
+LOSSES = 2
+"""Who has lost so many races for one commit offers its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +52,9 @@ def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None
 
     New means: neither earlier in `rows` nor in a commit of the table's window (`alluvia.dedup_window`), those of
     concurrent writers included, unless a restore took it back. A writer that lost a race looks its ids up among the
-    winners', writes the rows that are still new again, and goes on. `contents` are hashes of `CONTENT_BYTES` bytes, one
-    for each row; without them, the rows' own columns count. Raises `Invalid` for rows that do not fit the table.
+    winners', writes the rows that are still new again, and goes on. One that meets many others has its rows committed
+    together with theirs. `contents` are hashes of `CONTENT_BYTES` bytes, one for each row; without them, the rows' own
+    columns count. Raises `Invalid` for rows that do not fit the table.
     """
     if EVENT_ID not in rows.column_names:
         raise Invalid(f"{handle.name}: ingestion needs a column {EVENT_ID}, which identifies an event")
@@ -61,8 +67,13 @@ def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None
         if not batch.new:
             _check_still_there(handle, snapshot)
             return batch.ingested(snapshot.version)
+        if handle.crowd.is_there(handle.clock.now_ms()) and batch.may_offer():
+            version = None if look(handle) else batch.offered()
+            if version is None:
+                continue
+            return batch.ingested(version)
         commit = handle.transaction(snapshot).commit(batch.changes(), batch.after_loss)
-        if batch.undone:
+        if batch.again:
             continue
         with handle.lock:
             follow_window(handle)
@@ -88,11 +99,13 @@ def refusals(snapshot: Snapshot, rows: pa.Table) -> dict[int, str]:
 
 
 class _NewRows:
-    """The rows of one call, and the files that hold those that are still new. `undone`: look up all again."""
+    """The rows of one call, and the files that hold those that are still new. `again`: look up all again."""
 
     def __init__(self, handle: TableHandle, snapshot: Snapshot, rows: pa.Table, contents: Sequence[bytes]) -> None:
-        self.undone = False
+        self.again = False
+        self._losses = 0
         self._handle = handle
+        self._snapshot = snapshot
         self._writer = handle.writer(snapshot, row_check(snapshot.settings.constraints, snapshot.schema))
         self._undone_before = undone_versions(snapshot.properties)
         self._rows = rows
@@ -104,19 +117,39 @@ class _NewRows:
 
     def changes(self) -> Changes:
         """Write the rows that are new and return what to commit."""
-        rows = self._rows if len(self.new) == len(self._rows) else self._rows.take(pa.array(self.new, pa.int64()))
-        ids = encode_event_ids([self._prints[at] for at in self.new], [self._contents[at] for at in self.new])
-        self._changes = Changes("WRITE", {"mode": "Append"}, adds=self._writer.write(rows), info=ids)
+        ids = encode_event_ids(*self._new_ids())
+        self._changes = Changes("WRITE", {"mode": "Append"}, adds=self._writer.write(self._new_rows()), info=ids)
         return self._changes
+
+    def may_offer(self) -> bool:
+        """Whether the rows that are new may be committed by others."""
+        rows = self._new_rows()
+        return may_offer(self._handle, self._snapshot, rows) and not refusals(self._snapshot, rows)
+
+    def offered(self) -> int | None:
+        """Have others commit the rows that are new, or commit theirs too. Returns the version, None to start again."""
+        return commit_together(self._handle, self._snapshot, self._new_rows(), *self._new_ids())
+
+    def _new_rows(self) -> pa.Table:
+        return self._rows if len(self.new) == len(self._rows) else self._rows.take(pa.array(self.new, pa.int64()))
+
+    def _new_ids(self) -> tuple[list[bytes], list[bytes]]:
+        return [self._prints[at] for at in self.new], [self._contents[at] for at in self.new]
 
     def after_loss(self, winners: Sequence[CommitActions]) -> Changes | None:
         """Drop what the window holds by now. Files written before stay behind for vacuum: ingestion may not delete.
 
-        Where a restore won, `undone` is set: what was known before it may not be known any more.
+        Where a restore won, `again` is set: what was known before it may not be known any more. So it is where there
+        are so many others that the rows are better offered to them.
         """
         changed = [winner.metadata.configuration for winner in winners if winner.metadata is not None]
         if changed and undone_versions(changed[-1]) != self._undone_before:
-            self.undone = True
+            self.again = True
+            return None
+        self._losses += 1
+        if (self._losses >= LOSSES or any(len(offers_in(winner)) > 1 for winner in winners)) and self.may_offer():
+            self._handle.crowd.met(self._handle.clock.now_ms())
+            self.again = True
             return None
         before = self.new
         self._look_up(before)

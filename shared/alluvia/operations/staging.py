@@ -45,6 +45,10 @@ class StagedHandle(TableHandle):
         self._now = base
 
     @property
+    def takes_offers(self) -> bool:
+        return False
+
+    @property
     def creates(self) -> bool:
         """Whether the transaction creates the table."""
         return is_dropped(self.base.properties)
@@ -196,7 +200,7 @@ class _Staging(Transaction):
         self._handle = handle
         self._read = read
 
-    def commit(self, changes: Changes, on_lost: OnLost | None = None) -> Commit | None:  # noqa: ARG002
+    def commit(self, changes: Changes, on_lost: OnLost | None = None, *, in_turn: bool = True) -> Commit | None:  # noqa: ARG002
         self._handle.scans.remove(self._read)
         return self._handle.stage(changes)
 

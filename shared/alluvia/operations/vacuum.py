@@ -37,6 +37,7 @@ from alluvia.table.decisions import DECISIONS
 from alluvia.table.event_window.index import WINDOW_FOLDER
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.lineage import is_dropped
+from alluvia.table.offers import OFFERS
 from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import check_writable, has_domains
 from alluvia.table.snapshot import Snapshot
@@ -47,6 +48,7 @@ ORPHAN_AGE_MS_MIN = 24 * 60 * 60 * 1000
 LOG_AGE_MS_MIN = 24 * 60 * 60 * 1000
 """Commits are kept this long at least, whatever the property says: longer than a handle follows the log from one
 version, and a transaction lasts, which could otherwise write a version that has come and gone."""
+OFFER_AGE_MS_MIN = 60 * 60 * 1000
 PLAN_AGE_MS_MAX = 12 * 60 * 60 * 1000
 """A plan older than this is not executed: files added and removed since may be in no checkpoint any more."""
 PLANS_MAX = 5
@@ -204,6 +206,8 @@ class _Run:
             failed = delete_all(handle, [*plan.objects["key"].to_pylist(), *(info.key for info in log_plan.objects)])
             if not self._dropped:
                 failed += delete_all(handle, log_plan.hints)
+        if not self._dry_run:
+            delete_old_offers(handle, block.objects.below(OFFERS))
         tally.add(plan, log_plan, failed)
 
     def finish(self) -> None:
@@ -243,6 +247,12 @@ class _Run:
         files, cutoffs = self._log_files, self._cutoffs
         named = named_sidecars(self._handle.log, files, expired_log(files, cutoffs.log))
         return plan_log(files, self._windows, old_hints(files, cutoffs.orphans), cutoffs, named)
+
+
+def delete_old_offers(handle: TableHandle, listed: Sequence[ObjectInfo]) -> None:
+    """Delete offers, listed by their keys below the table's root, that nobody waits for: an owner can do without."""
+    before_ms = handle.clock.now_ms() - OFFER_AGE_MS_MIN
+    handle.store.delete([handle.root + info.key for info in listed if info.modified_ms < before_ms])
 
 
 def delete_all(handle: TableHandle, keys: Sequence[str]) -> list[str]:

@@ -19,12 +19,12 @@ AHEAD_BYTES = 256 << 20
 """So much of the disk may hold objects that have been fetched and not yet been used."""
 
 
-def each(work: Callable[[T], R], items: Iterable[T], *, parallel: bool) -> list[R]:
+def each(work: Callable[[T], R], items: Iterable[T], *, parallel: bool, at_once: int = REQUESTS_AT_ONCE) -> list[R]:
     """Return what the work makes of each item, in order; the first error in that order stops what has not begun."""
     waiting = list(items)
     if not parallel or len(waiting) < 2:
         return [work(item) for item in waiting]
-    with ThreadPoolExecutor(min(REQUESTS_AT_ONCE, len(waiting))) as pool:
+    with ThreadPoolExecutor(min(at_once, len(waiting))) as pool:
         return list(pool.map(work, waiting))
 
 

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from alluvia.errors import Invalid, ObjectNotFound
-from alluvia.store.at_once import each, fetched_ahead
+from alluvia.store.at_once import REQUESTS_AT_ONCE, each, fetched_ahead
 from alluvia.store.uris import key_below
 
 T = TypeVar("T")
@@ -190,12 +190,12 @@ class Store(ABC):
         """Write a local file as an object. The file may be deleted afterwards, but not be written again."""
         self.put(key, path.read_bytes())
 
-    def map(self, work: Callable[[T], R], items: Iterable[T]) -> Sequence[R]:
+    def map(self, work: Callable[[T], R], items: Iterable[T], at_once: int = REQUESTS_AT_ONCE) -> Sequence[R]:
         """Return what `work` returns for each item, in order. It makes requests: several run at once if that is faster.
 
         If several fail, the error of the first item in order is raised; work that has not started never does.
         """
-        return each(work, items, parallel=self.parallel)
+        return each(work, items, parallel=self.parallel, at_once=at_once)
 
     def get_many(self, ranges: Iterable[ByteRange]) -> Sequence[bytes]:
         """Return the bytes of each range, in order. Raises as `get` does, for the first that fails."""

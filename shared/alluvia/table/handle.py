@@ -16,6 +16,7 @@ from alluvia.table.claims import with_claims
 from alluvia.table.decisions import Decisions, happened
 from alluvia.table.event_window.window import DedupWindow
 from alluvia.table.lineage import first_version, in_gap, is_dropped, version_gaps
+from alluvia.table.offers import Crowd
 from alluvia.table.partitioning.spec import check_types
 from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import check_writable
@@ -48,8 +49,14 @@ class TableHandle:
         self.log = Log(store, root, clock)
         self.lock = self.log.lock
         self.window: DedupWindow | None = None
+        self.crowd = Crowd()
         self._overdue = overdue
         self._last: Snapshot | None = None
+
+    @property
+    def takes_offers(self) -> bool:
+        """Whether writers that meet here commit together; where nothing lies between, trying again is as fast."""
+        return self.store.parallel
 
     def newest(self, *, dropped: bool = False) -> Snapshot:
         """Return the newest version, looking for new commits. Raises `TableNotFound`.

@@ -102,15 +102,16 @@ class Transaction:
         self._carries_out = False
         self._moved: frozenset[str] = frozenset()
 
-    def commit(self, changes: Changes, on_lost: OnLost | None = None) -> Commit | None:
+    def commit(self, changes: Changes, on_lost: OnLost | None = None, *, in_turn: bool = True) -> Commit | None:
         """Commit the changes at the next free version.
 
         After a lost race each winner goes through the conflict rules, then `on_lost` sees the winners and returns the
-        changes to go on with, or None to give up without a commit (then this returns None). Raises a `Conflict`,
-        `CommitUnknown`, `Unavailable`, or `Unsupported` where a winner made the table one we cannot write.
+        changes to go on with, or None to give up without a commit (then this returns None). Between the tries it gives
+        way to other writers; not `in_turn` commits who does so for them too. Raises a `Conflict`, `CommitUnknown`,
+        `Unavailable`, or `Unsupported` where a winner made the table one we cannot write.
         """
         with self._log.lock:
-            return self._commit(changes, on_lost)
+            return self._commit(changes, on_lost, in_turn=in_turn)
 
     def claim(
         self,
@@ -179,10 +180,12 @@ class Transaction:
         changes: Changes,
         on_lost: OnLost | None,
         claiming: Callable[[CommitActions], CommitActions] | None = None,
+        *,
+        in_turn: bool = True,
     ) -> Commit | None:
         state, losses, others = self._base, 0, 0
         clock, turns = self._log.clock, self._log.turns
-        pause = turns.before_commit(clock.now_ms(), clock.uniform())
+        pause = turns.before_commit(clock.now_ms(), clock.uniform()) if in_turn else 0.0
         if pause:
             clock.sleep(pause)
         known = self._committed_since(state.version)
@@ -217,8 +220,9 @@ class Transaction:
                 rows = sum(file.num_records or 0 for file in changes.adds)
                 return Commit(commit.version, commit.timestamp_ms, rows, len(changes.adds))
             losses += 1
-            clock.sleep(turns.after_loss(losses, clock.uniform()))
-            known = self._catch_up(winner, began_ms)
+            if in_turn:
+                clock.sleep(turns.after_loss(losses, clock.uniform()))
+            known = self._catch_up(winner, began_ms, further=in_turn)
             others += len(known)
 
     def _settle_claims(self, state: State, changes: Changes) -> list[DomainMetadata] | None:
@@ -298,9 +302,12 @@ class Transaction:
             raise Unavailable("the table's log moved on while this transaction read it: try again")
         return newest
 
-    def _catch_up(self, winner: CommitActions, began_ms: int) -> list[CommitActions]:
-        """Read on from the winner to the tip, so that the next attempt does not lose one race a version."""
-        found = [winner, *self._log.following(winner.version)]
+    def _catch_up(self, winner: CommitActions, began_ms: int, *, further: bool) -> list[CommitActions]:
+        """Read on from the winner to the tip, so that the next attempt does not lose one race a version.
+
+        Not `further` than the winner goes who is in a hurry, and tries the version after it.
+        """
+        found = [winner, *(self._log.following(winner.version) if further else ())]
         self._log.advance(found, began_ms)
         return found
 
