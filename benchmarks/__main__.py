@@ -13,6 +13,7 @@ from benchmarks import (
     checkpoints,
     clusters,
     cold_starts,
+    crowds,
     icedb,
     many_tables,
     merges,
@@ -45,6 +46,7 @@ PARTS = {
     "many_tables": many_tables.figures,
     "writers": writers.figures,
     "posts": posts.figures,
+    "crowds": crowds.figures,
     "transactions": transactions.figures,
 }
 
