@@ -18,9 +18,13 @@ from infra.settings import Settings
 EVENT_PATHS = ("/v1/events/{table}", "/v1/logs")
 QUERY_PATH = "/q"
 SQL_PATH = "/sql"
-WEBHOOKS_PATH = "/v1/webhooks/{source}"
 # Events, handshakes, and what browsers ask before they send.
 WEBHOOK_METHODS = (api.HttpMethod.POST, api.HttpMethod.GET, api.HttpMethod.OPTIONS)
+CALLS = ("track", "identify", "page", "screen", "group", "alias", "batch", "import")
+WEBHOOK_ROUTES = {"/v1/webhooks/{source}": WEBHOOK_METHODS} | {
+    f"/v1/{call}": (api.HttpMethod.POST, api.HttpMethod.OPTIONS) for call in CALLS
+}
+"""The methods of each path whose senders the function verifies: those of sources, and of Segment's API."""
 ACCESS_LOG_FIELDS = {
     "requestId": "$context.requestId",
     "time": "$context.requestTime",
@@ -85,19 +89,24 @@ class HttpApi(Construct):
         settings = {f"POST {path}": _limits(query_throttle) for path in queries}
         if webhook_throttle is not None:
             routes += self._webhooks(to_ingest)
-            settings |= {f"{method.value} {WEBHOOKS_PATH}": _limits(webhook_throttle) for method in WEBHOOK_METHODS}
+            settings |= {
+                f"{method.value} {path}": _limits(webhook_throttle)
+                for path, methods in WEBHOOK_ROUTES.items()
+                for method in methods
+            }
         _resource(self.stage).route_settings = settings
         # API Gateway refuses settings of a route that does not exist yet.
         self.stage.node.add_dependency(*routes)
         self.url = self.stage.url
 
     def _webhooks(self, to_ingest: integrations.HttpLambdaIntegration) -> list[api.HttpRoute]:
-        routes = self.api.add_routes(
-            path=WEBHOOKS_PATH,
-            methods=[*WEBHOOK_METHODS],
-            integration=to_ingest,
-            authorizer=api.HttpNoneAuthorizer(),
-        )
+        routes = [
+            route
+            for path, methods in WEBHOOK_ROUTES.items()
+            for route in self.api.add_routes(
+                path=path, methods=[*methods], integration=to_ingest, authorizer=api.HttpNoneAuthorizer()
+            )
+        ]
         for route in routes:
             accept(route, "APIG4", "Senders of webhooks have no AWS credentials; the function verifies each request.")
         return routes

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from alluvia.formats.segment_format import PATHS
 from infra.sources import Sources
 from tests.infra.conftest import read_template, synthesise
 from tests.infra.policies import allowed, resources_of
@@ -15,7 +16,9 @@ from tests.infra.test_privileges import actions, statements
 Template = dict[str, Any]
 ARN = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:hook-AbCdEf"
 SECRETS = f"secretsmanager:alluvia/shop, ssm:/alluvia/github,secretsmanager:{ARN}"
-KEYS = {f"{method} /v1/webhooks/{{source}}" for method in ("POST", "GET", "OPTIONS")}
+KEYS = {f"{method} /v1/webhooks/{{source}}" for method in ("POST", "GET", "OPTIONS")} | {
+    f"{method} /v1/{call}" for method in ("POST", "OPTIONS") for call in PATHS
+}
 
 
 @pytest.fixture(scope="module")
