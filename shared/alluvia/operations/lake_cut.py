@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from alluvia.clock import Clock
-from alluvia.errors import TableNotFound, TransactionExpired, VersionExpired
+from alluvia.errors import Corrupt, Invalid, TableNotFound, TransactionExpired, Unsupported, VersionExpired
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import State
 from alluvia.operations.catalog import Catalog
@@ -26,6 +26,8 @@ from alluvia.table_names import TABLE_NAME
 TABLES_MAX = 100
 """A lake of more tables is not looked up as a whole."""
 _NONE = -1
+_SKIPPED = (Corrupt, Invalid, Unsupported)
+"""What is wrong with one table, or with this process's rights, stops no transaction over others."""
 
 
 class _Log:
@@ -69,11 +71,31 @@ class _Log:
         return self.state
 
 
+def _tables(catalog: Catalog) -> list[str]:
+    with suppress(*_SKIPPED):
+        found = [name for name in catalog.store.list_folders("") if TABLE_NAME.fullmatch(name)]
+        return found if len(found) <= TABLES_MAX else []
+    return []
+
+
+def _looked_up(handle: TableHandle) -> _Log | None:
+    with suppress(*_SKIPPED):  # whoever asks for the table gets the error
+        return _Log(handle)
+    return None
+
+
+def _followed(log: _Log) -> Sequence[CommitActions] | None:
+    with suppress(*_SKIPPED):
+        return log.follow()
+    return None
+
+
 class LakeCut:
     """The tables of a lake as they are when this is made; `names` are those that will be needed first.
 
-    Costs one LIST, and for each table one GET, with one LIST more if this process does not know it. A lake of more
-    than `TABLES_MAX` tables counts as one without any, and so do tables of rejected events.
+    Costs one LIST, and for each table one GET, with one LIST more if this process does not know it. Tables of rejected
+    events are left out, and what this process may not list or read. A lake of more than `TABLES_MAX` tables counts as
+    one without any.
     """
 
     def __init__(self, catalog: Catalog, names: Iterable[str]) -> None:
@@ -83,14 +105,17 @@ class LakeCut:
         for name in names:
             with suppress(TableNotFound):
                 catalog.handle(name).at_hand()
-        found = [name for name in catalog.store.list_folders("") if TABLE_NAME.fullmatch(name)]
-        logs = [] if len(found) > TABLES_MAX else catalog.store.map(_Log, map(catalog.handle, found))
-        self._logs = {log.handle.name: log for log in logs if log.version != _NONE}
+        looked = catalog.store.map(_looked_up, map(catalog.handle, _tables(catalog)))
+        self._logs = {log.handle.name: log for log in looked if log is not None and log.version != _NONE}
         behind = list(self._logs.values())
         while behind:
-            met = catalog.store.map(_Log.follow, behind)
-            claims = [at for commits in met for each in carried_out(commits).values() for at in each.items()]
-            behind = [self._logs[name] for name, at in claims if name in self._logs and self._logs[name].version < at]
+            met = catalog.store.map(_followed, behind)
+            for log, commits in zip(behind, met, strict=True):
+                if commits is None:
+                    del self._logs[log.handle.name]
+            claims = [at for commits in met for each in carried_out(commits or ()).values() for at in each.items()]
+            short = {name for name, at in claims if name in self._logs and self._logs[name].version < at}
+            behind = [self._logs[name] for name in sorted(short)]
 
     def __contains__(self, name: str) -> bool:
         return name in self._logs

@@ -645,3 +645,20 @@ def test_verify_finds_a_table_that_lost_its_part_of_a_transaction(before: int) -
     assert found == [("transaction-incomplete", True)] * (1 if before < 5 else 2)
     lake.store.delete([info.key for info in lake.store.list("b/")])
     assert [each.kind for each in again(lake).table("a").verify().findings] == ["claim-unchecked"]
+
+
+@pytest.mark.parametrize("refused", [("b/", "get"), ("b/", "list"), ("", "list")])
+def test_a_table_that_may_not_be_read_stops_no_transaction_over_others(refused: tuple[str, str]) -> None:
+    lake = two_tables()
+    prefix, kind = refused
+
+    def refuse(asked: str, key: str) -> None:
+        if asked == kind and (key.startswith(prefix) if prefix else not key):
+            raise Invalid("AccessDenied")
+
+    with Lake(HookedStore(lake.store, refuse), lake.clock).transaction() as tx:
+        tx.table("a").delete("id = 'x'")
+        if prefix:
+            with pytest.raises(Invalid, match="AccessDenied"):
+                tx.table("b")
+    assert (ids(lake, "a"), ids(lake, "b")) == (["y"], ["x", "y"])
