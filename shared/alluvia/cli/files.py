@@ -19,6 +19,7 @@ from alluvia.cli.event_files import FilePart, parts
 from alluvia.errors import Invalid
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
+from alluvia.ingest.alike import moved
 from alluvia.ingest.envelope import split
 from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.tables import find_events
@@ -97,7 +98,7 @@ def store_part(lake: Lake, table: str, part: FilePart) -> Counts:
         found = split(part.data, content_type=part.media_type, content_encoding=None, limits=_UNLIMITED)
     else:
         found = by_name("csv").read(SentBody({"content-type": part.media_type}, part.data, now_us), _UNLIMITED)
-    events = [event._replace(position=event.position + part.position) for event in found.events]
+    events = moved(found.events, part.position)
     rejects = [replace(reject, position=reject.position + part.position) for reject in found.rejects]
     return ingest_batch(lake, table, events, rejects, arrival_us=now_us, idempotency_key=part.key).counts()
 

@@ -24,7 +24,7 @@ from alluvia.ingest.values import RawEvent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-BLOCK = 4096
+BLOCK = 2048
 """Lines that are read together: what that takes stays in the processor's cache, and is used again."""
 MANY = 256
 """Fewer lines are not worth it."""
@@ -92,6 +92,11 @@ class Block(Sequence[RawEvent]):
         """Return how many bytes their JSON has, as sent."""
         return sum(map(len, self._lines)) + sum(len(event.raw or b"") for event in self.odd.values())
 
+    def moved(self, by: int) -> Block:
+        """Return the events at later positions."""
+        odd = {at: event._replace(position=event.position + by) for at, event in self.odd.items()}
+        return Block(self.alike, self.places, [at + by for at in self._positions], self._lines, odd)
+
     def __len__(self) -> int:
         return len(self.places) + len(self.odd)
 
@@ -141,6 +146,15 @@ class EventParts(Sequence[RawEvent]):
             part.text_bytes if isinstance(part, Block) else sum(len(event.raw or b"") for event in part)
             for part in self.parts
         )
+
+
+def moved(events: Sequence[RawEvent], by: int) -> Sequence[RawEvent]:
+    """Return events at later positions, as those of one part of a file are."""
+    if isinstance(events, EventParts):
+        return EventParts([moved(part, by) for part in events.parts])
+    if isinstance(events, Block):
+        return events.moved(by)
+    return [event._replace(position=event.position + by) for event in events]
 
 
 class Alike(NamedTuple):

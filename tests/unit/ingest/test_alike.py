@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alluvia.ingest.alike import EventParts, read_alike
+from alluvia.ingest.alike import EventParts, moved, read_alike
 from alluvia.ingest.envelope import split
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.values import NO_FIELDS, Fields, Limits, Split
@@ -129,6 +129,8 @@ def test_most_lines_are_kept_as_columns_and_odd_ones_in_their_places(declared: b
         assert [event.raw for event in found.events] == [orjson.dumps(event.value) for event in found.events]
         assert found.events[-1] == found.events[events - 1] == list(found.events)[-1]
         assert found.events[2:5] == list(found.events)[2:5]
+        later = [event._replace(position=event.position + 7) for event in found.events]
+        assert list(moved(found.events, 7)) == later == moved(list(found.events), 7)
         assert found.events.text_bytes == sum(len(event.raw or b"") for event in found.events)
     with patch("alluvia.ingest.rows._Conversion.__init__", side_effect=AssertionError):
         rows = to_rows(plain.events, schema, arrival_us=1, idempotency_key=None, new_id=lambda: "never")
