@@ -85,7 +85,8 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
 
 def test_a_host_that_is_elsewhere_is_named(tmp_path: Path) -> None:
-    result = CliRunner().invoke(cli, ["serve", "--lake", str(tmp_path), "--port", "0", "--host", "192.0.2.1"])
+    words = ["--lake", str(tmp_path), "--port", "0", "--host", "192.0.2.1", "--auth", "open"]
+    result = CliRunner().invoke(cli, ["serve", *words])
     assert result.exit_code == 1
     assert result.stderr.startswith("alluvia: --host 192.0.2.1: cannot listen there")
 
