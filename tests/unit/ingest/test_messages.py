@@ -190,3 +190,16 @@ HEAD = {"format": 1, "table": "t", "arrival_us": 1, "idempotency_key": None, "po
 def test_a_message_of_another_kind_is_refused(body: str) -> None:
     with pytest.raises(Invalid, match="the message"):
         unpack(body)
+
+
+def test_that_fields_are_text_survives_the_queue() -> None:
+    """Typed columns read text only where the format says that all of it is text."""
+    sent = RawEvent(0, {"event_id": "a", "n": "7"}, given=Given(text=True))
+    schema = pa.schema([pa.field("event_id", pa.string(), nullable=False), ("n", pa.int64())])
+    [message] = pack("t", [sent], Origin(1), numbered()).messages
+    for event, rows in (
+        (unpack(message.decode()).events[0], [{"event_id": "a", "n": 7}]),
+        (sent._replace(given=None), []),
+    ):
+        made = to_rows([event], schema, arrival_us=1, idempotency_key=None, new_id=numbered())
+        assert made.table.to_pylist() == rows
