@@ -26,7 +26,7 @@ from alluvia.serverless.secrets import Secrets
 from alluvia.sources.definition import Source
 from alluvia.sources.delivery import Delivery
 from alluvia.sources.kinds.registry import KINDS
-from alluvia.sources.lake_sources import LOOK_MS, STALE_MS, SourceCache, Sources
+from alluvia.sources.lake_sources import LOOK_MS, STALE_MS, LakeSources, SourceCache
 from alluvia.sources.receiving import challenge_of, events_of
 from alluvia.sources.signatures import same
 
@@ -265,7 +265,7 @@ def _find(name: str, lake: Lake, age_ms_max: int) -> Source | None:
         raise _NotSetUp(str(error)) from None
 
 
-def _sources(lake: Lake, age_ms_max: int) -> Sources:
+def _sources(lake: Lake, age_ms_max: int) -> LakeSources:
     try:
         return _known_of(lake).sources.get(age_ms_max=age_ms_max)
     except Invalid as error:

@@ -32,7 +32,7 @@ _SAMPLES = 8
 _KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
-class Columns:
+class AlikeColumns:
     """Objects with the same keys, as a column for each: texts, integers (64 bits), or true and false, with nulls."""
 
     def __init__(self, columns: Mapping[str, pa.Array]) -> None:
@@ -62,12 +62,12 @@ class Columns:
             self._json[name] = pc.fill_null(found, "null")
         return self._json[name]
 
-    def where(self, mask: pa.BooleanArray) -> Columns:
+    def where(self, mask: pa.BooleanArray) -> AlikeColumns:
         """Return the objects for which a mask holds."""
-        return Columns({name: column.filter(mask) for name, column in self.columns.items()})
+        return AlikeColumns({name: column.filter(mask) for name, column in self.columns.items()})
 
 
-class Block(Sequence[RawEvent]):
+class AlikeBlock(Sequence[RawEvent]):
     """Consecutive events, most of them alike; `odd` are the others, by their places among all.
 
     `alike` holds those at `places`, which came as `lines` at `positions` of their body.
@@ -75,7 +75,7 @@ class Block(Sequence[RawEvent]):
 
     def __init__(
         self,
-        alike: Columns,
+        alike: AlikeColumns,
         places: Sequence[int],
         positions: Sequence[int],
         lines: Sequence[bytes],
@@ -92,10 +92,10 @@ class Block(Sequence[RawEvent]):
         """Return how many bytes their JSON has, as sent."""
         return sum(map(len, self._lines)) + sum(len(event.raw or b"") for event in self.odd.values())
 
-    def moved(self, by: int) -> Block:
+    def moved(self, by: int) -> AlikeBlock:
         """Return the events at later positions."""
         odd = {at: event._replace(position=event.position + by) for at, event in self.odd.items()}
-        return Block(self.alike, self.places, [at + by for at in self._positions], self._lines, odd)
+        return AlikeBlock(self.alike, self.places, [at + by for at in self._positions], self._lines, odd)
 
     def __len__(self) -> int:
         return len(self.places) + len(self.odd)
@@ -143,7 +143,7 @@ class EventParts(Sequence[RawEvent]):
     def text_bytes(self) -> int:
         """Return how many bytes their JSON has, as sent."""
         return sum(
-            part.text_bytes if isinstance(part, Block) else sum(len(event.raw or b"") for event in part)
+            part.text_bytes if isinstance(part, AlikeBlock) else sum(len(event.raw or b"") for event in part)
             for part in self.parts
         )
 
@@ -152,7 +152,7 @@ def moved(events: Sequence[RawEvent], by: int) -> Sequence[RawEvent]:
     """Return events at later positions, as those of one part of a file are."""
     if isinstance(events, EventParts):
         return EventParts([moved(part, by) for part in events.parts])
-    if isinstance(events, Block):
+    if isinstance(events, AlikeBlock):
         return events.moved(by)
     return [event._replace(position=event.position + by) for event in events]
 
@@ -160,7 +160,7 @@ def moved(events: Sequence[RawEvent], by: int) -> Sequence[RawEvent]:
 class Alike(NamedTuple):
     """Those of some lines that are alike, as columns, and the places of the others."""
 
-    columns: Columns
+    columns: AlikeColumns
     mask: pa.BooleanArray
 
     @property
@@ -187,17 +187,17 @@ def read_alike(lines: Sequence[bytes]) -> Alike | None:
         return None
     if len(found) != len(lines):
         return None
-    every = Columns({name: found[name].chunk(0) for name in kinds})
+    every = AlikeColumns({name: found[name].chunk(0) for name in kinds})
     same = pc.equal(every.texts(list(kinds)), sent)
     if same.true_count * 2 < len(lines):
         return None
     return Alike(every.where(same) if same.false_count else every, same)
 
 
-def block_of(alike: Alike, positions: Sequence[int], lines: Sequence[bytes], odd: Sequence[RawEvent]) -> Block:
+def block_of(alike: Alike, positions: Sequence[int], lines: Sequence[bytes], odd: Sequence[RawEvent]) -> AlikeBlock:
     """Return the events of lines at some positions; `odd` are those of the lines that are not alike."""
     if not alike.mask.false_count:
-        return Block(alike.columns, range(len(lines)), positions, lines, {})
+        return AlikeBlock(alike.columns, range(len(lines)), positions, lines, {})
     by_position = {event.position: event for event in odd}
     kept: list[int] = []
     places: list[int] = []
@@ -212,7 +212,7 @@ def block_of(alike: Alike, positions: Sequence[int], lines: Sequence[bytes], odd
         else:
             continue
         size += 1
-    return Block(alike.columns, places, [positions[at] for at in kept], [lines[at] for at in kept], others)
+    return AlikeBlock(alike.columns, places, [positions[at] for at in kept], [lines[at] for at in kept], others)
 
 
 def _kinds(lines: Sequence[bytes]) -> dict[str, pa.DataType] | None:

@@ -18,12 +18,12 @@ from alluvia.ingest.timestamps import TIMESTAMP, plain_instants
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
 
 if TYPE_CHECKING:
-    from alluvia.ingest.alike import Columns
+    from alluvia.ingest.alike import AlikeColumns
 
 _OF_REQUEST = ("event_id", "ts", "received_at", "properties")
 
 
-def alike_rows(alike: Columns, schema: pa.Schema, arrival_us: int) -> pa.Table | None:
+def alike_rows(alike: AlikeColumns, schema: pa.Schema, arrival_us: int) -> pa.Table | None:
     """Return the events as rows of `schema`; None if `rows` has to look at them."""
     sent = alike.columns
     found: dict[str, pa.Array] = {}
@@ -57,7 +57,7 @@ def alike_rows(alike: Columns, schema: pa.Schema, arrival_us: int) -> pa.Table |
     return pa.Table.from_arrays([found[name] for name in schema.names], schema=schema)
 
 
-def alike_contents(alike: Columns) -> list[bytes]:
+def alike_contents(alike: AlikeColumns) -> list[bytes]:
     """Return what `identity.contents_of` gives for the events that `alike_rows` makes rows of."""
     texts = alike.texts(sorted(alike.columns, key=str.encode)).cast(pa.binary())
     return [hashlib.blake2b(text, digest_size=CONTENT_BYTES).digest() for text in texts.to_pylist()]

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
-from alluvia.ingest.alike import Block, EventParts
+from alluvia.ingest.alike import AlikeBlock, EventParts
 from alluvia.ingest.alike_rows import alike_contents, alike_rows
 from alluvia.ingest.convert import column
 from alluvia.ingest.identity import (
@@ -73,7 +73,7 @@ def to_rows(
     for part in _parts(events):
         reasons = {at - start: reason for at, reason in (refused or {}).items() if start <= at < start + len(part)}
         rows = None
-        if isinstance(part, Block) and not reasons and fields == NO_FIELDS:
+        if isinstance(part, AlikeBlock) and not reasons and fields == NO_FIELDS:
             rows = _of_block(part, schema, request, new_id)
         found.append(rows or _of_events(part, schema, request, new_id, fields, reasons))
         start += len(part)
@@ -83,7 +83,7 @@ def to_rows(
 def _parts(events: Sequence[RawEvent]) -> Iterator[Sequence[RawEvent]]:
     """Yield the events, at least one part of them, as many at a time as are converted together."""
     for part in events.parts if isinstance(events, EventParts) else [events]:
-        if isinstance(part, Block):
+        if isinstance(part, AlikeBlock):
             yield part
         else:
             yield from (part[start : start + _AT_ONCE] for start in range(0, len(part) or 1, _AT_ONCE))
@@ -107,7 +107,7 @@ def _of_events(
     return batch.rows(arrays)
 
 
-def _of_block(block: Block, schema: pa.Schema, request: Origin, new_id: Callable[[], str]) -> EventRows | None:
+def _of_block(block: AlikeBlock, schema: pa.Schema, request: Origin, new_id: Callable[[], str]) -> EventRows | None:
     """Return the rows of a block from its columns; None if they tell too little."""
     table = alike_rows(block.alike, schema, request.arrival_us)
     if table is None:

@@ -23,7 +23,7 @@ from alluvia.operations.edits import Edit, Hits, Inserts, RowChanges, merge_metr
 from alluvia.operations.folding import check_edit
 from alluvia.operations.row_changes import change_rows
 from alluvia.operations.update import moves_rows, with_columns
-from alluvia.operations.upsert_source import Source
+from alluvia.operations.upsert_source import UpsertSource
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import mask_of, positions_of
 from alluvia.table.schema.names import fold
@@ -107,7 +107,7 @@ class MergeEdit(Edit):
         self._target, self._given = target, given
         keys = _keys(rules.on, both, target, given)
         self._on = None if keys.alone else PairTest(rules.on, both)
-        self.source = Source(_key_rows(source, keys.columns, schema), list(keys.columns))
+        self.source = UpsertSource(_key_rows(source, keys.columns, schema), list(keys.columns))
         names = {MATCHED: both, BY_SOURCE: ours, UNMATCHED: theirs}
         self._clauses = {
             when: [_Clause(each, pairs, schema, given) for each in rules.clauses if each.when == when]

@@ -18,7 +18,7 @@ from alluvia.operations.edits import Edit, Hits, Inserts, RowChanges, merge_metr
 from alluvia.operations.folding import check_edit
 from alluvia.operations.row_changes import change_rows
 from alluvia.operations.update import moves_rows, with_columns
-from alluvia.operations.upsert_source import Source, read_rows
+from alluvia.operations.upsert_source import UpsertSource, read_rows
 from alluvia.table.arguments import check_names, check_text
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import definite, mask_of, positions_of
@@ -107,7 +107,7 @@ class UpsertEdit(Edit):
         self._insert_when = _read(rules.insert_when, pa.schema([]), given.schema)
         self._conditions = [one for one in (self._when, self._delete_when, self._insert_when) if one is not None]
         self._check_extra(given, schema)
-        self.source = Source(given, on)
+        self.source = UpsertSource(given, on)
         self.predicate = self.source.predicate
         self.known = given.select([name for name in schema.names if name in given.column_names])
         self.columns_set = self._columns_to_set(schema)

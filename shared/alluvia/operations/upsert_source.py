@@ -32,7 +32,7 @@ _PAIRS = "SELECT f.position, s.number FROM file f JOIN source s ON {on} ORDER BY
 _REPEATED = "SELECT {names}, count(*) FROM source GROUP BY {names} HAVING count(*) > 1 ORDER BY {names} LIMIT 1"
 
 
-class Source:
+class UpsertSource:
     """Rows to put into a table by the key columns `on`. `rows` has the table's types, and possibly extra columns.
 
     Raises `Invalid`, naming the field, for a key that is not a column or occurs in two rows. A row with a null in its

@@ -25,7 +25,7 @@ LOOK_MS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class LakeSources:
     """The sources of a lake. faults: why some are not usable, by name. tag: of the object; None if there is none.
 
     fault: why none is usable; "" if that is not so.
@@ -43,14 +43,14 @@ class Sources:
         return self.by_name.get(name)
 
 
-def read_sources(store: Store) -> Sources:
+def read_sources(store: Store) -> LakeSources:
     """Read the sources of a lake: one GET. Raises Invalid if their object is not TOML."""
     try:
         data, tag = store.get_tagged(KEY)
     except ObjectNotFound:
-        return Sources()
+        return LakeSources()
     sources, faults = parse(data)
-    return Sources(sources, faults, tag)
+    return LakeSources(sources, faults, tag)
 
 
 def change_sources(store: Store, edit: Callable[[dict[str, Source]], None], *, heals: str = "") -> None:
@@ -96,10 +96,10 @@ class SourceCache:
         self._store = store
         self._clock = clock
         self._lock = Lock()
-        self._known = Sources()
+        self._known = LakeSources()
         self._looked_ms: int | None = None
 
-    def get(self, *, age_ms_max: int = STALE_MS) -> Sources:
+    def get(self, *, age_ms_max: int = STALE_MS) -> LakeSources:
         """Return the sources as they were at most so long ago: one GET if what is known is older, else no request.
 
         Their object may be damaged: then all of them are faulty.
@@ -110,6 +110,6 @@ class SourceCache:
                 try:
                     self._known = read_sources(self._store)
                 except Invalid as error:
-                    self._known = Sources(fault=str(error))
+                    self._known = LakeSources(fault=str(error))
                 self._looked_ms = now_ms
             return self._known

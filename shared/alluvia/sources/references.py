@@ -16,7 +16,7 @@ _PLACES = {
 }
 
 
-class Reference(NamedTuple):
+class SecretReference(NamedTuple):
     """A place, and the name in it."""
 
     place: str
@@ -29,7 +29,7 @@ def check_reference(setting: str, reference: str) -> None:
         raise Invalid(f"{setting}: say where the secret is, with {FORMS}; the secret itself does not belong here")
 
 
-def parse_reference(reference: str) -> Reference:
+def parse_reference(reference: str) -> SecretReference:
     """Return the parts of a reference that has been checked. Raises Invalid as `check_reference`."""
     found = _match(reference)
     if found is None:
@@ -37,7 +37,7 @@ def parse_reference(reference: str) -> Reference:
     return found
 
 
-def _match(reference: str) -> Reference | None:
+def _match(reference: str) -> SecretReference | None:
     place, separator, name = reference.partition(":")
     pattern = _PLACES.get(place) if separator else None
-    return Reference(place, name) if pattern is not None and pattern.fullmatch(name) else None
+    return SecretReference(place, name) if pattern is not None and pattern.fullmatch(name) else None

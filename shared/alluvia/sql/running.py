@@ -46,7 +46,7 @@ def check_parameters(text: str, values: Values) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScriptAnswer:
     """What statements answer: the rows of the last read, or what the last write did, to which table."""
 
     rows: pa.Table | None
@@ -81,7 +81,7 @@ def answer(
     values: Values,
     limits: QueryLimits | None,
     rights: Rights | None = None,
-) -> Answer:
+) -> ScriptAnswer:
     """Run statements.
 
     Raises `Forbidden` before any of them runs, if the rights do not allow one.
@@ -106,7 +106,7 @@ def answer(
                 written = getattr(statement.node, "table", "")
             else:
                 rows = _read(scope, statement, last=statement is reads[-1])
-    return Answer(rows, done, written, in_transaction=transaction is not None)
+    return ScriptAnswer(rows, done, written, in_transaction=transaction is not None)
 
 
 def _write(scope: SqlScope, statement: SqlStatement) -> Done:

@@ -41,7 +41,7 @@ class Bearer(_Plain):
         return {_AUTHORIZATION: f"Bearer {secret}"}
 
 
-class Token(_Plain):
+class SharedToken(_Plain):
     """A token in a header that the definition names. The secret is the token."""
 
     settings = frozenset({"header"})

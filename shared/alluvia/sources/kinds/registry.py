@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alluvia.sources.kinds.credentials import Basic, Bearer, Open, Token
+from alluvia.sources.kinds.credentials import Basic, Bearer, Open, SharedToken
 from alluvia.sources.kinds.github import GitHub
 from alluvia.sources.kinds.gitlab import GitLab
 from alluvia.sources.kinds.hmac_header import HmacHeader
@@ -31,7 +31,7 @@ KINDS: Mapping[str, Kind] = {
     "hmac": HmacHeader(),
     "basic": Basic(),
     "bearer": Bearer(),
-    "token": Token(),
+    "token": SharedToken(),
     "segment": WriteKey(),
     "open": Open(),
 }
