@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import pyarrow as pa
 
 from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import show, show_one
 from alluvia.cli.terminal import tell
-from alluvia.duck.relation import quote_name
-from alluvia.operations.scan import scan
 from alluvia.table_names import REJECTS
 
 _REASONS = 20
@@ -27,6 +24,8 @@ def rejects() -> None:
 @click.argument("tables", nargs=-1, type=TABLE)
 def list_rejects(common: Common, tables: tuple[str, ...]) -> None:
     """Count the rejected events of TABLES (all by default) by reason, the 20 most frequent of each."""
+    from alluvia.duck.relation import quote_name
+
     lake = common.lake()
     names = tables or [name.partition("/")[0] for name in lake.tables(rejects=True) if name.endswith(f"/{REJECTS}")]
     found: list[dict[str, Any]] = []
@@ -48,6 +47,10 @@ def list_rejects(common: Common, tables: tuple[str, ...]) -> None:
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show so many at most.")
 def show_rejects(common: Common, table: str, where: str | None, limit: int) -> None:
     """Show the rejected events of TABLE as they were sent, with the reasons."""
+    import pyarrow as pa
+
+    from alluvia.operations.scan import scan
+
     lake = common.lake()
     lake.table(table).snapshot()
     if f"{table}/{REJECTS}" not in lake:

@@ -10,7 +10,6 @@ from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import show
 from alluvia.cli.terminal import tell
 from alluvia.errors import Invalid
-from alluvia.ingest.suggest import SAMPLE
 
 
 @command
@@ -20,7 +19,7 @@ from alluvia.ingest.suggest import SAMPLE
 @click.option("--coverage", type=click.FloatRange(0, 1), default=0.05, show_default=True,
               help="Only fields that at least this share of the events have.")  # fmt: skip
 @click.option(
-    "--sample", type=click.IntRange(1, 1_000_000), default=SAMPLE, show_default=True, help="Look at so many events."
+    "--sample", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, help="Look at so many events."
 )
 def suggest(
     common: Common, table: str, fields: tuple[str, ...], coverage: float, sample: int, *, applies: bool
