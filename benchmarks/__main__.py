@@ -13,6 +13,7 @@ from benchmarks import (
     checkpoints,
     clusters,
     cold_starts,
+    costs,
     crowds,
     icedb,
     many_tables,
@@ -49,6 +50,7 @@ PARTS = {
     "writers": writers.figures,
     "posts": posts.figures,
     "crowds": crowds.figures,
+    "costs": costs.figures,
     "transactions": transactions.figures,
 }
 
