@@ -77,8 +77,8 @@ def test_it_runs_as_a_user_who_owns_the_volume() -> None:
 
 def test_what_it_runs_serves_and_is_healthy(with_cli: Installed) -> None:
     words = [*command("ENTRYPOINT"), *command("CMD")]
-    assert one("EXPOSE") == PORT == words[-1]
-    with serving(with_cli, [*words[:-1], "0"]) as (process, port):
+    assert words[words.index("--port") + 1] == one("EXPOSE") == PORT
+    with serving(with_cli, ["0" if word == PORT else word for word in words]) as (process, port):
         check = [word.replace(PORT, str(port)) for word in command("HEALTHCHECK")]
         healthy = with_cli.run(*check)
         assert healthy.returncode == 0, healthy.stderr

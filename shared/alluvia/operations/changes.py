@@ -116,9 +116,10 @@ def changes(
 def _check_not_replaced(handle: TableHandle, last: Snapshot, commits: Sequence[CommitActions]) -> None:
     """Raise `Invalid` if one of some commits replaced the table by one with other types of its columns."""
     for commit in commits:
-        parameters = commit.info.get("operationParameters") or {}
-        if "REPLACE TABLE" not in f"{commit.info.get('operation')} {parameters.get('operations')}":
-            continue
+        parameters = commit.info.get("operationParameters")
+        several = parameters.get("operations") if isinstance(parameters, dict) else None
+        if commit.version == 0 or "REPLACE TABLE" not in f"{commit.info.get('operation')} {several}":
+            continue  # version 0 replaces nothing, though Spark may say so
         before = Snapshot(handle.log.at(commit.version - 1), last.root, last.name).schema
         if any(name in before.names and before.field(name).type != last.schema.field(name).type
                for name in last.schema.names):  # fmt: skip

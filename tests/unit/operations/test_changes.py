@@ -268,3 +268,19 @@ def test_tombstones_that_say_too_little(lake: Lake) -> None:
     bare = RemoveFile(file.path, 0, data_change=True)
     table._handle.transaction(table.snapshot()).commit(Changes("DELETE", removes=[bare]))
     assert sorted(of(table, 4)) == [("delete", n, f"n{n}", "b") for n in range(10, 20)]
+
+
+@pytest.mark.parametrize("said", ['"operation":"CREATE OR REPLACE TABLE AS SELECT"', '"operation":"WRITE","x":1'])
+@pytest.mark.parametrize("parameters", ['"operationParameters":"damaged"', '"operationParameters":{}'])
+def test_a_first_commit_may_say_anything_of_its_operation(lake: Lake, said: str, parameters: str) -> None:
+    lake.create_table("t", {"id": "long"}).append([{"id": 1}])
+    key = "t/_delta_log/00000000000000000000.json"
+    text = lake.store.get(key).decode()
+    changed = text.replace('"operation":"CREATE TABLE"', said).replace(
+        '"operationParameters":', f'{parameters},"y":', 1
+    )
+    assert said in changed
+    assert parameters in changed
+    lake.store.put(key, changed.encode())
+    found = Lake(lake.store, lake.clock)["t"].changes(0).read_all()
+    assert [row["id"] for row in found.to_pylist()] == [1]
