@@ -50,7 +50,7 @@ def new_key(store: Store, clock: Clock, folder: Path) -> registry.PublicKey:
 
 
 def signing_key(store: Store, environment: Mapping[str, str]) -> Ed25519PrivateKey | None:
-    """Return the newest private key at hand of which the lake has the public half; None where the lake has no keys.
+    """Return the newest private key here whose public half the lake has; None where the lake has no keys.
 
     Raises `Invalid` where the lake has keys, but this machine none of them.
     """

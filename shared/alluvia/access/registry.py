@@ -12,6 +12,7 @@ Every object is written once, and only a key is ever deleted.
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,14 +108,13 @@ def issued(store: Store, clock: Clock) -> list[Issued]:
 
 def find_issued(store: Store, clock: Clock, token_id: str) -> Issued:
     """Return a token that was made, by its id. Raises `Invalid` if there is none."""
+    data = None
     if token_id and set(token_id) <= ID_CHARS:
-        try:
+        with suppress(ObjectNotFound):
             data = store.get(_issued(token_id))
-        except ObjectNotFound:
-            pass
-        else:
-            return _read_issued(_issued(token_id), data, revoked_ids(store, clock, all_of_them=True))
-    raise Invalid(f"the lake knows no token {token_id!r:.60}: `alluvia token list` shows their ids")
+    if data is None:
+        raise Invalid(f"the lake knows no token {token_id!r:.60}: `alluvia token list` shows their ids")
+    return _read_issued(_issued(token_id), data, revoked_ids(store, clock, all_of_them=True))
 
 
 def revoke(store: Store, clock: Clock, claims: TokenClaims) -> None:

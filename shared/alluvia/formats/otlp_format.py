@@ -61,7 +61,7 @@ def read(sent: SentBody, limits: Limits) -> Split:
 
 
 def reply(sent: SentBody, outcome: RequestOutcome) -> ClientReply:
-    """Answer in the encoding of the request: what was rejected is no error, but a partial success."""
+    """Answer in the encoding of the request. Rejected records make it a partial success, not an error."""
     in_json = sent.media_type == JSON
     kind = JSON if in_json else PROTOBUF
     if outcome.status < 300:
