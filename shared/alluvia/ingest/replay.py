@@ -27,6 +27,7 @@ from alluvia.operations.lake_transaction import StagedTables
 from alluvia.operations.merge import MATCHED, MergeClause, MergeRules, merge
 from alluvia.operations.scan import scan
 from alluvia.operations.staging import StagedHandle
+from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import REJECTS
 
 BATCH_ROWS = 20_000
@@ -103,12 +104,13 @@ def _replay(catalog: Catalog, name: str, rejects: pa.Table) -> Replayed:
         except Conflict:
             if not tries_left:
                 raise
-        rejects = _still_there(rejects, catalog, place)
+        rejects = _present(catalog.handle(place).newest(), catalog, rejects)
     raise Conflict(f"{place}: other writers change the rejects all the time: replay them again later")
 
 
-def _still_there(rejects: pa.Table, catalog: Catalog, place: str) -> pa.Table:
-    there = scan(catalog.handle(place).newest(), catalog.store, ["event_id"]).read_all()
+def _present(snapshot: Snapshot, catalog: Catalog, rejects: pa.Table) -> pa.Table:
+    """Return those of some rejects that a version still has."""
+    there = scan(snapshot, catalog.store, ["event_id"]).read_all()
     return rejects.filter(pc.is_in(rejects["event_id"], value_set=there["event_id"]))
 
 
@@ -119,6 +121,7 @@ class _Attempt:
         self._catalog = catalog
         self._table = table
         self._place = place
+        self._before = place.newest()
         self._rejects = rejects
         self._events: list[RawEvent] = []
         self._owners: list[int] = []
@@ -138,8 +141,12 @@ class _Attempt:
         if not self._settled:
             return True
         self._keep([each for each in refused if each[0] in self._settled])
-        settled = self._rejects.select(_KEYS).take(pa.array(sorted(self._settled), pa.int64()))
-        return merge(self._place, settled, _DELETE).rows_deleted == len(settled)
+        rows = self._rejects.select(_KEYS).take(pa.array(sorted(self._settled), pa.int64()))
+        settled = rows.group_by(list(_KEYS)).aggregate([])  # a reject may have been kept twice
+        deleted = merge(self._place, settled, _DELETE).rows_deleted
+        return deleted == len(rows) == len(settled) or len(_present(self._before, self._catalog, settled)) == len(
+            settled
+        )
 
     def report(self) -> Replayed:
         """Return what was done."""

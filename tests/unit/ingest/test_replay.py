@@ -238,3 +238,16 @@ def test_more_rejects_than_go_into_one_commit(monkeypatch: pytest.MonkeyPatch) -
     assert lake["clicks"].replay_rejects() == Replayed(looked_at=1500, settled=1500, stored=1500)
     assert len(properties(lake)) == 1500
     assert lake["clicks"].version > before + 1
+
+
+@pytest.mark.parametrize("batch_rows", [1, 20_000])
+def test_a_reject_that_was_kept_twice_becomes_one_row(batch_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaying, "BATCH_ROWS", batch_rows)
+    lake = clicks(new_lake())
+    send(lake, BAD)
+    kept = lake.table("clicks/_rejects")
+    kept.append(kept.to_arrow())
+    let_texts_in(lake)
+    lake["clicks"].replay_rejects()
+    assert sorted(text for text in properties(lake).values() if text) == ['{"status":"x"}', '{"status":"y"}']
+    assert rejects(lake) == []
