@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from alluvia.ingest.timestamps import instant
 from alluvia.ingest.values import Given
+from alluvia.sources.signatures import MISSING, WRONG, same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,6 +74,25 @@ class Kind(ABC):
     def challenge(self, value: Mapping[str, object]) -> str | None:
         """Return what a request wants to hear back in place of being stored; None if it is an event."""
         return None
+
+
+class SignedBody(Kind):
+    """A kind whose senders put a signature of the body alone into a header, in lower case here."""
+
+    header: ClassVar[str]
+
+    @abstractmethod
+    def signature(self, secret: str, body: bytes) -> str:
+        """Return what the header holds for a body."""
+
+    def refusal(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> str | None:
+        signature = delivery.headers.get(self.header)
+        if not signature:
+            return MISSING
+        return None if same(self.signature(secret, delivery.body), signature) else WRONG
+
+    def sign(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> dict[str, str]:
+        return {self.header: self.signature(secret, delivery.body)}
 
 
 def text_of(value: object) -> str | None:

@@ -11,29 +11,22 @@ from typing import TYPE_CHECKING
 import orjson
 
 from alluvia.ingest.values import Given
-from alluvia.sources.kinds.base import Kind, Sample, moment_of
-from alluvia.sources.signatures import MISSING, WRONG, mac, same, to_bytes
+from alluvia.sources.kinds.base import Sample, SignedBody, moment_of
+from alluvia.sources.signatures import mac, to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from alluvia.sources.definition import Source
     from alluvia.sources.delivery import Delivery
 
-_SIGNATURE = "x-shopify-hmac-sha256"
 
-
-class Shopify(Kind):
+class Shopify(SignedBody):
     """`X-Shopify-Hmac-Sha256` over the body."""
 
-    def refusal(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> str | None:
-        signature = delivery.headers.get(_SIGNATURE)
-        if not signature:
-            return MISSING
-        return None if same(_signature(secret, delivery.body), signature) else WRONG
+    header = "x-shopify-hmac-sha256"
 
-    def sign(self, source: Source, delivery: Delivery, secret: str, now_us: int) -> dict[str, str]:
-        return {_SIGNATURE: _signature(secret, delivery.body)}
+    def signature(self, secret: str, body: bytes) -> str:
+        return base64.b64encode(mac(to_bytes(secret), body)).decode()
 
     def sample(self, event_id: str, now_us: int) -> Sample:
         headers = {
@@ -49,7 +42,3 @@ class Shopify(Kind):
             moment_of(delivery.header("x-shopify-triggered-at")),
             delivery.header("x-shopify-topic"),
         )
-
-
-def _signature(secret: str, body: bytes) -> str:
-    return base64.b64encode(mac(to_bytes(secret), body)).decode()
