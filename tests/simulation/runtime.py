@@ -7,15 +7,12 @@ locks of groups let other actors run; DuckDB and Arrow are made cheap (`light_en
 
 from __future__ import annotations
 
-import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pyarrow as pa
 import pytest
 
-from alluvia.log.actions import Metadata
 from tests.light_engines import library_modules, light_engines
 from tests.no_pandas import NoPandas
 from tests.simulation.scheduler import Scheduler, SerialExecutor, SimulatedGate, SimulatedLock
@@ -50,20 +47,4 @@ def simulated() -> Iterator[None]:
         patch.setattr(log, "RLock", lambda: SimulatedLock(current_scheduler()))
         grouping = sys.modules["alluvia.operations.grouping"]
         patch.setattr(grouping, "Lock", lambda: SimulatedGate(current_scheduler()))
-        laws = importlib.import_module("alluvia.operations.fold_laws")
-        patch.setattr(laws, "check_merge_query", _once(laws.check_merge_query))
         yield
-
-
-def _once(check: Callable[[Metadata, pa.Table | None], None]) -> Callable[[Metadata, pa.Table | None], None]:
-    """Try each merge query of a new table once: the samples are the same each time, and take half a second."""
-    passed = set()
-
-    def checked(metadata: Metadata, own: pa.Table | None) -> None:
-        asked = (metadata.schema_string, *metadata.partition_columns, *sorted(metadata.configuration.items()))
-        if own is not None or asked not in passed:
-            check(metadata, own)
-        if own is None:
-            passed.add(asked)
-
-    return checked

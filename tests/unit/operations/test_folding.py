@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
+from alluvia.duck.connection import connect
 from alluvia.errors import Invalid
 from alluvia.lake import Lake, Table
+from alluvia.operations import fold_laws
 from alluvia.operations.optimize import optimize
 from alluvia.store import CountingStore
 from tests.judges import judges_agree
@@ -98,6 +101,26 @@ def test_a_query_that_is_no_fixed_point_is_refused_with_what_to_write_instead(
 )
 def test_fixed_points_are_taken(lake: Lake, query: str) -> None:
     declare(lake, query)
+
+
+def test_a_query_is_tried_once_for_new_tables_that_are_alike(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Mapping[str, str]] = []
+
+    def counted(options: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
+        opened.append(options)
+        return connect(options)
+
+    monkeypatch.setattr(fold_laws, "connect", counted)
+    schema, query = {"customer": "string", "hits": "long"}, "SELECT customer, sum(hits) AS hits FROM source GROUP BY 1"
+    for name in ("t", "u"):
+        lake.create_table(name, schema, properties={"alluvia.merge_query": query})
+    assert len(opened) == 1
+    lake.create_table("p", schema, ["customer"], properties={"alluvia.merge_query": query})
+    assert len(opened) == 2
+    for seen in (3, 4):
+        with pytest.raises(Invalid, match=r"changes hits, by which the table is partitioned|merged before"):
+            lake.create_table("q", schema, ["hits"], properties={"alluvia.merge_query": query})
+        assert len(opened) == seen
 
 
 def test_the_newest_value_by_arg_max_needs_columns_that_are_not_null(lake: Lake) -> None:
