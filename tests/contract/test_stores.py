@@ -199,6 +199,22 @@ class StoreContract:
         assert store.head("a/b") is None
         assert list(store.list("")) == []
 
+    def test_what_was_listed_is_read_until_it_is_written_again(self, store: Store) -> None:
+        store.put_many({"a/b": b"0123456789", "a/empty": b""})
+        listed, empty = store.list("a/")
+        assert store.get_same("a/b", listed.etag) == b"0123456789"
+        assert store.get_same("a/b", listed.etag, 2, 4) == b"23"
+        assert store.get_same("a/b", listed.etag, -1) == b"9"
+        assert store.get_same("a/b", listed.etag, 50, 60) == b""
+        assert store.get_same("a/empty", empty.etag, 0, 5) == b""
+        (page,) = store.list_pages("a/")
+        assert list(page.etags) == [listed.etag, empty.etag]
+        store.put("a/b", b"9876543210")
+        assert store.get_same("a/b", listed.etag, 2, 4) is None
+        assert store.get_same("a/b", listed.etag) is None
+        with pytest.raises(ObjectNotFound, match="a/c"):
+            store.get_same("a/c", listed.etag)
+
     def test_head_tells_size_and_time(self, store: Store) -> None:
         store.put("a/b", b"12345")
         (listed,) = store.list("a/")
@@ -230,6 +246,7 @@ class StoreContract:
         local.write_bytes(b"x")
         attempts: list[Callable[[], object]] = [
             lambda: store.get(key),
+            lambda: store.get_same(key, "etag"),
             lambda: store.put(key, b""),
             lambda: store.put_if_absent(key, b""),
             lambda: store.head(key),
@@ -269,6 +286,7 @@ class StoreContract:
         assert {info.key: info.size for info in store.list("many/")} == {key: len(objects[key]) for key in objects}
         assert list(store.get_many(map(ByteRange, objects))) == list(objects.values())
         assert list(store.map(store.head, objects)) == [store.head(key) for key in objects]
+        assert list(store.map_ahead(store.head, objects)) == [store.head(key) for key in objects]
         files = {key: tmp_path / str(at) for at, key in enumerate(objects)}
         store.get_files(files)
         assert [path.read_bytes() for path in files.values()] == list(objects.values())
@@ -354,7 +372,7 @@ class TestWrapper(StoreContract):
         return Wrapper(MemoryStore("test"))
 
     def test_it_passes_on_all_that_is_for_one_object(self) -> None:
-        for_many = {"list_pages", "map", "get_many", "put_many", "get_files", "prefetch"}
+        for_many = {"list_pages", "map", "map_ahead", "get_many", "put_many", "get_files", "prefetch"}
         methods = {name for name, value in vars(Store).items() if callable(value) and not name.startswith("_")}
         assert methods - for_many <= vars(Wrapper).keys()
         for wrapper in (CountingStore, WideStore):

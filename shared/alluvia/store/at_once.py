@@ -28,6 +28,24 @@ def each(work: Callable[[T], R], items: Iterable[T], *, parallel: bool, at_once:
         return list(pool.map(work, waiting))
 
 
+def one_ahead(work: Callable[[T], R], items: Iterable[T], *, parallel: bool) -> Iterator[R]:
+    """Yield what the work makes of each item, in order; while one is used, the work on the next is under way."""
+    waiting = list(items)
+    if not parallel or len(waiting) < 2:
+        yield from map(work, waiting)
+        return
+    pool = ThreadPoolExecutor(1)
+    try:
+        coming = pool.submit(work, waiting[0])
+        for item in waiting[1:]:
+            found = coming.result()
+            coming = pool.submit(work, item)
+            yield found
+        yield coming.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
 def fetched_ahead(
     fetch: Callable[[str, Path], T], objects: Iterable[tuple[str, int]], *, parallel: bool
 ) -> Iterator[T]:

@@ -17,8 +17,8 @@ No key may be the folder of another (`a` and `a/b`): a directory cannot hold bot
 
 An I/O failure is an exception; a lost race is a value (`PutResult.EXISTS`).
 
-Ask for many objects at once (`get_many`, `put_many`, `get_files`, `prefetch`; `map` for requests that depend on each
-other): the store decides how many requests run at the same time, and starts no thread if `parallel` is false. Stores
+Ask for many objects at once (`get_many`, `put_many`, `get_files`, `prefetch`; `map` and `map_ahead` for other
+requests): the store decides how many requests run at the same time, and starts no thread if `parallel` is false. Stores
 and wrappers change the methods for one object; those for many are made of them.
 """
 
@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from alluvia.errors import Invalid, ObjectNotFound
-from alluvia.store.at_once import REQUESTS_AT_ONCE, each, fetched_ahead
+from alluvia.store.at_once import REQUESTS_AT_ONCE, each, fetched_ahead, one_ahead
 from alluvia.store.uris import key_below
 
 T = TypeVar("T")
@@ -53,11 +53,15 @@ class PutResult(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One object of a listing. `size` is in bytes, `modified_ms` in milliseconds since the Unix epoch."""
+    """One object of a listing. `size` is in bytes, `modified_ms` in milliseconds since the Unix epoch.
+
+    `etag` stands for its content, for `get_same`; an object that is written again gets another one.
+    """
 
     key: str
     size: int
     modified_ms: int
+    etag: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +78,12 @@ class OldVersion:
 
 
 class ListedPage(NamedTuple):
-    """Some objects of a listing, in order: their keys, sizes in bytes, and times in ms since the Unix epoch."""
+    """Some objects of a listing, in order: their keys, sizes in bytes, times in ms since the Unix epoch, and etags."""
 
     keys: Sequence[str]
     sizes: Sequence[int]
     modified_ms: Sequence[int]
+    etags: Sequence[str] = ()
 
 
 class ByteRange(NamedTuple):
@@ -102,6 +107,10 @@ class Store(ABC):
 
         Raises `ObjectNotFound` when there is none, `Unavailable` when the store does not answer.
         """
+
+    @abstractmethod
+    def get_same(self, key: str, etag: str, start: int = 0, end: int | None = None) -> bytes | None:
+        """Return the same as `get` if the object is still the one that a listing gave `etag` for; else None."""
 
     @abstractmethod
     def put(self, key: str, data: bytes) -> None:
@@ -135,7 +144,9 @@ class Store(ABC):
         """Yield the same objects as columns, some thousand at once: cheaper where there are millions."""
         objects = self.list(prefix, start_after)
         while page := list(islice(objects, PAGE_KEYS)):
-            yield ListedPage([i.key for i in page], [i.size for i in page], [i.modified_ms for i in page])
+            yield ListedPage(
+                [i.key for i in page], [i.size for i in page], [i.modified_ms for i in page], [i.etag for i in page]
+            )
 
     @abstractmethod
     def list_folders(self, prefix: str) -> Iterator[str]:
@@ -196,6 +207,10 @@ class Store(ABC):
         If several fail, the error of the first item in order is raised; work that has not started never does.
         """
         return each(work, items, parallel=self.parallel, at_once=at_once)
+
+    def map_ahead(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """Yield what `work` returns for each item, in order. While one is used, the request for the next is sent."""
+        return one_ahead(work, items, parallel=self.parallel)
 
     def get_many(self, ranges: Iterable[ByteRange]) -> Sequence[bytes]:
         """Return the bytes of each range, in order. Raises as `get` does, for the first that fails."""

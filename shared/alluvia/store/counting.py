@@ -16,7 +16,7 @@ LIST_PAGE = 1000
 DELETE_BATCH = 1000
 _BILLED_AS = {
     **dict.fromkeys(("put_if_absent", "put_if_same", "put_file"), "put"),
-    **dict.fromkeys(("get_tagged", "get_file"), "get"),
+    **dict.fromkeys(("get_same", "get_tagged", "get_file"), "get"),
     "list_folders": "list",
 }
 
@@ -55,6 +55,11 @@ class CountingStore(Wrapper):
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         data = super().get(key, start, end)
         self._count_bytes(read=len(data))
+        return data
+
+    def get_same(self, key: str, etag: str, start: int = 0, end: int | None = None) -> bytes | None:
+        data = super().get_same(key, etag, start, end)
+        self._count_bytes(read=len(data or b""))
         return data
 
     def put(self, key: str, data: bytes) -> None:

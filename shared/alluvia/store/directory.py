@@ -48,12 +48,17 @@ class DirectoryStore(Store):
         try:
             # A log without a checkpoint is thousands of small files: for each, a Path takes longer than the reading.
             with FileIO(f"{self.root}/{self._checked(key)}") as file:
-                if not start and end is None:
-                    return file.readall()
-                if start < 0:
-                    start = max(0, os.fstat(file.fileno()).st_size + start)
-                file.seek(start)
-                return BufferedReader(file).read(-1 if end is None else max(0, end - start))
+                return _read(file, start, end)
+        except OSError as error:
+            raise _unread(key, error) from error
+
+    def get_same(self, key: str, etag: str, start: int = 0, end: int | None = None) -> bytes | None:
+        """Look at the file before and after reading, as it may be written in place."""
+        check_range(start, end)
+        try:
+            with FileIO(f"{self.root}/{self._checked(key)}") as file:
+                found = _read(file, start, end) if _info(key, os.fstat(file.fileno())).etag == etag else None
+                return found if _info(key, os.fstat(file.fileno())).etag == etag else None
         except OSError as error:
             raise _unread(key, error) from error
 
@@ -125,8 +130,7 @@ class DirectoryStore(Store):
         for key, entry in self._walk(self.root / folder, f"{folder}/" if folder else ""):
             if key.startswith(prefix) and (start_after is None or key > start_after):
                 with suppress(FileNotFoundError):  # deleted since the folder was read: as if listed later
-                    found = entry.stat()
-                    yield ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000)
+                    yield _info(key, entry.stat())
 
     def _walk(self, folder: Path, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         try:
@@ -174,10 +178,27 @@ class DirectoryStore(Store):
 
     def head(self, key: str) -> ObjectInfo | None:
         found = _stat(self._path(key))
-        return None if found is None else ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000)
+        return None if found is None else _info(key, found)
 
     def url(self, key: str) -> str | None:
         return str(self._path(key))
+
+
+def _read(file: FileIO, start: int, end: int | None) -> bytes:
+    if not start and end is None:
+        return file.readall()
+    if start < 0:
+        start = max(0, os.fstat(file.fileno()).st_size + start)
+    file.seek(start)
+    reader = BufferedReader(file)
+    data = reader.read(-1 if end is None else max(0, end - start))
+    reader.detach()  # which otherwise closes the file
+    return data
+
+
+def _info(key: str, found: os.stat_result) -> ObjectInfo:
+    etag = f"{found.st_size:x}-{found.st_mtime_ns:x}-{found.st_ino:x}"
+    return ObjectInfo(key, found.st_size, found.st_mtime_ns // 1_000_000, etag)
 
 
 @contextmanager

@@ -18,7 +18,8 @@ class MemoryStore(Store):
         self.uri = f"memory://{name}"
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._objects: dict[str, tuple[bytes, int]] = {}
+        self._objects: dict[str, tuple[bytes, int, str]] = {}
+        self._puts = 0
         self._keys: list[str] = []
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
@@ -28,6 +29,14 @@ class MemoryStore(Store):
         if found is None:
             raise ObjectNotFound(key)
         return found[0][start:end]
+
+    def get_same(self, key: str, etag: str, start: int = 0, end: int | None = None) -> bytes | None:
+        check_range(start, end)
+        with self._lock:
+            found = self._objects.get(check_key(key))
+        if found is None:
+            raise ObjectNotFound(key)
+        return found[0][start:end] if found[2] == etag else None
 
     def put(self, key: str, data: bytes) -> None:
         check_key(key)
@@ -53,7 +62,8 @@ class MemoryStore(Store):
     def _write(self, key: str, data: bytes) -> None:
         if key not in self._objects:
             insort(self._keys, key)
-        self._objects[key] = (bytes(data), self._clock.now_ms())
+        self._puts += 1
+        self._objects[key] = (bytes(data), self._clock.now_ms(), f"{self._puts}")
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Objects below a prefix, in key order (code point order is UTF-8 order)."""
@@ -64,8 +74,8 @@ class MemoryStore(Store):
             while at < len(self._keys) and self._keys[at].startswith(prefix):
                 key = self._keys[at]
                 if start_after is None or key > start_after:
-                    data, modified_ms = self._objects[key]
-                    found.append(ObjectInfo(key, len(data), modified_ms))
+                    data, modified_ms, etag = self._objects[key]
+                    found.append(ObjectInfo(key, len(data), modified_ms, etag))
                 at += 1
         return iter(found)
 
@@ -85,7 +95,7 @@ class MemoryStore(Store):
     def head(self, key: str) -> ObjectInfo | None:
         with self._lock:
             found = self._objects.get(check_key(key))
-        return ObjectInfo(key, len(found[0]), found[1]) if found else None
+        return ObjectInfo(key, len(found[0]), *found[1:]) if found else None
 
     def url(self, key: str) -> str | None:  # noqa: ARG002
         """None: DuckDB cannot read this process's dictionaries."""

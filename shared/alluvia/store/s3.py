@@ -132,9 +132,23 @@ class S3Store(Store):
         )
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        found = self._get(key, start, end, {})
+        if isinstance(found, Failure):
+            _fail(found, key)
+        return found
+
+    def get_same(self, key: str, etag: str, start: int = 0, end: int | None = None) -> bytes | None:
+        """Read with `If-Match`."""
+        found = self._get(key, start, end, {"if_match": etag})
+        if isinstance(found, Failure):
+            if found.status == 412:
+                return None
+            _fail(found, key)
+        return found
+
+    def _get(self, key: str, start: int, end: int | None, options: GetOptions) -> bytes | Failure:
         check_range(start, end)
-        name = self._key(key)
-        options: GetOptions = {}
+        name, whole = self._key(key), options.copy()
         if start < 0:
             options["range"] = {"suffix": -start}
         elif end is not None:
@@ -143,11 +157,9 @@ class S3Store(Store):
             options["range"] = {"offset": start}
         found = self._attempted(key, lambda: bytes(self._client.get(name, options=options).bytes()))
         if found == NOT_PARTIAL:  # as servers answer the range of an empty object
-            found = self._attempted(key, lambda: bytes(self._client.get(name).bytes())[start:end])
+            found = self._attempted(key, lambda: bytes(self._client.get(name, options=whole).bytes())[start:end])
         if isinstance(found, Failure):
-            if found.status == 416:
-                return b""
-            _fail(found, key)
+            return b"" if found.status == 416 else found
         return b"" if end is not None and end <= start else found
 
     def put(self, key: str, data: bytes) -> None:
@@ -221,7 +233,10 @@ class S3Store(Store):
                 return
             keys = [entry["path"][len(self._prefix) :] for entry in page]
             yield ListedPage(
-                keys, [entry["size"] for entry in page], [_milliseconds(entry["last_modified"]) for entry in page]
+                keys,
+                [entry["size"] for entry in page],
+                [_milliseconds(entry["last_modified"]) for entry in page],
+                [entry["e_tag"] or "" for entry in page],
             )
             last = keys[-1] if keys else last
 
@@ -229,7 +244,7 @@ class S3Store(Store):
         for entry in entries:
             name, key = entry["path"], entry["path"][len(self._prefix) :]
             if name.startswith(whole) and key > start_after:
-                yield ObjectInfo(key, entry["size"], _milliseconds(entry["last_modified"]))
+                yield _info(key, entry)
             elif name > whole and not name.startswith(whole):
                 return
 
@@ -315,7 +330,7 @@ class S3Store(Store):
             if found.is_missing:
                 return None
             _fail(found, key)
-        return ObjectInfo(key, found["size"], _milliseconds(found["last_modified"]))
+        return _info(key, found)
 
     def get_file(self, key: str, path: Path) -> None:
         """Stream an object into a local file, in one request."""
@@ -411,6 +426,10 @@ def _check_endpoint(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise Invalid(f"the endpoint URL {url!r} must read http://host:port or https://host")
+
+
+def _info(key: str, found: ObjectMeta) -> ObjectInfo:
+    return ObjectInfo(key, found["size"], _milliseconds(found["last_modified"]), found["e_tag"] or "")
 
 
 def _milliseconds(moment: datetime) -> int:

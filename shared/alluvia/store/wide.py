@@ -35,6 +35,10 @@ class WideStore(Wrapper):
         store, key = self._at(key)
         return store.get(key, start, end)
 
+    def get_same(self, key: str, etag: str, start: int = 0, end: int | None = None) -> bytes | None:
+        store, key = self._at(key)
+        return store.get_same(key, etag, start, end)
+
     def head(self, key: str) -> ObjectInfo | None:
         store, key = self._at(key)
         return store.head(key)

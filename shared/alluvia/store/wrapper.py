@@ -29,6 +29,9 @@ class Wrapper(Store):
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         return self.request("get", key, lambda: self.inner.get(key, start, end))
 
+    def get_same(self, key: str, etag: str, start: int = 0, end: int | None = None) -> bytes | None:
+        return self.request("get_same", key, lambda: self.inner.get_same(key, etag, start, end))
+
     def put(self, key: str, data: bytes) -> None:
         self.request("put", key, lambda: self.inner.put(key, data))
 
