@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from alluvia.errors import Corrupt, ObjectNotFound, Unsupported
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.commit import parse_commit
-from alluvia.log.files.parquet import ActionFile
+from alluvia.log.files.parquet import ActionFile, bodies
 from alluvia.log.files.rows import FileRows
 from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, CommitFile, parse_name
 from alluvia.operations.change_files import CHANGE_FOLDER
@@ -378,8 +378,8 @@ def _version(name: str) -> int | None:
 
 def _domains(name: str, data: bytes) -> bytes:
     """Return the metadata domains of a checkpoint as lines of a commit."""
-    bodies = ActionFile(name, data).rows("domainMetadata")
-    return b"".join(orjson.dumps({"domainMetadata": body}) + b"\n" for body in bodies)
+    found = bodies(ActionFile(name, data).few()["domainMetadata"])
+    return b"".join(orjson.dumps({"domainMetadata": body}) + b"\n" for body in found)
 
 
 def _checkpoint_files(name: str, data: bytes) -> Iterator[FileEntry]:

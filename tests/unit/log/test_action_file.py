@@ -11,7 +11,7 @@ import pytest
 from alluvia.errors import Corrupt
 from alluvia.log.actions import AddFile
 from alluvia.log.files import parquet as action_file
-from alluvia.log.files.parquet import ActionFile
+from alluvia.log.files.parquet import ActionFile, bodies
 from alluvia.log.files.rows import FileRows
 
 BOUNDS = pa.struct([("numRecords", pa.int64()), ("minValues", pa.struct([("x", pa.int64())]))])
@@ -85,7 +85,11 @@ def test_rows_of_several_kinds_come_out_in_order(
     for at in ([], [0], [31], [3, 4, 5, 20], list(range(32))):
         assert [each.size for each in rows.actions(at)] == [numbers[each] for each in at]
     assert pa.chunked_array(list(rows.structs({"size": pa.int64()}))).to_pylist() == [{"size": n} for n in numbers]
-    assert list(file.rows("protocol")) == [{"minReaderVersion": 1, "minWriterVersion": 10}]
+    again = made(group_rows, write_statistics=statistics)
+    few = again.few()
+    assert bodies(few.pop("protocol")) == [{"minReaderVersion": 1, "minWriterVersion": 10}]
+    assert not any(few.values())
+    assert [again.count("add", group) for group in again.groups] == [file.count("add", group) for group in file.groups]
     assert (len(rows), rows.size("size")) == (len(numbers), sum(numbers))
 
 

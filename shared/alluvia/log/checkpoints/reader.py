@@ -18,7 +18,7 @@ from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, Rem
 from alluvia.log.checkpoints.schema import ADD, REMOVE
 from alluvia.log.fields import Json, whole
 from alluvia.log.files.file_set import ActionSet
-from alluvia.log.files.parquet import KEYS, ActionFile
+from alluvia.log.files.parquet import KEYS, ActionFile, bodies
 from alluvia.log.files.rows import ActionRows, FileRows, LogRows, check_fields, check_partitions
 from alluvia.log.files.sidecars import Fetch, Sidecar, SidecarFile, sidecar_rows
 from alluvia.log.replay import State
@@ -104,9 +104,10 @@ class _Parquet(_Part):
     def __init__(self, name: str, data: bytes) -> None:
         self.name = name
         self._file = ActionFile(name, data)
+        self._few = self._file.few()
 
     def bodies(self, kind: str) -> Sequence[Json]:
-        return list(self._file.rows(kind))
+        return bodies(self._few[kind])
 
     def rows(self, kind: str) -> LogRows[Any]:
         check_fields(self._file, kind, _FILES[kind])

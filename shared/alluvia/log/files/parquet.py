@@ -29,8 +29,9 @@ KEYS = {
 }
 """A field that every action of a kind has: if it is null, the row has no action of that kind."""
 
-COUNTED = {"add": "modificationTime"}
-"""A field to count actions by that is decoded sooner than the key."""
+COUNTED = KEYS | {"add": "modificationTime"}
+"""A field to count actions by: the key, or one that is decoded sooner."""
+FILE_KINDS = ("add", "remove")
 BATCH_ROWS = 4096
 UNREADABLE = (pa.ArrowException, OSError, OverflowError, UnicodeDecodeError)
 """What a damaged Parquet file makes Arrow raise."""
@@ -46,6 +47,11 @@ def _has_values(rows: pa.StructArray, path: Path) -> bool:
     for name in path:
         values = pc.struct_field(values, name)
     return len(values.keys) > 0 if isinstance(values, pa.MapArray) else values.null_count < len(values)
+
+
+def bodies(rows: Sequence[pa.StructArray]) -> list[dict[str, Any]]:
+    """Return actions as JSON objects. Raises `KeyError` for a map that repeats a key."""
+    return [body for each in rows for body in each.to_pylist(maps_as_pydicts="strict")]
 
 
 class ActionFile:
@@ -101,7 +107,7 @@ class ActionFile:
         each batch comes from as many rows, whatever the fields.
         """
         wanted = [path for path in paths if self.type_of(kind, path) is not None]
-        key, counted = (KEYS[kind],), (COUNTED.get(kind, KEYS[kind]),)
+        key, counted = (KEYS[kind],), (COUNTED[kind],)
         known = self._counts.get((kind, group))
         if known is None and (key not in wanted or self.type_of(kind, counted) is None):
             known = self.count(kind, group)
@@ -113,7 +119,7 @@ class ActionFile:
         elif known < self._file.metadata.row_group(group).num_rows:
             wanted = list(dict.fromkeys([*wanted, key]))
         found = count = 0
-        for rows in self._decode(kind, group, wanted):
+        for rows in self._structs(kind, group, wanted):
             actions = rows
             if key in wanted:
                 keys = pc.struct_field(rows, list(key))
@@ -126,8 +132,10 @@ class ActionFile:
 
     def _check_count(self, kind: str, group: int, found: int, count: int) -> None:
         if found != count:
-            counted = COUNTED.get(kind, KEYS[kind])
-            msg = f"{self.name} holds {found} {kind} actions in row group {group}, of which {count} have a {counted}"
+            msg = (
+                f"{self.name} holds {found} {kind} actions in row group {group}, "
+                f"of which {count} have a {COUNTED[kind]}"
+            )
             raise Corrupt(msg)
         self._counts[kind, group] = count
 
@@ -135,12 +143,25 @@ class ActionFile:
         """Return the actions of a kind in a row group at once, as `batches` does."""
         return joined(list(self.batches(kind, group, paths)))
 
-    def rows(self, kind: str) -> Iterator[dict[str, Any]]:
-        """Yield the bodies of all actions of a kind."""
-        fields = [(name,) for name in self.fields(kind)]
+    def few(self) -> dict[str, list[pa.StructArray]]:
+        """Return the actions that are not about files, by kind, and count those that are: all in one decoding."""
+        found: dict[str, list[pa.StructArray]] = {kind: [] for kind in KEYS if kind not in FILE_KINDS}
+        for kind in found:
+            self.fields(kind)  # which refuses what is not a struct
+        kinds = [kind for kind in KEYS if self.type_of(kind, (COUNTED[kind],)) is not None]
+        names = [kind if kind in found else f"{kind}.{COUNTED[kind]}" for kind in kinds]
         for group in self.groups:
-            if self.count(kind, group):
-                yield from self.read(kind, group, fields).to_pylist(maps_as_pydicts="strict")
+            counts = dict.fromkeys(kinds, 0)
+            for batch in self._decode(group, names):
+                for kind in kinds:
+                    actions = self._struct(kind, batch)
+                    keys = pc.struct_field(actions, COUNTED[kind])
+                    count = len(keys) - keys.null_count
+                    counts[kind] += count
+                    if count and kind in found:
+                        found[kind].append(actions.filter(pc.is_valid(keys)) if keys.null_count else actions)
+            self._counts.update({(kind, group): count for kind, count in counts.items()})
+        return found
 
     def is_null(self, kind: str, path: Path, group: int) -> bool:
         """Whether a field is null in a whole row group; a map also where it holds nothing.
@@ -149,32 +170,41 @@ class ActionFile:
         whose column chunks contradict its schema.
         """
         if (kind, path, group) not in self._null:
-            batches = self._decode(kind, group, [path]) if self.type_of(kind, path) is not None else ()
+            batches = self._structs(kind, group, [path]) if self.type_of(kind, path) is not None else ()
             self._null[kind, path, group] = not any(_has_values(rows, path) for rows in batches)
         return self._null[kind, path, group]
 
     def _count(self, kind: str, group: int) -> int:
-        key = COUNTED.get(kind, KEYS[kind])
+        key = COUNTED[kind]
         if self.type_of(kind, (key,)) is None:
             return 0
-        keys = (pc.struct_field(actions, key) for actions in self._decode(kind, group, [(key,)]))
+        keys = (pc.struct_field(actions, key) for actions in self._structs(kind, group, [(key,)]))
         return sum(len(each) - each.null_count for each in keys)
 
-    def _decode(self, kind: str, group: int, paths: Sequence[Path]) -> Iterator[pa.StructArray]:
-        names = [".".join((kind, *path)) for path in paths]
+    def _structs(self, kind: str, group: int, paths: Sequence[Path]) -> Iterator[pa.StructArray]:
+        for batch in self._decode(group, [".".join((kind, *path)) for path in paths]):
+            yield self._struct(kind, batch)
+
+    def _decode(self, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         found = self._file.iter_batches(BATCH_ROWS, row_groups=[group], columns=names, use_threads=False)
         while True:
             try:
                 with self._lock:
                     batch = next(found, None)
-                if batch is None:
-                    return
-                actions = batch.column(kind)
-            except (*UNREADABLE, KeyError) as error:
+            except UNREADABLE as error:
                 raise self._unreadable(error) from error
-            if not isinstance(actions, pa.StructArray):
-                raise self._unreadable(TypeError(f"{kind} is {actions.type}, not a struct"))
-            yield actions
+            if batch is None:
+                return
+            yield batch
+
+    def _struct(self, kind: str, batch: pa.RecordBatch) -> pa.StructArray:
+        try:
+            actions = batch.column(kind)
+        except KeyError as error:
+            raise self._unreadable(error) from error
+        if not isinstance(actions, pa.StructArray):
+            raise self._unreadable(TypeError(f"{kind} is {actions.type}, not a struct"))
+        return actions
 
     def _unreadable(self, error: Exception) -> Corrupt:
         return Corrupt(f"{self.name} is not a readable Parquet file: {error}")
