@@ -13,19 +13,19 @@ from pyspark.sql import SparkSession
 import alluvia
 from alluvia.clock import Clock, SystemClock
 from alluvia.errors import Invalid, Unavailable
-from alluvia.lake import Lake, Table
+from alluvia.ingest.tables import rejects_of
+from alluvia.lake import Lake
+from alluvia.operations.replanning import check_not_rollup
 from alluvia.operations.vacuum import ORPHAN_AGE_MS_MIN
 from alluvia.store import Store, open_store
-from alluvia.table.schema.serialization import arrow_schema
+from alluvia.table.schema.serialization import arrow_schema, only_adds_nullable
 from alluvia.table.snapshot import Snapshot
+from alluvia_spark.committing import Committed, commit, is_done
 from alluvia_spark.execute import execute
-from alluvia_spark.job import Job, JobOutcome, Report, Target
+from alluvia_spark.job import ROWS, Job, JobOutcome, Report, Target
 from alluvia_spark.record import Record, check_job_id, obtain
-from alluvia_spark.rejects import open_rejects
 from alluvia_spark.session import session
 from alluvia_spark.source import SourceFile, expand
-
-TXN_VERSION = 1
 
 
 def default_job_id(table: str, source: str) -> str:
@@ -47,9 +47,10 @@ def run(
     """Read NDJSON files into an existing table, normalised as ingestion does it, in one commit.
 
     `source` is a file, a directory or a glob, local or on S3 (`s3://` and `s3a://` alike), plain or .gz. However often
-    a job id is run, also at the same time, its rows are added once; its rejects are added to the table's `_rejects`
-    once, in a commit before. Without a job id, table and source make one. `options` are those of the lake's store
-    (`endpoint_url`, …) and serve for an S3 source too. `stores` opens the stores of the executors.
+    a job id is run, also at the same time, its rows are added once, and with them its rejects to the table's
+    `_rejects`. After a restore to before the job it can run again. Without a job id, table and source make one.
+    `options` are those of the lake's store (`endpoint_url`, …) and serve for an S3 source too. `stores` opens the
+    stores of the executors.
 
     Raises `Invalid`, `TableNotFound` and the like for what the caller must fix, and `Unavailable` if Spark or the
     store fails: running the same job id again is then safe.
@@ -59,18 +60,20 @@ def run(
     given, clock = dict(options or {}), clock or SystemClock()
     job_id = default_job_id(table, source) if job_id is None else check_job_id(job_id)
     lake = alluvia.connect(lake_uri, clock=clock, **given)
-    rows_table = lake.table(table)
-    before = rows_table.snapshot()
+    before = lake.table(table).snapshot()
+    check_not_rollup(before, "backfill")
     record = _record(lake, before, job_id, source, given)
-    if _applied(before, job_id):
+    if not only_adds_nullable(record.schema, before.state.metadata.schema_string):
+        raise Invalid(f"the columns of {table} changed since job {job_id!r} began: choose another job id")
+    if is_done(before, job_id):
         return Report(job_id, table, before.version, already_applied=True)
-    rejects_table = open_rejects(lake, table)
+    rejects = rejects_of(lake, table).newest()
     job = Job(
         lake_uri=lake.uri,
         arrival_us=record.started_us,
         targets=(
             replace(Target.of(before), schema=arrow_schema(record.schema)),
-            Target.of(rejects_table.snapshot()),
+            Target.of(rejects),
         ),
         options=given,
         stores=stores,
@@ -79,7 +82,7 @@ def run(
         began_ms = clock.now_ms()
         outcome = execute(active.sparkContext, job, record.files)
         _check_age(clock.now_ms() - began_ms)
-    return _commit(job_id, rows_table, rejects_table, outcome)
+    return _report(job_id, table, commit(lake, job_id, (before, rejects), outcome), outcome)
 
 
 def _record(lake: Lake, snapshot: Snapshot, job_id: str, source: str, options: Mapping[str, str]) -> Record:
@@ -93,13 +96,9 @@ def _record(lake: Lake, snapshot: Snapshot, job_id: str, source: str, options: M
         job_id,
         source=source,
         schema=snapshot.state.metadata.schema_string,
+        table_id=snapshot.state.metadata.id,
         expand=listing,
     )
-
-
-def _applied(snapshot: Snapshot, job_id: str) -> bool:
-    recorded = snapshot.state.txns.get(_app_id(job_id))
-    return recorded is not None and recorded.version >= TXN_VERSION
 
 
 def _check_age(age_ms: int) -> None:
@@ -109,25 +108,17 @@ def _check_age(age_ms: int) -> None:
         )
 
 
-def _commit(job_id: str, rows_table: Table, rejects_table: Table, outcome: JobOutcome) -> Report:
-    """Commit rejects, then rows: the second commit is what makes the job done, so nothing is lost in between."""
-    txn = (_app_id(job_id), TXN_VERSION)
-    if outcome.reject_files:
-        rejects_table.commit_files(outcome.reject_files, txn)
-    commit = rows_table.commit_files(outcome.row_files, txn)
+def _report(job_id: str, table: str, committed: Committed, outcome: JobOutcome) -> Report:
+    files = outcome.files(ROWS)
     return Report(
         job_id=job_id,
-        table=rows_table.name,
-        version=commit.version,
-        already_applied=commit.files < len(outcome.row_files),
+        table=table,
+        version=committed.version,
+        already_applied=committed.already_applied,
         rows=outcome.rows,
         duplicates=outcome.duplicates,
         rejects=outcome.rejects,
         conflicting=outcome.conflicting,
-        files=len(outcome.row_files),
-        bytes=sum(file.size for file in outcome.row_files),
+        files=len(files),
+        bytes=sum(file.size for file in files),
     )
-
-
-def _app_id(job_id: str) -> str:
-    return f"backfill:{job_id}"

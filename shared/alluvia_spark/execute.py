@@ -163,11 +163,8 @@ def _to_tasks(pairs: RDD[tuple[int, Any]], count: int) -> RDD[Any]:
 def _outcome(weights: dict[Place, Weight], written: Sequence[Written], conflicting: int) -> JobOutcome:
     lines = [sum(weight.rows for place, weight in weights.items() if place[0] == table) for table in (ROWS, REJECTS)]
     rows = sum(part.rows for part in written if part.table == ROWS)
-    files = tuple(
-        tuple(file for part in written if part.table == table for file in part.files) for table in (ROWS, REJECTS)
-    )
     duplicates = lines[ROWS] - rows - conflicting
-    return JobOutcome(rows, duplicates, lines[REJECTS], conflicting, files[ROWS], files[REJECTS])
+    return JobOutcome(rows, duplicates, lines[REJECTS], conflicting, tuple(written))
 
 
 def _reason(error: Exception) -> str:

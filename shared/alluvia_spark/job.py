@@ -9,8 +9,10 @@ import pyarrow as pa
 
 from alluvia.ingest.values import Limits
 from alluvia.log.actions import AddFile
+from alluvia.operations.constraints import row_check
 from alluvia.store import Store, open_store
 from alluvia.table.file_form import FileForm
+from alluvia.table.partitioning.partition import misfits
 from alluvia.table.partitioning.spec import PartitionSpec
 from alluvia.table.properties import Properties
 from alluvia.table.snapshot import Snapshot
@@ -36,6 +38,12 @@ class Target:
     def settings(self) -> Properties:
         """Return the table's properties."""
         return self.form.settings
+
+    def refusals(self) -> Callable[[pa.Table], Mapping[int, str]]:
+        """Return what says why the table cannot take some rows, by their numbers, as ingestion says it."""
+        check = row_check(self.settings.constraints, self.schema)
+        stored = PartitionSpec(tuple(field for field in self.spec.fields if field.transform is None))
+        return lambda rows: misfits(rows, stored) | ({} if check is None else check.broken(rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +78,11 @@ class JobOutcome:
     duplicates: int
     rejects: int
     conflicting: int
-    row_files: tuple[AddFile, ...]
-    reject_files: tuple[AddFile, ...]
+    written: tuple[Written, ...]
+
+    def files(self, table: int) -> tuple[AddFile, ...]:
+        """Return the files of one of the job's tables."""
+        return tuple(file for part in self.written if part.table == table for file in part.files)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ run again, finds the same ids.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -48,15 +49,28 @@ def file_id(name: str) -> str:
 
 
 def normalise(
-    block: Block, schema: pa.Schema, *, arrival_us: int, key: str, limits: Limits, fields: Fields = NO_FIELDS
+    block: Block,
+    schema: pa.Schema,
+    *,
+    arrival_us: int,
+    key: str,
+    limits: Limits,
+    fields: Fields = NO_FIELDS,
+    refusals: Callable[[pa.Table], Mapping[int, str]] = lambda _: {},
 ) -> Normalised:
-    """Return the events of a block as rows, and its other lines as rejects with their identities."""
+    """Return the events of a block as rows, and its other lines as rejects with their identities.
+
+    `refusals` says why the table takes some rows not, by their numbers: these are rejects, too.
+    """
     events, broken = read_events(block, limits)
-    rows = to_rows(events, schema, arrival_us=arrival_us, idempotency_key=key, new_id=_no_id, fields=fields)
-    rejects = [*(_identified(reject, key) for reject in broken), *rows.rejects]
-    return Normalised(
-        rows.table, rows.contents, events, rows.taken, sorted(rejects, key=lambda reject: reject.position)
-    )
+    convert = partial(to_rows, schema=schema, arrival_us=arrival_us, idempotency_key=key, new_id=_no_id, fields=fields)
+    rows = convert(events)
+    rejects, taken = [*(_identified(reject, key) for reject in broken), *rows.rejects], rows.taken
+    if reasons := refusals(rows.table):
+        rows = convert([events[at] for at in taken], refused=reasons)
+        rejects += rows.rejects
+        taken = [taken[at] for at in rows.taken]
+    return Normalised(rows.table, rows.contents, events, taken, sorted(rejects, key=lambda reject: reject.position))
 
 
 def read_events(block: Block, limits: Limits) -> tuple[Sequence[RawEvent], list[Reject]]:

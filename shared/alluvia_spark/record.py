@@ -2,7 +2,7 @@
 
 It fixes when the job began, which bytes it reads and which columns the table has. So rows are the same whichever run
 writes them, a file that appears later in the source's folder belongs to no run of the job, and a line is a row in every
-run or a reject in every run: rejects and rows are two tables and so two commits, which may come from different runs.
+run or a reject in every run. It also names the table by its id, so that a table that has its name later gets no row.
 """
 
 from __future__ import annotations
@@ -24,18 +24,22 @@ _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """When a job began, in µs since the Unix epoch; the table's `schemaString` and the source's files as of then."""
+    """When a job began, in µs since the Unix epoch; the table's id and `schemaString`, and the files, as of then.
+
+    `table_id` is empty in a record that an earlier version of this library wrote.
+    """
 
     source: str
     started_us: int
     schema: str
     files: tuple[SourceFile, ...]
+    table_id: str = ""
 
     def to_json(self) -> bytes:
         """Return the record as it is kept."""
         files = [[file.root, file.key, file.size] for file in self.files]
         body = {"source": self.source, "started_us": self.started_us, "schema": self.schema, "files": files}
-        return orjson.dumps(body)
+        return orjson.dumps({**body, "table_id": self.table_id})
 
     @classmethod
     def from_json(cls, data: bytes, key: str) -> Record:
@@ -43,7 +47,8 @@ class Record:
         try:
             body = orjson.loads(data)
             files = tuple(SourceFile(str(root), str(name), int(size)) for root, name, size in body["files"])
-            return cls(str(body["source"]), int(body["started_us"]), str(body["schema"]), files)
+            table_id = str(body.get("table_id", ""))
+            return cls(str(body["source"]), int(body["started_us"]), str(body["schema"]), files, table_id)
         except (ValueError, KeyError, TypeError) as error:
             raise Corrupt(f"{key} is not a record of a backfill job: {error}") from error
 
@@ -63,17 +68,19 @@ def obtain(
     *,
     source: str,
     schema: str,
+    table_id: str,
     expand: Callable[[], Sequence[SourceFile]],
 ) -> Record:
     """Return the record of a job for the table at `root`, writing it if this is the job's first run.
 
-    Of two first runs at once, one writes it and both go by it. Raises `Invalid` if the job has another source,
-    `CommitUnknown` where the store stopped answering while it was written: a later run finds out.
+    Of two first runs at once, one writes it and both go by it. Raises `Invalid` if the job has another source
+    or was another table's, `CommitUnknown` where the store stopped answering while it was written: a later run finds
+    out.
     """
     key = f"{root}_alluvia/backfill/{job_id}.json"
     record = _read(store, key)
     if record is None:
-        ours = Record(source, clock.now_us(), schema, tuple(expand()))
+        ours = Record(source, clock.now_us(), schema, tuple(expand()), table_id)
         theirs = put_once(
             store,
             clock,
@@ -87,6 +94,8 @@ def obtain(
     if record.source != source:
         msg = f"job_id {job_id!r} belongs to the source {record.source!r}: give this source a job id of its own"
         raise Invalid(msg)
+    if record.table_id not in (table_id, ""):
+        raise Invalid(f"job_id {job_id!r} belongs to a table of that name that is gone: choose another job id")
     return record
 
 

@@ -1,4 +1,4 @@
-"""The rejects of a job: a table's `_rejects`, and its rows."""
+"""The rejects of a job as rows of a table's `_rejects`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from alluvia.ingest.rejects import REJECTS_SCHEMA
 from alluvia.ingest.values import Reject
-from alluvia.lake import Lake, Table
-from alluvia.table_names import REJECTS
-
-
-def open_rejects(lake: Lake, name: str) -> Table:
-    """Return the rejects table of a table, made as ingestion makes it if there is none yet."""
-    return lake.create_table(
-        f"{name}/{REJECTS}", REJECTS_SCHEMA, ("day(received_at)",), ("received_at",), exist_ok=True
-    )
 
 
 def reject_rows(rejects: Sequence[Reject], schema: pa.Schema, arrival_us: int) -> pa.Table:

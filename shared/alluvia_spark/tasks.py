@@ -10,7 +10,7 @@ import gc
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -107,14 +107,19 @@ def read_clashes(job: Job, task: int, splits: Sequence[FileSplit], places: Seque
 
 def _blocks(job: Job, splits: Sequence[FileSplit]) -> Iterator[tuple[str, Normalised]]:
     """Yield the events of splits, block by block, with what identifies their file."""
-    schema, fields = job.targets[ROWS].schema, Fields.of(job.targets[ROWS].settings)
+    target = job.targets[ROWS]
+    convert = partial(
+        normalise,
+        schema=target.schema,
+        arrival_us=job.arrival_us,
+        limits=job.limits,
+        fields=Fields.of(target.settings),
+        refusals=target.refusals(),
+    )
     for split in splits:
         store, key = _store(job, split.file.root), file_id(split.file.name)
         for block in read_blocks(store, split, line_limit_bytes=job.limits.body_bytes):
-            yield (
-                key,
-                normalise(block, schema, arrival_us=job.arrival_us, key=key, limits=job.limits, fields=fields),
-            )
+            yield key, convert(block, key=key)
 
 
 class _Buffer:

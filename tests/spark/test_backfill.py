@@ -20,11 +20,12 @@ from pyspark.sql import SparkSession
 
 import alluvia
 from alluvia.clock import ManualClock
-from alluvia.errors import Invalid, TableNotFound, Unavailable
+from alluvia.errors import Invalid, MetadataChanged, TableNotFound, Unavailable
 from alluvia.ingest.envelope import split
 from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.values import Limits
 from alluvia.lake import Lake, Table
+from alluvia.operations.lake_transaction import StagedTables
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Comparison
 from alluvia_spark import backfill, execute, plan
@@ -98,6 +99,10 @@ def _rejects(lake: Lake) -> list[tuple[str, bytes]]:
     return sorted((row["reason"], row["raw"]) for row in rows)
 
 
+def _crash(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def _keys(lake: Lake) -> set[str]:
     return {info.key for info in lake.store.list("")}
 
@@ -120,7 +125,7 @@ def test_the_access_log_becomes_the_table_that_ingestion_makes_of_it(
     assert (answer.accepted, answer.duplicates, answer.rejected) == (10049, 50, 4)
     assert _rows(events, "received_at") == _rows(posted, "received_at")
     assert _rejects(lake) == _rejects(other)
-    assert report.version == events.snapshot().version == 1
+    assert report.version == events.snapshot().version == 2  # the transaction's claim, and its rows
 
 
 def test_every_file_holds_one_day_sorted_with_statistics(
@@ -161,6 +166,102 @@ def test_a_second_run_of_a_job_changes_nothing(
     assert _keys(lake) == keys
 
 
+def test_a_job_whose_rows_were_taken_back_loads_them_again(
+    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path
+) -> None:
+    source = _write(tmp_path / "in.ndjson", [_event(1), _event(2)])
+    first = fill(source)
+    fill(_write(tmp_path / "other.ndjson", [_event(3)]), "other")
+    events.restore(version=first.version)
+    assert fill(source).already_applied
+    events.restore(version=0)
+    assert _numbers(events) == []
+    assert (fill(source).rows, fill(tmp_path / "other.ndjson", "other").rows) == (2, 1)
+    assert _numbers(events) == [1, 2, 3]
+    assert fill(source).already_applied
+    events.restore(version=first.version)  # which holds the job's first rows
+    assert _numbers(events) == [1, 2]
+    assert fill(source).already_applied
+
+
+def test_a_table_that_has_the_name_later_gets_no_rows(
+    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = _write(tmp_path / "in.ndjson", [_event(1), b"{broken"])
+
+    def execute_and_replace(*args: Any) -> Any:
+        outcome = execute.execute(*args)
+        lake.drop_table("requests")
+        lake.create_events("requests", COLUMNS)
+        return outcome
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backfill, "execute", execute_and_replace)
+        with pytest.raises(TableNotFound, match="was dropped during the job"):
+            fill(source)
+    with pytest.raises(Invalid, match="belongs to a table of that name that is gone"):
+        fill(source)
+    assert len(lake["requests"].files) == 0
+    assert fill(source, "another").rows == 1
+
+
+def test_a_column_that_becomes_required_during_the_job_makes_it_start_again(
+    events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = _write(tmp_path / "in.ndjson", [_event(1)])
+
+    def execute_and_constrain(*args: Any) -> Any:
+        outcome = execute.execute(*args)
+        events.lake.sql("ALTER TABLE requests ADD CONSTRAINT ok CHECK (status = 200)")
+        return outcome
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backfill, "execute", execute_and_constrain)
+        with pytest.raises(MetadataChanged, match="run the job again"):
+            fill(source)
+    report = fill(source)
+    assert (report.rows, report.rejects) == (0, 1)
+
+
+def test_rows_that_a_table_refuses_are_the_rejects_that_ingestion_makes_of_them(
+    lake: Lake, fill: Callable[..., Report], tmp_path: Path
+) -> None:
+    schema = pa.schema(
+        [
+            pa.field("event_id", pa.string(), nullable=False),
+            pa.field("status", pa.int64(), nullable=False),
+            ("place", pa.string()),
+            ("source", pa.string()),
+        ]
+    )
+    lines = [
+        orjson.dumps(fields)
+        for fields in (
+            {"event_id": "good", "status": 200, "place": "a"},
+            {"event_id": "null", "place": "a"},
+            {"event_id": "broken", "status": 99, "place": "a"},
+            {"event_id": "unknown", "status": 200, "place": "a", "source": "", "more": 1},
+            {"event_id": "place", "status": 200, "place": ""},
+            {"event_id": "both", "status": 7, "place": ""},
+            {"event_id": "good", "status": 7, "place": "a"},
+            {"event_id": "last", "status": 300, "place": None},
+        )
+    ]
+    other = alluvia.connect(str(tmp_path / "other"))
+    tables = []
+    for each in (lake, other):
+        tables.append(each.create_table("requests", schema, partition_by=["place"]))
+        each.sql("ALTER TABLE requests ADD CONSTRAINT valid CHECK (status >= 100)")
+    body = split(b"\n".join(lines), content_type=NDJSON, content_encoding=None, limits=Limits())
+    answer = ingest_batch(other, "requests", body.events, body.rejects, arrival_us=1)
+
+    report = fill(_write(tmp_path / "in.ndjson", lines))
+
+    assert (report.rows, report.rejects) == (answer.stored, answer.rejected) == (2, 6)
+    assert _rows(tables[0]) == _rows(tables[1])
+    assert _rejects(lake) == _rejects(other)
+
+
 def test_two_runs_of_a_job_at_once_give_one_copy(
     lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +280,7 @@ def test_two_runs_of_a_job_at_once_give_one_copy(
     assert [report.rows for report in reports] == [100, 100]
     assert _numbers(events) == list(range(100))
     assert len(_rejects(lake)) == len(BROKEN)
-    assert events.snapshot().version == 1
+    assert sum(entry.operation == "WRITE" for entry in events.history()) == 1
 
 
 def test_a_crash_before_the_commit_loses_and_repeats_nothing(
@@ -189,21 +290,15 @@ def test_a_crash_before_the_commit_loses_and_repeats_nothing(
     _write(
         folder / "a.ndjson", [_event(1), _event(2), *BROKEN, b'{"event_id":"e3","ts":"2026-01-01T00:00:00Z","n":"x"}']
     )
-    commit = Table.commit_files
-
-    def crash(table: Table, *args: Any) -> Any:
-        if table.name == "requests":
-            raise KeyboardInterrupt
-        return commit(table, *args)
-
     with monkeypatch.context() as patch:
-        patch.setattr(Table, "commit_files", crash)
+        patch.setattr(StagedTables, "commit", _crash)
         with pytest.raises(KeyboardInterrupt):
             fill(folder)
     assert events.snapshot().version == 0
+    assert not _rejects(lake)
     written = {key for key in _keys(lake) if key.endswith(".parquet") and "_rejects" not in key}
     _write(folder / "b.ndjson", [_event(3), b"{late"])  # came after the job had begun: no part of it
-    events.evolve(add={"n": "long"})  # by which e3 would be a reject, when the job's rejects are committed already
+    events.evolve(add={"n": "long"})  # by which e3 would be a reject, which in the job's first run it was not
 
     report = fill(folder)
 

@@ -13,23 +13,27 @@ KEY = "events/_alluvia/backfill/job.json"
 
 
 def _obtain(store: MemoryStore, source: str = "s3://bucket/") -> Record:
-    return obtain(store, ManualClock(1), "events/", "job", source=source, schema="s", expand=lambda: FILES)
+    return obtain(
+        store, ManualClock(1), "events/", "job", source=source, schema="s", table_id="i", expand=lambda: FILES
+    )
 
 
 def test_a_later_run_gets_the_first_runs_record() -> None:
     store = MemoryStore()
     first = _obtain(store)
-    again = obtain(store, ManualClock(2), "events/", "job", source="s3://bucket/", schema="t", expand=list)
-    assert first == again == Record("s3://bucket/", 1, "s", FILES)
+    again = obtain(
+        store, ManualClock(2), "events/", "job", source="s3://bucket/", schema="t", table_id="i", expand=list
+    )
+    assert first == again == Record("s3://bucket/", 1, "s", FILES, "i")
 
 
 def test_the_loser_of_a_race_goes_by_the_winners_record() -> None:
     class Late(MemoryStore):
         def put_if_absent(self, key: str, data: bytes) -> PutResult:
-            super().put_if_absent(key, Record("s3://bucket/", 9, "u", FILES[:1]).to_json())
+            super().put_if_absent(key, Record("s3://bucket/", 9, "u", FILES[:1], "i").to_json())
             return super().put_if_absent(key, data)
 
-    assert _obtain(Late()) == Record("s3://bucket/", 9, "u", FILES[:1])
+    assert _obtain(Late()) == Record("s3://bucket/", 9, "u", FILES[:1], "i")
 
 
 def test_a_lost_answer_is_settled_by_reading_back() -> None:
@@ -38,7 +42,7 @@ def test_a_lost_answer_is_settled_by_reading_back() -> None:
             super().put_if_absent(key, data)
             raise AnswerLost("lost")
 
-    assert _obtain(Lossy()) == Record("s3://bucket/", 1, "s", FILES)
+    assert _obtain(Lossy()) == Record("s3://bucket/", 1, "s", FILES, "i")
 
 
 def test_a_write_of_which_nothing_is_heard_is_reported() -> None:
@@ -61,7 +65,7 @@ def test_a_write_that_did_not_happen_at_first_is_sent_again() -> None:
             return super().put_if_absent(key, data)
 
     store = Slow()
-    assert _obtain(store) == _obtain(store) == Record("s3://bucket/", 1, "s", FILES)
+    assert _obtain(store) == _obtain(store) == Record("s3://bucket/", 1, "s", FILES, "i")
     assert store.tries == 3
 
 

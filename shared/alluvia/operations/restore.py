@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from alluvia.errors import Invalid, VersionExpired
-from alluvia.log.actions import AddFile, Metadata, Protocol
+from alluvia.log.actions import AddFile, Metadata, Protocol, Txn
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, IN_COMMIT_TIMESTAMPS
 from alluvia.operations.replanning import check_not_append_only, check_not_rollup, commit_planned
 from alluvia.table.deletion_vectors.descriptors import stored_vector
@@ -21,6 +21,8 @@ from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 
 RESTORE = "RESTORE"
+BACKFILL = "backfill:"
+"""What the application ids of backfill jobs begin with: a restore that takes their rows back lets them run again."""
 HEADS_MAX = 100
 """Up to so many files are looked for one by one; beyond, a listing of the table is cheaper."""
 _KEPT = (IN_COMMIT_TIMESTAMPS, ENABLED_VERSION, ENABLED_TIMESTAMP, OLDEST_READABLE, *LINEAGE)
@@ -113,6 +115,13 @@ def restore(handle: TableHandle, version: int | None = None, timestamp: datetime
     return RestoreReport(commit.version, commit.timestamp_ms, target.version, len(done[0].adds), len(done[0].removes))
 
 
+def _jobs_undone(current: Mapping[str, Txn], target: Mapping[str, Txn], now_ms: int) -> list[Txn]:
+    """Return what makes the recorded backfill jobs those of the target. What others record is their own position."""
+    jobs = {app_id: txn for app_id, txn in current.items() if app_id.startswith(BACKFILL)}
+    wanted = {app_id: target[app_id].version if app_id in target else -1 for app_id in jobs}
+    return [Txn(app_id, wanted[app_id], now_ms) for app_id, txn in jobs.items() if txn.version != wanted[app_id]]
+
+
 def _changes(handle: TableHandle, snapshot: Snapshot, target: Snapshot, plan: RestorePlan) -> Changes:
     now_ms = handle.clock.now_ms()
 
@@ -130,6 +139,7 @@ def _changes(handle: TableHandle, snapshot: Snapshot, target: Snapshot, plan: Re
         metadata=plan.metadata,
         metadata_at=metadata_at,
         protocol=plan.protocol,
+        txns=_jobs_undone(snapshot.state.txns, target.state.txns, now_ms),
         can_match=lambda _: True,
         # What stays was looked at as well: it must still be there.
         files_read=frozenset(snapshot.files.keys()),
