@@ -25,7 +25,7 @@ from alluvia_spark.session import session
 from tests.java import QUICK
 from tests.reach.truststore import write_truststore
 
-DELTA = "io.delta:delta-spark_2.13:4.0.1"
+DELTA = "io.delta:delta-spark_4.1_2.13:4.4.0"
 _PRESENT = "org.antlr:antlr4-runtime"
 """What delta-spark asks for and pyspark has already."""
 

@@ -60,7 +60,8 @@ def test_we_go_on_with_a_table_of_sparks(mode: str, delta_spark: DeltaSpark, tmp
         f"UPDATE {named(table)} SET last = 'z' WHERE id = 1",
     )
     assert table.count() == 5
-    assert not table.verify(full=True).findings
+    findings = table.verify(full=True).findings
+    assert {finding.kind for finding in findings} <= {"orphan-files"}, findings  # Spark leaves a change file behind
     _agree(table, delta_spark, table.snapshot().version, partition="q")
 
 

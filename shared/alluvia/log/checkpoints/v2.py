@@ -27,7 +27,8 @@ from alluvia.log.replay import State
 SIDECAR_ROWS = 1024
 """Rows of a sidecar: a change of one file rewrites about this many, and a table of n files has n / 1024 sidecars."""
 _TAGS = pa.map_(pa.string(), pa.string())
-_MANIFEST = SCHEMA.remove(SCHEMA.get_field_index("remove")).remove(SCHEMA.get_field_index("add")).append(
+# delta-spark 4.4 refuses a checkpoint without the columns of file actions, which are all null here.
+_MANIFEST = SCHEMA.append(
     pa.field(
         "sidecar",
         pa.struct({"path": pa.string(), "sizeInBytes": pa.int64(), "modificationTime": pa.int64(), "tags": _TAGS}),
