@@ -292,7 +292,8 @@ def _ranged(data: bytes, wanted: Any) -> bytes:
 
 def _listed(key: str, found: tuple[bytes, int]) -> Json:
     data, at_us = found
-    return {"path": key, "size": len(data), "last_modified": _EPOCH + timedelta(microseconds=at_us)}
+    moment = _EPOCH + timedelta(microseconds=at_us)
+    return {"path": key, "size": len(data), "last_modified": moment, "e_tag": _tag(data)}
 
 
 def _error(code: str, status: int) -> Exception:
