@@ -40,6 +40,14 @@ ROW_NUMBER = "file_row_number"
 """The name that DuckDB gives the number of a row in its file: no column of a file may have it besides."""
 
 
+@dataclass(frozen=True, slots=True)
+class RowPlaces:
+    """Names of two columns that say where rows are: the number of their file, and of the row in it, both from 0."""
+
+    file: str
+    position: str
+
+
 def quote_name(name: str) -> str:
     """Return an SQL identifier. Raises `Unsupported` for a name with a NUL, at which DuckDB's parser ends."""
     if "\0" in name:
@@ -138,20 +146,29 @@ def relation_parts(
     urls: Sequence[str],
     physical: pa.Schema | None = None,
     deleted: str | None = None,
+    position: str | None = None,
 ) -> list[RelationPart]:
-    """Return the parts of a relation: files without deletion vectors, and files with them (see `relation_sql`)."""
+    """Return the parts of a relation: files without deletion vectors, and files with them (see `relation_sql`).
+
+    With `position`, there is a last column of that name: the number of each row in its file.
+    """
     names = schema if physical is None else physical
     pairs = list(zip(files, urls, strict=True))
     whole = [pair for pair in pairs if pair[0].deletion_vector is None]
     partial = [pair for pair in pairs if pair[0].deletion_vector is not None]
     if partial and deleted is None:
         raise ValueError("files with deletion vectors need the relation of the deleted rows")
-    parts = [_part(schema, names, partition_columns, whole, None)] if whole else []
-    return [*parts, *([_part(schema, names, partition_columns, partial, deleted)] if partial else [])]
+    parts = [_part(schema, names, partition_columns, whole, None, position)] if whole else []
+    return [*parts, *([_part(schema, names, partition_columns, partial, deleted, position)] if partial else [])]
 
 
 def _part(
-    schema: pa.Schema, physical: pa.Schema, partition_columns: Sequence[str], pairs: Pairs, deleted: str | None
+    schema: pa.Schema,
+    physical: pa.Schema,
+    partition_columns: Sequence[str],
+    pairs: Pairs,
+    deleted: str | None,
+    position: str | None,
 ) -> RelationPart:
     stored = [field for field, ours in zip(physical, schema, strict=True) if ours.name not in partition_columns]
     filename = free_name("alluvia_filename", [*schema.names, *physical.names])
@@ -172,7 +189,9 @@ def _part(
         for ours, theirs in zip(schema, physical, strict=True)
     ]
     shown = ", ".join(f"{column} AS {quote_name(field.name)}" for column, field in zip(columns, schema, strict=True))
-    files, numbered = tuple(file for file, _ in pairs), deleted is not None
+    if position is not None:
+        shown += f", f.{ROW_NUMBER} AS {quote_name(position)}"
+    files, numbered = tuple(file for file, _ in pairs), deleted is not None or position is not None
     paths = ", ".join(quote_text(escape_glob(url)) for _, url in pairs)
     first = RelationPart(files, _source(paths, filename, union=False, numbered=numbered), f"{{0}} f{frame}", shown)
     if not stored:

@@ -7,21 +7,24 @@ as a scan does, and copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from alluvia.duck.deleted_rows import Database, create_deleted
-from alluvia.duck.relation import ROW_NUMBER, RelationPart, escape_glob, relation_parts, union_sql
+from alluvia.duck.relation import ROW_NUMBER, RelationPart, RowPlaces, escape_glob, relation_parts, union_sql
 from alluvia.duck.stored_types import fits, holds
 from alluvia.errors import Unavailable
 from alluvia.log.actions import AddFile
 from alluvia.store import Store
-from alluvia.table.reader import read_file
+from alluvia.table.deletion_vectors.storage import read_deletions
+from alluvia.table.masks import numbers
+from alluvia.table.reader import live_rows, read_file
 from alluvia.table.schema.column_mapping import ColumnMapping, identities, misnamed
 from alluvia.table.schema.names import fold
 from alluvia.table.snapshot import Snapshot
@@ -56,25 +59,30 @@ class Views:
         files: Sequence[AddFile],
         urls: Sequence[str],
         copied: Callable[[str], bool] = lambda _: False,
+        places: RowPlaces | None = None,
     ) -> None:
         """Make the view of some files, which lie at `urls`; those of which `copied` says so are copied in any case.
 
+        With `places`, its last columns are the number of each row's file among `files`, and of the row in the file.
         Raises `Corrupt`, `Unsupported`, `Unavailable` and DuckDB's errors.
         """
         odd = {file.path for file in files if copied(file.path)}
+        form = _Form(snapshot, places)
+        files = form.numbered(files)
         pairs = list(zip(files, urls, strict=True))
-        odd |= self._odd(snapshot, [(file, url) for file, url in pairs if file.path not in odd])
+        odd |= self._odd(snapshot, [(file, url) for file, url in pairs if file.path not in odd], places)
         plain = [(file, url) for file, url in pairs if file.path not in odd]
         self._check_time()
         deleted = create_deleted(self._connection, self._new_name("deleted"), snapshot, self._store, plain)
         selects = []
         parts = relation_parts(
-            snapshot.schema,
-            snapshot.partition_columns,
+            form.schema,
+            form.partition_columns,
             [file for file, _ in plain],
             [url for _, url in plain],
-            snapshot.physical_schema,
+            form.physical_schema,
             deleted,
+            None if places is None else places.position,
         )
         for part in parts:
             view = self._new_name("files")
@@ -84,19 +92,19 @@ class Views:
                 selects.append(fitting.sql(view))
             else:
                 odd.update(file.path for file in part.files)
-        selects += [part.sql() for part in self._copies(snapshot, [file for file in files if file.path in odd])]
-        self._connection.execute(f"CREATE VIEW {self._schema}.{name} AS {union_sql(snapshot.schema, selects)}")
+        selects += [part.sql() for part in self._copies(form, [file for file in files if file.path in odd])]
+        self._connection.execute(f"CREATE VIEW {self._schema}.{name} AS {union_sql(form.shown, selects)}")
 
     def _new_name(self, kind: str) -> str:
         self._made += 1
         return f"{self._schema}.{kind}_{self._made}"
 
-    def _odd(self, snapshot: Snapshot, files: Sequence[tuple[AddFile, str]]) -> set[str]:
+    def _odd(self, snapshot: Snapshot, files: Sequence[tuple[AddFile, str]], places: RowPlaces | None) -> set[str]:
         """Return the paths of the files in which DuckDB would not find the table's columns, as far as is known."""
         if snapshot.has_variants:
             return {file.path for file, _ in files}
         names = {fold(field.name) for field in snapshot.physical_schema}
-        odd = {file.path for file, _ in files if ROW_NUMBER in names and file.deletion_vector}
+        odd = {file.path for file, _ in files if ROW_NUMBER in names and (places or file.deletion_vector)}
         if snapshot.mapping is not ColumnMapping.ID:
             return odd
         expected = identities(snapshot.physical_schema)
@@ -130,26 +138,69 @@ class Views:
             return part
         return self._view_of(part.unified, view, snapshot)
 
-    def _copies(self, snapshot: Snapshot, files: Sequence[AddFile]) -> list[RelationPart]:
+    def _copies(self, form: _Form, files: Sequence[AddFile]) -> list[RelationPart]:
         """Copy files, as the table needs them and without their deleted rows, and return the relation of the copies."""
-        schema = pa.schema([field for field in snapshot.schema if field.name not in snapshot.partition_columns])
+        schema = pa.schema([field for field in form.shown if field.name not in form.partition_columns])
         copies, urls = [], []
         for file in files:
             url = str(self._folder / f"copy-{len(self.copies)}.parquet")
             try:
                 with pq.ParquetWriter(url, schema, store_schema=False) as writer:
-                    for batch in read_file(snapshot, self._store, file, schema):
+                    for batch in form.rows(self._store, file):
                         self._check_time()
                         writer.write_batch(batch)
             except OSError as error:
                 msg = f"not enough disk space for a copy of data file {file.path}: {error.strerror}"
                 raise Unavailable(msg) from error
             self.copies[url] = file.path
-            copies.append(replace(file, deletion_vector=None, stats=None, partition_values=_logical(snapshot, file)))
+            copies.append(replace(file, deletion_vector=None, stats=None, partition_values=form.logical(file)))
             urls.append(url)
-        return relation_parts(snapshot.schema, snapshot.partition_columns, copies, urls)
+        return relation_parts(form.shown, form.partition_columns, copies, urls)
 
 
-def _logical(snapshot: Snapshot, file: AddFile) -> dict[str, str | None]:
-    """Return a file's partition values by the names that the columns have in the table."""
-    return {name: file.partition_values.get(snapshot.physical_name(name)) for name in snapshot.partition_columns}
+class _Form:
+    """The columns of a view of a table's files: the table's, and those that say where a row is.
+
+    The number of a file is the value of a column that it is partitioned by.
+    """
+
+    def __init__(self, snapshot: Snapshot, places: RowPlaces | None) -> None:
+        self.snapshot = snapshot
+        self._places = places
+        file = [] if places is None else [pa.field(places.file, pa.int32())]
+        self.schema = pa.schema([*snapshot.schema, *file])
+        self.physical_schema = pa.schema([*snapshot.physical_schema, *file])
+        self.partition_columns = (*snapshot.partition_columns, *(field.name for field in file))
+
+    @property
+    def shown(self) -> pa.Schema:
+        """Return all columns, that of positions included."""
+        return self.schema if self._places is None else self.schema.append(pa.field(self._places.position, pa.int64()))
+
+    def numbered(self, files: Sequence[AddFile]) -> Sequence[AddFile]:
+        """Return files with their numbers among them."""
+        if self._places is None:
+            return files
+        name = self._places.file
+        return [
+            replace(file, partition_values={**file.partition_values, name: str(number)})
+            for number, file in enumerate(files)
+        ]
+
+    def logical(self, file: AddFile) -> dict[str, str | None]:
+        """Return a file's partition values by the names that the columns have in the table."""
+        found = {name: self.snapshot.physical_name(name) for name in self.snapshot.partition_columns}
+        return {name: file.partition_values.get(found.get(name, name)) for name in self.partition_columns}
+
+    def rows(self, store: Store, file: AddFile) -> Iterator[pa.RecordBatch]:
+        """Yield a file's live rows with the columns that stand in files, and their positions."""
+        snapshot = self.snapshot
+        schema = pa.schema([field for field in self.schema if field.name not in self.partition_columns])
+        if self._places is None:
+            yield from read_file(snapshot, store, file, schema)
+            return
+        deleted, start = read_deletions(store, file, snapshot.locate), 0
+        for batch in read_file(snapshot, store, replace(file, deletion_vector=None), schema):
+            positions = pc.add(numbers(len(batch)), start)
+            yield live_rows(batch.append_column(self._places.position, positions), deleted, start)
+            start += len(batch)

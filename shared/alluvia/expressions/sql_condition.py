@@ -14,7 +14,7 @@ from alluvia.errors import Invalid
 from alluvia.expressions.functions import UNNESTING
 from alluvia.expressions.parse import parse
 from alluvia.expressions.references import find_references
-from alluvia.expressions.tree import Node, walk, without_locations
+from alluvia.expressions.tree import Node, outside_subqueries, walk, without_locations
 from alluvia.table.schema.names import fold
 
 _WHERE = "SELECT * FROM rows WHERE "
@@ -40,8 +40,11 @@ class Evaluation:
         return mask.combine_chunks().cast(pa.bool_())
 
 
-def read_expression(text: str) -> Node:
-    """Return a condition's tree; whatever else the text brings along is refused. Raises `Invalid`."""
+def read_expression(text: str, *, subqueries: bool = False) -> Node:
+    """Return a condition's tree; whatever else the text brings along is refused. Raises `Invalid`.
+
+    It may have `subqueries` where a query is to compute it.
+    """
     root = parse(_WHERE + text).root
     mask = parse(_MASK + text + _MASK_END).root
     expression: Node | None = root.get("where_clause")
@@ -50,8 +53,12 @@ def read_expression(text: str) -> Node:
     if without_locations(mask["select_list"][0].get("child")) != without_locations(expression):
         raise Invalid("where: give one condition, without an alias")
     find_references(root)
-    if looks_beyond_its_row(expression):
-        raise Invalid("where: a condition cannot use subqueries or window functions: use MERGE INTO in lake.sql")
+    if looks_beyond_its_row(expression, subqueries=subqueries):
+        raise Invalid(
+            "where: a condition cannot use window functions, unnest or *"
+            if subqueries
+            else "where: a condition cannot use subqueries or window functions: use DELETE or UPDATE in lake.sql"
+        )
     return expression
 
 
@@ -62,12 +69,15 @@ def _rest() -> Node:
     return rest
 
 
-def looks_beyond_its_row(expression: Node) -> bool:
-    """Whether an expression needs more than one row, or gives more or less than one value for it."""
+def looks_beyond_its_row(expression: Node, *, subqueries: bool = False) -> bool:
+    """Whether an expression needs more than one row, or gives more or less than one value for it.
+
+    What `subqueries` need does not count if they are allowed.
+    """
+    beyond = ("WINDOW", "STAR") if subqueries else ("SUBQUERY", "WINDOW", "STAR")
     return any(
-        node.get("class") in ("SUBQUERY", "WINDOW", "STAR")
-        or (node.get("class") == "FUNCTION" and fold(node["function_name"]) in UNNESTING)
-        for node in walk(expression)
+        node.get("class") in beyond or (node.get("class") == "FUNCTION" and fold(node["function_name"]) in UNNESTING)
+        for node in (outside_subqueries(expression) if subqueries else walk(expression))
     )
 
 

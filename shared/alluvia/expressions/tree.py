@@ -25,6 +25,19 @@ def walk(value: Any) -> Iterator[Node]:
             pending.extend(reversed(value))
 
 
+def outside_subqueries(expression: Node) -> Iterator[Node]:
+    """Every dict at or below an expression, those of SELECTs in it left out: of a subquery, only its own node."""
+    pending: list[Any] = [expression]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            yield value
+            inner = value.get("subquery") if value.get("class") == "SUBQUERY" else None
+            pending.extend(child for child in value.values() if child is not inner)
+        elif isinstance(value, list):
+            pending.extend(value)
+
+
 def without_locations(value: Any) -> Any:
     """Copy a tree without positions in the text."""
     if isinstance(value, dict):

@@ -45,10 +45,15 @@ class DeleteEdit(WhereEdit):
         return rows.slice(0, 0)
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
-        metrics = {
-            "numAddedFiles": len(changes.adds),
-            "numCopiedRows": done.rows_copied,
-            "numDeletionVectorsAdded": vectors_added(changes),
-            "numAddedChangeFiles": len(changes.cdc),
-        }
-        return metrics if done.rows_deleted is None else metrics | {"numDeletedRows": done.rows_deleted}
+        return delete_metrics(done, changes)
+
+
+def delete_metrics(done: RowChanges, changes: Changes) -> dict[str, int]:
+    """Return what the history says of a delete."""
+    metrics = {
+        "numAddedFiles": len(changes.adds),
+        "numCopiedRows": done.rows_copied,
+        "numDeletionVectorsAdded": vectors_added(changes),
+        "numAddedChangeFiles": len(changes.cdc),
+    }
+    return metrics if done.rows_deleted is None else metrics | {"numDeletedRows": done.rows_deleted}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -17,6 +17,9 @@ from alluvia.log.actions import AddFile
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Predicate, columns_of, only_about
 from alluvia.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from alluvia.duck.relation import RowPlaces
 
 T = TypeVar("T")
 
@@ -37,13 +40,14 @@ class ShownPart:
 class Files:
     """Data files that are read with the columns of a version; `paths` say where they lie locally, if they do.
 
-    `shown` limits what is seen of them.
+    `shown` limits what is seen of them. With `places` there are two more columns.
     """
 
     snapshot: Snapshot
     files: Sequence[AddFile]
     paths: Sequence[str] = ()
     shown: ShownPart | None = None
+    places: RowPlaces | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ database is confined (see `duck.confine`), and only then does the user's text ru
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from typing import Self, TypeVar
 import pyarrow as pa
 
 from alluvia.duck.failures import QueryTooCostly, UnreadableFile, out_of_memory
+from alluvia.duck.relation import RowPlaces
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import Statement, parse
 from alluvia.expressions.references import Reference, find_references, names_in_use, shows_tables
@@ -44,10 +45,13 @@ class Result:
         batches: Iterator[pa.RecordBatch],
         tables: tuple[TableScan, ...] = (),
         close: Callable[[], None] = lambda: None,
+        scans: Sequence[Scan] = (),
     ) -> None:
         self.schema = schema
         self.tables = tables
         """What each naming of a table in the query cost, in order."""
+        self.scans = scans
+        """What is read of the tables that the query names, in order."""
         self._batches = batches
         self._finalizer = weakref.finalize(self, close)  # also where nobody reads the rows to their end
 
@@ -89,19 +93,25 @@ class Rendered:
 
 
 def run(
-    catalog: Catalog, query: str, limits: QueryLimits | None = None, parameters: Parameters | None = None
+    catalog: Catalog,
+    query: str,
+    limits: QueryLimits | None = None,
+    parameters: Parameters | None = None,
+    places: RowPlaces | None = None,
 ) -> Result:
     """Run one SELECT, EXPLAIN of one, or SHOW TABLES. `parameters` are a list for `?`, or a dict for `$name`.
 
+    With `places`, the table that is named first has two more columns: the number of each row's file among the files of
+    the first of the result's `scans`, and the row's position in it.
     Raises `Invalid` with DuckDB's message for a query that is wrong or not allowed, its subclass `QueryTooCostly` at a
     limit, `TableNotFound`, `VersionNotFound`, `VersionExpired`; `Unavailable` and `Corrupt` for the lake's own trouble.
     """
 
-    def stream(session: Session, rewritten: Rewritten, reports: tuple[TableScan, ...]) -> Result:
-        schema, batches = session.run(rewritten.text, query, rewritten.position)
-        return Result(schema, batches, reports, session.close)
+    def stream(session: Session, opened: _Opened) -> Result:
+        schema, batches = session.run(opened.rewritten.text, query, opened.rewritten.position)
+        return Result(schema, batches, opened.reports, session.close, list(opened.scans.values()))
 
-    return _attempt(catalog, query, limits or QueryLimits(), stream, lambda result: result, parameters)
+    return _attempt(catalog, query, limits or QueryLimits(), stream, lambda result: result, parameters, places)
 
 
 def run_rendered(
@@ -114,9 +124,10 @@ def run_rendered(
 ) -> Rendered:
     """Run a query as `run` does and return its rows in a form. Raises `QueryTooCostly` where they exceed the limit."""
 
-    def rendered(session: Session, rewritten: Rewritten, reports: tuple[TableScan, ...]) -> Rendered:
+    def rendered(session: Session, opened: _Opened) -> Rendered:
+        text, position = opened.rewritten.text, opened.rewritten.position
         with closing(session):
-            return Rendered(session.render(rewritten.text, query, rewritten.position, form.name, limit_bytes), reports)
+            return Rendered(session.render(text, query, position, form.name, limit_bytes), opened.reports)
 
     def of_result(result: Result) -> Rendered:
         return Rendered(render(result.schema, result, form, limit_bytes), result.tables)
@@ -131,9 +142,10 @@ def _attempt(
     catalog: Catalog,
     query: str,
     limits: QueryLimits,
-    answer: Callable[[Session, Rewritten, tuple[TableScan, ...]], _Answer],
+    answer: Callable[[Session, _Opened], _Answer],
     of_result: Callable[[Result], _Answer],
     parameters: Parameters | None,
+    places: RowPlaces | None = None,
 ) -> _Answer:
     """Plan a query and have it answered; once more for each kind of file that DuckDB turns out not to read."""
     watch = Watch(limits.deadline(), limits.held_bytes_max)
@@ -146,16 +158,15 @@ def _attempt(
             if shows_tables(statement.root) and not statement.explain:
                 session.close()
                 return of_result(_of_table(pa.table({"name": pa.array(catalog.tables(), pa.string())})))
-            statement, scans, reports, rewritten = _open(catalog, statement, session, limits, values)
-            if not statement.explain and not describes(statement.root):
-                return answer(session, rewritten, reports)
+            opened = _open(catalog, statement, session, limits, values, places)
+            root, reports = opened.statement.root, opened.reports
+            if not statement.explain and not describes(root):
+                return answer(session, opened)
             with closing(session):
-                schema, batches = session.run(rewritten.text, query, rewritten.position)
+                schema, batches = session.run(opened.rewritten.text, query, opened.rewritten.position)
                 found = list(batches)
             if not statement.explain:
-                return of_result(
-                    Result(schema, in_our_terms(statement.root, scans, found, session.check_time), reports)
-                )
+                return of_result(Result(schema, in_our_terms(root, opened.scans, found, session.check_time), reports))
             plan = "\n".join(str(text) for batch in found for text in batch.column(1).to_pylist())
             return of_result(_of_table(scan_table(reports, plan), reports))
         except UnreadableFile as error:
@@ -169,12 +180,25 @@ def _attempt(
             raise
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What a session was given: the query without views, the scans of tables, what namings cost, the text to run."""
+
+    statement: Statement
+    scans: dict[Reference, Scan]
+    reports: tuple[TableScan, ...]
+    rewritten: Rewritten
+
+
 def _open(
-    catalog: Catalog, statement: Statement, session: Session, limits: QueryLimits, values: pa.Table | None
-) -> tuple[Statement, dict[Reference, Scan], tuple[TableScan, ...], Rewritten]:
-    """Give a session what a query names. Returns what the query is without views, the scans of tables, what all
-    namings cost, and the text to run.
-    """
+    catalog: Catalog,
+    statement: Statement,
+    session: Session,
+    limits: QueryLimits,
+    values: pa.Table | None,
+    places: RowPlaces | None,
+) -> _Opened:
+    """Give a session what a query names."""
     given = {} if values is None else {name: values[name][0] for name in values.column_names}
     if given:
         check_given(statement.root, given)
@@ -213,14 +237,16 @@ def _open(
         else:
             names[reference] = f"scan_{number}"
             catalog.note_read(scans[reference])
-            files = Files(scans[reference].snapshot, scans[reference].files, shown=plan.shown.get(reference))
+            scan = scans[reference]
+            shown, located = plan.shown.get(reference), places if number == 0 else None
+            files = Files(scan.snapshot, scan.files, shown=shown, places=located)
             inputs[names[reference]] = files
             reports.append(report(reference.shown, files))
     read = [each for each in inputs.values() if isinstance(each, Files)]
     check_bytes(catalog.rights, [(each.snapshot.name, sum(file.size for file in each.files)) for each in read])
     rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
     session.open(inputs, views)
-    return statement, scans, tuple(reports), rewritten
+    return _Opened(statement, scans, tuple(reports), rewritten)
 
 
 def _of_table(table: pa.Table, reports: tuple[TableScan, ...] = ()) -> Result:

@@ -110,7 +110,8 @@ class Session:
             try:
                 with self._translated(Context("")):
                     base = name if source.shown is None else f"all_{name}"
-                    self._views.create(base, source.snapshot, source.files, self._urls(source), self._copied)
+                    urls = self._urls(source)
+                    self._views.create(base, source.snapshot, source.files, urls, self._copied, source.places)
                     if source.shown is not None:
                         schema, shown = source.snapshot.schema, source.shown
                         select = shown_sql(f"{VIEW_SCHEMA}.{base}", schema, shown.columns, shown.where)

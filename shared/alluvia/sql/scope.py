@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.access.rights import Rights
+from alluvia.duck.relation import RowPlaces
 from alluvia.errors import TableNotFound
 from alluvia.lake import Lake
 from alluvia.lake_table import Table
@@ -74,6 +75,10 @@ class SqlScope:
     def query(self, sql: Sql) -> Result:
         """Run a SELECT."""
         return run(permitted(self.catalog, self.rights), sql.text, self.limits, bound(sql, self.values))
+
+    def located(self, text: str, places: RowPlaces) -> Result:
+        """Run a SELECT of our own making, over a table named first that also says where its rows are."""
+        return run(permitted(self.catalog, self.rights), text, self.limits, places=places)
 
     def expression(self, sql: Sql, alias: str = "", columns: Sequence[str] = ()) -> str:
         """Return a condition or a value as the operations on tables take it."""

@@ -11,8 +11,20 @@ from dataclasses import dataclass
 
 from alluvia.errors import Invalid
 from alluvia.sql.first_word import QUERIES, first_word, is_query
-from alluvia.sql.nodes import Control, CreateTable, CreateView, DropView, Insert, Maintain, Merge, Node, Query, Show
-from alluvia.sql.tokens import Cursor, Sql, Token, check_size, count_placeholders, tokens_of
+from alluvia.sql.nodes import (
+    Control,
+    CreateTable,
+    CreateView,
+    Delete,
+    DropView,
+    Insert,
+    Maintain,
+    Merge,
+    Node,
+    Query,
+    Show,
+)
+from alluvia.sql.tokens import Cursor, Sql, Token, check_size, count_placeholders, holds_query, tokens_of
 
 STATEMENTS_MAX = 1000
 _READS = re.compile(r"\b(?:select|from|table)\b", re.IGNORECASE)
@@ -40,6 +52,8 @@ class SqlStatement:
         if isinstance(node, Insert):
             reads = node.source is not None and _READS.search(node.source.text) is not None
             return node.source is not None and (reads or not node.is_values)
+        if isinstance(node, Delete):
+            return node.where is not None and holds_query(node.where)
         return isinstance(node, Merge) or (
             isinstance(node, CreateTable) and (node.query is not None or node.or_replace)
         )

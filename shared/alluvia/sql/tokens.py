@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from alluvia.errors import Invalid
@@ -34,6 +35,10 @@ _TOKEN = re.compile(
     | (?P<sign>::|=>|->>|->|<=|>=|<>|!=|\|\||.)""",
     re.VERBOSE | re.DOTALL,
 )
+_QUERIES = frozenset(
+    ("select", "from", "with", "values", "table", "pivot", "unpivot", "show", "describe", "desc", "summarize")
+)
+_QUERY = re.compile(rf"\b(?:{'|'.join(sorted(_QUERIES))})\b", re.IGNORECASE)
 _COMMENT = re.compile(r"/\*|\*/")
 _OPERATORS = frozenset((*"-+*/<>=~!@#%^&|`?:", "::", "=>", "->>", "->", "<=", ">=", "<>", "!=", "||"))
 _OPENING, _CLOSING = {"(": ")", "[": "]", "{": "}"}, {")", "]", "}"}
@@ -274,6 +279,14 @@ class Cursor:
     def skip_to(self, offset: int) -> None:
         """Go to the first token at or after an offset in the text."""
         self.at = bisect_left(self._starts, offset)
+
+
+def holds_query(sql: Sql) -> bool:
+    """Whether a condition or a value has a subquery; it may also say so of one that has none."""
+    if _QUERY.search(sql.text) is None:
+        return False
+    words = [token.word for token in tokens_of(sql.text)]
+    return any(first == "(" and second in _QUERIES for first, second in pairwise(words))
 
 
 def count_placeholders(text: str, tokens: Iterable[Token]) -> int:

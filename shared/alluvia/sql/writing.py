@@ -8,11 +8,12 @@ from alluvia.errors import Invalid, TableExists
 from alluvia.operations import merge as merging
 from alluvia.operations.merge import MergeClause, MergeRules
 from alluvia.operations.views import find_view
+from alluvia.sql import finding
 from alluvia.sql.binding import column_of
 from alluvia.sql.fitting import fitted, table_schema
 from alluvia.sql.nodes import CreateTable, Delete, Insert, Merge, Update
 from alluvia.sql.scope import Done, SqlScope
-from alluvia.sql.tokens import Sql
+from alluvia.sql.tokens import Sql, holds_query
 from alluvia.table.schema.names import fold
 
 
@@ -57,6 +58,8 @@ def update(scope: SqlScope, node: Update) -> Done:
 
 def delete(scope: SqlScope, node: Delete) -> Done:
     """Delete the rows that match."""
+    if node.where is not None and holds_query(node.where):
+        return finding.delete(scope, node, node.where)
     names = scope.columns(node.table).names
     where = "true" if node.where is None else scope.expression(node.where, node.alias, names)
     done = scope.table(node.table).delete(where)

@@ -1,0 +1,127 @@
+"""UPDATE and DELETE with subqueries: which rows change, whatever files they are in, and what else must be so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import alluvia
+from alluvia.access.rights import Rights
+from alluvia.duck.failures import QueryTooCostly
+from alluvia.errors import Conflict, Forbidden, Invalid
+from alluvia.operations.found_rows import FoundEdit
+from alluvia.query.limits import QueryLimits
+from alluvia.sql.run import execute
+from tests.access import grant
+
+
+@pytest.fixture
+def pair(lake: alluvia.Lake) -> alluvia.Lake:
+    """Tables `t` of the numbers to 9 in three files and `gone` of two of them."""
+    lake.sql("CREATE TABLE t (id BIGINT, g INT, s STRING) PARTITION BY (g)")
+    lake.sql("CREATE TABLE gone AS SELECT unnest([2, 7]) AS id, unnest(['a', 'b']) AS why")
+    lake.sql("INSERT INTO t SELECT range, range % 3, 'row ' || range FROM range(10)")
+    return lake
+
+
+def ids(lake: alluvia.Lake, table: str = "t") -> list[Any]:
+    return sorted(lake.table(table).to_arrow(["id"])["id"].drop_null().to_pylist())
+
+
+PROPERTIES = ("delta.enableDeletionVectors", "delta.enableChangeDataFeed")
+
+
+@pytest.mark.parametrize("properties", [(), PROPERTIES[:1], PROPERTIES[1:], PROPERTIES])
+def test_rows_are_found_by_their_place_in_files_of_any_kind(pair: alluvia.Lake, properties: tuple[str, ...]) -> None:
+    for name in properties:
+        pair["t"].evolve(properties={name: "true"})
+    pair.sql("ALTER TABLE t RENAME COLUMN s TO said")
+    pair.sql("DELETE FROM t WHERE id IN (0, 1)")  # so that positions are not those among the rows that are left
+    pair.sql("INSERT INTO t VALUES (2, NULL, NULL), (NULL, 0, 'none')")
+    before = pair["t"].version
+    done = pair.sql("DELETE FROM t WHERE id IN (SELECT id FROM gone) AND coalesce(said, 'row') LIKE 'row%'")
+    assert done.to_pylist() == [{"rows_deleted": 3, "version": before + 1}]
+    assert (ids(pair), pair["t"].count()) == ([3, 4, 5, 6, 8, 9], 7)
+    assert pair["t"].verify().ok
+    if PROPERTIES[1] in properties:
+        assert sorted(pair["t"].changes(before + 1).read_all()["id"].to_pylist()) == [2, 2, 7]
+
+
+def test_rows_of_files_that_duckdb_reads_from_copies_are_found_too(lake: alluvia.Lake) -> None:
+    """A column has the name that DuckDB would give to the numbers of rows."""
+    lake.sql("CREATE TABLE t (id BIGINT, file_row_number BIGINT) TBLPROPERTIES (delta.enableDeletionVectors = 'true')")
+    for start in (0, 6):
+        lake.sql(f"INSERT INTO t SELECT range, 100 + range FROM range({start}, {start + 6})")
+    lake.sql("DELETE FROM t WHERE id IN (0, 1, 7)")
+    lake.sql("DELETE FROM t WHERE file_row_number IN (SELECT unnest([102, 105, 108]))")
+    assert ids(lake) == [3, 4, 6, 9, 10, 11]
+
+
+def test_parameters_and_several_statements_of_a_text(pair: alluvia.Lake) -> None:
+    answer = pair.sql(
+        "INSERT INTO gone VALUES (?, ?); DELETE FROM t WHERE id IN (SELECT id FROM gone WHERE why = ?) AND g < ?;"
+        "SELECT count(*) AS n FROM t",
+        [5, "b'; DROP TABLE t --", "b'; DROP TABLE t --", 9],
+    )
+    assert answer.to_pylist() == [{"n": 9}]
+    assert 5 not in ids(pair)
+
+
+def test_what_a_subquery_reads_is_part_of_what_a_transaction_has_read(pair: alluvia.Lake) -> None:
+    pair.sql("CREATE TABLE other AS SELECT unnest([1, 2]) AS id")
+    with pair.transaction() as one, pytest.raises(Conflict):  # noqa: PT012
+        one.sql("DELETE FROM other WHERE id NOT IN (SELECT id FROM gone)")
+        with pair.transaction() as two:  # each sees what the other takes away: together they would leave nothing
+            two.sql("DELETE FROM gone WHERE id NOT IN (SELECT id FROM other WHERE id = 1)")
+        one.commit()
+    assert (ids(pair, "other"), ids(pair, "gone")) == ([1, 2], [])
+
+
+def test_a_statement_alone_runs_again_where_its_table_changes(
+    pair: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: FoundEdit, *arguments: Any) -> Any:
+        monkeypatch.setattr(FoundEdit, "find", find)
+        pair.sql("INSERT INTO t VALUES (7, 1, 'late')")
+        return find(self, *arguments)
+
+    find = FoundEdit.find
+    monkeypatch.setattr(FoundEdit, "find", interrupted)
+    pair.sql("DELETE FROM t WHERE id IN (SELECT id FROM gone)")
+    assert ids(pair) == [0, 1, 3, 4, 5, 6, 8, 9]
+
+
+def test_subqueries_read_with_the_rights_of_the_caller(pair: alluvia.Lake) -> None:
+    text = "DELETE FROM t WHERE id IN (SELECT id FROM gone)"
+    with pytest.raises(Forbidden, match="read:gone"):
+        execute(pair, text, rights=Rights((grant("read:t write:t"),)))
+    filtered = Rights((grant("read:t write:t"), grant("read:gone", where="why = 'a'", hide="why")))
+    with pytest.raises(Invalid, match="why"):
+        execute(pair, "DELETE FROM t WHERE id IN (SELECT id FROM gone WHERE why = 'b')", rights=filtered)
+    execute(pair, text, rights=filtered)
+    assert ids(pair) == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+    writing = Rights((grant("read:t write:gone"), grant("read:gone", where="why = 'a'")))
+    with pytest.raises(Forbidden, match="only in part"):
+        execute(pair, "DELETE FROM gone WHERE id IN (SELECT id FROM t)", rights=writing)
+
+
+def test_a_subquery_ends_when_its_time_is_up(pair: alluvia.Lake) -> None:
+    slow = "SELECT count(*) FROM range(1000000000) a, range(1000) b WHERE a.range % 7 = b.range"
+    with pytest.raises(QueryTooCostly, match=r"longer than the 0\.3 seconds allowed"):
+        execute(pair, f"DELETE FROM t WHERE id = ({slow})", limits=QueryLimits(timeout_seconds=0.3))
+    assert len(ids(pair)) == 10
+
+
+def test_rows_that_may_have_been_merged_are_not_counted(lake: alluvia.Lake) -> None:
+    lake.sql(
+        "CREATE TABLE t (id BIGINT, n BIGINT) TBLPROPERTIES "
+        "('alluvia.merge_query' = 'SELECT id, sum(n) AS n FROM source GROUP BY id')"
+    )
+    lake.sql("INSERT INTO t VALUES (1, 1), (2, 2)")
+    lake.sql("DELETE FROM t WHERE id IN (SELECT 2)")
+    assert ids(lake) == [1]
+    for condition in ("n IN (SELECT 1)", "t IN (SELECT NULL)", "id IN (SELECT count(*) FROM t AS o)"):
+        with pytest.raises(Invalid, match="merge"):
+            lake.sql(f"DELETE FROM t WHERE {condition}")
+    assert ids(lake) == [1]
