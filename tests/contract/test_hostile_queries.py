@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 import alluvia
 from alluvia import scratch
 from alluvia.duck.failures import QueryTooCostly
-from alluvia.errors import Unavailable
+from alluvia.errors import Invalid, Unavailable
 from alluvia.query import engine
 from alluvia.query.engine import run
 from alluvia.query.formats import _distinct
@@ -215,6 +216,41 @@ def test_rows_left_unread_leave_nothing_behind(lake: alluvia.Lake) -> None:
     assert_nothing_happened()
     with run(lake, "SELECT i FROM range(10000000) r(i)") as result:
         next(iter(result))
+    assert_nothing_happened()
+
+
+def test_rows_left_unread_leave_the_process_to_the_next_query(lake: alluvia.Lake) -> None:
+    POOL.close()
+    assert ask("SELECT 1 AS x")[0] == 200
+    (worker,) = POOL._idle
+    late = "SELECT CASE n WHEN 80000 THEN error('late') ELSE repeat('x', 1000) || n END FROM range(90000) r(n)"
+    for text in ("FROM range(10000000)", "FROM t", late):
+        with run(lake, text, QueryLimits(threads=1)) as result:
+            assert POOL._idle == []
+            next(iter(result))
+        assert POOL._idle == [worker]
+    result = run(lake, "FROM range(10000000)")
+    result.close()
+    with pytest.raises(Invalid, match="closed before all of its rows were read"):
+        list(result)
+    assert_nothing_happened()
+
+
+def test_a_query_that_does_not_stop_when_its_rows_are_not_wanted_is_killed(lake: alluvia.Lake) -> None:
+    stall = "levenshtein(repeat('ab', 5 * n), repeat('ba', 5 * n))::VARCHAR"
+    text = f"SELECT CASE n WHEN 80000 THEN {stall} ELSE repeat('x', 1000) || n END FROM range(90000) r(n)"
+    POOL.prepare(1)
+    (worker,) = POOL._idle
+    with run(lake, text, QueryLimits(threads=1)) as result:
+        next(iter(result))
+    assert not worker.alive
+    result = run(lake, text, QueryLimits(threads=1))
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(list, result)
+        time.sleep(0.1)
+        result.close()  # from another thread than the one that waits
+        with pytest.raises(Invalid):
+            reading.result()
     assert_nothing_happened()
 
 

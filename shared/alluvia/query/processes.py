@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import Pipe
@@ -39,6 +39,8 @@ OVERHEAD_BYTES = 384_000_000
 """What a process may take besides the memory that a query is allowed: the engine itself, and rows on their way out."""
 _POLL_SECONDS = 0.025
 _CLOSE_SECONDS = 5.0
+_STOP_SECONDS = 0.25
+"""How long a process may take to leave a query whose rows are not wanted: to start another takes about as long."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from alluvia.query.worker import main; main({})"
 _KEPT = ("LD_LIBRARY_PATH", "PATH", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE")
@@ -220,6 +222,7 @@ class Engine:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self._worker = POOL.take()
+        self._rows: Generator[pa.RecordBatchReader] | None = None
         self._answered, self._closed = True, False
 
     def analyse(self, text: str) -> Analysis:
@@ -257,6 +260,10 @@ class Engine:
 
         `values` has one row, the values of the query's parameters by name.
         """
+        self._rows = self._streamed(sql, values)
+        return self._rows
+
+    def _streamed(self, sql: str, values: pa.Table | None) -> Generator[pa.RecordBatchReader]:
         with self._asking("stream", None if values is None else _arrow(values), sql=sql):
             while "batch" in self._worker.reply(self._watch):
                 yield pa.ipc.open_stream(self._worker.data(self._watch))
@@ -280,6 +287,9 @@ class Engine:
         if self._closed:
             return
         self._closed = True
+        if self._rows is not None:
+            with contextlib.suppress(ValueError):  # where another thread waits for rows, which learns of it by the kill
+                self._rows.close()
         if self._answered:
             self._watch = Watch(time.monotonic() + _CLOSE_SECONDS)
             with contextlib.suppress(EngineDied, EngineError, OutOfTime, OutOfMemory):
@@ -302,10 +312,26 @@ class Engine:
         except EngineError:
             self._answered = True
             raise
+        except GeneratorExit:
+            self._stop()
+            raise
         except BaseException:
             self._worker.kill()
             raise
         self._answered = True
+
+    def _stop(self) -> None:
+        """Have the process leave a query whose rows are not wanted, or kill it."""
+        watch = Watch(time.monotonic() + _STOP_SECONDS, self._watch.memory_bytes)
+        reply: dict[str, Any] = {}
+        with contextlib.suppress(EngineDied, OutOfTime, OutOfMemory):
+            self._worker.send("stop")
+            while "stopped" not in reply:
+                with contextlib.suppress(EngineError, errors.AlluviaError):  # the query failed before it heard
+                    reply = self._worker.reply(watch)
+                    if "batch" in reply:
+                        self._worker.data(watch)
+            self._answered = True
 
 
 def _arrow(rows: pa.Table) -> pa.Buffer:

@@ -75,6 +75,7 @@ class Session:
         self._keys: dict[str, str] = {}
         self._values = values
         self._engine = Engine(watch)
+        self._closed = False
         self._folder = Path(tempfile.mkdtemp(dir=scratch_root()))
         self._hidden: set[str] = {str(self._folder)}
         self._reads_events = False
@@ -149,6 +150,8 @@ class Session:
             reader = first
             while reader is not None:
                 yield from reader
+                if self._closed:
+                    raise Invalid("the query was closed before all of its rows were read")
                 with self._translated(context):
                     reader = next(streams, None)
 
@@ -164,6 +167,7 @@ class Session:
 
     def close(self) -> None:
         """Stop what runs, and remove every trace."""
+        self._closed = True
         self._engine.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -41,8 +41,10 @@ Reply = dict[str, Any]
 class QueryDatabase:
     """One query's own database, in memory. Each method is a request, by its name."""
 
-    def __init__(self, send: Callable[[Reply, pa.Buffer], None]) -> None:
+    def __init__(self, send: Callable[[Reply, pa.Buffer], None], asked: Callable[[], bool] = lambda: False) -> None:
+        """`send` sends a reply while a request is answered; `asked` says whether another request has come since."""
         self._send = send
+        self._asked = asked
         self._connection: duckdb.DuckDBPyConnection | None = None
 
     def analyse(self, text: str) -> Reply:
@@ -79,15 +81,21 @@ class QueryDatabase:
         return {}
 
     def stream(self, sql: str, rows: bytes = b"") -> Reply:
-        """Run the query, and send its columns and then its rows, as Arrow streams of one batch each.
+        """Run the query, and send its columns and then its rows, as Arrow streams of one batch each; leave it if asked.
 
         `rows` is an Arrow stream with one row, the values of the query's parameters by name.
         """
         reader = self._open.execute(sql, _values(rows)).to_arrow_reader(BATCH_ROWS)
         self._send({"batch": True}, _arrow(reader.schema, []))
         for batch in reader:
+            if self._asked():  # to stop: nothing else is asked before the end
+                break
             self._send({"batch": True}, _arrow(reader.schema, [batch]))
         return {"end": True}
+
+    def stop(self) -> Reply:
+        """Say that no query runs: one that did has come to its end, or left off."""
+        return {"stopped": True}
 
     def render(self, sql: str, form: str, limit_bytes: int, rows: bytes = b"") -> Reply:
         """Run the query, and send its rows in a form of results; `rows` as for `stream`."""
@@ -166,7 +174,7 @@ def main(descriptor: int) -> None:
         if data is not None:
             pipe.send_bytes(data)
 
-    database = QueryDatabase(send)
+    database = QueryDatabase(send, pipe.poll)
     try:
         while True:
             request = orjson.loads(pipe.recv_bytes())
