@@ -10,9 +10,12 @@ space, no escape, no digit that was rounded. Any other line, and any block of li
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate
+from functools import cached_property
+from itertools import accumulate, compress
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 import orjson
@@ -28,7 +31,13 @@ BLOCK = 2048
 """Lines that are read together: what that takes stays in the processor's cache, and is used again."""
 MANY = 256
 """Fewer lines are not worth it."""
+_LEAST = 128
+"""So many lines around one that pyarrow refuses are left to `jsontext`."""
+_MISSES_MAX = 2  # blocks of lines that are not alike: then no more of them are looked at
 _SAMPLES = 8
+_SPACE = b" \t\r\n"
+_BOUNDS = Struct("=ii")
+_TEXT_BYTES_MAX = (1 << 31) - 1
 _KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
@@ -70,32 +79,36 @@ class AlikeColumns:
 class AlikeBlock(Sequence[RawEvent]):
     """Consecutive events, most of them alike; `odd` are the others, by their places among all.
 
-    `alike` holds those at `places`, which came as `lines` at `positions` of their body.
+    `alike` holds those at `places`. They came at `positions` of their body, as those lines of `text` that `mask` names.
     """
 
     def __init__(
         self,
-        alike: AlikeColumns,
+        alike: Alike,
         places: Sequence[int],
         positions: Sequence[int],
-        lines: Sequence[bytes],
         odd: Mapping[int, RawEvent],
     ) -> None:
-        self.alike = alike
+        self.alike = alike.columns
         self.places = places
         self.odd = odd
+        self._source = alike
         self._positions = positions
-        self._lines = lines
 
     @property
     def text_bytes(self) -> int:
-        """Return how many bytes their JSON has, as sent."""
-        return sum(map(len, self._lines)) + sum(len(event.raw or b"") for event in self.odd.values())
+        """Return about how many bytes their JSON has, as sent."""
+        return len(self._source.text)
 
     def moved(self, by: int) -> AlikeBlock:
         """Return the events at later positions."""
         odd = {at: event._replace(position=event.position + by) for at, event in self.odd.items()}
-        return AlikeBlock(self.alike, self.places, [at + by for at in self._positions], self._lines, odd)
+        return AlikeBlock(self._source, self.places, _moved(self._positions, by), odd)
+
+    @cached_property
+    def _lines(self) -> list[bytes]:
+        lines = lines_of(self._source.text)
+        return list(compress(lines, self._source.mask.to_pylist()))
 
     def __len__(self) -> int:
         return len(self.places) + len(self.odd)
@@ -141,7 +154,7 @@ class EventParts(Sequence[RawEvent]):
 
     @property
     def text_bytes(self) -> int:
-        """Return how many bytes their JSON has, as sent."""
+        """Return about how many bytes their JSON has, as sent."""
         return sum(
             part.text_bytes if isinstance(part, AlikeBlock) else sum(len(event.raw or b"") for event in part)
             for part in self.parts
@@ -157,72 +170,136 @@ def moved(events: Sequence[RawEvent], by: int) -> Sequence[RawEvent]:
     return [event._replace(position=event.position + by) for event in events]
 
 
-class Alike(NamedTuple):
-    """Those of some lines that are alike, as columns, and the places of the others."""
+def _moved(positions: Sequence[int], by: int) -> Sequence[int]:
+    if isinstance(positions, range) and positions.step == 1:
+        return range(positions.start + by, positions.stop + by)
+    return [at + by for at in positions]
 
+
+class Alike(NamedTuple):
+    """Those lines of a text that are alike, as columns; `mask` says which they are.
+
+    `others` are the other lines, by their places, without the space around them. None of them is blank.
+    """
+
+    text: pa.Buffer
     columns: AlikeColumns
     mask: pa.BooleanArray
-
-    @property
-    def others(self) -> list[int]:
-        """Return the places of the lines that are not in the columns."""
-        return pc.indices_nonzero(pc.invert(self.mask)).to_pylist() if self.mask.false_count else []
+    others: Mapping[int, bytes]
 
 
-def read_alike(lines: Sequence[bytes]) -> Alike | None:
-    """Read lines that seem alike, without line breaks in them. None if they do not, or most of them are not."""
-    kinds = _kinds(lines)
-    if kinds is None:
+def lines_of(text: pa.Buffer) -> list[bytes]:
+    """Return the lines of a text, without the space around them, some of which may be blank."""
+    return [line.strip(_SPACE) for line in text.to_pybytes().split(b"\n")]
+
+
+def alike_parts(text: bytes, count: int, longest: int) -> Iterator[Alike | list[bytes]]:
+    """Cut a text of about `count` lines, and yield in order the lines that are alike, and those of parts without any.
+
+    Blank lines are left out. Those of more than `longest` bytes are alike to no other.
+    """
+    whole = pa.py_buffer(text)
+    block_bytes = len(text) * BLOCK // count + 1
+    misses = start = 0
+    while start < len(text):
+        end = text.find(b"\n", start + block_bytes)
+        block = whole.slice(start, (len(text) if end < 0 else end) - start)
+        start += len(block) + 1
+        missed = 0
+        for part in _tried(block, longest) if misses < _MISSES_MAX else [list(filter(None, lines_of(block)))]:
+            missed += sum(map(len, part)) if isinstance(part, list) else 0
+            yield part
+        misses += missed * 2 > len(block)
+
+
+def _tried(text: pa.Buffer, longest: int) -> Iterator[Alike | list[bytes]]:
+    """Yield a block, or parts of it if pyarrow refuses one of its lines: then the others may well be alike."""
+    try:
+        found = read_alike(text, longest)
+        if found is None:
+            lines = list(filter(None, lines_of(text)))
+            bare = pa.py_buffer(b"\n".join(lines))
+            found = read_alike(bare, longest) if len(bare) < len(text) else None
+        yield found or lines
+    except pa.ArrowInvalid:
+        sent = text.to_pybytes()
+        middle = sent.find(b"\n", len(sent) // 2)
+        if middle < 0 or sent.count(b"\n") < _LEAST:
+            yield list(filter(None, lines_of(text)))
+        else:
+            yield from _tried(text.slice(0, middle), longest)
+            yield from _tried(text.slice(middle + 1), longest)
+
+
+def read_alike(text: pa.Buffer, longest: int = sys.maxsize) -> Alike | None:
+    """Read lines that seem alike. None if they do not, if most of them are not, or if some are blank.
+
+    Raises pyarrow.ArrowInvalid for one that is not JSON, not UTF-8, or has a value of another type than the others.
+    """
+    if len(text) > _TEXT_BYTES_MAX:
         return None
     from pyarrow import json  # only for many lines: a cold start does without
 
-    text = b"\n".join(lines)
-    options = json.ParseOptions(explicit_schema=pa.schema(list(kinds.items())), unexpected_field_behavior="ignore")
-    try:
-        sent = pa.array(lines, pa.string())
-        found = json.read_json(
-            pa.BufferReader(text), json.ReadOptions(use_threads=False, block_size=len(text) + 1), options
-        )
-    except pa.ArrowInvalid:
+    sent = _split(text)
+    kinds = _kinds(sent)
+    if kinds is None:
         return None
-    if len(found) != len(lines):
+    options = json.ParseOptions(explicit_schema=pa.schema(list(kinds.items())), unexpected_field_behavior="ignore")
+    found = json.read_json(
+        pa.BufferReader(text), json.ReadOptions(use_threads=False, block_size=len(text) + 1), options
+    )
+    if len(found) != len(sent):
         return None
     every = AlikeColumns({name: found[name].chunk(0) for name in kinds})
     same = pc.equal(every.texts(list(kinds)), sent)
-    if same.true_count * 2 < len(lines):
+    if len(text) > longest:
+        same = pc.and_(same, pc.less_equal(pc.binary_length(sent), longest))
+    if not same.false_count:
+        return Alike(text, every, same, {})
+    different = pc.invert(same)
+    others = [line.strip(_SPACE) for line in sent.filter(different).cast(pa.binary()).to_pylist()]
+    if len(others) * 2 > len(sent) or not all(others):
         return None
-    return Alike(every.where(same) if same.false_count else every, same)
+    places = pc.indices_nonzero(different).to_pylist()
+    return Alike(text, every.where(same), same, dict(zip(places, others, strict=True)))
 
 
-def block_of(alike: Alike, positions: Sequence[int], lines: Sequence[bytes], odd: Sequence[RawEvent]) -> AlikeBlock:
+def _split(text: pa.Buffer) -> pa.StringArray:
+    """Return the lines of a text."""
+    bounds = pa.py_buffer(_BOUNDS.pack(0, len(text)))
+    whole = pa.Array.from_buffers(pa.binary(), 1, [None, bounds, text]).cast(pa.string())  # which checks UTF-8
+    return pc.split_pattern(whole, "\n").flatten()
+
+
+def block_of(alike: Alike, positions: Sequence[int], odd: Sequence[RawEvent]) -> AlikeBlock:
     """Return the events of lines at some positions; `odd` are those of the lines that are not alike."""
-    if not alike.mask.false_count:
-        return AlikeBlock(alike.columns, range(len(lines)), positions, lines, {})
+    if not alike.others:
+        return AlikeBlock(alike, range(len(positions)), positions, {})
     by_position = {event.position: event for event in odd}
     kept: list[int] = []
     places: list[int] = []
     others: dict[int, RawEvent] = {}
     size = 0
-    for at, same in enumerate(alike.mask.to_pylist()):
-        if same:
-            kept.append(at)
+    for at, position in enumerate(positions):
+        if at not in alike.others:
+            kept.append(position)
             places.append(size)
-        elif (event := by_position.get(positions[at])) is not None:
+        elif (event := by_position.get(position)) is not None:
             others[size] = event
         else:
             continue
         size += 1
-    return AlikeBlock(alike.columns, places, [positions[at] for at in kept], [lines[at] for at in kept], others)
+    return AlikeBlock(alike, places, kept, others)
 
 
-def _kinds(lines: Sequence[bytes]) -> dict[str, pa.DataType] | None:
+def _kinds(lines: pa.StringArray) -> dict[str, pa.DataType] | None:
     """Return the type of each key, in order, that some of the lines have; None if these differ, or are not simple."""
     kinds: dict[str, set[type]] = {}
-    for line in lines[:: max(1, len(lines) // _SAMPLES)]:
+    for at in range(0, len(lines), max(1, len(lines) // _SAMPLES)):
         try:
-            value = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            return None
+            value = orjson.loads(lines[at].as_py())
+        except orjson.JSONDecodeError:  # pyarrow refuses it too
+            continue
         if not isinstance(value, dict) or not value or (kinds and list(value) != list(kinds)):
             return None
         for name, each in value.items():
@@ -233,4 +310,4 @@ def _kinds(lines: Sequence[bytes]) -> dict[str, pa.DataType] | None:
         if len(known) > 1 or not known <= _KINDS.keys() or orjson.dumps(name) != b'"%b"' % name.encode():
             return None
         found[name] = _KINDS[known.pop()]
-    return found
+    return found or None

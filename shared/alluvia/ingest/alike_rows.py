@@ -7,6 +7,7 @@ its `event_id`, a plain time or none, and values that fit their columns as they 
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -60,7 +61,8 @@ def alike_rows(alike: AlikeColumns, schema: pa.Schema, arrival_us: int) -> pa.Ta
 def alike_contents(alike: AlikeColumns) -> list[bytes]:
     """Return what `identity.contents_of` gives for the events that `alike_rows` makes rows of."""
     texts = alike.texts(sorted(alike.columns, key=str.encode)).cast(pa.binary())
-    return [hashlib.blake2b(text, digest_size=CONTENT_BYTES).digest() for text in texts.to_pylist()]
+    digest = partial(hashlib.blake2b, digest_size=CONTENT_BYTES)
+    return [each.digest() for each in map(digest, texts.to_pylist())]
 
 
 def _are_plain_ids(ids: pa.Array) -> bool:

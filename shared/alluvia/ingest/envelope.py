@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from alluvia.errors import Invalid
-from alluvia.ingest.alike import BLOCK, MANY, EventParts, block_of, read_alike
+from alluvia.ingest.alike import MANY, EventParts, alike_parts, block_of
 from alluvia.ingest.identity import own_reject_id
 from alluvia.ingest.inflate import TooLarge, inflate
 from alluvia.ingest.jsontext import decode_all, decode_if_plain, describe, encode_all, split_array
@@ -31,7 +31,6 @@ _NDJSON_TYPES = (
     "application/jsonlines",
 )
 _SPACE = b" \t\r\n"
-_MISSES_MAX = 2  # blocks of lines that are not alike: then no more of them are looked at
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -76,6 +75,10 @@ def refused(body: bytes, reason: str, *, too_large: bool = False) -> Split:
 def _interpret(text: bytes, ndjson: bool, limits: Limits) -> Split:
     end = text.find(b"\n")
     more = end > 0 and _is_value(text[:end])  # a value on the first line: the others are not part of it
+    if more and text.startswith(b"{"):
+        count = text.count(b"\n") + 1  # at most, as some may be blank
+        if MANY <= count <= limits.events:
+            return split_text(range(count), text, limits)
     whole = None if more else decode_if_plain(text)
     if whole is not None:
         return _array(whole[0], text, limits) if isinstance(whole[0], list) else _each((0,), [text], whole, limits)
@@ -104,23 +107,29 @@ def _array(values: list[object], text: bytes, limits: Limits) -> Split:
 
 def split_lines(positions: Sequence[int], lines: Sequence[bytes], limits: Limits) -> Split:
     """Take apart the texts of events, with the position of each, none blank."""
-    if len(lines) < MANY or max(map(len, lines)) > limits.event_bytes:
-        return _each(positions, lines, decode_all(lines), limits)
+    if len(lines) >= MANY:
+        text = b"\n".join(lines)
+        if text.count(b"\n") < len(lines):  # none goes over several lines
+            return split_text(positions, text, limits)
+    return _each(positions, lines, decode_all(lines), limits)
+
+
+def split_text(positions: Sequence[int], text: bytes, limits: Limits) -> Split:
+    """Take apart the lines of a text, with the position of each that is not blank; there may be positions left over."""
     parts: list[Sequence[RawEvent]] = []
     rejects: list[Reject] = []
-    misses = 0
-    for start in range(0, len(lines), BLOCK):
-        some, at = lines[start : start + BLOCK], positions[start : start + BLOCK]
-        alike = read_alike(some) if misses < _MISSES_MAX else None
-        if alike is None:
-            misses += 1
-            others = _each(at, some, decode_all(some), limits)
+    start = 0
+    for part in alike_parts(text, len(positions), limits.event_bytes):
+        if isinstance(part, list):
+            at = positions[start : start + len(part)]
+            others = _each(at, part, decode_all(part), limits)
             parts.append(others.events)
         else:
-            odd = alike.others
-            texts = [some[index] for index in odd]
-            others = _each([at[index] for index in odd], texts, decode_all(texts), limits)
-            parts.append(block_of(alike, at, some, others.events))
+            at = positions[start : start + len(part.mask)]
+            raws = list(part.others.values())
+            others = _each([at[place] for place in part.others], raws, decode_all(raws), limits)
+            parts.append(block_of(part, at, others.events))
+        start += len(at)
         rejects += others.rejects
     return Split(EventParts(parts), rejects)
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, repeat
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -193,7 +194,7 @@ class _Group:
         self._catalog = catalog
         self._name = name
         self._requests = requests
-        self._owners = [at for at, sent in enumerate(requests) for _ in range(len(sent.events))]
+        self._owners = list(chain(*(repeat(at, len(sent.events)) for at, sent in enumerate(requests))))
         self._rejects: list[list[Reject]] = [[] for _ in requests]
         self._unkept: list[Owned] = [(at, reject) for at, sent in enumerate(requests) for reject in sent.rejects]
 
@@ -232,7 +233,8 @@ class _Group:
         self._keep(found)
         self._note(found)
         self._unkept = []
-        self._owners = [self._owners[index] for index in rows.taken]
+        if rows.refused:
+            self._owners = [self._owners[index] for index in rows.taken]
         return rows
 
     def _owned(self, rows: EventRows | None) -> list[Owned]:
@@ -267,7 +269,7 @@ class _Group:
 
     def _sorted_out(self, done: Ingested, clashes: Sequence[Owned]) -> list[Answer]:
         rows = Counter(self._owners)
-        stored = Counter(self._owners[at] for at in done.new)
+        stored = Counter(map(self._owners.__getitem__, done.new)) if done.appended < len(self._owners) else rows
         conflicting = Counter(at for at, _ in clashes)
         answers = []
         for at, rejects in enumerate(self._rejects):

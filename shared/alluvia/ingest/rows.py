@@ -138,7 +138,7 @@ def _joined(parts: Sequence[EventRows]) -> EventRows:
         refused += [start + at for at in part.refused]
         taken += [start + at for at in part.taken]
     return EventRows(
-        pa.concat_tables([part.table for part in parts]).combine_chunks(),
+        pa.concat_tables([part.table for part in parts]),
         [reject for part in parts for reject in part.rejects],
         refused,
         taken,

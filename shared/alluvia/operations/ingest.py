@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -113,7 +113,7 @@ class _NewRows:
         self._ids = _ids(rows, handle.name)
         self._prints = fingerprints(self._ids, _sources(rows))
         self._held: dict[bytes, set[bytes]] = {}
-        self._look_up(range(len(rows)))
+        self._look_up(self._prints)
 
     def changes(self) -> Changes:
         """Write the rows that are new and return what to commit."""
@@ -133,7 +133,9 @@ class _NewRows:
     def _new_rows(self) -> pa.Table:
         return self._rows if len(self.new) == len(self._rows) else self._rows.take(pa.array(self.new, pa.int64()))
 
-    def _new_ids(self) -> tuple[list[bytes], list[bytes]]:
+    def _new_ids(self) -> tuple[Sequence[bytes], Sequence[bytes]]:
+        if len(self.new) == len(self._rows):
+            return self._prints, self._contents
         return [self._prints[at] for at in self.new], [self._contents[at] for at in self.new]
 
     def after_loss(self, winners: Sequence[CommitActions]) -> Changes | None:
@@ -152,18 +154,18 @@ class _NewRows:
             self.again = True
             return None
         before = self.new
-        self._look_up(before)
+        self._look_up([self._prints[at] for at in before])
         if len(self.new) == len(before):
             return self._changes
         return self.changes() if self.new else None
 
-    def _look_up(self, positions: Iterable[int]) -> None:
-        """Look some rows up in the window as it is by now, and sort all of them out.
+    def _look_up(self, prints: Sequence[bytes]) -> None:
+        """Look the fingerprints of some rows up in the window as it is by now, and sort all rows out.
 
         Commits of earlier versions of this library know an id whatever its source.
         """
         window = follow_window(self._handle)
-        self._held |= window.held([self._prints[at] for at in positions], self._undone_before)
+        self._held |= window.held(prints, self._undone_before)
         self._held |= self._handle.waiting_events()
         if window.has_bare_ids:
             bare = fingerprints(self._ids)
@@ -180,11 +182,13 @@ class _NewRows:
 
 def sort_out(
     prints: Sequence[bytes], contents: Sequence[bytes], held: Mapping[bytes, Collection[bytes]]
-) -> tuple[list[int], list[int]]:
+) -> tuple[Sequence[int], list[int]]:
     """Return the positions of the events that are new, and of those that clash: known, but by other content.
 
     `held` gives the contents of known ids; what is unknown clashes with nothing. All others are duplicates.
     """
+    if not held and len(set(prints)) == len(prints):
+        return range(len(prints)), []
     first: dict[bytes, bytes] = {}
     new, clashes = [], []
     for at, (fingerprint, content) in enumerate(zip(prints, contents, strict=True)):
@@ -217,6 +221,8 @@ def _sources(rows: pa.Table) -> list[str | None] | None:
 def _contents(rows: pa.Table, contents: Sequence[bytes] | None, name: str) -> Sequence[bytes]:
     if contents is None:
         contents = content_hashes(rows)
-    elif len(contents) != len(rows) or any(len(each) != CONTENT_BYTES for each in contents):
+    elif len(contents) != len(rows) or not {CONTENT_BYTES}.issuperset(map(len, contents)):
         raise Invalid(f"{name}: contents: expected {len(rows)} hashes of {CONTENT_BYTES} bytes, one for each row")
+    if UNKNOWN not in contents:
+        return contents
     return [_LIKE_UNKNOWN if each == UNKNOWN else each for each in contents]

@@ -11,6 +11,7 @@ from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from typing import Any
@@ -33,7 +34,8 @@ _WITH_SOURCE = b"source"
 def fingerprints(event_ids: Iterable[str], sources: Iterable[str | None] | None = None) -> list[bytes]:
     """Return the fingerprint of each event id within its source; None is no source."""
     if sources is None:
-        return [blake2b(text.encode(), digest_size=FINGERPRINT_BYTES).digest() for text in event_ids]
+        digest = partial(blake2b, digest_size=FINGERPRINT_BYTES)
+        return [each.digest() for each in map(digest, map(str.encode, event_ids))]
     return [_fingerprint(text, source) for text, source in zip(event_ids, sources, strict=True)]
 
 
@@ -140,7 +142,7 @@ class DedupWindow:
         self._index_newest()
         undone = self.rules.undone if undone is None else undone
         held: dict[bytes, set[bytes]] = {}
-        for each in self._found.keys() & set(prints):
+        for each in self._found.keys() & prints if self._found else ():
             for version, content in self._found[each]:
                 if not in_gap(undone, version):
                     held.setdefault(each, set()).add(content)

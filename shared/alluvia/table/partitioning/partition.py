@@ -79,7 +79,7 @@ def split(
     start = 0
     least = sys.maxsize if together else least_bytes(groups, table.nbytes / len(table), file_bytes)
     for partition, count in partitions(groups, spec, table.nbytes / len(table), least):
-        yield partition, data if rows is None else data.take(rows.slice(start, count))
+        yield partition, data.slice(start, count) if rows is None else data.take(rows.slice(start, count))
         start += count
 
 
@@ -132,6 +132,8 @@ def grouped(
     found = codes.value_counts()
     counts = found.field("counts").take(pc.array_sort_indices(found.field("values"))).to_pylist()
     rows = _sorted(codes, order) if len(counts) > 1 or order else None
+    if rows is not None and pc.all(pc.greater(pc.pairwise_diff(rows.cast(pa.int64())), 0)).as_py():
+        rows = None
     starts = pa.array([end - count for end, count in zip(accumulate(counts), counts, strict=True)], pa.int64())
     first = starts if rows is None else rows.take(starts)
     return _groups(spec, [column.take(first) for column in columns], counts), rows
@@ -167,6 +169,9 @@ def _appearance(values: pa.Array) -> pa.Int64Array:
 
 def _ranks(values: pa.Array) -> pa.Int64Array:
     """Return a number for each value in the values' order: 0 for the least, 1 for the next …, null last."""
+    bounds = pc.min_max(values)
+    if not values.null_count and bounds["min"] == bounds["max"]:
+        return pa.repeat(pa.scalar(0, pa.int64()), len(values))
     encoded = pc.dictionary_encode(values)
     ranks = pc.array_sort_indices(pc.array_sort_indices(encoded.dictionary)).cast(pa.int64())
     return pc.fill_null(ranks.take(encoded.indices), pa.scalar(len(encoded.dictionary), pa.int64()))
