@@ -264,7 +264,7 @@ def read_alike(text: pa.Buffer, longest: int = sys.maxsize) -> Alike | None:
     return Alike(text, every.where(same), same, dict(zip(places, others, strict=True)))
 
 
-def _split(text: pa.Buffer) -> pa.StringArray:
+def _split(text: pa.Buffer) -> pa.Array:
     """Return the lines of a text."""
     bounds = pa.py_buffer(_BOUNDS.pack(0, len(text)))
     whole = pa.Array.from_buffers(pa.binary(), 1, [None, bounds, text]).cast(pa.string())  # which checks UTF-8
@@ -292,12 +292,12 @@ def block_of(alike: Alike, positions: Sequence[int], odd: Sequence[RawEvent]) ->
     return AlikeBlock(alike, places, kept, others)
 
 
-def _kinds(lines: pa.StringArray) -> dict[str, pa.DataType] | None:
+def _kinds(lines: pa.Array) -> dict[str, pa.DataType] | None:
     """Return the type of each key, in order, that some of the lines have; None if these differ, or are not simple."""
     kinds: dict[str, set[type]] = {}
     for at in range(0, len(lines), max(1, len(lines) // _SAMPLES)):
         try:
-            value = orjson.loads(lines[at].as_py())
+            value = orjson.loads(lines[at].as_py() or "")
         except orjson.JSONDecodeError:  # pyarrow refuses it too
             continue
         if not isinstance(value, dict) or not value or (kinds and list(value) != list(kinds)):
