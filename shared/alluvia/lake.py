@@ -47,11 +47,21 @@ def open_table(uri: str | os.PathLike[str], *, clock: Clock | None = None, **opt
     Reads files that the log names by absolute path anywhere in the same file system or bucket, as a shallow clone
     needs (a lake reads only what is below its own root). If there is no table, the first use raises `TableNotFound`.
     """
+    lake, handle = _opened(uri, clock, options)
+    return Table(lake, handle)
+
+
+def open_handle(uri: str | os.PathLike[str], *, clock: Clock | None = None, **options: str) -> TableHandle:
+    """Return the handle of a table that `open_table` would open."""
+    return _opened(uri, clock, options)[1]
+
+
+def _opened(uri: str | os.PathLike[str], clock: Clock | None, options: Mapping[str, str]) -> tuple[Lake, TableHandle]:
     check_place("uri", uri)
     clock = clock or SystemClock()
     parent, name = table_place(str(uri))
     lake = Lake(open_wide_store(parent, clock, **options), clock)
-    return Table(lake, TableHandle(lake.store, f"{name}/" if name else "", name or parent, clock))
+    return lake, TableHandle(lake.store, f"{name}/" if name else "", name or parent, clock)
 
 
 class Lake(TableCreation, Catalog):

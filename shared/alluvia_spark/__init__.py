@@ -1,10 +1,13 @@
-"""Alluvia on Spark: sessions and the backfill job."""
+"""Alluvia on Spark: reading and writing tables, sessions, and the backfill job."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
 from alluvia.extras import needing
+from alluvia_spark.api import read_table
+
+__all__ = ["read_table"]
 
 with needing("spark", "alluvia_spark"):
     import_module("pyspark")

@@ -1,0 +1,36 @@
+"""What `alluvia_spark` offers to a Spark user."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from alluvia.lake import Lake
+
+
+def read_table(
+    spark: SparkSession,
+    place: str | Lake,
+    table: str | None = None,
+    *,
+    version: int | None = None,
+    timestamp: datetime | str | None = None,
+    where: str | None = None,
+    **options: str,
+) -> DataFrame:
+    """Return the rows of a table as a DataFrame, read by Spark's own Parquet reader.
+
+    `place` is a table's path or URI; or that of its lake, or a lake, and `table` its name. The version is the newest,
+    the one with a number, or the newest at a time, and stays what it is when others write. `where` is a condition in
+    this library's SQL, as `Table.scan` takes it: only files that can hold such rows are read. Filters of the DataFrame
+    itself skip row groups, but not files. All columns are nullable. `options` are those of `alluvia.connect`; Spark
+    reads S3 with its own credentials, under `s3a://` unless the session has a file system for `s3://`.
+
+    Raises `TableNotFound`, `VersionNotFound`, `VersionExpired`, and `Invalid` for a wrong argument.
+    """
+    from alluvia_spark import reading
+
+    return reading.read_table(spark, place, table, version=version, timestamp=timestamp, where=where, options=options)

@@ -1,0 +1,66 @@
+"""Which table is meant, and where Spark finds its files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import alluvia
+from alluvia.errors import Invalid, Unsupported
+from alluvia.lake import Lake, open_handle
+from alluvia.table.handle import TableHandle
+
+_S3 = re.compile(r"^s3[an]?://", re.IGNORECASE)
+
+
+def handle_of(place: str | Lake, table: str | None, options: Mapping[str, str]) -> TableHandle:
+    """Return the handle of a table: of a lake's by its name, or of any Delta table by its path or URI.
+
+    `s3a://` is taken for `s3://`. `options` are those of `alluvia.connect`. Raises `Invalid`.
+    """
+    if isinstance(place, Lake):
+        if options or table is None:
+            wrong = f"{min(options)}: give it to alluvia.connect" if options else "table: give the table's name"
+            raise Invalid(f"{wrong}, since a lake was given")
+        return place.handle(table)
+    place = _S3.sub("s3://", str(place))
+    if place.startswith("memory:"):
+        raise Invalid(f"{place!r} exists only in this process: Spark needs a directory or s3://")
+    given: Any = dict(options)
+    return open_handle(place, **given) if table is None else alluvia.connect(place, **given).handle(table)
+
+
+def uris_of(spark: SparkSession, place: str | Lake, handle: TableHandle) -> Callable[[str], str]:
+    """Return what gives the URI under which a session reads an object of a table's store, by its key.
+
+    On S3 it has the scheme that the table was given with. For `s3://` that is `s3a://` where the session has no file
+    system for `s3://`, as only EMR and Databricks do. Raises `Unsupported` for an object that Spark cannot read.
+    """
+    given = _S3.match(place) if isinstance(place, str) else None
+    scheme = given[0].lower() if given is not None else "s3://"
+
+    def uri(key: str) -> str:
+        found = handle.store.url(key)
+        if found is None:
+            raise Unsupported(f"Spark cannot read {key} of the table {handle.name} in {handle.store.uri}")
+        return _S3.sub(in_session, found) if "://" in found else f"file:{found}"
+
+    in_session = "s3a://" if scheme == "s3://" and not _has_s3(spark) else scheme
+    return uri
+
+
+def _has_s3(spark: SparkSession) -> bool:
+    """Whether a session has a file system of its own for `s3://`."""
+    name = "fs.s3.impl"
+    if spark.conf.get(f"spark.hadoop.{name}", None):
+        return True
+    jvm: Any = getattr(spark, "_jsparkSession", None) if is_classic(spark) else None
+    return jvm is not None and bool(jvm.sessionState().newHadoopConf().get(name))
+
+
+def is_classic(spark: SparkSession) -> bool:
+    """Whether a session has its driver in this process's own JVM, which one of Spark Connect has not."""
+    return not type(spark).__module__.startswith("pyspark.sql.connect")

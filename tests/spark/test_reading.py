@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import alluvia
+import alluvia_spark
+from alluvia.errors import Invalid, TableNotFound, VersionNotFound
+from alluvia.lake import Table
+from tests import judges
+from tests.property import row_model as model
+from tests.reach.tables import APART, EVERY_TYPE
+
+VECTORS = {"delta.enableDeletionVectors": "true"}
+
+
+def check(spark: SparkSession, table: Table, **options: Any) -> None:
+    """Assert that Spark reads the rows and types that we read."""
+    mine = table.scan(**options).read_all()
+    theirs = alluvia_spark.read_table(spark, judges.uri_of(table), **options).toArrow()
+    assert judges.canonical(theirs) == judges.canonical(mine)
+    assert judges.kinds(theirs.schema) == judges.kinds(mine.schema)
+
+
+@contextmanager
+def settings(spark: SparkSession, given: dict[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name) or "" for name in given}
+    for name, value in given.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def rows(places: tuple[str | None, ...]) -> list[dict[str, Any]]:
+    found = []
+    for n, place in enumerate(places * 3):
+        moment = dt.datetime(2024, 1, 1, n, tzinfo=dt.UTC)
+        found.append({"n": n, "place": place, "ts": moment, "day": moment.date(), "s": {"a": n, "b": [{"c": str(n)}]}})
+    return found
+
+
+SCHEMA = pa.schema(
+    [
+        pa.field("n", pa.int64()),
+        pa.field("place", pa.string()),
+        pa.field("ts", pa.timestamp("us", "UTC")),
+        pa.field("day", pa.date32()),
+        pa.field("s", pa.struct([("a", pa.int64()), ("b", pa.list_(pa.struct([("c", pa.string())])))])),
+    ]
+)
+
+
+@pytest.mark.parametrize("places", [("a b", "x/y", None), ("ü→€", "50%", None)], ids=["by folders", "by file names"])
+def test_partitions_deleted_rows_and_other_names(
+    spark: SparkSession, tmp_path: Path, places: tuple[str | None, ...]
+) -> None:
+    lake = alluvia.connect(str(tmp_path))
+    table = lake.create_table("t", SCHEMA, partition_by=["place", "day(ts)"], properties=VECTORS)
+    table.append(rows(places))
+    table.delete(f"n = 4 AND place = '{places[1]}'")
+    table.evolve(rename={"n": "number"}, drop=["day"], add={"more": "double"})
+    table.append([{"number": 77, "place": places[0], "more": 1.5}])
+    with settings(spark, {"spark.sql.session.timeZone": "America/New_York", "spark.sql.shuffle.partitions": "2"}):
+        check(spark, table)
+        check(spark, table, version=1)
+        check(spark, table, where="ts >= '2024-01-01 03:00:00' AND number <> 5")
+        check(spark, table, where="number % 2 = 0 AND ts < timestamp '2024-01-01 07:00:00'")
+
+
+def test_a_condition_prunes_files_and_is_one_of_sparks_own(spark: SparkSession, tmp_path: Path) -> None:
+    table = alluvia.connect(str(tmp_path)).create_table("t", SCHEMA)
+    for n in range(4):
+        table.append([{"n": 10 * n}, {"n": 10 * n + 5}, {"n": None}])
+    found = alluvia_spark.read_table(spark, str(tmp_path), "t", where="n BETWEEN 15 AND 20")
+    assert sorted(row.n for row in found.collect()) == [15, 20]
+    assert len(found.inputFiles()) == 2
+    for where in (
+        "n IN (5, 30) OR n IS NULL",
+        "NOT (n > 10)",
+        "n NOT IN (0, 5)",
+        "n % 10 = 5",
+        "n + 1 > 21 AND n < 35",
+    ):
+        check(spark, table, where=where)
+
+
+def test_random_tables(spark: SparkSession, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        chance = random.Random(seed)
+        lake = alluvia.connect(str(tmp_path / str(seed)))
+        table = model.create(lake, "vectors", chance)
+        for _ in range(3):
+            new = [model.random_row(chance) for _ in range(5)]
+            table.append([dict(zip(model.SCHEMA.names, row, strict=True)) for row in new])
+            table.delete(f"id = {chance.choice(model.IDS)}")
+        check(spark, table)
+
+
+def test_every_type(spark: SparkSession, tmp_path: Path) -> None:
+    table = EVERY_TYPE.build(alluvia.connect(str(tmp_path)))
+    check(spark, table, version=APART)
+
+
+def test_what_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    lake = alluvia.connect(str(tmp_path))
+    table = lake.create_table("t", {"n": "long"})
+    assert alluvia_spark.read_table(spark, lake, "t").collect() == []
+    with pytest.raises(TableNotFound):
+        alluvia_spark.read_table(spark, lake, "other")
+    with pytest.raises(VersionNotFound):
+        alluvia_spark.read_table(spark, lake, "t", version=7)
+    with pytest.raises(Invalid, match="name"):
+        alluvia_spark.read_table(spark, lake)
+    with pytest.raises(Invalid, match="this process"):
+        alluvia_spark.read_table(spark, "memory://x", "t")
+    table.append([{"n": 1}])
+    with pytest.raises(Invalid, match="nothing"):
+        alluvia_spark.read_table(spark, lake, "t", where="nothing = 1")
