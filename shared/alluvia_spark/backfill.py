@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -23,9 +24,10 @@ from alluvia.table.snapshot import Snapshot
 from alluvia_spark.committing import Committed, commit, is_done
 from alluvia_spark.execute import execute
 from alluvia_spark.job import ROWS, Job, JobOutcome, Report, Target
+from alluvia_spark.manifest import Manifest
 from alluvia_spark.record import Record, check_job_id, obtain
 from alluvia_spark.session import session
-from alluvia_spark.source import SourceFile, expand
+from alluvia_spark.source import list_files
 
 
 def default_job_id(table: str, source: str) -> str:
@@ -62,7 +64,7 @@ def run(
     lake = alluvia.connect(lake_uri, clock=clock, **given)
     before = lake.table(table).snapshot()
     check_not_rollup(before, "backfill")
-    record = _record(lake, before, job_id, source, given)
+    record, files = _record(lake, before, job_id, source, given)
     if not only_adds_nullable(record.schema, before.state.metadata.schema_string):
         raise Invalid(f"the columns of {table} changed since job {job_id!r} began: choose another job id")
     if is_done(before, job_id):
@@ -71,6 +73,7 @@ def run(
     job = Job(
         lake_uri=lake.uri,
         arrival_us=record.started_us,
+        manifest=record.manifest,
         targets=(
             replace(Target.of(before), schema=arrow_schema(record.schema)),
             Target.of(rejects),
@@ -80,15 +83,14 @@ def run(
     )
     with session(f"alluvia backfill {job_id}") if spark is None else nullcontext(spark) as active:
         began_ms = clock.now_ms()
-        outcome = execute(active.sparkContext, job, record.files)
+        outcome = execute(active.sparkContext, job, files)
         _check_age(clock.now_ms() - began_ms)
     return _report(job_id, table, commit(lake, job_id, (before, rejects), outcome), outcome)
 
 
-def _record(lake: Lake, snapshot: Snapshot, job_id: str, source: str, options: Mapping[str, str]) -> Record:
-    def listing() -> Sequence[SourceFile]:
-        return expand(source, lake.clock, **options)
-
+def _record(
+    lake: Lake, snapshot: Snapshot, job_id: str, source: str, options: Mapping[str, str]
+) -> tuple[Record, Manifest]:
     return obtain(
         lake.store,
         lake.clock,
@@ -97,7 +99,7 @@ def _record(lake: Lake, snapshot: Snapshot, job_id: str, source: str, options: M
         source=source,
         schema=snapshot.state.metadata.schema_string,
         table_id=snapshot.state.metadata.id,
-        expand=listing,
+        list_files=partial(list_files, source, lake.clock, **options),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
+import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import Broadcast, SparkContext, StorageLevel
 from pyspark.core.rdd import RDD
@@ -17,6 +18,7 @@ from alluvia.table.partitioning.spans import Key
 from alluvia_spark import repeats, tasks
 from alluvia_spark.chunks import Chunk
 from alluvia_spark.job import REJECTS, ROWS, Job, JobOutcome, Written
+from alluvia_spark.manifest import Manifest, portion_of
 from alluvia_spark.plan import (
     WAVES,
     Group,
@@ -27,7 +29,6 @@ from alluvia_spark.plan import (
     plan_shares,
     spread_tables,
 )
-from alluvia_spark.source import FileSplit, SourceFile, plan_splits
 from alluvia_spark.stages import stages_reported
 
 SPLIT_BYTES_MAX = 64 << 20
@@ -35,11 +36,11 @@ SPLIT_BYTES_MIN = 1 << 20
 IDS_A_TASK = 1 << 20
 Place = tuple[int, tuple[str | None, ...], Key]  # a table, values of its identity columns, a key of its transforms
 NOTHING = Weight(0, 0, 0)
-Splits = Broadcast[list[tuple[FileSplit, ...]]]
+Splits = Broadcast[pa.Table]
 Places: TypeAlias = "dict[int, array[int]]"  # of rows that clash, by task
 
 
-def execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> JobOutcome:
+def execute(context: SparkContext, job: Job, files: Manifest) -> JobOutcome:
     """Read the files, and write the data files of the job's tables. Commits nothing.
 
     Raises `Invalid` for an input that cannot be read, `Unavailable` if Spark gives up.
@@ -51,10 +52,10 @@ def execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> Job
         raise Unavailable(f"the Spark job failed: {_reason(error)}") from error
 
 
-def _execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> JobOutcome:
+def _execute(context: SparkContext, job: Job, files: Manifest) -> JobOutcome:
     parallelism = context.defaultParallelism
-    fair_bytes = sum(file.size for file in files) // (parallelism * WAVES)
-    splits = plan_splits(files, min(SPLIT_BYTES_MAX, max(SPLIT_BYTES_MIN, fair_bytes)))
+    fair_bytes = files.bytes // (parallelism * WAVES)
+    splits = files.splits(min(SPLIT_BYTES_MAX, max(SPLIT_BYTES_MIN, fair_bytes)))
     shared = context.broadcast(splits)
     numbers = context.parallelize(range(len(splits)), len(splits))
     chunks = numbers.flatMap(partial(_read, job, shared)).persist(StorageLevel.MEMORY_AND_DISK)
@@ -77,11 +78,11 @@ def _execute(context: SparkContext, job: Job, files: Sequence[SourceFile]) -> Jo
 
 
 def _read(job: Job, splits: Splits, task: int) -> Iterator[Chunk]:
-    return tasks.read_task(job, task, splits.value[task])
+    return tasks.read_task(job, task, portion_of(splits.value, task))
 
 
 def _read_clashes(job: Job, splits: Splits, places: Broadcast[Places], task: int) -> Iterator[Chunk]:
-    return tasks.read_clashes(job, len(splits.value) + task, splits.value[task], places.value[task])
+    return tasks.read_clashes(job, len(splits.value) + task, portion_of(splits.value, task), places.value[task])
 
 
 def _weights(chunks: RDD[Chunk], parallelism: int) -> dict[Place, Weight]:

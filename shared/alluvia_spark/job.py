@@ -48,11 +48,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every task knows. `arrival_us` is the same for all attempts; `options` are the stores', secrets included."""
+    """What every task knows. `options` are the stores', secrets included.
+
+    `arrival_us` is the same for all attempts, and so is `manifest`, the key of the job's files in the lake's store.
+    """
 
     lake_uri: str
     arrival_us: int
     targets: tuple[Target, Target]
+    manifest: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     limits: Limits = field(default_factory=Limits)
     stores: Callable[..., Store] = open_store

@@ -5,16 +5,17 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from alluvia.errors import Invalid
 from alluvia.store import Store
-from alluvia_spark.source import FileSplit, SourceFile
+from alluvia_spark.files import BadFile, FileSplit, fetch, read_range
 
-FETCH_BYTES = 8 << 20
 BLOCK_BYTES = 512 << 10  # so that the events parsed from a block stay in a core's cache: twice as fast as 8 MB
 TAIL_BYTES = 64 << 10
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
+_GZIP_SUFFIXES = (".gz", ".gzip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,44 +33,56 @@ class Block:
 def read_blocks(store: Store, split: FileSplit, *, line_limit_bytes: int) -> Iterator[Block]:
     """Read the lines that begin in a split; of a line far over the limit, the first `line_limit_bytes`.
 
-    Raises `Invalid` when a .gz file is damaged or cut short, or a gzip file is not named .gz.
+    Raises `BadFile` when a file is missing, when a .gz file is damaged or cut short, or a gzip file is not named .gz;
+    `Invalid` when it has changed.
     """
-    if split.file.is_gzip:
-        return whole_lines(0, _inflate(split.file, _fetch(store, split.file, 0)), line_limit_bytes)
-    return _plain_blocks(store, split, line_limit_bytes)
+    if split.is_whole:
+        pieces = fetch(store, split.file, 0, split.end)
+        if split.file.key.endswith(_GZIP_SUFFIXES):
+            return whole_lines(0, _inflate(split.file.name, pieces), line_limit_bytes)
+        return whole_lines(0, _cut(_plain(split.file.name, pieces)), line_limit_bytes)
+    return _part_blocks(store, split, line_limit_bytes)
 
 
-def _plain_blocks(store: Store, split: FileSplit, line_limit_bytes: int) -> Iterator[Block]:
-    offset = split.start
+def _plain(name: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    for at, piece in enumerate(pieces):
+        if not at and piece.startswith(_GZIP_MAGIC):
+            raise Invalid(f"source file {name} is gzip: name it .gz")
+        yield piece
+
+
+def _part_blocks(store: Store, split: FileSplit, line_limit_bytes: int) -> Iterator[Block]:
+    """Read from the byte before the split, which tells whether a line begins with it, to the end of its last line."""
+    at, end = max(0, split.start - 1), split.end
+    pieces = chain(fetch(store, split.file, at, end, TAIL_BYTES), _tail(store, split, end + TAIL_BYTES))
+    head = b""
     if split.start:
-        offset = _next_line(store, split.file, split.start)
-    elif store.get(split.file.key, 0, len(_GZIP_MAGIC)) == _GZIP_MAGIC:
-        raise Invalid(f"source file {split.file.name} is gzip: name it .gz")
-    end = split.end if split.end >= split.file.size else _next_line(store, split.file, split.end)
-    if offset < end:
-        yield from whole_lines(offset, _cut(_fetch(store, split.file, offset, end)), line_limit_bytes)
+        for piece in pieces:
+            found = piece.find(b"\n") + 1
+            at += found or len(piece)
+            if found or at >= end:
+                head = piece[found:]
+                break
+    if at < end:
+        yield from whole_lines(at, _cut(_until(at, end, chain([head], pieces))), line_limit_bytes)
 
 
-def _next_line(store: Store, file: SourceFile, position: int) -> int:
-    """Return where the first line begins that begins at or after a position (the file's size if there is none)."""
-    at = position - 1
-    while at < file.size:
-        data = store.get(file.key, at, min(at + TAIL_BYTES, file.size))
-        found = data.find(b"\n")
-        if found >= 0:
-            return at + found + 1
-        at += TAIL_BYTES
-    return file.size
+def _tail(store: Store, split: FileSplit, start: int) -> Iterator[bytes]:
+    """Yield what follows, more and more at a time, for a last line that is long."""
+    size, length = split.file.size, TAIL_BYTES
+    while start < size:
+        yield read_range(store, split.file, start, min(start + length, size))
+        start, length = start + length, length * 2
 
 
-def _fetch(store: Store, file: SourceFile, start: int, end: int | None = None) -> Iterator[bytes]:
-    end = file.size if end is None else end
-    for at in range(start, end, FETCH_BYTES):
-        data = store.get(file.key, at, min(at + FETCH_BYTES, end))
-        if len(data) != min(FETCH_BYTES, end - at):
-            msg = f"source file {file.name} has become shorter than the {file.size} bytes it had when the job began"
-            raise Invalid(msg)
-        yield data
+def _until(at: int, end: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield pieces of a text, the first of which is at `at`, up to the first line's end at or after `end`."""
+    for piece in pieces:
+        stop = piece.find(b"\n", max(0, end - 1 - at)) + 1 if at + len(piece) >= end else 0
+        yield piece[: stop or None]
+        if stop:
+            return
+        at += len(piece)
 
 
 def _cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -78,9 +91,9 @@ def _cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
             yield piece[at : at + BLOCK_BYTES]
 
 
-def _inflate(file: SourceFile, pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _inflate(name: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Inflate gzip of any number of members, at most `BLOCK_BYTES` at a time."""
-    inflater = zlib.decompressobj(_GZIP_WINDOW_BITS)
+    inflater, done = zlib.decompressobj(_GZIP_WINDOW_BITS), 0
     try:
         for piece in pieces:
             rest = piece
@@ -90,12 +103,13 @@ def _inflate(file: SourceFile, pieces: Iterable[bytes]) -> Iterator[bytes]:
                     inflater = zlib.decompressobj(_GZIP_WINDOW_BITS) if rest else inflater
                     continue
                 if text := inflater.decompress(rest, BLOCK_BYTES):
+                    done += len(text)
                     yield text
                 rest = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
     except zlib.error as error:
-        raise Invalid(f"source file {file.name} is not valid gzip: {error}") from error
+        raise BadFile(name, f"is not valid gzip: {error}", done) from error
     if not inflater.eof:
-        raise Invalid(f"source file {file.name} is truncated: its gzip stream has no end")
+        raise BadFile(name, "is truncated: its gzip stream has no end", done)
 
 
 def whole_lines(offset: int, pieces: Iterable[bytes], line_limit_bytes: int) -> Iterator[Block]:

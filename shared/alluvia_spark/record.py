@@ -1,24 +1,27 @@
 """A job's record in the lake: the first run of a job id writes it, and every later run of that id does the same work.
 
-It fixes when the job began, which bytes it reads and which columns the table has. So rows are the same whichever run
-writes them, a file that appears later in the source's folder belongs to no run of the job, and a line is a row in every
-run or a reject in every run. It also names the table by its id, so that a table that has its name later gets no row.
+It fixes when the job began, which bytes it reads (the manifest that it names lists them) and which columns the table
+has. So rows are the same whichever run writes them, a file that appears later in the source's folder belongs to no run
+of the job, and a line is a row in every run or a reject in every run. It also names the table by its id, so that a
+table that has its name later gets no row.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 
 import orjson
+import pyarrow as pa
 
 from alluvia.clock import Clock
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound
 from alluvia.log.committer import put_once
 from alluvia.store import Store
-from alluvia_spark.source import SourceFile
+from alluvia_spark.manifest import Manifest, open_manifest, write_manifest
 
+_FIELDS = {"source": str, "started_us": int, "schema": str, "manifest": str, "table_id": str}
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -26,29 +29,25 @@ _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 class Record:
     """When a job began, in µs since the Unix epoch; the table's id and `schemaString`, and the files, as of then.
 
-    `table_id` is empty in a record that an earlier version of this library wrote.
+    `manifest` is the key of the object with the files.
     """
 
     source: str
     started_us: int
     schema: str
-    files: tuple[SourceFile, ...]
-    table_id: str = ""
+    manifest: str
+    table_id: str
 
     def to_json(self) -> bytes:
         """Return the record as it is kept."""
-        files = [[file.root, file.key, file.size] for file in self.files]
-        body = {"source": self.source, "started_us": self.started_us, "schema": self.schema, "files": files}
-        return orjson.dumps({**body, "table_id": self.table_id})
+        return orjson.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, data: bytes, key: str) -> Record:
         """Read a record; raise `Corrupt`, naming its key."""
         try:
             body = orjson.loads(data)
-            files = tuple(SourceFile(str(root), str(name), int(size)) for root, name, size in body["files"])
-            table_id = str(body.get("table_id", ""))
-            return cls(str(body["source"]), int(body["started_us"]), str(body["schema"]), files, table_id)
+            return cls(**{name: kind(body[name]) for name, kind in _FIELDS.items()})
         except (ValueError, KeyError, TypeError) as error:
             raise Corrupt(f"{key} is not a record of a backfill job: {error}") from error
 
@@ -69,18 +68,20 @@ def obtain(
     source: str,
     schema: str,
     table_id: str,
-    expand: Callable[[], Sequence[SourceFile]],
-) -> Record:
-    """Return the record of a job for the table at `root`, writing it if this is the job's first run.
+    list_files: Callable[[], Iterable[pa.RecordBatch]],
+) -> tuple[Record, Manifest]:
+    """Return the record of a job for the table at `root` and its files, writing both if this is the job's first run.
 
     Of two first runs at once, one writes it and both go by it. Raises `Invalid` if the job has another source
     or was another table's, `CommitUnknown` where the store stopped answering while it was written: a later run finds
     out.
     """
     key = f"{root}_alluvia/backfill/{job_id}.json"
-    record = _read(store, key)
+    record, manifest = _read(store, key), None
     if record is None:
-        ours = Record(source, clock.now_us(), schema, tuple(expand()), table_id)
+        started_us = clock.now_us()
+        manifest = write_manifest(store, f"{root}_alluvia/backfill/{job_id}/{clock.new_id()}.parquet", list_files())
+        ours = Record(source, started_us, schema, manifest.key, table_id)
         theirs = put_once(
             store,
             clock,
@@ -94,9 +95,11 @@ def obtain(
     if record.source != source:
         msg = f"job_id {job_id!r} belongs to the source {record.source!r}: give this source a job id of its own"
         raise Invalid(msg)
-    if record.table_id not in (table_id, ""):
+    if record.table_id != table_id:
         raise Invalid(f"job_id {job_id!r} belongs to a table of that name that is gone: choose another job id")
-    return record
+    if manifest is None or manifest.key != record.manifest:
+        manifest = open_manifest(store, record.manifest)
+    return record, manifest
 
 
 def _read(store: Store, key: str) -> Record | None:

@@ -39,10 +39,10 @@ from alluvia_spark.chunks import (
 )
 from alluvia_spark.job import REJECTS, ROWS, Job, Target, Written
 from alluvia_spark.lines import read_blocks
+from alluvia_spark.manifest import Portion, read_splits
 from alluvia_spark.normalise import Normalised, file_id, normalise
 from alluvia_spark.plan import Group, Layout, Share
 from alluvia_spark.rejects import reject_rows
-from alluvia_spark.source import FileSplit
 
 FLUSH_BYTES = 64 << 20
 SAMPLE_ROWS = 1 << 14
@@ -59,22 +59,22 @@ class Rows(NamedTuple):
     payload: bytes
 
 
-def read_task(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chunk]:
-    """Turn the lines of a task's splits into chunks of rows and of rejects.
+def read_task(job: Job, task: int, portion: Portion) -> Iterator[Chunk]:
+    """Turn the lines of a task's portion into chunks of rows and of rejects.
 
     An input that can never be read (damaged gzip, say) ends in one problem chunk: to raise would only have Spark try
     again.
     """
     with _no_garbage_collection():
         try:
-            yield from _read_splits(job, task, splits)
+            yield from _read_portion(job, task, portion)
         except (Invalid, Corrupt, Unsupported) as error:
             yield Chunk(PROBLEM, task, 0, (PartitionRows((str(error),), (), 0),), 0, 0, b"")
 
 
-def _read_splits(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[Chunk]:
+def _read_portion(job: Job, task: int, portion: Portion) -> Iterator[Chunk]:
     buffers = [_Buffer(number, target, task) for number, target in enumerate(job.targets)]
-    for _, found in _blocks(job, splits):
+    for _, found in _blocks(job, portion):
         contents = b"".join(found.contents)
         hashes = pa.Array.from_buffers(pa.uint32(), len(found.rows), [None, pa.py_buffer(contents)])
         yield from buffers[ROWS].add(found.rows, {CONTENT: hashes})
@@ -84,12 +84,12 @@ def _read_splits(job: Job, task: int, splits: Sequence[FileSplit]) -> Iterator[C
         yield from buffer.flush()
 
 
-def read_clashes(job: Job, task: int, splits: Sequence[FileSplit], places: Sequence[int]) -> Iterator[Chunk]:
-    """Read splits again, for the rejects of the rows at some places; their chunks count as those of `task`."""
+def read_clashes(job: Job, task: int, portion: Portion, places: Sequence[int]) -> Iterator[Chunk]:
+    """Read a portion again, for the rejects of the rows at some places; their chunks count as those of `task`."""
     wanted, first = sorted(places), 0
     buffer, fields = _Buffer(REJECTS, job.targets[REJECTS], task), Fields.of(job.targets[ROWS].settings)
     with _no_garbage_collection():
-        for key, found in _blocks(job, splits):
+        for key, found in _blocks(job, portion):
             end = first + len(found.rows)
             here = [place - first for place in wanted[bisect_left(wanted, first) : bisect_left(wanted, end)]]
             first = end
@@ -105,8 +105,8 @@ def read_clashes(job: Job, task: int, splits: Sequence[FileSplit], places: Seque
         yield from buffer.flush()
 
 
-def _blocks(job: Job, splits: Sequence[FileSplit]) -> Iterator[tuple[str, Normalised]]:
-    """Yield the events of splits, block by block, with what identifies their file."""
+def _blocks(job: Job, portion: Portion) -> Iterator[tuple[str, Normalised]]:
+    """Yield the events of a portion, block by block, with what identifies their file."""
     target = job.targets[ROWS]
     convert = partial(
         normalise,
@@ -116,7 +116,7 @@ def _blocks(job: Job, splits: Sequence[FileSplit]) -> Iterator[tuple[str, Normal
         fields=Fields.of(target.settings),
         refusals=target.refusals(),
     )
-    for split in splits:
+    for split in read_splits(_store(job, job.lake_uri), job.manifest, portion):
         store, key = _store(job, split.file.root), file_id(split.file.name)
         for block in read_blocks(store, split, line_limit_bytes=job.limits.body_bytes):
             yield key, convert(block, key=key)

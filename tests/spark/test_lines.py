@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
-from alluvia.store import MemoryStore
-from alluvia_spark import lines
+from alluvia.store import CountingStore, MemoryStore
+from alluvia_spark import files, lines
+from alluvia_spark.files import BadFile, FileSplit, SourceFile
 from alluvia_spark.lines import Block, read_blocks, whole_lines
-from alluvia_spark.source import FileSplit, SourceFile
 
 LIMIT = 1000
 
@@ -19,7 +19,8 @@ LIMIT = 1000
 def _store(key: str, data: bytes) -> tuple[MemoryStore, SourceFile]:
     store = MemoryStore()
     store.put(key, data)
-    return store, SourceFile("memory://", key, len(data))
+    (info,) = store.list(key)
+    return store, SourceFile("memory://", key, len(data), info.etag)
 
 
 def _lines(blocks: list[Block]) -> list[tuple[int, bytes]]:
@@ -46,7 +47,7 @@ def test_every_line_is_read_once_wherever_a_file_is_cut(parts: list[bytes], piec
     splits = [FileSplit(file, start, end) for start, end in itertools.pairwise([0, *cuts, len(text)]) if start < end]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "TAIL_BYTES", 2)
-        patch.setattr(lines, "FETCH_BYTES", 5)
+        patch.setattr(files, "FETCH_BYTES", 5)
         patch.setattr(lines, "BLOCK_BYTES", 3)
         found = [line for split in splits for line in _lines(list(read_blocks(store, split, line_limit_bytes=LIMIT)))]
     assert found == _expected(text)
@@ -57,7 +58,7 @@ def test_gzip_of_several_members_reads_as_one_text(parts: list[bytes], block_byt
     data = b"".join(gzip.compress(part) for part in parts)
     store, file = _store("a.gz", data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "FETCH_BYTES", 3 * block_bytes)
+        patch.setattr(files, "FETCH_BYTES", 3 * block_bytes)
         patch.setattr(lines, "BLOCK_BYTES", block_bytes)
         found = _lines(list(read_blocks(store, FileSplit(file, 0, file.size), line_limit_bytes=LIMIT)))
     assert found == _expected(b"".join(parts))
@@ -73,7 +74,7 @@ def test_zeros_between_gzip_members_are_padding() -> None:
 def test_damaged_gzip_is_named(damage: object) -> None:
     data = gzip.compress(bytes(range(256)) * 10)
     store, file = _store("logs/a.gz", damage(data))  # type: ignore[operator]
-    with pytest.raises(Invalid, match=r"logs/a\.gz is (truncated|not valid gzip)"):
+    with pytest.raises(BadFile, match=r"logs/a\.gz is (truncated|not valid gzip)"):
         list(read_blocks(store, FileSplit(file, 0, file.size), line_limit_bytes=LIMIT))
 
 
@@ -83,17 +84,61 @@ def test_gzip_under_a_plain_name_is_refused_and_not_made_into_rejects() -> None:
         list(read_blocks(store, FileSplit(file, 0, file.size), line_limit_bytes=LIMIT))
 
 
-def test_a_file_that_shrank_since_the_job_began_is_refused() -> None:
-    store, file = _store("a.ndjson", b"{}\n{}\n")
-    store.put("a.ndjson", b"{}\n")
-    with pytest.raises(Invalid, match="shorter than the 6 bytes"):
-        list(read_blocks(store, FileSplit(file, 0, 6), line_limit_bytes=LIMIT))
+@pytest.mark.parametrize("fetch_bytes", [3, 100])
+@pytest.mark.parametrize("start", [0, 4])
+def test_a_file_that_changed_since_the_job_began_is_refused(
+    start: int, fetch_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of equal length was read, the start of one content with the end of another."""
+    monkeypatch.setattr(files, "FETCH_BYTES", fetch_bytes)
+    store, file = _store("logs/a.ndjson", b"1\n2\n3\n4\n5\n")
+    blocks = read_blocks(store, FileSplit(file, start, file.size), line_limit_bytes=LIMIT)
+    if fetch_bytes == 3:
+        assert next(blocks).data == (b"3\n" if start else b"1\n")
+    store.put("logs/a.ndjson", b"6\n7\n8\n9\n0\n")
+    with pytest.raises(Invalid, match=r"logs/a\.ndjson has changed since the job began") as raised:
+        list(blocks)
+    assert not isinstance(raised.value, BadFile)
 
 
-def test_bytes_added_since_the_job_began_are_not_read() -> None:
-    store, file = _store("a.ndjson", b"1\n2\n")
-    store.put("a.ndjson", b"1\n2\n3\n")
+def test_a_file_without_an_etag_is_read_up_to_its_size_and_not_as_a_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "FETCH_BYTES", 2)
+    store, _ = _store("a", b"1\n2\n3\n")
+    file = SourceFile("memory://", "a", 4)
     assert _lines(list(read_blocks(store, FileSplit(file, 0, 4), line_limit_bytes=LIMIT))) == [(0, b"1"), (2, b"2")]
+    blocks = read_blocks(store, FileSplit(file, 0, 4), line_limit_bytes=LIMIT)
+    next(blocks)
+    store.put("a", b"6\n7\n8\n")
+    with pytest.raises(Invalid, match="has changed"):
+        list(blocks)
+    store.put("a", b"6")
+    with pytest.raises(Invalid, match="has changed"):
+        list(read_blocks(store, FileSplit(file, 0, 4), line_limit_bytes=LIMIT))
+
+
+@pytest.mark.parametrize("etag", ["", "1"])
+def test_a_file_that_is_gone_is_named(etag: str) -> None:
+    with pytest.raises(BadFile, match="memory://a is missing"):
+        list(read_blocks(MemoryStore(), FileSplit(SourceFile("memory://", "a", 4, etag), 0, 4), line_limit_bytes=LIMIT))
+
+
+@pytest.mark.parametrize("data", [b"1\n" * 500, gzip.compress(b"1\n" * 500)])
+def test_requests(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "a.gz" if data[:2] == b"\x1f\x8b" else "a"
+    inner, file = _store(key, data)
+    store = CountingStore(inner)
+
+    def requests(start: int, end: int) -> int:
+        store.reset()
+        list(read_blocks(store, FileSplit(file, start, end), line_limit_bytes=LIMIT))
+        return store.requests.total()
+
+    assert requests(0, len(data)) == 1
+    if key == "a":
+        monkeypatch.setattr(lines, "TAIL_BYTES", 2)
+        assert [requests(0, 500), requests(500, 1000)] == [1, 1]
+        monkeypatch.setattr(files, "FETCH_BYTES", 100)
+        assert [requests(0, 500), requests(500, 1000)] == [5, 6]  # the byte before tells whether a line begins
 
 
 def test_a_line_far_over_the_limit_is_cut_and_what_follows_keeps_its_place() -> None:

@@ -5,35 +5,47 @@ import pytest
 from alluvia.clock import ManualClock
 from alluvia.errors import AnswerLost, CommitUnknown, Corrupt, Invalid
 from alluvia.store import MemoryStore, PutResult
+from alluvia_spark.manifest import Manifest, file_page, write_manifest
 from alluvia_spark.record import Record, check_job_id, obtain
-from alluvia_spark.source import SourceFile
 
-FILES = (SourceFile("s3://bucket", "a.gz", 5), SourceFile("s3://bucket", "b", 7))
+FILES = [file_page("s3://bucket", ["a.gz", "b"], [5, 7], ["x", "y"], [False, True])]
 KEY = "events/_alluvia/backfill/job.json"
 
 
-def _obtain(store: MemoryStore, source: str = "s3://bucket/") -> Record:
+def _obtain(
+    store: MemoryStore, source: str = "s3://bucket/", clock: int = 1, schema: str = "s"
+) -> tuple[Record, Manifest]:
     return obtain(
-        store, ManualClock(1), "events/", "job", source=source, schema="s", table_id="i", expand=lambda: FILES
+        store,
+        ManualClock(clock),
+        "events/",
+        "job",
+        source=source,
+        schema=schema,
+        table_id="i",
+        list_files=lambda: FILES,
     )
 
 
 def test_a_later_run_gets_the_first_runs_record() -> None:
     store = MemoryStore()
-    first = _obtain(store)
-    again = obtain(
-        store, ManualClock(2), "events/", "job", source="s3://bucket/", schema="t", table_id="i", expand=list
-    )
-    assert first == again == Record("s3://bucket/", 1, "s", FILES, "i")
+    first, files = _obtain(store)
+    assert _obtain(store, clock=2, schema="t") == (first, files)
+    assert first == Record("s3://bucket/", 1, "s", files.key, "i")
+    assert (files.key.startswith("events/_alluvia/backfill/job/"), list(files.sizes)) == (True, [5, 7])
+    assert {info.key for info in store.list("")} == {KEY, files.key}
 
 
 def test_the_loser_of_a_race_goes_by_the_winners_record() -> None:
     class Late(MemoryStore):
         def put_if_absent(self, key: str, data: bytes) -> PutResult:
-            super().put_if_absent(key, Record("s3://bucket/", 9, "u", FILES[:1], "i").to_json())
+            write_manifest(self, "theirs", [FILES[0].slice(1)])
+            super().put_if_absent(key, Record("s3://bucket/", 9, "u", "theirs", "i").to_json())
             return super().put_if_absent(key, data)
 
-    assert _obtain(Late()) == Record("s3://bucket/", 9, "u", FILES[:1], "i")
+    record, files = _obtain(Late())
+    assert record == Record("s3://bucket/", 9, "u", "theirs", "i")
+    assert (files.key, list(files.sizes), files.cut) == ("theirs", [7], b"\1")
 
 
 def test_a_lost_answer_is_settled_by_reading_back() -> None:
@@ -42,7 +54,8 @@ def test_a_lost_answer_is_settled_by_reading_back() -> None:
             super().put_if_absent(key, data)
             raise AnswerLost("lost")
 
-    assert _obtain(Lossy()) == Record("s3://bucket/", 1, "s", FILES, "i")
+    record, files = _obtain(Lossy())
+    assert record == Record("s3://bucket/", 1, "s", files.key, "i")
 
 
 def test_a_write_of_which_nothing_is_heard_is_reported() -> None:
@@ -65,7 +78,7 @@ def test_a_write_that_did_not_happen_at_first_is_sent_again() -> None:
             return super().put_if_absent(key, data)
 
     store = Slow()
-    assert _obtain(store) == _obtain(store) == Record("s3://bucket/", 1, "s", FILES, "i")
+    assert _obtain(store) == _obtain(store, clock=2)
     assert store.tries == 3
 
 

@@ -6,20 +6,13 @@ import pytest
 
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
-from alluvia_spark.source import (
-    OPEN_COST_BYTES,
-    FileSplit,
-    SourceFile,
-    SourceUri,
-    expand,
-    matches,
-    parse,
-    plan_splits,
-)
+from alluvia.store import DirectoryStore
+from alluvia_spark.globs import compiled, fixed_part
+from alluvia_spark.source import SourceUri, list_files, parse
 
 
 def _names(source: str | Path) -> list[str]:
-    return [Path("/", file.key).name for file in expand(str(source), ManualClock())]
+    return [Path(key).name for page in list_files(str(source), ManualClock()) for key in page["key"].to_pylist()]
 
 
 def _write(path: Path, data: bytes = b"{}\n") -> Path:
@@ -50,27 +43,46 @@ def test_paths_become_absolute_and_file_uris_are_decoded(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize(
     ("path", "fixed"),
-    [("logs/2015/*.gz", "logs/2015/"), ("logs/20*/x.gz", "logs/"), ("*.gz", ""), ("logs/a.gz", "logs/a.gz")],
+    [
+        ("logs/2015/*.gz", "logs/2015/"),
+        ("logs/20*/x.gz", "logs/"),
+        ("logs/{2015,2016}/x.gz", "logs/"),
+        ("*.gz", ""),
+        ("logs/a.gz", "logs/a.gz"),
+    ],
 )
 def test_the_fixed_part_ends_before_the_first_wildcard(path: str, fixed: str) -> None:
-    assert SourceUri("s3://bucket", path).fixed == fixed
+    assert fixed_part(path) == fixed
 
 
 @pytest.mark.parametrize(
-    ("pattern", "key", "expected"),
+    ("pattern", "fitting", "others"),
     [
-        ("logs/*.gz", "logs/a.gz", True),
-        ("logs/*.gz", "logs/deep/a.gz", False),
-        ("logs/*", "logs/deep/a.gz", True),
-        ("logs/20[12]5/*.gz", "logs/2015/a.gz", True),
-        ("logs/20[12]5/*.gz", "logs/2035/a.gz", False),
-        ("logs/*", "logs/_SUCCESS", False),
-        ("logs/*", "logs/.hidden/a.gz", False),
-        ("*.gz", "a.GZ", False),
+        ("logs/*.gz", ["logs/a.gz", "logs/.gz"], ["logs/deep/a.gz", "logs/a.GZ", "logs/a.gz2", "logs/agz"]),
+        ("logs/*", ["logs/a.gz", "logs/deep/a.gz"], ["other/a"]),
+        ("logs/d?", ["logs/d1", "logs/d1/deep/a"], ["logs/d", "logs/d12", "logs/d/"]),
+        ("20[12]5/*.gz", ["2015/a.gz", "2025/a.gz"], ["2035/a.gz"]),
+        ("[a-c]/[!x-z^]", ["a/b", "c/]"], ["d/b", "a/x", "a/^", "a//"]),
+        ("[]a]", ["]", "a"], ["b", "[]a]"]),
+        ("a[b", ["a[b"], ["ab"]),
+        ("{a,b{1,2}}/*.{gz,zst}", ["a/x.gz", "b1/x.zst", "b2/x.gz"], ["b/x.gz", "a/x.bz2", "a/xgz"]),
+        ("a,b}", ["a,b}"], ["a", "b}"]),
+        ("logs/**/*.gz", ["logs/a.gz", "logs/1/2/a.gz"], ["logs.gz", "logs/1/a.zst", "logsx/a.gz"]),
+        ("**/a", ["a", "1/2/a", "a/b"], ["1/ba"]),
+        ("logs/**", ["logs/a", "logs/1/2"], ["logs", "other"]),
+        ("a.b+c(d)", ["a.b+c(d)", "a.b+c(d)/x"], ["axb+c(d)"]),
+        ("a\nb*", ["a\nb\nc"], []),
     ],
 )
-def test_patterns(pattern: str, key: str, expected: bool) -> None:
-    assert matches(pattern, key, SourceUri("s3://bucket", pattern).fixed) is expected
+def test_patterns(pattern: str, fitting: list[str], others: list[str]) -> None:
+    form = compiled(pattern)
+    assert [key for key in [*fitting, *others] if form.fullmatch(key)] == fitting
+
+
+@pytest.mark.parametrize("pattern", ["a{b", "{a,{b}", "[z-a]"])
+def test_patterns_that_say_nothing(pattern: str) -> None:
+    with pytest.raises(Invalid, match="source"):
+        compiled(pattern)
 
 
 def test_a_file_a_directory_and_a_glob(tmp_path: Path) -> None:
@@ -84,34 +96,21 @@ def test_a_file_a_directory_and_a_glob(tmp_path: Path) -> None:
     assert _names(f"{tmp_path}/_in/") == ["b.ndjson", "a.ndjson.gz"]
     assert _names(tmp_path / "_in" / "*.ndjson") == ["b.ndjson"]
     assert _names(tmp_path / "_in" / "*" / "*.gz") == ["a.ndjson.gz"]
+    assert _names(tmp_path / "_in" / "**" / "*.{gz,ndjson}") == ["b.ndjson", "a.ndjson.gz"]
 
 
-def test_a_file_knows_its_size_and_its_uri(tmp_path: Path) -> None:
+def test_a_file_with_its_size_and_its_etag(tmp_path: Path) -> None:
     path = _write(tmp_path / "a.ndjson.gz", b"12345")
-    (file,) = expand(str(path), ManualClock())
-    assert (file.size, file.name, file.is_gzip) == (5, path.as_uri(), True)
+    (page,) = list_files(str(path), ManualClock())
+    (found,) = page.to_pylist()
+    info = DirectoryStore(tmp_path).head("a.ndjson.gz")
+    assert info is not None
+    assert found == {"root": "file:///", "key": str(path)[1:], "size": 5, "etag": info.etag, "cut": False}
 
 
 def test_nothing_to_read_and_formats_that_are_not_read(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="matches no file"):
-        expand(str(tmp_path / "absent"), ManualClock())
+        _names(tmp_path / "absent")
     _write(tmp_path / "in" / "a.parquet")
     with pytest.raises(Invalid, match=r"a\.parquet is not NDJSON"):
-        expand(str(tmp_path / "in"), ManualClock())
-
-
-def test_big_plain_files_are_cut_and_gzip_files_are_not() -> None:
-    plain, packed = SourceFile("s3://b", "a", 250), SourceFile("s3://b", "b.gz", 250)
-    assert plan_splits([plain, packed], 100) == [
-        (FileSplit(plain, 0, 83),),
-        (FileSplit(plain, 83, 166),),
-        (FileSplit(plain, 166, 250),),
-        (FileSplit(packed, 0, 250),),
-    ]
-
-
-def test_small_files_share_a_task_in_order() -> None:
-    files = [SourceFile("s3://b", f"{at:02}", 1) for at in range(10)]
-    tasks = plan_splits(files, 4 * OPEN_COST_BYTES)
-    assert [len(task) for task in tasks] == [4, 4, 2]
-    assert [split.file for task in tasks for split in task] == files
+        _names(tmp_path / "in")

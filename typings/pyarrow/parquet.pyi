@@ -23,6 +23,10 @@ class ColumnChunkMetaData:
     @property
     def compression(self) -> str: ...
     @property
+    def data_page_offset(self) -> int: ...
+    @property
+    def dictionary_page_offset(self) -> int | None: ...
+    @property
     def encodings(self) -> tuple[str, ...]: ...
     @property
     def is_stats_set(self) -> bool: ...
@@ -74,6 +78,7 @@ class ParquetFile:
         self,
         source: _Source,
         *,
+        metadata: FileMetaData | None = None,
         coerce_int96_timestamp_unit: str | None = None,
         memory_map: bool = False,
         pre_buffer: bool = True,
