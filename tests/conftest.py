@@ -15,6 +15,8 @@ from tests.s3proxy import running_s3proxy
 from tests.s3server import S3Endpoint, S3Server, running_server
 from tests.scheduling import FilesAtOnce
 
+ID_MAX = 80
+
 settings.register_profile(
     "alluvia",
     deadline=None,
@@ -29,6 +31,11 @@ sys.meta_path.insert(0, NoPandas())
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAtOnce:
     return FilesAtOnce(config, log)
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Cut long texts: the name of a test is sent at each of its steps, and is in the environment of its processes."""
+    return f"{ascii(val)[:ID_MAX]}..." if isinstance(val, str | bytes) and len(val) > ID_MAX else None
 
 
 def pytest_collection_finish() -> None:

@@ -1,4 +1,4 @@
-"""A store whose Nth call fails: before its effect, after it, or with the death of the process."""
+"""A store whose Nth call fails before its effect, or whose Nth write fails after it or is the last of a process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from alluvia.errors import AnswerLost, Unavailable
 from alluvia.store import Store, Wrapper
 
 T = TypeVar("T")
-MODES = ("before", "after", "crash before", "crash after")
+MODES = ("before", "after", "crash")
+"""A read fails in one way only. A crash leaves what the last write left, whatever was read or about to be written."""
+WRITES = frozenset(("put", "put_if_absent", "put_if_same", "put_file", "delete"))
 
 
 class Died(BaseException):
@@ -17,7 +19,10 @@ class Died(BaseException):
 
 
 class FailingStore(Wrapper):
-    """Passes calls on to another store; call number `at` fails as `mode` says, those after a crash too."""
+    """Passes calls on to another store; call number `at` fails as `mode` says, and all after a crash.
+
+    "before" counts all calls, the other modes count writes.
+    """
 
     def __init__(self, inner: Store, mode: str = "before", at: int = 0) -> None:
         super().__init__(inner)
@@ -30,16 +35,17 @@ class FailingStore(Wrapper):
     def request(self, kind: str, key: str, send: Callable[[], T]) -> T:
         if self.healed:
             return send()
-        self.calls += 1
-        self.fired = self.fired or self.calls == self.at
-        dead = self.mode.startswith("crash")
-        if dead and 0 < self.at < self.calls:
+        crashes = self.mode == "crash"
+        if crashes and self.fired:
             raise Died
-        if self.calls != self.at:
+        counts = self.mode == "before" or kind in WRITES
+        self.calls += counts
+        if not counts or self.calls != self.at:
             return send()
-        if self.mode.endswith("after"):
+        self.fired = True
+        if self.mode != "before":
             send()
-        if dead:
+        if crashes:
             raise Died
         message = f"call {self.calls} failed {self.mode} its effect"
         raise AnswerLost(message) if kind == "put_if_absent" else Unavailable(message)

@@ -60,7 +60,7 @@ def test_a_transaction_whose_nth_call_fails(act: str, mode: str) -> None:
         for name in NAMES:
             check_log(Lake(store.inner, clock), name)
         done += 1
-    assert done > 8
+    assert done > (16 if mode == "before" else 7)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -69,7 +69,7 @@ def test_a_warm_process_goes_on_after_its_nth_call_failed(mode: str) -> None:
         lake = Lake(store, clock)
         tried(transfer, lake)
         store.healed = True
-        if mode.startswith("crash"):
+        if mode == "crash":
             lake = Lake(store.inner, clock)
         found = amounts(lake)
         assert found in (BEFORE, (190, 210)), store.at
@@ -109,10 +109,9 @@ def test_a_create_and_a_drop_whose_nth_call_fails(mode: str) -> None:
         assert Lake(store.inner, clock).table("b").count() == 2, store.at
 
 
-@pytest.mark.parametrize("mode", ["crash before", "crash after"])
-def test_who_comes_alone_after_a_create_and_a_drop_that_died(mode: str) -> None:
+def test_who_comes_alone_after_a_create_and_a_drop_that_died() -> None:
     """A table that was created is there, or can be created; one that was dropped is not, or can be dropped."""
-    for store, clock in attempts(mode, made):
+    for store, clock in attempts("crash", made):
         tried(create_and_drop, Lake(store, clock))
         happened = there(Lake(store.inner, clock)) == (["a", "c"], 3)
         if happened:
@@ -158,14 +157,13 @@ def test_an_ingestion_among_others_whose_nth_call_fails(mode: str) -> None:
         assert (ids, cold.table("a").count()) == (["e1", "e2", "e3"], 3), store.at
 
 
-@pytest.mark.parametrize("mode", ["before", "after"])
-def test_a_reader_whose_nth_call_fails_sees_all_or_nothing_at_the_next(mode: str) -> None:
+def test_a_reader_whose_nth_call_fails_sees_all_or_nothing_at_the_next() -> None:
     def half(clock: ManualClock) -> MemoryStore:
         store = made(clock)
         stopped(Lake(store, clock), APPLY_OF_A)
         return store
 
-    for store, clock in attempts(mode, half):
+    for store, clock in attempts("before", half):
         lake = Lake(store, clock)
         tried(amounts, lake)
         store.healed = True
