@@ -54,13 +54,15 @@ def unnamed_sidecars(files: Iterable[ObjectInfo], named: Collection[str], before
     return [info for info in sidecars if info.key not in named and info.modified_ms < before_ms]
 
 
-def named_sidecars(log: Log, files: Iterable[ObjectInfo], expired: Iterable[ObjectInfo]) -> frozenset[str]:
-    """Return the sidecars that checkpoints name which have not expired: one GET for each, if there are sidecars at all.
+def named_sidecars(
+    log: Log, files: Iterable[ObjectInfo], expired: Iterable[ObjectInfo], before_ms: int
+) -> frozenset[str]:
+    """Return the sidecars that checkpoints name which have not expired: one GET for each, if a sidecar is old enough.
 
     Raises `Corrupt` for a checkpoint that cannot be read: it cannot be told which sidecars it needs.
     """
     known = list(files)
-    if not any(info.key.startswith(SIDECAR_FOLDER) for info in known):
+    if not any(info.key.startswith(SIDECAR_FOLDER) and info.modified_ms < before_ms for info in known):
         return frozenset()
     gone = {info.key for info in expired}
     named: set[str] = set()

@@ -245,7 +245,7 @@ class _Run:
 
     def _planned_log(self) -> LogPlan:
         files, cutoffs = self._log_files, self._cutoffs
-        named = named_sidecars(self._handle.log, files, expired_log(files, cutoffs.log))
+        named = named_sidecars(self._handle.log, files, expired_log(files, cutoffs.log), cutoffs.log)
         return plan_log(files, self._windows, old_hints(files, cutoffs.orphans), cutoffs, named)
 
 

@@ -7,6 +7,7 @@ million million for each such object.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -24,7 +25,7 @@ from alluvia.table.deletion_vectors.descriptors import stored_vector
 from alluvia.table.masks import whole
 from alluvia.table.snapshot import Snapshot
 
-_UNUSUAL = ("/[./]", ":/")
+_UNUSUAL = ("//", r"/\.", ":/")
 """Paths whose key may not be the table's root and the path: absolute ones, and those with `.`, `..` or empty parts."""
 _NONE = pa.table({"key": pa.array([], pa.int64()), "ms": pa.array([], pa.int64())})
 NEAR = 4
@@ -84,7 +85,8 @@ class Needed:
 
 def hashed(keys: Iterable[str]) -> pa.Array:
     """Return the hashes of keys, which are good for this process only."""
-    return pa.array(list(map(hash, keys)), pa.int64())
+    numbers = array("q", map(hash, keys))
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(memoryview(numbers))])
 
 
 def needed(snapshot: Snapshot, forgotten: Iterable[RemoveFile] = ()) -> Needed:

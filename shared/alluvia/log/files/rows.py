@@ -20,7 +20,7 @@ from alluvia.errors import Corrupt
 from alluvia.log.actions import AddFile
 from alluvia.log.fields import Json
 from alluvia.log.files.columns import bodies_of, canonical_paths, plain_adds, with_vectors
-from alluvia.log.files.parquet import BATCH_ROWS, ActionFile, Path, joined
+from alluvia.log.files.parquet import BATCH_ROWS, ActionFile, Path, field_of, joined
 from alluvia.log.files.struct_statistics import statistics_texts
 
 _ATTRIBUTES = {"partitionValues": "partition_values", "tags": "tags"}
@@ -308,8 +308,8 @@ class FileRows(LogRows[T]):
 def _has_vectors(rows: pa.StructArray) -> bool:
     if rows.type.get_field_index(*VECTOR) < 0:
         return False
-    kinds = pc.struct_field(rows, list(VECTOR_KIND))
-    return kinds.null_count < len(kinds)
+    vectors = field_of(rows, *VECTOR)
+    return vectors.null_count < len(vectors) and pc.struct_field(vectors, "storageType").null_count < len(vectors)
 
 
 def _between(numbers: Sequence[int] | None, start: int, end: int) -> list[int] | None:
@@ -366,6 +366,8 @@ def conformed(values: pa.Array, kind: pa.DataType, *, strict: bool = True) -> pa
     """
     if values.type.equals(kind):
         return values
+    if values.null_count == len(values):
+        return pa.nulls(len(values), kind)
     if not pa.types.is_struct(kind) or not pa.types.is_struct(values.type):
         try:
             return values.cast(kind)
@@ -376,6 +378,6 @@ def conformed(values: pa.Array, kind: pa.DataType, *, strict: bool = True) -> pa
     children = []
     for field in kind:
         present = values.type.get_field_index(field.name) >= 0
-        part = pc.struct_field(values, field.name) if present else pa.nulls(len(values), field.type)
+        part = field_of(values, field.name) if present else pa.nulls(len(values), field.type)
         children.append(conformed(part, field.type, strict=strict))
     return pa.StructArray.from_arrays(children, fields=list(kind), mask=values.is_null())
