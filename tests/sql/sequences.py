@@ -39,6 +39,9 @@ class Sequence:
         layout, properties = self.random.choice(LAYOUTS), self.random.choice(PROPERTIES)
         self.lake.sql(f"CREATE TABLE t {columns} {layout} {properties}")
         self.plain.execute(f"CREATE TABLE t {columns}")
+        for run in (self.lake.sql, self.plain.execute):
+            run("CREATE TABLE o (id BIGINT, n BIGINT, w VARCHAR)")
+            run("INSERT INTO o SELECT range * 2, range * 15, 'b' || range FROM range(6)")
         self.ran: list[tuple[str, list[Any]]] = []
         self.counts: Counter[str] = Counter()
         self.drawn: list[Any] = []
@@ -51,6 +54,8 @@ class Sequence:
             self.insert_select,
             self.update,
             self.delete,
+            self.update_by_subquery,
+            self.delete_by_subquery,
             self.merge,
             self.merge,
             self.many,
@@ -163,8 +168,32 @@ class Sequence:
         )
         return f"UPDATE t SET {', '.join(sets)} WHERE {self.condition(name)}"
 
+    def update_by_subquery(self) -> str:
+        sets = self.random.sample(
+            ["n = (SELECT max(n) FROM o)", "n = (SELECT n FROM o WHERE o.id = t.k)", "s = (SELECT min(w) FROM o)",
+             "n = (SELECT sum(o.n) FROM o WHERE o.id < t.k) + t.n", "g = (SELECT count(*) FROM t AS i WHERE i.k = t.k)",
+             f"d = {self.value('d')}", f"s = {self.text('t.')}", "n = (SELECT n FROM t WHERE k = 1)"],
+            self.random.randrange(1, 4),
+        )  # fmt: skip
+        if len({each[0] for each in sets}) < len(sets):
+            return self.update_by_subquery()
+        return f"UPDATE t SET {', '.join(sets)} WHERE {self.random.choice([self.found(), self.condition('t.')])}"
+
     def delete(self) -> str:
         return f"DELETE FROM t WHERE {self.condition(self.random.choice(['', 't.']))}"
+
+    def delete_by_subquery(self) -> str:
+        return f"DELETE FROM t WHERE {self.found()}"
+
+    def found(self) -> str:
+        """Return a condition on `t` with a subquery."""
+        one = self.random.choice([
+            f"k IN (SELECT id FROM o WHERE n < {self.value('n')})", "EXISTS (FROM o WHERE o.id = t.k AND o.n > t.n)",
+            f"k = (SELECT max(k) FROM t WHERE {self.condition()})", "n < (SELECT avg(n) FROM t AS i WHERE i.g = t.g)",
+            f"NOT EXISTS (FROM o WHERE id = t.k OR w = {self.value('s')})", "k NOT IN (SELECT n FROM t WHERE n < 20)",
+            "k > ALL (SELECT id FROM o WHERE n < 30)", "s = ANY (SELECT w FROM o)",
+        ])  # fmt: skip
+        return f"{one} AND {self.condition('t.')}" if self.random.random() < 0.4 else one
 
     def many(self) -> str:
         return f"{self.insert()}; {self.delete()}; {self.insert_select()}"

@@ -32,7 +32,7 @@ class SqlValues:
 
     def read(self, name: str, text: object) -> Node:
         """Return the tree of a column's expression. Raises `Invalid`, naming the column, where it does not fit."""
-        expression = _expression(name, text)
+        expression = read_value(name, text)
         field = self._wanted.field(name)
         typed = _typed(str(text), expression, field.type)
         self._texts[name] = _checked(self._evaluator, self._schema, field, typed)
@@ -40,12 +40,17 @@ class SqlValues:
             raise Invalid(f"column {name} must not be null, so it cannot be set to NULL")
         return expression
 
+    def typed(self, name: str) -> str:
+        """Return what was read for a column, with a cast where a literal or a decimal takes the column's type."""
+        return self._texts[name]
+
     def compute(self, name: str, rows: pa.Table) -> pa.ChunkedArray:
         """Return a column's values for some rows. Raises `Invalid`, naming the column, where the expression fails."""
         return _values(self._evaluator, name, self._texts[name], rows)
 
 
-def _expression(name: str, text: object) -> Node:
+def read_value(name: str, text: object, *, subqueries: bool = False) -> Node:
+    """Return the tree of an expression for a column, which may have `subqueries` where a query is to compute it."""
     if not isinstance(text, str):
         raise Invalid(f"column {name}: expected an SQL expression as text, got {type(text).__name__}")
     try:
@@ -58,10 +63,10 @@ def _expression(name: str, text: object) -> Node:
     if not same_rest or len(items) != 1 or items[0].get("alias"):
         raise Invalid(f"column {name}: give one SQL expression, without an alias, FROM or other clauses")
     expression: Node = items[0]
-    if looks_beyond_its_row(expression):
+    if looks_beyond_its_row(expression, subqueries=subqueries):
+        what = "" if subqueries else "subqueries, "
         raise Invalid(
-            f"column {name}: an expression cannot use subqueries, window functions, unnest or *: "
-            "use MERGE INTO in lake.sql"
+            f"column {name}: an expression cannot use {what}window functions, unnest or *: use MERGE INTO in lake.sql"
         )
     return expression
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -95,10 +95,10 @@ class RowChanges:
 
 @dataclass(frozen=True, slots=True)
 class Inserts:
-    """Rows of an edit's source to insert: their numbers there, and what returns them with the table's columns."""
+    """Rows of an edit's source to insert: their numbers there, and what gives them, part by part, as the table's."""
 
     numbers: pa.Int64Array = field(default_factory=lambda: NO_POSITIONS)
-    rows: Callable[[], pa.Table] = lambda: pa.table({})
+    rows: Callable[[], Iterable[pa.Table]] = lambda: ()
 
 
 class Edit(ABC):

@@ -18,37 +18,67 @@ import pyarrow.compute as pc
 from alluvia.errors import Conflict, Unavailable
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
-from alluvia.operations.edits import Edit, Hits, RowChanges
+from alluvia.operations.edits import Edit, Hits, Inserts, RowChanges
+from alluvia.operations.update import moves_rows
 from alluvia.scratch import scratch_root
-from alluvia.table.masks import mask_of
+from alluvia.table.masks import interleaved, mask_of, numbers
 from alluvia.table.scan import Scan
+from alluvia.table.schema.rows import conform
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
-
-Metrics = Callable[[RowChanges, Changes], dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """Rows with the number of their file among those of `scan`, their position in it, and more columns.
+    """Rows with the number of their file among those of `scan`, their position in it, the number of the clause that
+    says what becomes of them, and the values of clauses.
 
-    `ranges` says which of them are of which file, by its key; `reads_itself` whether the query named the table again.
+    `ranges` says which of them are of which file, by its key; `new` are in none. `reads_itself` says whether the query
+    named the table again.
     """
 
     scan: Scan
     reads_itself: bool
     rows: pa.Table
     ranges: Mapping[str, range]
+    new: range
+
+
+@dataclass(frozen=True, slots=True)
+class FoundClause:
+    """What becomes of rows: `action` is `update`, `delete` or `insert`.
+
+    The `columns` of the table get the values of as many columns of the rows that were found, from the one numbered
+    `first` on.
+    """
+
+    action: str
+    columns: Sequence[str] = ()
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRules:
+    """An edit of rows that were found: its clauses, by number, and what the table's history says of it.
+
+    `fit` makes columns of a table of values, by the schema that they are to have.
+    """
+
+    operation: str
+    clauses: Sequence[FoundClause]
+    parameters: Mapping[str, str]
+    metrics: Callable[[RowChanges, Changes], dict[str, int]]
+    fit: Callable[[pa.Table, pa.Schema], pa.Table]
 
 
 @contextmanager
 def kept(scans: Sequence[Scan], schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[FoundRows]:
-    """Keep rows as they come, by file and position, while the block runs. Raises `Unavailable` if the disk is full.
+    """Keep rows, which come by file and position and then the new ones, while the block runs.
 
-    `scans` are what the query has read: first the table whose rows these are.
+    `scans` are what the query has read: first the table whose rows these are. Raises `Unavailable` if the disk is full.
     """
     scan, *others = scans
-    counts: dict[int, int] = {}
+    counts: dict[int | None, int] = {}
     with tempfile.TemporaryDirectory(dir=scratch_root()) as folder:
         path = Path(folder, "rows.arrow")
         try:
@@ -59,37 +89,75 @@ def kept(scans: Sequence[Scan], schema: pa.Schema, batches: Iterable[pa.RecordBa
                         counts[each["values"]] = counts.get(each["values"], 0) + each["counts"]
         except OSError as error:
             raise Unavailable(f"not enough disk space for the rows that change: {error.strerror}") from error
-        ranges, start = {}, 0
+        ranges, new, start = {}, range(0), 0
         for number, count in counts.items():
-            ranges[scan.files[number].key] = range(start, start + count)
+            here = range(start, start + count)
             start += count
+            if number is None:
+                new = here
+            else:
+                ranges[scan.files[number].key] = here
         with pa.memory_map(str(path)) as mapped:
             itself = any(each.snapshot.root == scan.snapshot.root for each in others)
-            yield FoundRows(scan, itself, pa.ipc.open_stream(mapped).read_all(), ranges)
+            yield FoundRows(scan, itself, pa.ipc.open_stream(mapped).read_all(), ranges, new)
 
 
 class FoundEdit(Edit):
-    """What becomes of rows that were found: they are deleted."""
+    """Rows that were found are updated, deleted and inserted."""
 
-    def __init__(self, snapshot: Snapshot, found: FoundRows, operation: str, where: str, metrics: Metrics) -> None:
+    def __init__(self, snapshot: Snapshot, found: FoundRows, rules: FoundRules) -> None:
         if snapshot.state is not found.scan.snapshot.state:
             raise Conflict(f"table {snapshot.name} changed while its rows were looked for: try again")
-        self.operation = operation
-        self.parameters = {"predicate": where}
+        self.operation, self.parameters = rules.operation, rules.parameters
         self.predicate = found.scan.predicate
+        updated = {name for clause in rules.clauses if clause.action == "update" for name in clause.columns}
+        self.columns_set = [name for name in snapshot.schema.names if name in updated]
+        self.in_place = not moves_rows(snapshot, self.columns_set)
+        self._schema = snapshot.schema
         self._found = found
-        self._metrics = metrics
+        self._rules = rules
+        updating = [clause.action == "update" for clause in rules.clauses]
+        self._updating = pa.array(updating, pa.bool_())
 
     def candidates(self, snapshot: Snapshot) -> Sequence[AddFile]:  # noqa: ARG002
         return [file for file in self._found.scan.files if file.key in self._found.ranges]
 
     def find(self, data: DataFile) -> Hits | None:
         here = self._found.ranges[data.file.key]
-        positions = self._found.rows.column(1).slice(here.start, len(here)).combine_chunks()
-        return Hits(mask_of(positions.cast(pa.int64()), data.rows))
+        rows = self._found.rows.slice(here.start, len(here))
+        positions = rows.column(1).combine_chunks().cast(pa.int64())
+        updated = self._updating.take(rows.column(2).combine_chunks())
+        return Hits(mask_of(positions, data.rows), updated, pc.add(numbers(len(here)), here.start))
 
-    def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:  # noqa: ARG002
-        return rows.slice(0, 0)
+    def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:
+        if not len(rows):
+            return rows
+        first = sources[0].as_py()
+        found = self._found.rows.slice(first, sources[-1].as_py() - first + 1).combine_chunks()
+        found = found.take(pc.subtract(sources, first))
+        for number, clause in enumerate(self._rules.clauses):
+            if clause.action == "update":
+                here = pc.equal(found.column(2).combine_chunks(), number)
+                rows = interleaved(rows, here, self._values(clause, found.filter(here)))
+        return rows
+
+    def inserts(self, matched: pa.Int64Array) -> Inserts:  # noqa: ARG002
+        new = self._found.new
+        return Inserts(pc.add(numbers(len(new)), new.start), self._inserted)
+
+    def _inserted(self) -> Iterator[pa.Table]:
+        new = self._found.new
+        for batch in self._found.rows.slice(new.start, len(new)).to_batches():
+            rows = pa.Table.from_batches([batch])
+            for number, clause in enumerate(self._rules.clauses):
+                here = rows.filter(pc.equal(rows.column(2), number))
+                if clause.action == "insert" and len(here):
+                    yield conform(self._values(clause, here), self._schema)
+
+    def _values(self, clause: FoundClause, rows: pa.Table) -> pa.Table:
+        given = rows.select(range(clause.first, clause.first + len(clause.columns)))
+        wanted = pa.schema([self._schema.field(name) for name in clause.columns])
+        return self._rules.fit(given.rename_columns(list(clause.columns)), wanted)
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
-        return self._metrics(done, changes)
+        return self._rules.metrics(done, changes)

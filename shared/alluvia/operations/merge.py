@@ -6,7 +6,7 @@ of the source can be changed as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -224,13 +224,11 @@ class MergeEdit(Edit):
             return Inserts()
         return Inserts(pa.concat_arrays([chosen for _, chosen in parts]), lambda: self._inserted(parts))
 
-    def _inserted(self, parts: Sequence[tuple[_Clause, pa.Int64Array]]) -> pa.Table:
-        found = []
+    def _inserted(self, parts: Sequence[tuple[_Clause, pa.Int64Array]]) -> Iterator[pa.Table]:
         for clause, chosen in parts:
             assert clause.values is not None  # noqa: S101 - others insert nothing
             values = clause.values.compute({self._given.alias: self._rows.take(chosen)}, len(chosen))
-            found.append(conform(values, self._schema))
-        return pa.concat_tables(found)
+            yield conform(values, self._schema)
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
         return merge_metrics(len(self._rows), done, changes)

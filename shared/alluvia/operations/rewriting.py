@@ -163,11 +163,13 @@ class Rewriter:
             self.parts.remove(earlier)
             self._read([outcome.file for outcome in earlier.outcomes.values()])
         if len(new.numbers):
-            rows = new.rows()
             self._open.inserted = new.numbers
-            self._waiting.append(rows)
-            if self._changes is not None and feed:
-                self._changes.inserted(rows)
+            for rows in new.rows():
+                self._waiting.append(rows)
+                if self._changes is not None and feed:
+                    self._changes.inserted(rows)
+                if self._waiting_bytes() >= WAITING_BYTES:
+                    self._write(self._open)
 
     def _feeds(self) -> bool:
         """Whether the commit holds change files, which then must hold all changes."""
@@ -307,11 +309,9 @@ class Rewriter:
 
     def _close(self) -> None:
         part = self._open
-        if not part.outcomes and not self._waiting:
+        if not part.outcomes and part.inserted is None:
             return
-        if self._waiting:
-            part.adds = self._writer.write(pa.concat_tables(self._waiting))
-            self._waiting = []
+        self._write(part)
         vectors = [outcome for outcome in part.outcomes.values() if outcome.vector is not None]
         positions = [outcome.vector for outcome in vectors if outcome.vector is not None]
         found = write_deletions(self._handle.store, self._snapshot.root, self._handle.clock, positions)
@@ -319,10 +319,16 @@ class Rewriter:
             stats = loose_statistics(outcome.file.stats, outcome.rows)
             outcome.vector = None
             outcome.add = replace(outcome.file, deletion_vector=vector, stats=stats, data_change=True)
-        if self._changes is not None:
-            part.cdc = self._changes.finish()
         self.parts.append(part)
         self._open = self._new_part()
+
+    def _write(self, part: Part) -> None:
+        """Write the rows that wait for files of their own, and the changes."""
+        if self._waiting:
+            part.adds += self._writer.write(pa.concat_tables(self._waiting))
+            self._waiting = []
+        if self._changes is not None:
+            part.cdc += self._changes.finish()
 
 
 def _whole(file: AddFile) -> Outcome:

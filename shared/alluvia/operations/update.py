@@ -43,13 +43,18 @@ class UpdateEdit(WhereEdit):
         return with_columns(rows, self._assignments.apply(rows))
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
-        return {
-            "numAddedFiles": len(changes.adds),
-            "numUpdatedRows": done.rows_updated,
-            "numCopiedRows": done.rows_copied,
-            "numDeletionVectorsAdded": vectors_added(changes),
-            "numAddedChangeFiles": len(changes.cdc),
-        }
+        return update_metrics(done, changes)
+
+
+def update_metrics(done: RowChanges, changes: Changes) -> dict[str, int]:
+    """Return what the history says of an update."""
+    return {
+        "numAddedFiles": len(changes.adds),
+        "numUpdatedRows": done.rows_updated,
+        "numCopiedRows": done.rows_copied,
+        "numDeletionVectorsAdded": vectors_added(changes),
+        "numAddedChangeFiles": len(changes.cdc),
+    }
 
 
 def moves_rows(snapshot: Snapshot, columns: Sequence[str]) -> bool:

@@ -190,7 +190,7 @@ class UpsertEdit(Edit):
         if self._insert_when is not None:
             nothing = pa.table({"none": pa.nulls(len(left))}).select([])
             left = left.filter(_holds(self._insert_when, nothing, self.source.rows, left))
-        return Inserts(left, lambda: conform(self.known.take(left), self._schema))
+        return Inserts(left, lambda: [conform(self.known.take(left), self._schema)])
 
     def metrics(self, done: RowChanges, changes: Changes) -> dict[str, int]:
         return merge_metrics(len(self.source.rows), done, changes)

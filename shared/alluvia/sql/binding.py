@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from alluvia.errors import Invalid
 from alluvia.query.parameters import Values, arrow_row, check_names
+from alluvia.sql.nodes import Assignments
 from alluvia.sql.tokens import Sql, Token, tokens_of
 from alluvia.table.schema.names import fold
 
@@ -95,6 +96,17 @@ def named(text: str, token: Token) -> str:
     if token.kind == "quoted":
         return fold(text[token.start + 1 : token.end - 1].replace('""', '"'))
     return token.word if token.kind == "word" else ""
+
+
+def assigned(assignments: Assignments, names: Sequence[str], table: str) -> Iterator[tuple[str, Sql]]:
+    """Yield the columns that get values, as the table calls them, with the values. Raises `Invalid`, naming one."""
+    seen: set[str] = set()
+    for asked, value in assignments:
+        name = column_of(asked, names, table)
+        if name in seen:
+            raise Invalid(f"column {name} is set twice")
+        seen.add(name)
+        yield name, value
 
 
 def column_of(name: str, names: Sequence[str], table: str) -> str:

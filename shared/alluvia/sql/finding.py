@@ -8,47 +8,83 @@ from contextlib import contextmanager
 from alluvia.duck.relation import RowPlaces, free_name, quote_name
 from alluvia.expressions.condition import columns_used
 from alluvia.expressions.masking import masked
+from alluvia.expressions.sql_assignments import SqlValues, read_value
 from alluvia.expressions.sql_condition import read_expression
-from alluvia.expressions.tree import walk
+from alluvia.expressions.tree import Node, walk
 from alluvia.operations.delete import delete_metrics
 from alluvia.operations.folding import check_edit
-from alluvia.operations.found_rows import FoundEdit, FoundRows, kept
+from alluvia.operations.found_rows import FoundClause, FoundEdit, FoundRows, FoundRules, kept
 from alluvia.operations.row_changes import change_rows
-from alluvia.sql.nodes import Delete
+from alluvia.operations.update import update_metrics
+from alluvia.sql.binding import assigned
+from alluvia.sql.fitting import fit_rows
+from alluvia.sql.nodes import Delete, Update
 from alluvia.sql.scope import Done, SqlScope
-from alluvia.sql.tokens import Sql
+from alluvia.sql.tokens import holds_query
 from alluvia.table.snapshot import Snapshot
 
+_VALUES_FROM = 3
+"""Before them come the file, the position and the clause."""
 
-def delete(scope: SqlScope, node: Delete, where: Sql) -> Done:
+
+def delete(scope: SqlScope, node: Delete) -> Done:
     """Delete the rows that match."""
-    handle, condition = scope.catalog.handle(node.table), scope.expression(where)
+    condition, expression = _condition(scope, node)
+    handle = scope.catalog.handle(node.table)
     snapshot = handle.newest()
-    check_edit(snapshot, "delete", _columns(condition, node.alias, snapshot))
-    with _found(scope, node.table, node.alias, [], condition) as found:
+    check_edit(snapshot, "delete", _columns(expression, node.alias, snapshot))
+    rules = FoundRules("DELETE", [FoundClause("delete")], {"predicate": masked(condition)}, delete_metrics, fit_rows)
+    with _found(scope, node, [], condition) as found:
         if found.reads_itself:  # a subquery may count rows that are to be merged
             check_edit(snapshot, "delete", None)
-        predicate = masked(condition)
-        done = change_rows(handle, "delete", lambda now: FoundEdit(now, found, "DELETE", predicate, delete_metrics))
+        done = change_rows(handle, "delete", lambda now: FoundEdit(now, found, rules))
     return {"rows_deleted": done.rows_deleted, "version": done.version}
 
 
-def _columns(condition: str, alias: str, snapshot: Snapshot) -> Sequence[str]:
+def update(scope: SqlScope, node: Update) -> Done:
+    """Set columns in the rows that match."""
+    condition, _ = _condition(scope, node)
+    handle = scope.catalog.handle(node.table)
+    snapshot = handle.newest()
+    check_edit(snapshot, "update", None)
+    names, texts = [], []
+    values = SqlValues(snapshot.schema)
+    for name, value in assigned(node.assignments, snapshot.schema.names, node.table):
+        text = scope.expression(value)
+        if holds_query(value):
+            read_value(name, text, subqueries=True)
+        else:
+            values.read(name, scope.expression(value, node.alias, snapshot.schema.names))
+            text = values.typed(name)
+        names.append(name)
+        texts.append(f"(\n{text}\n)")
+    clause = FoundClause("update", names, _VALUES_FROM)
+    rules = FoundRules("UPDATE", [clause], {"predicate": masked(condition)}, update_metrics, fit_rows)
+    with _found(scope, node, texts, condition) as found:
+        done = change_rows(handle, "update", lambda now: FoundEdit(now, found, rules))
+    return {"rows_updated": done.rows_updated, "version": done.version}
+
+
+def _condition(scope: SqlScope, node: Delete | Update) -> tuple[str, Node]:
+    condition = "true" if node.where is None else scope.expression(node.where)
+    return condition, read_expression(condition, subqueries=True)
+
+
+def _columns(expression: Node, alias: str, snapshot: Snapshot) -> Sequence[str]:
     """Return the columns that a condition may name, also within its subqueries."""
-    expression = read_expression(condition, subqueries=True)
     if any(each.get("column_names") == [alias] for each in walk(expression)):
         return snapshot.schema.names
     return columns_used(expression, snapshot.schema)
 
 
 @contextmanager
-def _found(scope: SqlScope, table: str, alias: str, values: Sequence[str], condition: str) -> Iterator[FoundRows]:
+def _found(scope: SqlScope, node: Delete | Update, values: Sequence[str], condition: str) -> Iterator[FoundRows]:
     """Find the rows of a table for which a condition holds, with some values, in the order of files and positions."""
-    snapshot = scope.newest(table)
+    snapshot = scope.newest(node.table)
     names = [*snapshot.schema.names, *snapshot.physical_schema.names]
     places = RowPlaces(free_name("alluvia_file", names), free_name("alluvia_position", names))
-    name, known_as = ".".join(map(quote_name, table.split("/"))), quote_name(alias)
-    shown = ", ".join([f"{known_as}.{places.file}", f"{known_as}.{places.position}", *values])
-    text = f"FROM {name} AS {known_as} SELECT {shown} WHERE (\n{condition}\n) ORDER BY 1, 2"
+    name, alias = ".".join(map(quote_name, node.table.split("/"))), quote_name(node.alias)
+    shown = ", ".join([f"{alias}.{places.file}", f"{alias}.{places.position}", "0", *values])
+    text = f"FROM {name} AS {alias} SELECT {shown} WHERE (\n{condition}\n) ORDER BY 1, 2"
     with scope.located(text, places) as result, kept(result.scans, result.schema, result) as found:
         yield found

@@ -28,12 +28,16 @@ def fitted(result: Result, schema: pa.Schema, *, literals: bool) -> pa.RecordBat
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in result:
-            arrays = [
-                _fit(column, field, literals=literals) for column, field in zip(batch.columns, schema, strict=True)
-            ]
-            yield from conform(pa.Table.from_arrays(arrays, names=schema.names), schema).to_batches()
+            yield from fit_rows(pa.Table.from_batches([batch]), schema, literals=literals).to_batches()
 
     return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def fit_rows(rows: pa.Table, schema: pa.Schema, *, literals: bool = False) -> pa.Table:
+    """Return rows with the names and types of a schema, as `fitted` does."""
+    columns = [rows.column(at).combine_chunks() for at in range(rows.num_columns)]
+    arrays = [_fit(column, field, literals=literals) for column, field in zip(columns, schema, strict=True)]
+    return conform(pa.Table.from_arrays(arrays, names=schema.names), schema)
 
 
 def _fit(column: pa.Array, field: pa.Field, *, literals: bool) -> pa.Array:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from alluvia.sql.tokens import Sql
+from alluvia.sql.tokens import Sql, holds_query
 
 Assignments = tuple[tuple[str, Sql], ...]
 
@@ -176,3 +176,9 @@ Node = (
     Insert | Update | Delete | Merge | CreateTable | AlterTable | DropTable | Maintain | Restore | CreateView | DropView
     | Show | Control | Query
 )  # fmt: skip
+
+
+def reads_more(node: Update | Delete) -> bool:
+    """Whether a condition or a value has a subquery."""
+    values = [value for _, value in node.assignments] if isinstance(node, Update) else []
+    return any(map(holds_query, values if node.where is None else [*values, node.where]))

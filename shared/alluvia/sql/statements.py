@@ -23,8 +23,10 @@ from alluvia.sql.nodes import (
     Node,
     Query,
     Show,
+    Update,
+    reads_more,
 )
-from alluvia.sql.tokens import Cursor, Sql, Token, check_size, count_placeholders, holds_query, tokens_of
+from alluvia.sql.tokens import Cursor, Sql, Token, check_size, count_placeholders, tokens_of
 
 STATEMENTS_MAX = 1000
 _READS = re.compile(r"\b(?:select|from|table)\b", re.IGNORECASE)
@@ -52,8 +54,8 @@ class SqlStatement:
         if isinstance(node, Insert):
             reads = node.source is not None and _READS.search(node.source.text) is not None
             return node.source is not None and (reads or not node.is_values)
-        if isinstance(node, Delete):
-            return node.where is not None and holds_query(node.where)
+        if isinstance(node, Delete | Update):
+            return reads_more(node)
         return isinstance(node, Merge) or (
             isinstance(node, CreateTable) and (node.query is not None or node.or_replace)
         )

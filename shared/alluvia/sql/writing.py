@@ -9,11 +9,11 @@ from alluvia.operations import merge as merging
 from alluvia.operations.merge import MergeClause, MergeRules
 from alluvia.operations.views import find_view
 from alluvia.sql import finding
-from alluvia.sql.binding import column_of
+from alluvia.sql.binding import assigned, column_of
 from alluvia.sql.fitting import fitted, table_schema
-from alluvia.sql.nodes import CreateTable, Delete, Insert, Merge, Update
+from alluvia.sql.nodes import CreateTable, Delete, Insert, Merge, Update, reads_more
 from alluvia.sql.scope import Done, SqlScope
-from alluvia.sql.tokens import Sql, holds_query
+from alluvia.sql.tokens import Sql
 from alluvia.table.schema.names import fold
 
 
@@ -44,13 +44,13 @@ def insert(scope: SqlScope, node: Insert) -> Done:
 
 def update(scope: SqlScope, node: Update) -> Done:
     """Set columns in the rows that match."""
+    if reads_more(node):
+        return finding.update(scope, node)
     names = scope.columns(node.table, [name for name, _ in node.assignments]).names
-    values: dict[str, str] = {}
-    for asked, value in node.assignments:
-        name = column_of(asked, names, node.table)
-        if name in values:
-            raise Invalid(f"column {name} is set twice")
-        values[name] = scope.expression(value, node.alias, names)
+    values = {
+        name: scope.expression(value, node.alias, names)
+        for name, value in assigned(node.assignments, names, node.table)
+    }
     where = None if node.where is None else scope.expression(node.where, node.alias, names)
     done = scope.table(node.table).update(values, where)
     return {"rows_updated": done.rows_updated, "version": done.version}
@@ -58,8 +58,8 @@ def update(scope: SqlScope, node: Update) -> Done:
 
 def delete(scope: SqlScope, node: Delete) -> Done:
     """Delete the rows that match."""
-    if node.where is not None and holds_query(node.where):
-        return finding.delete(scope, node, node.where)
+    if reads_more(node):
+        return finding.delete(scope, node)
     names = scope.columns(node.table).names
     where = "true" if node.where is None else scope.expression(node.where, node.alias, names)
     done = scope.table(node.table).delete(where)

@@ -46,6 +46,19 @@ def test_rows_are_found_by_their_place_in_files_of_any_kind(pair: alluvia.Lake, 
     assert pair["t"].verify().ok
     if PROPERTIES[1] in properties:
         assert sorted(pair["t"].changes(before + 1).read_all()["id"].to_pylist()) == [2, 2, 7]
+    done = pair.sql(
+        "UPDATE t SET g = (SELECT count(*) FROM gone WHERE id < t.id), said = coalesce(said, '') || '!' "
+        "WHERE id > (SELECT min(id) + 2 FROM gone)"
+    )
+    assert done.to_pylist() == [{"rows_updated": 4, "version": before + 2}]
+    found = pair.sql("SELECT id, g, said FROM t WHERE id > 2 ORDER BY id").to_pylist()
+    assert [tuple(row.values()) for row in found] == [
+        (3, 0, "row 3"), (4, 1, "row 4"), (5, 1, "row 5!"), (6, 1, "row 6!"), (8, 2, "row 8!"), (9, 2, "row 9!"),
+    ]  # fmt: skip
+    assert pair["t"].verify().ok
+    if PROPERTIES[1] in properties:
+        kinds = pair["t"].changes(before + 2).read_all()["_change_type"].to_pylist()
+        assert sorted(kinds) == ["update_postimage"] * 4 + ["update_preimage"] * 4
 
 
 def test_rows_of_files_that_duckdb_reads_from_copies_are_found_too(lake: alluvia.Lake) -> None:
@@ -66,6 +79,25 @@ def test_parameters_and_several_statements_of_a_text(pair: alluvia.Lake) -> None
     )
     assert answer.to_pylist() == [{"n": 9}]
     assert 5 not in ids(pair)
+
+
+def test_values_of_subqueries_must_fit_their_columns(lake: alluvia.Lake) -> None:
+    lake.sql("CREATE TABLE t (a BIGINT NOT NULL, b FLOAT, c DATE, d STRING, CHECK (a < 100))")
+    lake.sql("INSERT INTO t VALUES (1, 1, '2026-01-01', 'x'), (2, 2, '2026-01-02', 'y')")
+    lake.sql("UPDATE t SET a = (SELECT sum(a) FROM t), b = 1.5, c = '2026-02-03', d = NULL WHERE d = (SELECT 'x')")
+    assert lake.sql("SELECT a, b, c::VARCHAR AS c, d FROM t ORDER BY a").to_pylist() == [
+        {"a": 2, "b": 2.0, "c": "2026-01-02", "d": "y"},
+        {"a": 3, "b": 1.5, "c": "2026-02-03", "d": None},
+    ]
+    for value, message in (
+        ("a = (SELECT 'x')", "a"), ("a = (SELECT NULL)", "a must not be null"), ("a = (SELECT 1.5)", "a"),
+        ("a = (SELECT 100)", "CHECK"), ("a = (SELECT a FROM t)", "More than one row"),
+        ("e = (SELECT 1)", "no column e"), ("a = 'x', b = (SELECT 1)", "Could not convert"),
+        ("a = (SELECT 1), A = 2", "set twice"),
+    ):  # fmt: skip
+        with pytest.raises(Invalid, match=message):
+            lake.sql(f"UPDATE t SET {value}")
+    assert lake["t"].version == 2
 
 
 def test_what_a_subquery_reads_is_part_of_what_a_transaction_has_read(pair: alluvia.Lake) -> None:
