@@ -18,10 +18,11 @@ from alluvia.ingest.tables import rejects_of
 from alluvia.lake import Lake
 from alluvia.operations.replanning import check_not_rollup
 from alluvia.operations.vacuum import ORPHAN_AGE_MS_MIN
+from alluvia.operations.vacuum_plan import SCRATCH_FOLDER
 from alluvia.store import Store, open_store
 from alluvia.table.schema.serialization import arrow_schema, only_adds_nullable
 from alluvia.table.snapshot import Snapshot
-from alluvia_spark.committing import Committed, commit, is_done
+from alluvia_spark.committing import Committed, commit, done_before, is_done
 from alluvia_spark.execute import execute
 from alluvia_spark.job import ROWS, Job, JobOutcome, Report, Target
 from alluvia_spark.manifest import Manifest
@@ -78,12 +79,14 @@ def run(
             replace(Target.of(before), schema=arrow_schema(record.schema)),
             Target.of(rejects),
         ),
+        folder=_folder(job_id, before, rejects),
+        run=f"{before.root}{SCRATCH_FOLDER}backfill/runs/{clock.new_id()}/",
         options=given,
         stores=stores,
     )
     with session(f"alluvia backfill {job_id}") if spark is None else nullcontext(spark) as active:
         began_ms = clock.now_ms()
-        outcome = execute(active.sparkContext, job, files)
+        outcome = execute(active, job, files, before)
         _check_age(clock.now_ms() - began_ms)
     return _report(job_id, table, commit(lake, job_id, (before, rejects), outcome), outcome)
 
@@ -101,6 +104,16 @@ def _record(
         table_id=snapshot.state.metadata.id,
         list_files=partial(list_files, source, lake.clock, **options),
     )
+
+
+def _folder(job_id: str, *tables: Snapshot) -> str:
+    """Return where runs of a job keep what later ones can use, if the tables are as they were.
+
+    Once a job is done its files are the table's. So after a restore it begins anew.
+    """
+    told = [[each.state.metadata.schema_string, dict(each.properties), done_before(each, job_id)] for each in tables]
+    known = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+    return f"{tables[0].root}{SCRATCH_FOLDER}backfill/{job_id}/{known}/"
 
 
 def _check_age(age_ms: int) -> None:

@@ -5,24 +5,30 @@ So a row is never a Python object nor one of Spark's, and every Arrow type passe
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alluvia.table.event_window.id_runs import FINGERPRINT_BYTES, HEAD_BYTES
+from alluvia.table.event_window.window import fingerprints
 from alluvia.table.partitioning.partition import PartitionRows, grouped
-from alluvia.table.partitioning.spans import cut
+from alluvia.table.partitioning.spans import Key, cut
 from alluvia.table.partitioning.spec import PartitionSpec
 
 EVENT_ID = "event_id"
 SOURCE = "source"
 # Names that no column of a table can have: Delta allows no `=` in them.
 ROW = "row="
+HEAD = "head="
+TAIL = "tail="
 CONTENT = "content="
+ADDED = (ROW, HEAD, TAIL, CONTENT)
+"""What chunks have after the table's columns: an event's place in its task, its fingerprint and its content."""
 GROUPS_MAX = 2000
 _WRITE = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -47,6 +53,29 @@ class Chunk(NamedTuple):
         """Return how many rows it has."""
         return sum(group.rows for group in self.groups)
 
+    def to_row(self) -> tuple[Any, ...]:
+        """Return it as a row of `CHUNK`."""
+        groups = orjson.dumps([[group.values, group.key, group.rows] for group in self.groups])
+        return self.table, self.task, self.part, groups, self.size, self.packed, self.payload
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Chunk:
+        """Return what `to_row` made a row of."""
+        table, task, part, groups, size, packed, payload = row
+        found = (PartitionRows(tuple(values), read_key(key), rows) for values, key, rows in orjson.loads(groups))
+        return cls(table, task, part, tuple(found), size, packed, payload)
+
+
+CHUNK = {
+    "table": "int", "task": "int", "part": "int", "groups": "binary", "size": "long", "packed": "long",
+    "payload": "binary",
+}  # fmt: skip
+
+
+def read_key(key: Iterable[Sequence[Any]]) -> Key:
+    """Return a key of JSON."""
+    return tuple((null, value) for null, value in key)
+
 
 def encode(table: pa.Table) -> bytes:
     """Return a table as compressed Arrow IPC."""
@@ -56,9 +85,12 @@ def encode(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def decode(payload: bytes, columns: Iterable[int] | None = None) -> pa.Table:
-    """Return the table of `encode`, or only the columns at some positions of it."""
-    options = pa.ipc.IpcReadOptions(included_fields=None if columns is None else list(columns))
+def decode(payload: bytes, names: Iterable[str] | None = None) -> pa.Table:
+    """Return the table of `encode`, or only those of its columns that are named."""
+    if names is None:
+        return pa.ipc.open_stream(payload).read_all()
+    found = pa.ipc.open_stream(payload).schema.get_field_index
+    options = pa.ipc.IpcReadOptions(included_fields=[at for at in map(found, names) if at >= 0])
     return pa.ipc.open_stream(payload, options=options).read_all()
 
 
@@ -80,32 +112,12 @@ def _few(groups: Sequence[PartitionRows]) -> tuple[PartitionRows, ...]:
     return tuple(found)
 
 
-def identities(rows: pa.Table) -> pa.ChunkedArray:
-    """Return what each event is known by, as text: its id within its source. No source differs from an empty one."""
-    if SOURCE not in rows.column_names or not pa.types.is_string(rows[SOURCE].type):
-        return rows[EVENT_ID]
-    prefix = pc.utf8_length(rows[SOURCE]).cast(pa.string())  # without it, one pair of texts could look like another
-    return pc.binary_join_element_wise(pc.fill_null(prefix, ""), pc.fill_null(rows[SOURCE], ""), rows[EVENT_ID], ":")
-
-
-def by_event(rows: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-    """Yield (number, rows) for each of `count` parts that has rows; equal events are in one part."""
-    if count == 1:
-        yield 0, rows
-        return
-    ids = identities(rows).cast(pa.binary()).to_pylist()
-    numbers = pa.array([code % count for code in map(zlib.crc32, ids)], pa.int32())
-    for number in range(count):
-        part = rows.filter(pc.equal(numbers, number))
-        if len(part):
-            yield number, part
-
-
-def first_of_each(rows: pa.Table) -> pa.Table:
-    """Return the rows without those whose event stands further up already."""
-    ids = identities(rows).combine_chunks().dictionary_encode()
-    if len(ids.dictionary) == len(rows):
-        return rows
-    numbered = pa.table({"id": ids.indices, "at": pa.array(range(len(rows)), pa.int64())})
-    first = numbered.group_by("id", use_threads=False).aggregate([("at", "min")])
-    return rows.take(first["at_min"].sort())
+def with_prints(rows: pa.Table) -> pa.Table:
+    """Return events with the fingerprint of each one's id within its source, as ingestion has it: `HEAD` and `TAIL`."""
+    sources = rows[SOURCE] if SOURCE in rows.column_names and pa.types.is_string(rows[SOURCE].type) else None
+    names = None if sources is None or sources.null_count == len(sources) else sources.to_pylist()
+    joined = b"".join(fingerprints(rows[EVENT_ID].to_pylist(), names))
+    prints = pa.Array.from_buffers(pa.binary(FINGERPRINT_BYTES), len(rows), [None, pa.py_buffer(joined)])
+    heads = pc.binary_slice(prints, 0, HEAD_BYTES).view(pa.uint64())
+    tails = pc.binary_slice(prints, HEAD_BYTES, FINGERPRINT_BYTES).view(pa.uint32())
+    return rows.append_column(HEAD, heads).append_column(TAIL, tails)

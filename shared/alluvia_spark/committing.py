@@ -34,6 +34,12 @@ def is_done(snapshot: Snapshot, job_id: str) -> bool:
     return applied(snapshot, _txn(job_id)) is not None
 
 
+def done_before(snapshot: Snapshot, job_id: str) -> int:
+    """Return when a restore took a job's rows back, in ms; 0 for never."""
+    known = snapshot.state.txns.get(_txn(job_id)[0])
+    return 0 if known is None else known.last_updated or 0
+
+
 def commit(lake: Lake, job_id: str, bases: Sequence[Snapshot], outcome: JobOutcome) -> Committed:
     """Commit a job's rows and rejects: all of them or nothing. `bases` are the tables for which they were written.
 

@@ -2,98 +2,183 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, nullcontext
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
-from pyspark import Broadcast, SparkContext, StorageLevel
-from pyspark.core.rdd import RDD
+from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 
 from alluvia.errors import Invalid, Unavailable
 from alluvia.table.partitioning.spans import Key
-from alluvia_spark import repeats, tasks
-from alluvia_spark.chunks import Chunk
+from alluvia.table.snapshot import Snapshot
+from alluvia_spark import data_files, live, repeats, scratch, tasks
+from alluvia_spark.chunks import ADDED, CHUNK, ROW, Chunk, decode, encode, read_key
+from alluvia_spark.data_files import Routes, Rows
+from alluvia_spark.frames import TASK, Row, fit_session, mapped, parallelism, task_key, to_tasks
+from alluvia_spark.frames import tasks as numbered
 from alluvia_spark.job import REJECTS, ROWS, Job, JobOutcome, Written
-from alluvia_spark.manifest import Manifest, portion_of
-from alluvia_spark.plan import (
-    WAVES,
-    Group,
-    Layout,
-    Weight,
-    bucket_bytes,
-    plan_layout,
-    plan_shares,
-    spread_tables,
-)
+from alluvia_spark.manifest import Manifest, Portion, portion_of
+from alluvia_spark.plan import WAVES, Group, Layout, Weight, bucket_bytes, plan_layout, plan_shares
 from alluvia_spark.stages import stages_reported
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 SPLIT_BYTES_MAX = 64 << 20
 SPLIT_BYTES_MIN = 1 << 20
 IDS_A_TASK = 1 << 20
-Place = tuple[int, tuple[str | None, ...], Key]  # a table, values of its identity columns, a key of its transforms
-NOTHING = Weight(0, 0, 0)
-Splits = Broadcast[pa.Table]
-Places: TypeAlias = "dict[int, array[int]]"  # of rows that clash, by task
+DROPS_A_CORE = 4
+SPLITS = "splits.arrow"
+Place: TypeAlias = tuple[int, tuple[str | None, ...], Key]
+"""A table, values of its identity columns, a key of its transforms."""
+_ROUTED = {TASK: "int", "task": "int", "part": "int", "groups": "binary", "payload": "binary"}
+_PAYLOAD = {TASK: "int", "payload": "binary"}
+_LOST = {TASK: "int", "task": "int", "payload": "binary"}
+_PLACES = {"table": "int", "place": "string", "rows": "long", "size": "long", "packed": "long"}
+_COUNTS = {"task": "int", "clashes": "long", "rejects": "long"}
 
 
-def execute(context: SparkContext, job: Job, files: Manifest) -> JobOutcome:
-    """Read the files, and write the data files of the job's tables. Commits nothing.
+def execute(spark: SparkSession, job: Job, files: Manifest, base: Snapshot) -> JobOutcome:
+    """Read the files, and write the data files of the job's tables, of which `base` is the first. Commits nothing.
 
     Raises `Invalid` for an input that cannot be read, `Unavailable` if Spark gives up.
     """
+    context = getattr(spark, "sparkContext", None)
     try:
-        with stages_reported(context):
-            return _execute(context, job, files)
+        with nullcontext() if context is None else stages_reported(context), fit_session(spark) as own:
+            return _Run(own, job, files, base).outcome()
     except (Py4JError, PySparkException) as error:
         raise Unavailable(f"the Spark job failed: {_reason(error)}") from error
 
 
-def _execute(context: SparkContext, job: Job, files: Manifest) -> JobOutcome:
-    parallelism = context.defaultParallelism
-    fair_bytes = files.bytes // (parallelism * WAVES)
-    splits = files.splits(min(SPLIT_BYTES_MAX, max(SPLIT_BYTES_MIN, fair_bytes)))
-    shared = context.broadcast(splits)
-    numbers = context.parallelize(range(len(splits)), len(splits))
-    chunks = numbers.flatMap(partial(_read, job, shared)).persist(StorageLevel.MEMORY_AND_DISK)
-    clashes = context.emptyRDD()
-    try:
-        weights = _weights(chunks, parallelism)
-        _check(weights)
-        winners, places = _repeats(chunks, job, weights)
-        if places:
-            again = context.parallelize(sorted(places), len(places))
-            clashes = again.flatMap(partial(_read_clashes, job, shared, context.broadcast(places)))
-            clashes = clashes.persist(StorageLevel.MEMORY_AND_DISK)
-            for place, weight in _weights(clashes, parallelism).items():
-                weights[place] = weights.get(place, NOTHING).plus(weight)
-        written = _write(context, chunks.union(clashes), job, weights, context.broadcast(winners))
-    finally:
-        clashes.unpersist()
-        chunks.unpersist()
-    return _outcome(weights, written, sum(map(len, places.values())))
+class _Run:
+    """One run of a job: its frames, and what the driver learns of them."""
+
+    def __init__(self, spark: SparkSession, job: Job, files: Manifest, base: Snapshot) -> None:
+        self.spark = spark
+        self.job = job
+        self.base = base
+        self.cores = parallelism(spark)
+        fair_bytes = files.bytes // (self.cores * WAVES)
+        self.splits = files.splits(min(SPLIT_BYTES_MAX, max(SPLIT_BYTES_MIN, fair_bytes)))
+
+    def outcome(self) -> JobOutcome:
+        """Do all steps."""
+        scratch.put(self.job, SPLITS, encode(self.splits))
+        with ExitStack() as stack:
+            chunks = self._kept(mapped(numbered(self.spark, len(self.splits)), partial(_read, self.job), CHUNK), stack)
+            weights = _weights(chunks)
+            _check(weights)
+            if not weights:
+                return JobOutcome(0, 0, 0, 0, ())
+            dropping, clashes = self._drop_repeats(chunks, weights)
+            if clashes:
+                again = self._kept(mapped(self._each(sorted(clashes)), partial(_read_clashes, self.job), CHUNK), stack)
+                weights = _together(weights, _weights(again))
+                chunks = chunks.union(again)
+            written = self._write(chunks, weights, dropping)
+        lines = [
+            sum(weight.rows for place, weight in weights.items() if place[0] == table) for table in (ROWS, REJECTS)
+        ]
+        rows = sum(part.rows for part in written if part.table == ROWS)
+        conflicting = sum(count for count, _ in clashes.values())
+        again_rejected = conflicting - sum(kept for _, kept in clashes.values())
+        return JobOutcome(
+            rows, lines[ROWS] - rows - conflicting, lines[REJECTS] + again_rejected, conflicting, tuple(written)
+        )
+
+    def _each(self, numbers: Sequence[int]) -> DataFrame:
+        """Return a row for each of some numbers, in a task of its own."""
+        rows = [(task_key(task), number) for task, number in enumerate(numbers)]
+        return to_tasks(self.spark.createDataFrame(rows, f"{TASK} int, task int"), len(rows)).select("task")
+
+    def _kept(self, frame: DataFrame, stack: ExitStack) -> DataFrame:
+        kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        stack.callback(kept.unpersist)
+        return kept
+
+    def _drop_repeats(
+        self, chunks: DataFrame, weights: dict[Place, Weight]
+    ) -> tuple[bytes, dict[int, tuple[int, int]]]:
+        """Have the rows that come again written down, by reading task, and return of which tasks there are some.
+
+        Of the tasks with clashes also how many there are, and how many of them are kept as rejects.
+        """
+        count = -(-sum(weight.rows for weight in weights.values()) // IDS_A_TASK)
+        ids = mapped(chunks, partial(_ids, count), _PAYLOAD)
+        files = live.files_touched(self.base, ((values, key) for table, values, key in weights if table == ROWS))
+        if held := live.plan_tasks(files):
+            for number, some in enumerate(held):
+                scratch.put(self.job, f"live/{number}.json", live.encode_files(some))
+            there = mapped(
+                numbered(self.spark, len(held)), partial(_live, self.job, self.base.version, count), _PAYLOAD
+            )
+            ids = ids.union(there)
+        spread = min(len(self.splits), self.cores * DROPS_A_CORE)
+        lost = mapped(to_tasks(ids, count), partial(_find, spread), _LOST)
+        counted = mapped(to_tasks(lost, spread), partial(_put_drops, self.job), _COUNTS).collect()
+        clashes = {row.task: (row.clashes, row.rejects) for row in counted if row.clashes}
+        return data_files.bitmap((row.task for row in counted), len(self.splits)), clashes
+
+    def _write(self, chunks: DataFrame, weights: dict[Place, Weight], dropping: bytes) -> list[Written]:
+        layouts, sizes, file_bytes = _layouts(self.job, weights)
+        plan = plan_shares(sizes, bucket_bytes(sum(sizes.values()), self.cores), file_bytes)
+        scratch.put(self.job, data_files.PLAN, Routes(layouts, plan.shares, dropping).to_json())
+        routed = mapped(chunks, partial(_route, self.job), _ROUTED)
+        written = mapped(to_tasks(routed, plan.tasks), partial(_write, self.job), {"written": "string"}).collect()
+        return [Written.from_json(body) for row in written for body in orjson.loads(row.written)]
 
 
-def _read(job: Job, splits: Splits, task: int) -> Iterator[Chunk]:
-    return tasks.read_task(job, task, portion_of(splits.value, task))
+def _portion(job: Job, task: int) -> Portion:
+    return portion_of(decode(scratch.get(job, SPLITS)), task)
 
 
-def _read_clashes(job: Job, splits: Splits, places: Broadcast[Places], task: int) -> Iterator[Chunk]:
-    return tasks.read_clashes(job, len(splits.value) + task, portion_of(splits.value, task), places.value[task])
+def _read(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
+    for (task,) in rows:
+        for chunk in tasks.read_task(job, task, _portion(job, task)):
+            yield chunk.to_row()
 
 
-def _weights(chunks: RDD[Chunk], parallelism: int) -> dict[Place, Weight]:
-    return dict(chunks.flatMap(_weigh).reduceByKey(Weight.plus, parallelism).collect())
+def _read_clashes(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
+    for (task,) in rows:
+        drops = _drops(job, task)
+        places = drops.filter(pc.equal(drops[repeats.KIND], repeats.CLASH))[ROW]
+        for chunk in tasks.read_clashes(job, -1 - task, _portion(job, task), places.sort().to_pylist()):
+            yield chunk.to_row()
 
 
-def _weigh(chunk: Chunk) -> Iterator[tuple[Place, Weight]]:
-    for group in chunk.groups:
-        part = group.rows / max(1, chunk.rows)
-        weight = Weight(group.rows, int(chunk.size * part), int(chunk.packed * part))
-        yield (chunk.table, group.values, group.key), weight
+def _weights(chunks: DataFrame) -> dict[Place, Weight]:
+    places = mapped(
+        chunks.drop("payload"),
+        _weigh,
+        {"table": "int", "place": "string", "rows": "long", "size": "long", "packed": "long"},
+    )
+    summed = places.groupBy("table", "place").sum("rows", "size", "packed").collect()
+    found = {}
+    for table, place, *weight in summed:
+        values, key = orjson.loads(place)
+        found[table, tuple(values), read_key(key)] = Weight(*weight)
+    return found
+
+
+def _weigh(rows: Iterator[Row]) -> Iterator[Row]:
+    for row in rows:
+        chunk = Chunk.from_row((*row, b""))
+        for group in chunk.groups:
+            part = group.rows / max(1, chunk.rows)
+            place = orjson.dumps([group.values, group.key]).decode()
+            yield chunk.table, place, group.rows, int(chunk.size * part), int(chunk.packed * part)
+
+
+def _together(one: dict[Place, Weight], other: dict[Place, Weight]) -> dict[Place, Weight]:
+    nothing = Weight(0, 0, 0)
+    return {place: one.get(place, nothing).plus(other.get(place, nothing)) for place in {**one, **other}}
 
 
 def _layouts(job: Job, weights: dict[Place, Weight]) -> tuple[dict[int, Layout], dict[Group, int], int]:
@@ -116,56 +201,77 @@ def _check(weights: dict[Place, Weight]) -> None:
         raise Invalid(problems[0] + more)
 
 
-def _repeats(chunks: RDD[Chunk], job: Job, weights: dict[Place, Weight]) -> tuple[dict[int, dict[str, str]], Places]:
-    """Return, by table, the folder that keeps an event of several, and by task the rows that clash with others."""
-    layouts, sizes, _ = _layouts(job, weights)
-    tables = spread_tables(sizes) | {group.table for group in sizes if group.table == ROWS}
-    winners: dict[int, dict[str, str]] = {}
-    places: Places = {}
-    if tables:
-        count = -(-sum(weight.rows for weight in weights.values()) // IDS_A_TASK)
-        ids = chunks.flatMap(partial(repeats.event_ids, job, layouts, tables, count))
-        for found in _to_tasks(ids, count).mapPartitions(repeats.find_repeats).collect():
-            for group, event_id in found.winners:
-                winners.setdefault(group.table, {})[event_id] = group.folder
-            for task, ours in found.clashes.items():
-                places.setdefault(task, array("q")).extend(ours)
-    return winners, places
+def _ids(count: int, rows: Iterator[Row]) -> Iterator[Row]:
+    for row in rows:
+        chunk = Chunk.from_row(row)
+        added = decode(chunk.payload, names=ADDED)
+        yield from _by_range(repeats.ids_of(chunk.table, chunk.task, added), count)
 
 
-def _write(
-    context: SparkContext,
-    chunks: RDD[Chunk],
-    job: Job,
-    weights: dict[Place, Weight],
-    winners: Broadcast[dict[int, dict[str, str]]],
-) -> list[Written]:
-    if not weights:
-        return []
-    layouts, sizes, file_bytes = _layouts(job, weights)
-    plan = plan_shares(sizes, bucket_bytes(sum(sizes.values()), context.defaultParallelism), file_bytes)
-    shared = context.broadcast((layouts, plan.shares))
-
-    def routed(chunk: Chunk) -> Iterator[tuple[int, tasks.Rows]]:
-        return tasks.route(*shared.value, chunk)
-
-    def write(ours: Iterable[tasks.Rows]) -> Iterator[Written]:
-        return tasks.write_task(job, winners.value, ours)
-
-    written: list[Written] = _to_tasks(chunks.flatMap(routed), plan.tasks).mapPartitions(write).collect()
-    return written
+def _live(job: Job, version: int, count: int, rows: Iterator[Row]) -> Iterator[Row]:
+    for (task,) in rows:
+        files = live.decode_files(scratch.get(job, f"live/{task}.json"))
+        for ids in live.live_ids(job, version, files):
+            yield from _by_range(ids, count)
 
 
-def _to_tasks(pairs: RDD[tuple[int, Any]], count: int) -> RDD[Any]:
-    """Give each task the values that are paired with its number."""
-    return pairs.partitionBy(count, int).values()
+def _by_range(ids: pa.Table, count: int) -> Iterator[Row]:
+    for number, part in repeats.divided(ids, count):
+        yield task_key(number), encode(part)
 
 
-def _outcome(weights: dict[Place, Weight], written: Sequence[Written], conflicting: int) -> JobOutcome:
-    lines = [sum(weight.rows for place, weight in weights.items() if place[0] == table) for table in (ROWS, REJECTS)]
-    rows = sum(part.rows for part in written if part.table == ROWS)
-    duplicates = lines[ROWS] - rows - conflicting
-    return JobOutcome(rows, duplicates, lines[REJECTS], conflicting, tuple(written))
+def _find(spread: int, rows: Iterator[Row]) -> Iterator[Row]:
+    ids = [decode(payload) for _, payload in rows]
+    if ids:
+        lost, _ = repeats.find_repeats(pa.concat_tables(ids))
+        for task, drops in _by_task(lost):
+            yield task_key(task % spread), task, encode(drops)
+
+
+def _by_task(lost: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    lost = lost.sort_by(repeats.TASK)
+    counts, start = pc.value_counts(lost[repeats.TASK].combine_chunks()), 0
+    for task, count in zip(*(counts.field(at).to_pylist() for at in (0, 1)), strict=True):
+        yield task, lost.slice(start, count)
+        start += count
+
+
+def _put_drops(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
+    found: dict[int, list[pa.Table]] = {}
+    for _, task, payload in rows:
+        found.setdefault(task, []).append(decode(payload))
+    for task in sorted(found):
+        drops = pa.concat_tables(found.pop(task))
+        scratch.put(job, _drops_name(task), encode(drops))
+        kinds = drops[repeats.KIND].to_pylist()
+        kept = kinds.count(repeats.CLASH)
+        yield task, kept + kinds.count(repeats.CLASH_AGAIN), kept
+
+
+def _drops_name(task: int) -> str:
+    return f"drops/{task}.arrow"
+
+
+def _drops(job: Job, task: int) -> pa.Table:
+    return decode(scratch.get(job, _drops_name(task)))
+
+
+def _route(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
+    routes = None
+    for row in rows:
+        routes = routes or Routes.from_json(scratch.get(job, data_files.PLAN))
+        chunk = Chunk.from_row(row)
+        dropped = None
+        if chunk.task >= 0 and routes.drops_of(chunk.task):
+            dropped = _drops(job, chunk.task)[ROW].combine_chunks()
+        for task, part in data_files.route(chunk, routes, dropped):
+            yield task_key(task), *part.to_row()
+
+
+def _write(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
+    ours = [Rows.from_row(*row) for _, *row in rows]
+    if ours:
+        yield (orjson.dumps([each.to_json() for each in data_files.write_rows(job, ours)]).decode(),)
 
 
 def _reason(error: Exception) -> str:

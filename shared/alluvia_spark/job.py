@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from alluvia.ingest.values import Limits
 from alluvia.log.actions import AddFile
+from alluvia.log.fields import Json
 from alluvia.operations.constraints import row_check
 from alluvia.store import Store, open_store
 from alluvia.table.file_form import FileForm
@@ -51,12 +52,15 @@ class Job:
     """What every task knows. `options` are the stores', secrets included.
 
     `arrival_us` is the same for all attempts, and so is `manifest`, the key of the job's files in the lake's store.
+    `folder` is the key prefix of what runs of the job leave to each other, `run` that of this run's own objects.
     """
 
     lake_uri: str
     arrival_us: int
     targets: tuple[Target, Target]
     manifest: str
+    folder: str
+    run: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     limits: Limits = field(default_factory=Limits)
     stores: Callable[..., Store] = open_store
@@ -69,6 +73,15 @@ class Written:
     table: int
     rows: int
     files: tuple[AddFile, ...]
+
+    def to_json(self) -> Json:
+        """Return it as it passes to the driver and between runs."""
+        return {"table": self.table, "rows": self.rows, "files": [file.to_json() for file in self.files]}
+
+    @classmethod
+    def from_json(cls, body: Json) -> Written:
+        """Read what `to_json` wrote."""
+        return cls(body["table"], body["rows"], tuple(map(AddFile.from_json, body["files"])))
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,12 +131,3 @@ def plan_shares(sizes: Mapping[Group, int], task_bytes: int, file_bytes: int = 0
         shares[group] = Share(tasks - 1, 1)
         open_bytes += size
     return Plan(shares, tasks)
-
-
-def spread_tables(groups: Iterable[Group]) -> frozenset[int]:
-    """Return the tables that have rows in more than one partition: there, equal event ids need not meet in a task."""
-    seen: set[int] = set()
-    twice: set[int] = set()
-    for group in groups:
-        (twice if group.table in seen else seen).add(group.table)
-    return frozenset(twice)

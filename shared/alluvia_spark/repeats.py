@@ -1,110 +1,108 @@
-"""Events whose id occurs several times in a job's input: which of them is the row, and which have other content. Pure.
+"""Events that come several times: which of them is the row, and which have other content. Pure.
 
-The first one is the row. Those with the same content are duplicates of it; those with other content are rejects.
+The one in the table is the row, else the first of the input. Of the others, those with the same content are duplicates
+of it, and those with other content are rejects.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia_spark.chunks import (
-    CONTENT,
-    EVENT_ID,
-    ROW,
-    SOURCE,
-    Chunk,
-    by_event,
-    decode,
-    encode,
-    first_of_each,
-    identities,
+from alluvia_spark.chunks import CONTENT, HEAD, ROW, TAIL
+from alluvia_spark.job import ROWS
+
+LIVE = -1
+"""The task of events that are in the table already."""
+TABLE = "table"
+TASK = "task"
+KIND = "kind"
+IDS = pa.schema(
+    {TABLE: pa.int8(), TASK: pa.int32(), ROW: pa.int32(), HEAD: pa.uint64(), TAIL: pa.uint32(), CONTENT: pa.uint32()}
 )
-from alluvia_spark.job import ROWS, Job
-from alluvia_spark.plan import Group, Layout
+DUPLICATE, CLASH, CLASH_AGAIN = 0, 1, 2
+DROPS = pa.schema({TASK: pa.int32(), ROW: pa.int32(), KIND: pa.int8()})
+"""Rows that are not to be written, by reading task and place. Of clashes that are alike, one is kept as a reject."""
+_NO_CONTENT = pa.scalar(0, pa.uint32())
+_INSTEAD = pa.scalar(1 << 24, pa.uint32())  # as ingestion has it
 
 
-class IdChunk(NamedTuple):
-    """The identities of a chunk's events, as their event ids, with their places in its task, and rows' contents."""
-
-    group: Group
-    task: int
-    payload: bytes
-
-
-class Repeats(NamedTuple):
-    """What some identities that occur several times mean.
-
-    winners: those in several partitions, each with the group that keeps its event. clashes: by task, the places of the
-    rows whose content is not that of their identity's first.
-    """
-
-    winners: list[tuple[Group, str]]
-    clashes: dict[int, array[int]]
+def ids_of(table: int, task: int, rows: pa.Table) -> pa.Table:
+    """Return the identities of a chunk's rows, or of live ones."""
+    count = len(rows)
+    content = rows[CONTENT] if table == ROWS and task != LIVE else pa.repeat(_NO_CONTENT, count)
+    content = pc.if_else(pc.equal(content, _NO_CONTENT), _INSTEAD, content)
+    places = pa.repeat(pa.scalar(0, pa.int32()), count) if task == LIVE else rows[ROW]
+    columns = [pa.repeat(pa.scalar(number, kind), count) for number, kind in ((table, pa.int8()), (task, pa.int32()))]
+    return pa.Table.from_arrays([*columns, places, rows[HEAD], rows[TAIL], content], schema=IDS)
 
 
-def event_ids(
-    job: Job, layouts: Mapping[int, Layout], tables: frozenset[int], parts: int, chunk: Chunk
-) -> Iterator[tuple[int, IdChunk]]:
-    """Yield the identities of a chunk's events, divided so that equal ones meet in one of `parts` tasks."""
-    if chunk.table in tables:
-        schema = job.targets[chunk.table].schema
-        names = [name for name in (EVENT_ID, SOURCE) if name in schema.names]
-        added = [ROW, CONTENT] if chunk.table == ROWS else [ROW]
-        places = [*map(schema.get_field_index, names), *range(len(schema), len(schema) + len(added))]
-        found = decode(chunk.payload, places)
-        ids = pa.table({EVENT_ID: identities(found), **{name: found[name] for name in added}})
-        for group, start, end in layouts[chunk.table].places(chunk.groups):
-            for number, part in by_event(ids.slice(start, end - start), parts):
-                yield number, IdChunk(group, chunk.task, encode(part))
+def divided(ids: pa.Table, parts: int) -> Iterator[tuple[int, pa.Table]]:
+    """Yield identities by which of `parts` ranges of fingerprints they are in."""
+    if parts == 1:
+        yield 0, ids
+        return
+    high = pc.shift_right(ids[HEAD], pa.scalar(40, pa.uint64()))
+    numbers = pc.shift_right(pc.multiply(high, pa.scalar(parts, pa.uint64())), pa.scalar(24, pa.uint64()))
+    order = pc.sort_indices(numbers)
+    ids, counts, start = ids.take(order), pc.value_counts(numbers.take(order)), 0
+    for number, count in zip(*(counts.field(at).to_pylist() for at in (0, 1)), strict=True):
+        yield number, ids.slice(start, count)
+        start += count
 
 
-def find_repeats(chunks: Iterable[IdChunk]) -> list[Repeats]:
-    """Return what the identities among some chunks that occur several times mean, by table."""
-    groups: dict[Group, int] = {}
-    tables: dict[int, list[pa.Table]] = {}
-    for chunk in chunks:
-        number = groups.setdefault(chunk.group, len(groups))
-        ids = decode(chunk.payload)
-        ids = ids.append_column("group", pa.repeat(number, len(ids)))
-        ids = ids.append_column("task", pa.repeat(chunk.task, len(ids)))
-        tables.setdefault(chunk.group.table, []).append(ids)
-    names = list(groups)
-    found = (_repeated(pa.concat_tables(parts)) for parts in tables.values())
-    return [Repeats(_winners(ids, names), _clashes(ids)) for ids in found if len(ids)]
+def find_repeats(ids: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return which events of one range are not to be written, and the rows that are: fingerprints, sorted, contents."""
+    ids = ids.take(pc.sort_indices(ids[HEAD])).combine_chunks()
+    heads = ids[HEAD]
+    same = (
+        pc.equal(heads.slice(1), heads.slice(0, max(0, len(ids) - 1))) if len(ids) else pa.chunked_array([], pa.bool_())
+    )
+    if not pc.any(same).as_py():
+        return DROPS.empty_table(), _stored(ids)
+    no = pa.chunked_array([pa.array([False])])
+    several = pc.or_(_joined(no, same), _joined(same, no))
+    keys = [TABLE, HEAD, TAIL, TASK, ROW]
+    found = ids.filter(several).sort_by([(name, "ascending") for name in keys]).combine_chunks()
+    begins = _begins(found, [TABLE, HEAD, TAIL])
+    number = pc.subtract(pc.cumulative_sum(begins.cast(pa.int64())), 1)
+    firsts = found.filter(begins)
+    live = pc.equal(firsts[TASK], LIVE).take(number)
+    differs = pc.and_not(pc.not_equal(found[CONTENT], firsts[CONTENT].take(number)), live)
+    clash = pc.and_(differs, pc.equal(found[TABLE], ROWS))
+    kinds = pc.if_else(clash, pa.scalar(CLASH, pa.int8()), pa.scalar(DUPLICATE, pa.int8()))
+    lost = found.append_column(KIND, kinds).filter(pc.and_not(pc.invert(begins), pc.equal(found[TASK], LIVE)))
+    rows = pa.concat_tables([ids.filter(pc.invert(several)), firsts])
+    return _without_repeated_clashes(lost).select(DROPS.names), _stored(rows)
 
 
-def _repeated(ids: pa.Table) -> pa.Table:
-    """Return the occurrences of identities that have several, in the input's order."""
-    numbers = ids[EVENT_ID].combine_chunks().dictionary_encode()
-    if len(numbers.dictionary) == len(ids):
-        return ids.slice(0, 0)
-    counts = pc.value_counts(numbers.indices)
-    several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    return ids.filter(pc.is_in(numbers.indices, several)).sort_by([("task", "ascending"), (ROW, "ascending")])
+def _without_repeated_clashes(lost: pa.Table) -> pa.Table:
+    clashing = pc.equal(lost[KIND], CLASH)
+    clashes = lost.filter(clashing)
+    if len(clashes) < 2:
+        return lost
+    clashes = clashes.sort_by([(name, "ascending") for name in (HEAD, TAIL, CONTENT, TASK, ROW)]).combine_chunks()
+    again = pc.invert(_begins(clashes, [HEAD, TAIL, CONTENT]))
+    kinds = pc.if_else(again, pa.scalar(CLASH_AGAIN, pa.int8()), pa.scalar(CLASH, pa.int8()))
+    clashes = clashes.set_column(clashes.column_names.index(KIND), KIND, kinds)
+    return pa.concat_tables([lost.filter(pc.invert(clashing)), clashes])
 
 
-def _winners(ids: pa.Table, groups: list[Group]) -> list[tuple[Group, str]]:
-    numbers = ids[EVENT_ID].combine_chunks().dictionary_encode().indices
-    whence = pa.table({"id": numbers, "group": ids["group"]})
-    spans = whence.group_by("id", use_threads=False).aggregate([("group", "min"), ("group", "max")])
-    several = spans.filter(pc.not_equal(spans["group_min"], spans["group_max"]))["id"]
-    first = first_of_each(ids.filter(pc.is_in(numbers, several.combine_chunks())))
-    return [(groups[row["group"]], row[EVENT_ID]) for row in first.select([EVENT_ID, "group"]).to_pylist()]
+def _begins(rows: pa.Table, names: list[str]) -> pa.ChunkedArray:
+    """Return which of some sorted rows differ from the row before."""
+    before, after = rows.slice(0, len(rows) - 1), rows.slice(1)
+    changed = pc.not_equal(after[names[0]], before[names[0]])
+    for name in names[1:]:
+        changed = pc.or_(changed, pc.not_equal(after[name], before[name]))
+    return _joined(pa.chunked_array([pa.array([True])]), changed)
 
 
-def _clashes(ids: pa.Table) -> dict[int, array[int]]:
-    if CONTENT not in ids.column_names:
-        return {}
-    numbers = ids[EVENT_ID].combine_chunks().dictionary_encode().indices
-    contents = pa.table({"id": numbers, "content": ids[CONTENT]})
-    firsts = contents.group_by("id", use_threads=False).aggregate([("content", "first")]).sort_by("id")
-    others = ids.filter(pc.not_equal(ids[CONTENT], firsts["content_first"].take(numbers)))
-    found: dict[int, array[int]] = {}
-    for task, place in zip(others["task"].to_pylist(), others[ROW].to_pylist(), strict=True):
-        found.setdefault(task, array("q")).append(place)
-    return found
+def _joined(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([*one.chunks, *other.chunks], one.type)
+
+
+def _stored(ids: pa.Table) -> pa.Table:
+    new = ids.filter(pc.and_(pc.equal(ids[TABLE], ROWS), pc.not_equal(ids[TASK], LIVE)))
+    return new.select([HEAD, TAIL, CONTENT]).sort_by(HEAD)

@@ -83,6 +83,13 @@ def _event(number: int, *, day: int = 1, event_id: str | None = None, **fields: 
     return orjson.dumps(body)
 
 
+def _at_day(table: Table, event_id: str, day: int) -> pa.Table:
+    """Return a row that did not come by ingestion."""
+    moment = datetime(2026, 1, day, tzinfo=UTC)
+    row = {"event_id": event_id, "ts": moment, "received_at": moment}
+    return pa.Table.from_pylist([row], schema=table.schema)
+
+
 def _rows(table: Table, *without: str) -> list[dict[str, Any]]:
     rows = table.scan().read_all()
     return sorted(
@@ -316,7 +323,8 @@ def test_a_crash_before_the_commit_loses_and_repeats_nothing(
 
     clock = ManualClock(start_us=events.snapshot().timestamp_ms * 1000 + 3 * 86_400_000_000)
     later = alluvia.connect(lake.uri, clock=clock).table("requests")
-    assert {f"requests/{key}" for key in later.vacuum(timedelta(days=2), dry_run=True).orphans} == written
+    gone = {f"requests/{key}" for key in later.vacuum(timedelta(days=2), dry_run=True).orphans}
+    assert gone == written | {key for key in _keys(lake) if "/_alluvia/scratch/" in key}
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["error", "death"])
@@ -351,9 +359,50 @@ def test_files_directories_and_globs_plain_and_gzip(events: Table, fill: Callabl
     _write(folder / "_SUCCESS", [])
     assert fill(folder / "*.gz", "glob").rows == 1
     assert _numbers(events) == [2]
-    assert fill(folder, "directory").rows == 3
-    assert _numbers(events) == [1, 2, 2, 3]
-    assert fill((folder / "a.ndjson").as_uri(), "file").rows == 1
+    assert fill(folder, "directory").rows == 2
+    assert _numbers(events) == [1, 2, 3]
+    report = fill((folder / "a.ndjson").as_uri(), "file")
+    assert (report.rows, report.duplicates) == (0, 1)
+
+
+def test_events_that_the_table_holds_are_duplicates(lake: Lake, fill: Callable[..., Report], tmp_path: Path) -> None:
+    events = lake.create_events("requests", COLUMNS, properties={"delta.enableDeletionVectors": "true"})
+    fill(_write(tmp_path / "one.ndjson", [*(_event(n, day=1 + n % 3) for n in range(40)), _event(40, source="s")]))
+    events.append(_at_day(events, "typed", 2))
+    events.delete("event_id IN ('e1', 'e2')")  # which may come again
+    lines = [
+        *(_event(n, day=1 + n % 3) for n in range(30, 45)),
+        _event(40, source="s"),
+        _event(1, day=2),
+        _event(2, day=3),
+        _event(50, day=2, event_id="typed"),
+        _event(51, day=9, event_id="e3"),
+    ]
+    report = fill(_write(tmp_path / "two.ndjson", lines), "two")
+    assert (report.rows, report.duplicates, report.rejects) == (7, 13, 0)
+    known = [(f"e{n}", None) for n in (*range(40), *range(40, 45))] + [("e40", "s"), ("typed", None)]
+    assert sorted(map(str, known)) == sorted(str((row["event_id"], row["source"])) for row in _rows(events))
+    elsewhere = _write(tmp_path / "three.ndjson", [_event(52, day=9, event_id="e3")])
+    assert fill(elsewhere, "three").rows == 1  # files of other days are not looked at
+
+
+def test_a_run_takes_the_files_of_one_that_was_killed(
+    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = _write(tmp_path / "in.ndjson", [*(_event(n, day=1 + n % 3) for n in range(40)), *BROKEN])
+    with monkeypatch.context() as patch:
+        patch.setattr(StagedTables, "commit", _crash)
+        with pytest.raises(KeyboardInterrupt):
+            fill(source)
+    files = {key for key in _keys(lake) if key.endswith(".parquet")}
+    assert fill(source).rows == 40
+    assert {key for key in _keys(lake) if key.endswith(".parquet")} == files
+    assert _numbers(events) == list(range(40))
+    assert len(_rejects(lake)) == len(BROKEN)
+
+    events.restore(version=0)  # from now on, vacuum may take the files
+    assert fill(source).rows == 40
+    assert not files & {f"requests/{file.path}" for file in events.files}
 
 
 def test_a_big_file_is_read_and_written_by_many_tasks(

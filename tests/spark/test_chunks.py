@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from alluvia.table.partitioning.spec import parse_spec
-from alluvia_spark.chunks import GROUPS_MAX, by_event, by_partition, decode, encode, first_of_each
+from alluvia_spark.chunks import CHUNK, GROUPS_MAX, Chunk, by_partition, decode, encode
 
 ROWS = pa.table(
     {
@@ -25,7 +25,7 @@ def test_a_chunk_keeps_every_type() -> None:
 
 
 def test_a_chunk_can_be_read_in_part() -> None:
-    assert decode(encode(ROWS), (0, 3)).equals(ROWS.select(["event_id", "price"]))
+    assert decode(encode(ROWS), ("price", "other", "event_id")).equals(ROWS.select(["event_id", "price"]))
 
 
 def test_rows_are_sorted_by_partition_and_keep_all_columns() -> None:
@@ -54,25 +54,9 @@ def test_a_table_without_partitions_is_one() -> None:
     assert rows.equals(ROWS)
 
 
-def test_equal_ids_meet_and_order_is_kept() -> None:
-    ids = [str(number % 50) for number in range(200)]
-    rows = pa.table({"event_id": ids, "at": range(200)})
-    parts = list(by_event(rows, 4))
-    seen = [set(part["event_id"].to_pylist()) for _, part in parts]
-    assert len(parts) == 4
-    assert sum(map(len, seen)) == 50
-    assert all(part["at"].to_pylist() == sorted(part["at"].to_pylist()) for _, part in parts)
-
-
-def test_the_first_of_equal_ids_stays() -> None:
-    rows = pa.table({"event_id": ["a", "b", "a", "c", "b"], "at": [0, 1, 2, 3, 4]})
-    assert first_of_each(rows)["at"].to_pylist() == [0, 1, 3]
-
-
-def test_ids_count_within_their_source() -> None:
-    sources, ids = ["a", "b", "a", None, "", "1", "", "a"], ["1", "1", "1", "1", "1", "1:x", "11:x", ":1"]
-    rows = pa.table({"event_id": ids, "source": sources, "at": range(8)})
-    assert first_of_each(rows)["at"].to_pylist() == [0, 1, 3, 4, 5, 6, 7]
-    parts = [set(part["at"].to_pylist()) for _, part in by_event(rows, 3)]
-    assert any({0, 2} <= part for part in parts)
-    assert sum(map(len, parts)) == len(rows)
+def test_a_chunk_is_a_row_of_spark() -> None:
+    groups, rows = by_partition(ROWS, parse_spec(["country", "day(ts)"], ROWS.schema))
+    chunk = Chunk(0, 3, 1, groups, 100, 10, encode(rows))
+    row = chunk.to_row()
+    assert len(row) == len(CHUNK)
+    assert Chunk.from_row(row) == chunk

@@ -18,7 +18,6 @@ from alluvia_spark.plan import (
     bucket_bytes,
     plan_layout,
     plan_shares,
-    spread_tables,
 )
 
 
@@ -95,8 +94,3 @@ def test_rows_are_cut_into_ranges_of_days() -> None:
     assert second[0].folder == "land=a/ts_day=2024-01-05..2024-01-08/"
     assert null[0].folder == "land=__HIVE_DEFAULT_PARTITION__/ts_day=2024-01-01..2024-01-04/"
     assert [(start, end) for _, start, end in (first, second, null)] == [(0, 10), (10, 20), (20, 23)]
-
-
-def test_tables_with_several_partitions_are_named() -> None:
-    assert spread_tables([Group(0, "a"), Group(0, "b"), Group(1, "")]) == {0}
-    assert spread_tables([Group(0, ""), Group(1, "")]) == frozenset()

@@ -113,7 +113,7 @@ def test_the_job_reads_s3a_and_writes_s3(bare_environment: dict[str, str], s3_se
     done = _run(arguments, environment, tmp_path / "work")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert (report["rows"], report["rejects"], report["files"], report["version"]) == (20, 2, 2, 1)
+    assert (report["rows"], report["rejects"], report["files"], report["version"]) == (20, 2, 2, 2)
     assert len(table.scan().read_all()) == 20
 
     wrong = [*arguments, "--job-id", "a/b"]

@@ -21,6 +21,8 @@ from alluvia.table.partitioning.hive import HIDDEN
 
 LIVE, CLAIMED, REMOVED, YOUNG = "live", "claimed", "removed", "young"
 CHANGES, LOG, OTHER = "changes", "log", "other"
+SCRATCH_FOLDER = "_alluvia/scratch/"
+"""What jobs keep for a day at most."""
 _AFTER_SLASH = chr(ord("/") + 1)
 
 
@@ -143,7 +145,7 @@ def plan_vacuum(needed: Needed, found: Listed, cutoffs: Cutoffs) -> VacuumPlan:
     keys, hashes, modified_ms = (_column(objects, name) for name in ("key", "hash", "modified_ms"))
     change = pc.starts_with(keys, CHANGE_FOLDER)
     tables = pc.or_(pc.starts_with(keys, LOG_FOLDER), change)
-    hidden = pc.and_not(pc.match_substring_regex(keys, HIDDEN), tables)
+    hidden = pc.and_not(pc.match_substring_regex(keys, HIDDEN), pc.or_(tables, pc.starts_with(keys, SCRATCH_FOLDER)))
     dead_ms = needed.removed_ms(hashes)
     unneeded = pc.invert(pc.or_(tables, hidden))
     dead = pc.and_(unneeded, pc.is_valid(dead_ms))

@@ -1,0 +1,163 @@
+"""What writing tasks do: rows on their way to the task that writes them, and data files of them.
+
+Files of an attempt that failed are named by no commit, so vacuum collects them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.clock import SystemClock
+from alluvia.log.actions import AddFile
+from alluvia.operations.vacuum import ORPHAN_AGE_MS_MIN
+from alluvia.table.writer import FileWriter
+from alluvia_spark import scratch
+from alluvia_spark.chunks import ADDED, ROW, Chunk, decode, encode, read_key
+from alluvia_spark.job import Job, Written
+from alluvia_spark.plan import Group, Layout, Share
+
+PLAN = "plan.json"
+REUSE_AGE_MS_MAX = ORPHAN_AGE_MS_MIN // 2 - 60 * 60 * 1000
+"""Files of an earlier run that are older are written again, since vacuum may take them before this run commits."""
+
+
+class Rows(NamedTuple):
+    """Rows for one writing task from one part of a reading task: those of `groups`, in their order, and how many."""
+
+    task: int
+    part: int
+    groups: tuple[tuple[Group, int], ...]
+    payload: bytes
+
+    def to_row(self) -> tuple[int, int, bytes, bytes]:
+        """Return it as the columns of a row."""
+        groups = orjson.dumps([[*group, count] for group, count in self.groups])
+        return self.task, self.part, groups, self.payload
+
+    @classmethod
+    def from_row(cls, task: int, part: int, groups: bytes, payload: bytes) -> Rows:
+        """Return what `to_row` made columns of."""
+        found = ((Group(table, folder), count) for table, folder, count in orjson.loads(groups))
+        return cls(task, part, tuple(found), payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """Where rows go: each table's layout, each group's tasks, and the reading tasks of which some rows are dropped."""
+
+    layouts: Mapping[int, Layout]
+    shares: Mapping[Group, Share]
+    dropping: bytes
+
+    def to_json(self) -> bytes:
+        """Return it as an object for the tasks."""
+        layouts = [
+            [table, [[values, highs, [*map(list, groups)]] for values, (highs, groups) in layout.groups.items()]]
+            for table, layout in self.layouts.items()
+        ]
+        shares = [[*group, share.first, share.count] for group, share in self.shares.items()]
+        return orjson.dumps({"layouts": layouts, "shares": shares, "dropping": self.dropping.hex()})
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Routes:
+        """Read what `to_json` wrote."""
+        body = orjson.loads(data)
+        layouts = {
+            table: Layout({tuple(values): ([*map(read_key, highs)], [Group(*each) for each in groups])
+                           for values, highs, groups in entries})
+            for table, entries in body["layouts"]
+        }  # fmt: skip
+        shares = {Group(table, folder): Share(*share) for table, folder, *share in body["shares"]}
+        return cls(layouts, shares, bytes.fromhex(body["dropping"]))
+
+    def drops_of(self, task: int) -> bool:
+        """Whether rows of a reading task are dropped."""
+        return task // 8 < len(self.dropping) and bool(self.dropping[task // 8] >> task % 8 & 1)
+
+
+def bitmap(numbers: Iterable[int], count: int) -> bytes:
+    """Return a bit for each of `count` numbers, set for some."""
+    found = bytearray(-(-count // 8))
+    for number in numbers:
+        found[number // 8] |= 1 << number % 8
+    return bytes(found)
+
+
+def route(chunk: Chunk, routes: Routes, dropped: pa.Array | None) -> Iterator[tuple[int, Rows]]:
+    """Yield a chunk's rows but those dropped, by their places in the task, with the task that writes them."""
+    rows = decode(chunk.payload)
+    by_task: dict[int, list[tuple[Group, pa.Table]]] = {}
+    for group, start, end in routes.layouts[chunk.table].places(chunk.groups):
+        share = routes.shares[group]
+        for number in range(share.count):
+            first, last = (start + (end - start) * at // share.count for at in (number, number + 1))
+            task = share.first + number
+            part = rows.slice(first, last - first)
+            if dropped is not None:
+                part = part.filter(pc.invert(pc.is_in(part[ROW], dropped)))
+            if len(part):
+                by_task.setdefault(task, []).append((group, part))
+    for task, parts in by_task.items():
+        groups = tuple((group, len(part)) for group, part in parts)
+        together = pa.concat_tables([part for _, part in parts])
+        together = together.select([name for name in together.column_names if name not in ADDED])
+        yield task, Rows(chunk.task, chunk.part, groups, encode(together))
+
+
+def write_rows(job: Job, given: Iterable[Rows]) -> list[Written]:
+    """Write a task's rows, group by group, in the order and the files that their tables want.
+
+    A task of an earlier run of the job that wrote the same rows has said so: then its files are taken, if they are not
+    too old.
+    """
+    ours = sorted(given, key=lambda rows: (rows.groups[0][0].table, rows.task, rows.part))
+    clock = SystemClock()
+    key = f"{job.folder}done/{_digest(ours)}.json"
+    known = _read(scratch.find(job, key))
+    if known is not None and _is_young(known, clock.now_ms()):
+        return known
+    written = list(_written(job, ours))
+    scratch.store_of(job, job.lake_uri).put(key, orjson.dumps([each.to_json() for each in written]))
+    return written
+
+
+def _written(job: Job, ours: list[Rows]) -> Iterator[Written]:
+    by_group: dict[Group, list[pa.Table]] = {}
+    for rows in ours:
+        table, start = decode(rows.payload), 0
+        for group, count in rows.groups:
+            by_group.setdefault(group, []).append(table.slice(start, count))
+            start += count
+    ours.clear()
+    for group in sorted(by_group):
+        target = job.targets[group.table]
+        table = pa.concat_tables(by_group.pop(group)).select(target.schema.names)
+        store = scratch.store_of(job, job.lake_uri)
+        writer = FileWriter(store, target.root, target.spec, target.form, SystemClock())
+        yield Written(group.table, len(table), tuple(writer.write(table, together=True)))
+
+
+def _digest(rows: Sequence[Rows]) -> str:
+    found = blake2b(digest_size=20)
+    for each in rows:
+        task, part, groups, payload = each.to_row()
+        found.update(orjson.dumps([task, part, len(groups), len(payload)]))
+        found.update(groups)
+        found.update(payload)
+    return found.hexdigest()
+
+
+def _read(data: bytes | None) -> list[Written] | None:
+    return None if data is None else [Written.from_json(body) for body in orjson.loads(data)]
+
+
+def _is_young(written: Sequence[Written], now_ms: int) -> bool:
+    files: list[AddFile] = [file for each in written for file in each.files]
+    return all(file.modification_time > now_ms - REUSE_AGE_MS_MAX for file in files)

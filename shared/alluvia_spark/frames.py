@@ -1,0 +1,131 @@
+"""What a job needs of Spark: functions over rows of Arrow batches, and exchanges in which each row names its task.
+
+Only DataFrames, so that it works over Spark Connect as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.errors import PySparkImportError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import spark_partition_id
+from pyspark.sql.udf import _create_udf
+from pyspark.util import PythonEvalType
+
+Row: TypeAlias = tuple[Any, ...]
+Columns: TypeAlias = Mapping[str, str]
+"""Names and types of Spark."""
+TASK = "to"
+"""The column of an exchange that holds `task_key` of the task that a row goes to."""
+BATCH_BYTES = 16 << 20
+BATCH_ROWS = 1000
+_ARROW = {"int": pa.int32(), "long": pa.int64(), "string": pa.string(), "binary": pa.binary()}
+_SETTINGS = {
+    # Rows are big, and a batch of them is in memory several times.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(BATCH_BYTES),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
+}
+_BITS = 0xFFFFFFFF
+_SEED = 42
+
+
+@contextmanager
+def fit_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """Give a session with the settings that a job needs: one of its own, where Spark has it (not over Connect)."""
+    new_session = getattr(spark, "newSession", None)
+    own: SparkSession = spark if new_session is None else new_session()
+    before = {name: own.conf.get(name, None) for name in _SETTINGS}
+    for name, value in _SETTINGS.items():
+        own.conf.set(name, value)
+    try:
+        yield own
+    finally:
+        for name, text in before.items():
+            if text is None:
+                own.conf.unset(name)
+            else:
+                own.conf.set(name, text)
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Return how many tasks run at once, as Spark counts them for a range."""
+    context = getattr(spark, "sparkContext", None)
+    if context is not None:
+        return int(context.defaultParallelism)
+    return spark.range(10_000).select(spark_partition_id()).distinct().count()
+
+
+def tasks(spark: SparkSession, count: int) -> DataFrame:
+    """Return a row for each of some tasks, with its number."""
+    return spark.range(0, count, 1, count)
+
+
+def mapped(frame: DataFrame, function: Callable[[Iterator[Row]], Iterable[Row]], columns: Columns) -> DataFrame:
+    """Return what a function makes of each partition's rows."""
+    schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+    run = partial(_map, function, tuple(columns.items()))
+    try:
+        return frame.mapInArrow(run, schema)
+    except PySparkImportError:  # PySpark asks for pandas, which functions over Arrow batches do not use
+        from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+
+        plan = _create_udf(run, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)(*frame.columns)
+        made = frame._jdf.mapInArrow(plan._jc, False, None)  # noqa: SLF001 - as `mapInArrow` does it
+        return ClassicFrame(made, frame.sparkSession)
+
+
+def _map(
+    function: Callable[[Iterator[Row]], Iterable[Row]],
+    columns: tuple[tuple[str, str], ...],
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    schema = pa.schema([(name, _ARROW[kind]) for name, kind in columns])
+    given = (row for batch in batches for row in zip(*(each.to_pylist() for each in batch.columns), strict=True))
+    waiting: list[Row] = []
+    size = 0
+    for row in function(given):
+        waiting.append(row)
+        size += sum(len(value) for value in row if isinstance(value, bytes))
+        if size >= BATCH_BYTES or len(waiting) == BATCH_ROWS:
+            yield _batch(waiting, schema)
+            waiting, size = [], 0
+    if waiting:
+        yield _batch(waiting, schema)
+
+
+def _batch(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
+    columns = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def to_tasks(frame: DataFrame, count: int) -> DataFrame:
+    """Give each of `count` tasks the rows that name it in the column `TASK`."""
+    return frame.repartition(count, TASK)
+
+
+def task_key(task: int) -> int:
+    """Return the number whose hash is a task's, so that Spark's exchange by hash brings a row to that task.
+
+    The hash is Murmur3 (x86, 32 bits) of four bytes with seed 42, each step of which can be turned around.
+    """
+    found = task ^ task >> 16
+    found = found * pow(0xC2B2AE35, -1, 1 << 32) & _BITS
+    found ^= found >> 13 ^ found >> 26
+    found = found * pow(0x85EBCA6B, -1, 1 << 32) & _BITS
+    found ^= found >> 16
+    found ^= 4
+    found = (found - 0xE6546B64) * pow(5, -1, 1 << 32) & _BITS
+    found = _rotated(found, 32 - 13) ^ _SEED
+    found = found * pow(0x1B873593, -1, 1 << 32) & _BITS
+    found = _rotated(found, 32 - 15)
+    found = found * pow(0xCC9E2D51, -1, 1 << 32) & _BITS
+    return found - (1 << 32) if found >> 31 else found
+
+
+def _rotated(number: int, bits: int) -> int:
+    return (number << bits | number >> (32 - bits)) & _BITS

@@ -1,0 +1,141 @@
+"""The events that a table holds already, where the job's rows would go: their ids, so that none comes a second time."""
+
+from __future__ import annotations
+
+import io
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import IO, TypeAlias, cast
+
+import orjson
+import pyarrow as pa
+
+from alluvia.clock import SystemClock
+from alluvia.errors import Corrupt, ObjectNotFound
+from alluvia.log.actions import AddFile
+from alluvia.log.files.parquet import UNREADABLE
+from alluvia.store import Store
+from alluvia.table.deletion_vectors.storage import read_deletions
+from alluvia.table.handle import TableHandle
+from alluvia.table.partitioning.spans import Key
+from alluvia.table.reader import check_positions, live_rows, open_parquet, unreadable
+from alluvia.table.skipping.file_spans import span_of
+from alluvia.table.snapshot import Snapshot
+from alluvia_spark import scratch
+from alluvia_spark.chunks import EVENT_ID, SOURCE, with_prints
+from alluvia_spark.job import ROWS, Job
+from alluvia_spark.repeats import LIVE, ids_of
+
+Values: TypeAlias = tuple[str | None, ...]
+FETCH_BYTES = 8 << 20
+TASK_BYTES = 256 << 20
+
+
+def files_touched(snapshot: Snapshot, places: Iterable[tuple[Values, Key]]) -> list[AddFile]:
+    """Return the files that can hold rows of some partition values."""
+    spec = snapshot.partition_spec
+    keys: dict[Values, list[Key]] = {}
+    for values, key in places:
+        keys.setdefault(values, []).append(key)
+    ordered = {values: sorted(found) for values, found in keys.items()}
+    columns = [snapshot.physical_name(name) for name in spec.identity_columns]
+
+    def touched(file: AddFile) -> bool:
+        own = ordered.get(tuple(file.partition_values.get(name) for name in columns))
+        span = span_of(file, spec)
+        if own is None or span is None:
+            return own is not None
+        at = bisect_left(own, span.low)
+        return at < len(own) and own[at] <= span.high
+
+    return [file for file in snapshot.files if touched(file)]
+
+
+def plan_tasks(files: Sequence[AddFile]) -> list[list[AddFile]]:
+    """Divide files among tasks by their size."""
+    found: list[list[AddFile]] = []
+    size = TASK_BYTES
+    for file in files:
+        if size >= TASK_BYTES:
+            found.append([])
+            size = 0
+        found[-1].append(file)
+        size += file.size
+    return found
+
+
+def encode_files(files: Iterable[AddFile]) -> bytes:
+    """Return files as an object for a task."""
+    return orjson.dumps([file.to_json() for file in files])
+
+
+def decode_files(data: bytes) -> list[AddFile]:
+    """Read what `encode_files` wrote."""
+    return [AddFile.from_json(body) for body in orjson.loads(data)]
+
+
+def live_ids(job: Job, version: int, files: Iterable[AddFile]) -> Iterator[pa.Table]:
+    """Yield the identities of the rows of files of a version."""
+    store = scratch.store_of(job, job.lake_uri)
+    snapshot = _snapshot(store, job.targets[ROWS].root, version)
+    for file in files:
+        for _, rows in live_events(snapshot, store, file):
+            yield ids_of(ROWS, LIVE, with_prints(rows))
+
+
+def live_events(snapshot: Snapshot, store: Store, file: AddFile) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the ids and sources of a file's live rows, with the position of the first of each part.
+
+    Reads only these columns, and not the rest of the file unless it is small.
+    """
+    names = [name for name in (EVENT_ID, SOURCE) if name in snapshot.schema.names]
+    plan = snapshot.read_plan(pa.schema([snapshot.schema.field(name) for name in names]))
+    deleted = read_deletions(store, file, snapshot.locate)
+    start = 0
+    try:
+        parquet = open_parquet(cast("IO[bytes]", _Ranges(store, snapshot.key(file), file.size)))
+        check_positions(file, deleted, parquet.metadata.num_rows)
+        for batch in parquet.iter_batches(columns=plan.stored_names(parquet.schema_arrow)):
+            yield start, pa.Table.from_batches([live_rows(plan.fit(batch, file), deleted, start)])
+            start += len(batch)
+    except ObjectNotFound as error:
+        raise Corrupt(f"data file {file.path} of version {snapshot.version} is missing") from error
+    except UNREADABLE as error:
+        raise unreadable(file, error) from error
+
+
+@lru_cache(maxsize=4)
+def _snapshot(store: Store, root: str, version: int) -> Snapshot:
+    return TableHandle(store, root, root.rstrip("/"), SystemClock()).snapshot(version)
+
+
+class _Ranges(io.RawIOBase):
+    """An object of a store as a file, of which only what is read is fetched; a small one at once."""
+
+    def __init__(self, store: Store, key: str, size: int) -> None:
+        self._store = store
+        self._key = key
+        self._size = size
+        self._at = 0
+        self._all = store.get(key) if size <= FETCH_BYTES else None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._size, self._at + size)
+        start, self._at = self._at, max(end, self._at)
+        if start >= end:
+            return b""
+        return self._all[start:end] if self._all is not None else self._store.get(self._key, start, end)
