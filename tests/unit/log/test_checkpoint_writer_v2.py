@@ -148,6 +148,24 @@ def test_small_sidecars_do_not_pile_up() -> None:
     assert paths(cold(store, table)) == [f"f{number:04d}" for number in range(40)]
 
 
+def test_a_table_that_grows_gets_bigger_sidecars_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint_v2, "SIDECARS", 4)
+    _, store, table = new_table()
+    fill(table, range(32))
+    table.checkpoint()
+    sizes = [sorted(map(len, cold(store, table).snapshot().files.parts))]
+    for numbers in (range(32, 112), range(112, 113), range(113, 114), range(114, 140)):
+        fill(table, numbers)
+        table.checkpoint()
+        sizes.append(sorted(map(len, cold(store, table).snapshot().files.parts)))
+    assert sizes[0] == [8] * 4
+    assert sizes[1] == [8] * 2 + [16] * 6
+    assert sizes[2] == [1] + [16] * 7
+    assert sizes[3] == [2] + [16] * 7
+    assert sizes[4] == [16] * 5 + [28, 32]
+    assert paths(cold(store, table)) == [f"f{number:04d}" for number in range(140)]
+
+
 def test_a_filtered_scan_opens_the_sidecars_that_can_match_alone() -> None:
     _, store, table = new_table()
     fill(table, range(160))

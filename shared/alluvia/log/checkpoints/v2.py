@@ -1,6 +1,6 @@
 """Build v2 checkpoints: which sidecars stay, which rows go into new ones, and the file that names them all. Pure.
 
-A sidecar contains up to `SIDECAR_ROWS` file actions of one kind, in commit order, so that files from one time are
+A sidecar contains up to `rows_each` file actions of one kind, in commit order, so that files from one time are
 together. It is written once, and every later checkpoint names it again until one of its files changes. So the cost of a
 checkpoint depends on what changed since the last one. Source: Delta protocol, "V2 Spec" and "Sidecar Files".
 """
@@ -25,7 +25,9 @@ from alluvia.log.files.sidecars import Sidecar, SidecarFacts, SidecarFile, Sidec
 from alluvia.log.replay import State
 
 SIDECAR_ROWS = 1024
-"""Rows of a sidecar: a change of one file rewrites about this many, and a table of n files has n / 1024 sidecars."""
+"""Rows of a sidecar, of a table that is not very big: a change of one file rewrites about this many."""
+SIDECARS = 128
+"""A table with more sidecars than this gets bigger ones: each costs its readers a request, and time of its own."""
 _TAGS = pa.map_(pa.string(), pa.string())
 # delta-spark 4.4 refuses a checkpoint without the columns of file actions, which are all null here.
 _MANIFEST = SCHEMA.append(
@@ -42,6 +44,14 @@ class SidecarPlan(Generic[T]):
 
     kept: Sequence[SidecarRows[T]]
     new: Sequence[pa.StructArray]
+
+
+def rows_each(actions: int) -> int:
+    """Return how many rows a new sidecar has at most: twice as many for four times the actions."""
+    rows, most = SIDECAR_ROWS, SIDECARS * SIDECAR_ROWS
+    while actions > most:
+        rows, most = 2 * rows, 4 * most
+    return rows
 
 
 def plan_adds(files: ActionSet[AddFile], form: Form) -> SidecarPlan[AddFile]:
@@ -62,8 +72,12 @@ def _expired(part: LogRows[RemoveFile], after_ms: int) -> bool:
 
 
 def _plan(actions: ActionSet[T], structs_of: Callable[[LogRows[T]], Iterable[pa.StructArray]]) -> SidecarPlan[T]:
-    """Keep what is big enough and unchanged; rewrite what changed, and combine small remainders with what is new."""
+    """Keep what is big enough and unchanged; rewrite what changed, and combine small remainders with what is new.
+
+    Of a table that has grown, each checkpoint also combines some old sidecars, no more than make a new one.
+    """
     open_rows(part for part in actions.parts if actions.touches(part))
+    each = rows_each(actions.expected_len)
     whole: list[SidecarRows[T]] = []
     small: list[SidecarRows[T]] = []
     new: list[pa.StructArray] = []
@@ -74,26 +88,41 @@ def _plan(actions: ActionSet[T], structs_of: Callable[[LogRows[T]], Iterable[pa.
             continue
         rows = [batch for batch in structs_of(section) if len(batch)]
         count = sum(map(len, rows))
-        if isinstance(section, SidecarRows) and SIDECAR_ROWS // 2 <= count <= SIDECAR_ROWS:
+        if isinstance(section, SidecarRows) and SIDECAR_ROWS // 2 <= count <= each:
             new.append(pa.concat_arrays(rows))
         else:
             loose += rows
     if len(small) == 1 and not loose:
         return SidecarPlan([*whole, *small], new)
-    open_rows(small)
+    outgrown = _outgrown(whole, each) if loose else []
+    open_rows([*small, *outgrown])
+    if outgrown:
+        new.append(pa.concat_arrays([batch for section in outgrown for batch in structs_of(section)]))
+        whole = [section for section in whole if section not in outgrown]
     loose = [batch for section in small for batch in structs_of(section) if len(batch)] + loose
-    return SidecarPlan(whole, [*new, *_cut(loose)])
+    return SidecarPlan(whole, [*new, *_cut(loose, each)])
 
 
-def _cut(loose: Sequence[pa.StructArray]) -> list[pa.StructArray]:
+def _outgrown(whole: Iterable[SidecarRows[T]], each: int) -> list[SidecarRows[T]]:
+    """Return the first sidecars that a smaller table had, as many as fit into one: two or more, or none."""
+    found: list[SidecarRows[T]] = []
+    for section in whole:
+        if len(section) <= each // 2:
+            if sum(map(len, found)) + len(section) > each:
+                break
+            found.append(section)
+    return found if len(found) > 1 else []
+
+
+def _cut(loose: Sequence[pa.StructArray], each: int) -> list[pa.StructArray]:
     """Cut rows into pieces of a sidecar each; several are ordered by folder first, since a folder is a partition."""
     if not loose:
         return []
     rows = pa.concat_arrays(loose)
-    if len(rows) > SIDECAR_ROWS:
+    if len(rows) > each:
         folders = pc.replace_substring_regex(pc.struct_field(rows, "path"), "[^/]*$", "")
         rows = rows.take(pc.sort_indices(folders))
-    return [rows.slice(at, SIDECAR_ROWS) for at in range(0, len(rows), SIDECAR_ROWS)]
+    return [rows.slice(at, each) for at in range(0, len(rows), each)]
 
 
 @dataclass(frozen=True, slots=True)
