@@ -30,7 +30,12 @@ _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SOURCE = re.compile(r"s3a?://[a-z0-9][a-z0-9.-]+/[^\x00-\x1f]+")
 _CODE_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._/-]*)?")
 _RUN_ID = re.compile(r"[0-9a-z]{1,64}")
-_FIELDS = {"start": ("action", "table", "source", "job_id", "attempt"), "status": ("action", "job_run_id")}
+_READING = ("format", "hive", "manifest", "on_bad_file")
+_FIELDS = {
+    "start": ("action", "table", "source", "job_id", "attempt", *_READING),
+    "status": ("action", "job_run_id"),
+}
+_CHOICES = {"format": ("json", "csv", "parquet"), "on_bad_file": ("fail", "reject")}
 _TRANSIENT = ("ThrottlingException", "TooManyRequestsException", "InternalServerException", "ServiceUnavailable")
 
 logger = Logger(service="backfill")
@@ -60,18 +65,22 @@ class BackfillSettings:
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A job to start. `attempt` tells one deliberate start of a job from another, after a run that failed."""
+    """A job to start. `attempt` tells one deliberate start of a job from another, after a run that failed.
+
+    `reading` are the arguments of the job that say how files are read.
+    """
 
     table: str
     source: str
     job_id: str
     attempt: int = 1
+    reading: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, event: Mapping[str, Any]) -> JobRequest:
         """Check an event; raise `Invalid`, naming the field."""
         table = _text(event, "table", TABLE_NAME, "a table's name: a lower-case letter, then letters, digits and _")
-        source = _text(event, "source", _SOURCE, "s3://bucket/path of NDJSON files: a key, a prefix or a pattern")
+        source = _text(event, "source", _SOURCE, "s3://bucket/path: a key, a prefix or a pattern")
         if event.get("job_id") is None:
             job_id = default_job_id(table, source)
         else:
@@ -81,7 +90,7 @@ class JobRequest:
         attempt = event.get("attempt", 1)
         if not isinstance(attempt, int) or isinstance(attempt, bool) or attempt < 1:
             raise Invalid(f"attempt must be a whole number, 1 or more, not {attempt!r}")
-        return cls(table, source, job_id, attempt)
+        return cls(table, source, job_id, attempt, _reading(event))
 
     @property
     def client_token(self) -> str:
@@ -139,7 +148,23 @@ def _start(settings: BackfillSettings, job: JobRequest) -> dict[str, Any]:
 
 def _arguments(settings: BackfillSettings, job: JobRequest) -> list[str]:
     pairs = {"--lake": settings.lake, "--table": job.table, "--source": job.source, "--job-id": job.job_id}
-    return [text for pair in pairs.items() for text in pair]
+    return [*(text for pair in pairs.items() for text in pair), "--attempt", f"{job.attempt}", *job.reading]
+
+
+def _reading(event: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the job's arguments for the fields of an event that say how files are read."""
+    found: list[str] = []
+    for name in _READING:
+        value, option = event.get(name), f"--{name.replace('_', '-')}"
+        if name in _CHOICES:
+            if value is not None and value not in _CHOICES[name]:
+                raise Invalid(f"{name} must be one of {', '.join(_CHOICES[name])}, not {value!r}")
+            found += [] if value is None else [option, value]
+        elif value is not None and not isinstance(value, bool):
+            raise Invalid(f"{name} must be true or false, not {value!r}")
+        else:
+            found += [option] if value else []
+    return tuple(found)
 
 
 def _status(settings: BackfillSettings, event: Mapping[str, Any]) -> dict[str, Any]:

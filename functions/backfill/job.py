@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from alluvia.errors import AlluviaError
+from alluvia.formats.event_files import KINDS
 from alluvia_spark.backfill import run
+from alluvia_spark.files import ON_BAD_FILE, Reading
 
 STORE_OPTIONS = ("endpoint_url", "region")
 
@@ -19,7 +21,16 @@ def main(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     options = {name: value for name in STORE_OPTIONS if (value := getattr(given, name)) is not None}
     try:
-        report = run(given.lake, given.table, given.source, given.job_id, options=options)
+        reading = Reading(given.manifest, given.format, given.hive, given.on_bad_file)
+        report = run(
+            given.lake,
+            given.table,
+            given.source,
+            given.job_id,
+            reading=reading,
+            attempt=given.attempt,
+            options=options,
+        )
     except AlluviaError as error:
         sys.stderr.write(f"backfill: {error}\n")
         return 1
@@ -28,11 +39,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="job.py", description="Read NDJSON files into a table, in one commit.")
+    parser = argparse.ArgumentParser(prog="job.py", description="Read files of events into a table, in one commit.")
     parser.add_argument("--lake", required=True, help="the lake's URI: s3://bucket/prefix, or a path")
     parser.add_argument("--table", required=True, help="a table that exists")
     parser.add_argument("--source", required=True, help="a file, a directory or a glob: s3://, s3a://, or a path")
     parser.add_argument("--job-id", help="what makes two runs one job; by default table and source do")
+    parser.add_argument("--format", choices=KINDS, help="how all files are read; by default they tell")
+    parser.add_argument("--hive", action="store_true", help="take fields from folders such as dt=2024-01-01")
+    parser.add_argument("--manifest", action="store_true", help="the source is a list of files")
+    parser.add_argument("--on-bad-file", choices=ON_BAD_FILE, default="fail", help="what becomes of a damaged file")
+    parser.add_argument("--attempt", type=int, help="what the tries of one start have in common: one fails for all")
     parser.add_argument("--endpoint-url", help="of another S3 than Amazon's")
     parser.add_argument("--region", help="of the lake's bucket")
     return parser

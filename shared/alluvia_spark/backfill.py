@@ -24,11 +24,15 @@ from alluvia.table.schema.serialization import arrow_schema, only_adds_nullable
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.committing import Committed, commit, done_before, is_done
 from alluvia_spark.execute import execute
+from alluvia_spark.failures import told_once
+from alluvia_spark.files import Reading
 from alluvia_spark.job import ROWS, Job, JobOutcome, Report, Target
 from alluvia_spark.manifest import Manifest
 from alluvia_spark.record import Record, check_job_id, obtain
 from alluvia_spark.session import session
 from alluvia_spark.source import list_files
+
+DEFAULT = Reading()
 
 
 def default_job_id(table: str, source: str) -> str:
@@ -42,18 +46,21 @@ def run(
     source: str,
     job_id: str | None = None,
     *,
+    reading: Reading = DEFAULT,
+    attempt: int | None = None,
     spark: SparkSession | None = None,
     options: Mapping[str, str] | None = None,
     clock: Clock | None = None,
     stores: Callable[..., Store] = open_store,
 ) -> Report:
-    """Read NDJSON files into an existing table, normalised as ingestion does it, in one commit.
+    """Read files of events into an existing table, normalised as ingestion does it, in one commit.
 
-    `source` is a file, a directory or a glob, local or on S3 (`s3://` and `s3a://` alike), plain or .gz. However often
-    a job id is run, also at the same time, its rows are added once, and with them its rejects to the table's
-    `_rejects`. After a restore to before the job it can run again. Without a job id, table and source make one.
-    `options` are those of the lake's store (`endpoint_url`, …) and serve for an S3 source too. `stores` opens the
-    stores of the executors.
+    `source` is a file, a directory, a glob or a list of files, local or on S3 (`s3://` and `s3a://` alike); `reading`
+    says how it is read. However often a job id is run, also at the same time, its rows are added once, and with them
+    its rejects to the table's `_rejects`. After a restore to before the job it can run again. Without a job id, table
+    and source make one. `options` are those of the lake's store (`endpoint_url`, …) and serve for an S3 source too.
+    `stores` opens the stores of the executors. Tries with the same `attempt` fail at once where one has found what only
+    the caller can repair.
 
     Raises `Invalid`, `TableNotFound` and the like for what the caller must fix, and `Unavailable` if Spark or the
     store fails: running the same job id again is then safe.
@@ -65,7 +72,7 @@ def run(
     lake = alluvia.connect(lake_uri, clock=clock, **given)
     before = lake.table(table).snapshot()
     check_not_rollup(before, "backfill")
-    record, files = _record(lake, before, job_id, source, given)
+    record, files = _record(lake, before, job_id, source, reading, given)
     if not only_adds_nullable(record.schema, before.state.metadata.schema_string):
         raise Invalid(f"the columns of {table} changed since job {job_id!r} began: choose another job id")
     if is_done(before, job_id):
@@ -75,6 +82,7 @@ def run(
         lake_uri=lake.uri,
         arrival_us=record.started_us,
         manifest=record.manifest,
+        reading=reading,
         targets=(
             replace(Target.of(before), schema=arrow_schema(record.schema)),
             Target.of(rejects),
@@ -84,7 +92,8 @@ def run(
         options=given,
         stores=stores,
     )
-    with session(f"alluvia backfill {job_id}") if spark is None else nullcontext(spark) as active:
+    started = session(f"alluvia backfill {job_id}") if spark is None else nullcontext(spark)
+    with told_once(lake.store, f"{before.root}_alluvia/backfill/{job_id}/", attempt), started as active:
         began_ms = clock.now_ms()
         outcome = execute(active, job, files, before)
         _check_age(clock.now_ms() - began_ms)
@@ -92,7 +101,7 @@ def run(
 
 
 def _record(
-    lake: Lake, snapshot: Snapshot, job_id: str, source: str, options: Mapping[str, str]
+    lake: Lake, snapshot: Snapshot, job_id: str, source: str, reading: Reading, options: Mapping[str, str]
 ) -> tuple[Record, Manifest]:
     return obtain(
         lake.store,
@@ -102,7 +111,8 @@ def _record(
         source=source,
         schema=snapshot.state.metadata.schema_string,
         table_id=snapshot.state.metadata.id,
-        list_files=partial(list_files, source, lake.clock, **options),
+        reading=reading,
+        list_files=partial(list_files, source, lake.clock, reading, **options),
     )
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from alluvia.errors import Invalid, ObjectNotFound
+from alluvia.formats.event_files import KINDS
 from alluvia.store import Store
 
 FETCH_BYTES = 8 << 20
+ON_BAD_FILE = ("fail", "reject")
 
 
 class BadFile(Invalid):
@@ -23,6 +25,32 @@ class BadFile(Invalid):
 
     def __reduce__(self) -> tuple[type[BadFile], tuple[str, str, int]]:
         return BadFile, (self.name, self.why, self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a job's source is read.
+
+    is_list: the source is a list of files (`file_lists`). format: of all files ("json", "csv", "parquet"); None if each
+    tells. hive: whether the names of folders are fields of the events. on_bad_file: whether a file that is missing or
+    damaged fails the job, or is a reject ("fail", "reject").
+    """
+
+    is_list: bool = False
+    format: str | None = None
+    hive: bool = False
+    on_bad_file: str = "fail"
+
+    def __post_init__(self) -> None:
+        if self.format not in (None, *KINDS):
+            raise Invalid(f"format must be one of {', '.join(KINDS)}, not {self.format!r}")
+        if self.on_bad_file not in ON_BAD_FILE:
+            raise Invalid(f"on_bad_file must be one of {', '.join(ON_BAD_FILE)}, not {self.on_bad_file!r}")
+
+    @property
+    def rows_depend_on(self) -> dict[str, object]:
+        """Return what must be the same in every run of a job."""
+        return {"is_list": self.is_list, "format": self.format, "hive": self.hive}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,58 +1,44 @@
-"""Reading the lines of a split, in blocks of complete lines, each block with its place in the file's text."""
+"""Blocks of complete lines, each with its place in its file's text; and those of a part of a file."""
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from alluvia.errors import Invalid
+from alluvia.formats.file_text import PIECE_BYTES
 from alluvia.store import Store
-from alluvia_spark.files import BadFile, FileSplit, fetch, read_range
+from alluvia_spark.files import FileSplit, fetch, read_range
 
-BLOCK_BYTES = 512 << 10  # so that the events parsed from a block stay in a core's cache: twice as fast as 8 MB
 TAIL_BYTES = 64 << 10
-_GZIP_MAGIC = b"\x1f\x8b"
-_GZIP_WINDOW_BITS = 31
-_GZIP_SUFFIXES = (".gz", ".gzip")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """Whole lines. `offset` is the place of the first byte in the file's text (what a .gz inflates to).
 
-    `cut_bytes` is 0, or says that `data` is one line over the limit, without that many bytes at its end.
+    `cut_bytes` is 0, or says that `data` is one line over the limit, without that many bytes at its end. With a
+    `media_type`, `data` is a body of that type instead: it has about so many `events`, the first of which is the
+    `offset`-th of the file.
     """
 
     offset: int
     data: bytes
     cut_bytes: int = 0
+    media_type: str = ""
+    events: int = 0
+
+    @property
+    def end(self) -> int:
+        """Return the offset of what follows."""
+        return self.offset + (self.events if self.media_type else len(self.data) + self.cut_bytes)
 
 
-def read_blocks(store: Store, split: FileSplit, *, line_limit_bytes: int) -> Iterator[Block]:
-    """Read the lines that begin in a split; of a line far over the limit, the first `line_limit_bytes`.
+def part_blocks(store: Store, split: FileSplit, line_limit_bytes: int) -> Iterator[Block]:
+    """Read the lines that begin in a part of a file, up to the end of the last of them.
 
-    Raises `BadFile` when a file is missing, when a .gz file is damaged or cut short, or a gzip file is not named .gz;
-    `Invalid` when it has changed.
+    The byte before the part tells whether a line begins with it.
     """
-    if split.is_whole:
-        pieces = fetch(store, split.file, 0, split.end)
-        if split.file.key.endswith(_GZIP_SUFFIXES):
-            return whole_lines(0, _inflate(split.file.name, pieces), line_limit_bytes)
-        return whole_lines(0, _cut(_plain(split.file.name, pieces)), line_limit_bytes)
-    return _part_blocks(store, split, line_limit_bytes)
-
-
-def _plain(name: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    for at, piece in enumerate(pieces):
-        if not at and piece.startswith(_GZIP_MAGIC):
-            raise Invalid(f"source file {name} is gzip: name it .gz")
-        yield piece
-
-
-def _part_blocks(store: Store, split: FileSplit, line_limit_bytes: int) -> Iterator[Block]:
-    """Read from the byte before the split, which tells whether a line begins with it, to the end of its last line."""
     at, end = max(0, split.start - 1), split.end
     pieces = chain(fetch(store, split.file, at, end, TAIL_BYTES), _tail(store, split, end + TAIL_BYTES))
     head = b""
@@ -87,29 +73,8 @@ def _until(at: int, end: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def _cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
-        for at in range(0, len(piece), BLOCK_BYTES):
-            yield piece[at : at + BLOCK_BYTES]
-
-
-def _inflate(name: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Inflate gzip of any number of members, at most `BLOCK_BYTES` at a time."""
-    inflater, done = zlib.decompressobj(_GZIP_WINDOW_BITS), 0
-    try:
-        for piece in pieces:
-            rest = piece
-            while rest:
-                if inflater.eof:
-                    rest = rest.lstrip(b"\0")  # padding between members, as gzip allows it
-                    inflater = zlib.decompressobj(_GZIP_WINDOW_BITS) if rest else inflater
-                    continue
-                if text := inflater.decompress(rest, BLOCK_BYTES):
-                    done += len(text)
-                    yield text
-                rest = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
-    except zlib.error as error:
-        raise BadFile(name, f"is not valid gzip: {error}", done) from error
-    if not inflater.eof:
-        raise BadFile(name, "is truncated: its gzip stream has no end", done)
+        for at in range(0, len(piece), PIECE_BYTES):
+            yield piece[at : at + PIECE_BYTES]
 
 
 def whole_lines(offset: int, pieces: Iterable[bytes], line_limit_bytes: int) -> Iterator[Block]:

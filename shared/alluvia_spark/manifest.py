@@ -22,6 +22,7 @@ from alluvia.errors import Corrupt, Invalid, ObjectNotFound
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
 from alluvia_spark.files import FileSplit, SourceFile
+from alluvia_spark.places import Found
 
 OPEN_COST_BYTES = 256 * 1024
 GROUP_ROWS = 1 << 13
@@ -99,11 +100,9 @@ def _portions(sizes: Sequence[int], cut: bytes, target_bytes: int) -> Iterator[P
         yield Portion(first, start, last, end)
 
 
-def file_page(
-    root: str, keys: Sequence[str], sizes: Sequence[int], etags: Sequence[str], cut: Sequence[bool]
-) -> pa.RecordBatch:
-    """Return some files of a store as rows of a manifest."""
-    columns = ([root] * len(keys), keys, sizes, etags, cut)
+def file_page(found: Found, cut: Sequence[bool]) -> pa.RecordBatch:
+    """Return some files as rows of a manifest, with whether each may be cut."""
+    columns: tuple[Sequence[object], ...] = (*found, cut)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 

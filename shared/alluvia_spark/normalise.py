@@ -8,18 +8,26 @@ run again, finds the same ids.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from alluvia.ingest.envelope import split_lines
+from alluvia.formats.event_files import NDJSON
+from alluvia.formats.registry import by_name
+from alluvia.formats.values import SentBody
+from alluvia.ingest.alike import moved
+from alluvia.ingest.envelope import split_json, split_lines
 from alluvia.ingest.identity import reject_id
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.values import NO_FIELDS, TOO_MANY_BYTES, Fields, Limits, RawEvent, Reject
+from alluvia_spark.files import BadFile
+from alluvia_spark.hive import added_to_events, added_to_lines
 from alluvia_spark.lines import Block
 
 _BOM = b"\xef\xbb\xbf"
@@ -57,12 +65,14 @@ def normalise(
     limits: Limits,
     fields: Fields = NO_FIELDS,
     refusals: Callable[[pa.Table], Mapping[int, str]] = lambda _: {},
+    folders: Mapping[str, object] = MappingProxyType({}),
 ) -> Normalised:
     """Return the events of a block as rows, and its other lines as rejects with their identities.
 
-    `refusals` says why the table takes some rows not, by their numbers: these are rejects, too.
+    `refusals` says why the table takes some rows not, by their numbers: these are rejects, too. `folders` are fields
+    of every event that does not have them.
     """
-    events, broken = read_events(block, limits)
+    events, broken = read_events(block, limits, folders)
     convert = partial(to_rows, schema=schema, arrival_us=arrival_us, idempotency_key=key, new_id=_no_id, fields=fields)
     rows = convert(events)
     rejects, taken = [*(_identified(reject, key) for reject in broken), *rows.rejects], rows.taken
@@ -73,12 +83,36 @@ def normalise(
     return Normalised(rows.table, rows.contents, events, taken, sorted(rejects, key=lambda reject: reject.position))
 
 
-def read_events(block: Block, limits: Limits) -> tuple[Sequence[RawEvent], list[Reject]]:
-    """Parse the lines of a block; the position of each is its place in the file, in bytes. Blank lines are nothing."""
+def bad_file(error: BadFile, schema: pa.Schema, key: str) -> Normalised:
+    """Return the reject that stands for a file, or for what follows in it, with the file's URI."""
+    raw = error.name.encode()
+    reject = Reject(error.position, f"the file {error.why}", raw, reject_id(key, error.position, raw))
+    return Normalised(schema.empty_table(), (), (), (), [reject])
+
+
+def read_events(
+    block: Block, limits: Limits, folders: Mapping[str, object] = MappingProxyType({})
+) -> tuple[Sequence[RawEvent], list[Reject]]:
+    """Parse the events of a block. A line's position is its place in the file, in bytes; blank lines are nothing."""
+    if block.media_type:
+        events, rejects = _numbered(block, limits)
+        return added_to_events(events, folders), rejects
     if block.cut_bytes:
         return [], [_too_long(block.offset, len(block.data) + block.cut_bytes, block.data, limits)]
-    found = split_lines(*_lines(block), limits)
+    places, lines = _lines(block)
+    found = split_lines(places, added_to_lines(lines, folders) if folders else lines, limits)
     return found.events, found.rejects
+
+
+def _numbered(block: Block, limits: Limits) -> tuple[Sequence[RawEvent], list[Reject]]:
+    """Parse a block whose events are known by their numbers, as bulk ingestion does."""
+    limits = replace(limits, body_bytes=sys.maxsize, inflated_bytes=sys.maxsize)
+    if block.media_type == NDJSON:
+        found = split_json(block.data, block.media_type, limits)
+    else:
+        found = by_name("csv").read(SentBody({"content-type": block.media_type}, block.data, 0), limits)
+    rejects = [replace(reject, position=reject.position + block.offset) for reject in found.rejects]
+    return moved(found.events, block.offset), rejects
 
 
 def _lines(block: Block) -> tuple[list[int], list[bytes]]:

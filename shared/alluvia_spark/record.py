@@ -19,9 +19,10 @@ from alluvia.clock import Clock
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound
 from alluvia.log.committer import put_once
 from alluvia.store import Store
+from alluvia_spark.files import Reading
 from alluvia_spark.manifest import Manifest, open_manifest, write_manifest
 
-_FIELDS = {"source": str, "started_us": int, "schema": str, "manifest": str, "table_id": str}
+_FIELDS = {"source": str, "started_us": int, "schema": str, "manifest": str, "table_id": str, "reading": dict}
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -29,7 +30,7 @@ _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 class Record:
     """When a job began, in µs since the Unix epoch; the table's id and `schemaString`, and the files, as of then.
 
-    `manifest` is the key of the object with the files.
+    `manifest` is the key of the object with the files, `reading` how they are read (`Reading.rows_depend_on`).
     """
 
     source: str
@@ -37,6 +38,7 @@ class Record:
     schema: str
     manifest: str
     table_id: str
+    reading: dict[str, object]
 
     def to_json(self) -> bytes:
         """Return the record as it is kept."""
@@ -68,6 +70,7 @@ def obtain(
     source: str,
     schema: str,
     table_id: str,
+    reading: Reading,
     list_files: Callable[[], Iterable[pa.RecordBatch]],
 ) -> tuple[Record, Manifest]:
     """Return the record of a job for the table at `root` and its files, writing both if this is the job's first run.
@@ -81,7 +84,7 @@ def obtain(
     if record is None:
         started_us = clock.now_us()
         manifest = write_manifest(store, f"{root}_alluvia/backfill/{job_id}/{clock.new_id()}.parquet", list_files())
-        ours = Record(source, started_us, schema, manifest.key, table_id)
+        ours = Record(source, started_us, schema, manifest.key, table_id, reading.rows_depend_on)
         theirs = put_once(
             store,
             clock,
@@ -95,6 +98,8 @@ def obtain(
     if record.source != source:
         msg = f"job_id {job_id!r} belongs to the source {record.source!r}: give this source a job id of its own"
         raise Invalid(msg)
+    if record.reading != reading.rows_depend_on:
+        raise Invalid(f"job_id {job_id!r} began with other options ({record.reading}): choose another job id")
     if record.table_id != table_id:
         raise Invalid(f"job_id {job_id!r} belongs to a table of that name that is gone: choose another job id")
     if manifest is None or manifest.key != record.manifest:

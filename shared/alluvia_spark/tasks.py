@@ -17,10 +17,12 @@ from alluvia.ingest.values import Fields, Origin
 from alluvia.table.partitioning.partition import PartitionRows
 from alluvia.table.writer import sampled_share
 from alluvia_spark.chunks import CONTENT, EVENT_ID, ROW, SOURCE, Chunk, by_partition, encode, with_prints
+from alluvia_spark.files import BadFile
+from alluvia_spark.formats import read_blocks
+from alluvia_spark.hive import folder_fields
 from alluvia_spark.job import REJECTS, ROWS, Job, Target
-from alluvia_spark.lines import read_blocks
 from alluvia_spark.manifest import Portion, read_splits
-from alluvia_spark.normalise import Normalised, file_id, normalise
+from alluvia_spark.normalise import Normalised, bad_file, file_id, normalise
 from alluvia_spark.rejects import reject_rows
 from alluvia_spark.scratch import store_of
 
@@ -88,8 +90,15 @@ def _blocks(job: Job, portion: Portion) -> Iterator[tuple[str, Normalised]]:
     )
     for split in read_splits(store_of(job, job.lake_uri), job.manifest, portion):
         store, key = store_of(job, split.file.root), file_id(split.file.name)
-        for block in read_blocks(store, split, line_limit_bytes=job.limits.body_bytes):
-            yield key, convert(block, key=key)
+        folders = folder_fields(split.file.key, target.schema) if job.reading.hive else {}
+        limit = job.limits.body_bytes
+        try:
+            for block in read_blocks(store, split, line_limit_bytes=limit, kind=job.reading.format):
+                yield key, convert(block, key=key, folders=folders)
+        except BadFile as error:
+            if job.reading.on_bad_file == "fail":
+                raise
+            yield key, bad_file(error, target.schema, key)
 
 
 class _Buffer:

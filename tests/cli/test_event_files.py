@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alluvia.cli import event_files
-from alluvia.cli.event_files import parts
 from alluvia.errors import Invalid
+from alluvia.formats import event_files
+from alluvia.formats.event_files import parts
 from tests.cli.test_commands import Shell
 
 EVENTS = [{"event_id": f"e{at}", "event": f"line\n{at}" if at % 3 else "plain", "n": at} for at in range(40)]
@@ -169,7 +169,7 @@ def test_an_array_is_cut_into_its_elements(values: list[Any], indent: int | None
         for name, value in (("PART_BYTES", 50), ("_CHUNK_BYTES", 16)):
             patch.setattr(event_files, name, value)
         source: io.BufferedReader[Any] = io.BufferedReader(io.BytesIO(text), 16)
-        found = list(event_files._elements(source.read(10), source, "array"))
+        found = list(event_files._elements(source.read(10), source))
     assert [json.loads(each) for each in found] == values
     assert all(each.count(b"\n") == 1 for each in found)
 

@@ -15,6 +15,7 @@ from moto.emrserverless.models import emrserverless_backends
 from alluvia.errors import Invalid, Unavailable
 from alluvia_spark import backfill as job
 from functions.backfill import handler as backfill
+from functions.backfill import job as entry_point
 
 EVENTS = Path(__file__).parents[2] / "events"
 REGION = "eu-central-1"
@@ -61,9 +62,19 @@ def test_it_starts_the_job(application: str) -> None:
             *("--table", "requests"),
             *("--source", "s3://archive/2015/*.gz"),
             *("--job-id", "logs-2015"),
+            *("--attempt", "1"),
         ],
         "sparkSubmitParameters": "--conf spark.archives=s3://code/backfill/1/environment.tar.gz#environment",
     }
+
+
+def test_it_says_how_files_are_read(application: str) -> None:
+    backfill.handler({**REQUEST, "format": "csv", "hive": True, "manifest": False, "on_bad_file": "reject"}, None)
+    (run,) = _runs(application)
+    arguments = run.job_driver["sparkSubmit"]["entryPointArguments"]
+    given = entry_point._parser().parse_args(arguments)
+    assert (given.format, given.hive, given.manifest, given.on_bad_file) == ("csv", True, False, "reject")
+    assert given.attempt == 1
 
 
 def test_the_same_request_has_the_same_token_and_another_attempt_another(application: str) -> None:
@@ -125,6 +136,10 @@ def test_the_example_events_are_understood(application: str, name: str, monkeypa
         ({**REQUEST, "attempt": 0}, "attempt"),
         ({**REQUEST, "attempt": True}, "attempt"),
         ({**REQUEST, "jobid": "a"}, "jobid"),
+        ({**REQUEST, "format": "xml"}, "format"),
+        ({**REQUEST, "hive": "yes"}, "hive"),
+        ({**REQUEST, "manifest": 1}, "manifest"),
+        ({**REQUEST, "on_bad_file": "skip"}, "on_bad_file"),
         ({"action": "stop"}, "action"),
         ({"action": "status"}, "job_run_id"),
         ({"action": "status", "job_run_id": "A B"}, "job_run_id"),

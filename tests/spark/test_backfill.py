@@ -29,7 +29,10 @@ from alluvia.operations.lake_transaction import StagedTables
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Comparison
 from alluvia_spark import backfill, execute, plan
+from alluvia_spark import source as source_files
+from alluvia_spark.files import Reading
 from alluvia_spark.job import Report
+from tests.cli.test_event_files import FORMS
 from tests.spark import faults
 
 pytestmark = pytest.mark.slow
@@ -413,6 +416,7 @@ def test_a_big_file_is_read_and_written_by_many_tasks(
     lines = [_event(number, day=1 + (number > 5500), text="x" * 50) for number in range(count)]
     source = _write(tmp_path / "in.ndjson", [*lines, *lines[::2]])
     monkeypatch.setattr(execute, "SPLIT_BYTES_MIN", 50_000)
+    monkeypatch.setattr(source_files, "CUT_BYTES_MIN", 50_000)
     monkeypatch.setattr(plan, "BUCKET_BYTES_MIN", 100_000)
     monkeypatch.setattr(plan, "BUCKET_BYTES_MAX", 200_000)
     report = fill(source)
@@ -466,6 +470,7 @@ def test_one_id_in_two_partitions_is_one_row_the_first(
         _event(400, day=3, event_id="same", source="other"),
     ]
     monkeypatch.setattr(execute, "SPLIT_BYTES_MIN", 3000)
+    monkeypatch.setattr(source_files, "CUT_BYTES_MIN", 3000)
     monkeypatch.setattr(execute, "IDS_A_TASK", 100)
     report = fill(_write(tmp_path / "in.ndjson", lines))
     assert (report.rows, report.duplicates, report.rejects, report.conflicting) == (401, 0, 2, 2)
@@ -492,6 +497,7 @@ def test_an_id_with_other_content_is_the_reject_that_ingestion_makes_of_it(
     body = split(b"\n".join(lines), content_type=NDJSON, content_encoding=None, limits=Limits())
     answer = ingest_batch(other, "requests", body.events, body.rejects, arrival_us=1)
     monkeypatch.setattr(execute, "SPLIT_BYTES_MIN", 3000)
+    monkeypatch.setattr(source_files, "CUT_BYTES_MIN", 3000)
     monkeypatch.setattr(execute, "IDS_A_TASK", 50)
 
     report = fill(_write(tmp_path / "in.ndjson", lines))
@@ -587,16 +593,66 @@ def test_nothing_but_blank_lines_is_a_job_that_is_done(
     assert fill(source).already_applied
 
 
-def test_damaged_input_is_named_and_commits_nothing(
+def test_a_bad_file_fails_the_job_or_is_a_reject(
     lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path
 ) -> None:
     folder = tmp_path / "in"
     _write(folder / "good.ndjson", [_event(1), b"{broken"])
-    (folder / "bad.ndjson.gz").write_bytes(gzip.compress(b"{}\n" * 1000)[:-9])
-    with pytest.raises(Invalid, match=r"bad\.ndjson\.gz is truncated"):
-        fill(folder)
+    bad = folder / "bad.ndjson.gz"
+    bad.write_bytes(gzip.compress(b"".join(_event(n) + b"\n" for n in range(2, 20_002)))[:-2000])
+    names = [str(folder / name) for name in ("gone.csv", "bad.ndjson.gz", "good.ndjson")]
+    source = _write(tmp_path / "list", [name.encode() for name in names])
+
+    with pytest.raises(Invalid, match=r"bad\.ndjson\.gz cannot be read further.*damaged|gone\.csv is missing"):
+        fill(source, reading=Reading(is_list=True), attempt=1)
     assert events.snapshot().version == 0
     assert not _rejects(lake)
+    with pytest.raises(Invalid, match="earlier try of attempt 1: repair it and raise attempt"):
+        backfill.run(lake.uri, "requests", str(source), "job", reading=Reading(is_list=True), attempt=1)
+
+    report = fill(source, reading=Reading(is_list=True, on_bad_file="reject"), attempt=2)
+    kept = (report.rows or 0) - 1
+    assert 19_000 < kept < 20_000
+    assert report.rejects == 3
+    rejects = {raw: reason for reason, raw in _rejects(lake)}
+    assert rejects.pop(bad.as_uri().encode()).startswith("the file cannot be read further: the gzip data is damaged (")
+    assert rejects.pop((folder / "gone.csv").as_uri().encode()) == "the file is missing"
+    assert list(rejects) == [b"{broken"]
+    assert _numbers(events) == list(range(1, kept + 2))
+
+
+def test_a_file_that_is_rewritten_before_a_later_run_fails_the_job(
+    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = _write(tmp_path / "a.ndjson", [_event(1)])
+
+    def fail(*_args: Any) -> Any:
+        raise Unavailable("no Spark")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backfill, "execute", fail)
+        with pytest.raises(Unavailable):
+            fill(source)
+    _write(source, [_event(2)])
+    with pytest.raises(Invalid, match=r"a\.ndjson has changed since the job began: start a job with another job_id"):
+        fill(source, reading=Reading(on_bad_file="reject"))
+    assert events.snapshot().version == 0
+
+
+def test_files_of_every_format_and_the_fields_of_their_folders(
+    events: Table, fill: Callable[..., Report], tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    every = [{"event_id": f"{name}{n}", "event": "e", "n": n} for n, name in enumerate(FORMS) for _ in range(3)]
+    for n, (name, form) in enumerate(FORMS.items()):
+        path = folder / f"status={200 + n}" / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(form(every[n * 3 : n * 3 + 3]))
+    report = fill(f"{folder}/**/*.{{ndjson,json,gz,zst,csv,parquet}}", reading=Reading(hive=True))
+    assert (report.rows, report.duplicates, report.rejects) == (len(FORMS), 2 * len(FORMS), 0)
+    assert {row["event_id"]: row["status"] for row in _rows(events)} == {
+        f"{name}{n}": 200 + n for n, name in enumerate(FORMS)
+    }
 
 
 def test_a_job_id_stands_for_one_source(events: Table, fill: Callable[..., Report], tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from alluvia_spark.manifest import (
     read_splits,
     write_manifest,
 )
+from alluvia_spark.places import Found
 
 
 def _files(sizes: list[int]) -> list[SourceFile]:
@@ -29,7 +30,7 @@ def _files(sizes: list[int]) -> list[SourceFile]:
 
 def _pages(files: list[SourceFile], cut: list[bool]) -> Iterator[pa.RecordBatch]:
     for file, may_be_cut in zip(files, cut, strict=True):
-        yield file_page(file.root, [file.key], [file.size], [file.etag], [may_be_cut])
+        yield file_page(Found([file.root], [file.key], [file.size], [file.etag]), [may_be_cut])
 
 
 def _splits(sizes: list[int], cut: list[bool], target_bytes: int) -> list[list[FileSplit]]:
@@ -86,7 +87,8 @@ def test_a_million_files_are_columns_and_a_task_reads_its_own() -> None:
             rows = range(at, at + 1000)
             etags = [f'"{hash(str(row)):032x}"' for row in rows]
             keys = [f"archive/2024/{row % 365:03}/server-{row:08}.ndjson.gz" for row in rows]
-            yield file_page("s3://bucket", keys, [50_000] * 1000, etags, [False] * 1000)
+            found = Found(["s3://bucket"] * 1000, keys, [50_000] * 1000, etags)
+            yield file_page(found, [False] * 1000)
 
     store = CountingStore(MemoryStore())
     write_manifest(store, "warm", pages())

@@ -5,15 +5,19 @@ import pytest
 from alluvia.clock import ManualClock
 from alluvia.errors import AnswerLost, CommitUnknown, Corrupt, Invalid
 from alluvia.store import MemoryStore, PutResult
+from alluvia_spark.backfill import DEFAULT
+from alluvia_spark.files import Reading
 from alluvia_spark.manifest import Manifest, file_page, write_manifest
+from alluvia_spark.places import Found
 from alluvia_spark.record import Record, check_job_id, obtain
 
-FILES = [file_page("s3://bucket", ["a.gz", "b"], [5, 7], ["x", "y"], [False, True])]
+FILES = [file_page(Found(["s3://bucket"] * 2, ["a.gz", "b"], [5, 7], ["x", "y"]), [False, True])]
+OPTIONS = Reading().rows_depend_on
 KEY = "events/_alluvia/backfill/job.json"
 
 
 def _obtain(
-    store: MemoryStore, source: str = "s3://bucket/", clock: int = 1, schema: str = "s"
+    store: MemoryStore, source: str = "s3://bucket/", clock: int = 1, schema: str = "s", reading: Reading = DEFAULT
 ) -> tuple[Record, Manifest]:
     return obtain(
         store,
@@ -23,6 +27,7 @@ def _obtain(
         source=source,
         schema=schema,
         table_id="i",
+        reading=reading,
         list_files=lambda: FILES,
     )
 
@@ -31,7 +36,7 @@ def test_a_later_run_gets_the_first_runs_record() -> None:
     store = MemoryStore()
     first, files = _obtain(store)
     assert _obtain(store, clock=2, schema="t") == (first, files)
-    assert first == Record("s3://bucket/", 1, "s", files.key, "i")
+    assert first == Record("s3://bucket/", 1, "s", files.key, "i", OPTIONS)
     assert (files.key.startswith("events/_alluvia/backfill/job/"), list(files.sizes)) == (True, [5, 7])
     assert {info.key for info in store.list("")} == {KEY, files.key}
 
@@ -40,11 +45,11 @@ def test_the_loser_of_a_race_goes_by_the_winners_record() -> None:
     class Late(MemoryStore):
         def put_if_absent(self, key: str, data: bytes) -> PutResult:
             write_manifest(self, "theirs", [FILES[0].slice(1)])
-            super().put_if_absent(key, Record("s3://bucket/", 9, "u", "theirs", "i").to_json())
+            super().put_if_absent(key, Record("s3://bucket/", 9, "u", "theirs", "i", OPTIONS).to_json())
             return super().put_if_absent(key, data)
 
     record, files = _obtain(Late())
-    assert record == Record("s3://bucket/", 9, "u", "theirs", "i")
+    assert record == Record("s3://bucket/", 9, "u", "theirs", "i", OPTIONS)
     assert (files.key, list(files.sizes), files.cut) == ("theirs", [7], b"\1")
 
 
@@ -55,7 +60,7 @@ def test_a_lost_answer_is_settled_by_reading_back() -> None:
             raise AnswerLost("lost")
 
     record, files = _obtain(Lossy())
-    assert record == Record("s3://bucket/", 1, "s", files.key, "i")
+    assert record == Record("s3://bucket/", 1, "s", files.key, "i", OPTIONS)
 
 
 def test_a_write_of_which_nothing_is_heard_is_reported() -> None:
@@ -87,6 +92,14 @@ def test_a_job_id_belongs_to_one_source() -> None:
     _obtain(store)
     with pytest.raises(Invalid, match="belongs to the source 's3://bucket/'"):
         _obtain(store, "s3://other/")
+
+
+def test_a_job_id_belongs_to_one_way_of_reading() -> None:
+    store = MemoryStore()
+    _obtain(store)
+    _obtain(store, reading=Reading(on_bad_file="reject"))  # after a run that a bad file failed
+    with pytest.raises(Invalid, match="choose another job id"):
+        _obtain(store, reading=Reading(hive=True))
 
 
 def test_a_damaged_record_is_named() -> None:

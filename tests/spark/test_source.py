@@ -1,18 +1,30 @@
 from __future__ import annotations
 
+import gzip
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote_plus
 
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
-from alluvia.store import DirectoryStore
+from alluvia.store import DirectoryStore, MemoryStore
+from alluvia_spark import file_lists, places
+from alluvia_spark import source as sources
+from alluvia_spark.files import Reading
 from alluvia_spark.globs import compiled, fixed_part
-from alluvia_spark.source import SourceUri, list_files, parse
+from alluvia_spark.places import SourceUri, parse
+from alluvia_spark.source import list_files
 
 
 def _names(source: str | Path) -> list[str]:
-    return [Path(key).name for page in list_files(str(source), ManualClock()) for key in page["key"].to_pylist()]
+    return [
+        Path(key).name for page in list_files(str(source), ManualClock(), Reading()) for key in page["key"].to_pylist()
+    ]
 
 
 def _write(path: Path, data: bytes = b"{}\n") -> Path:
@@ -101,7 +113,7 @@ def test_a_file_a_directory_and_a_glob(tmp_path: Path) -> None:
 
 def test_a_file_with_its_size_and_its_etag(tmp_path: Path) -> None:
     path = _write(tmp_path / "a.ndjson.gz", b"12345")
-    (page,) = list_files(str(path), ManualClock())
+    (page,) = list_files(str(path), ManualClock(), Reading())
     (found,) = page.to_pylist()
     info = DirectoryStore(tmp_path).head("a.ndjson.gz")
     assert info is not None
@@ -111,6 +123,123 @@ def test_a_file_with_its_size_and_its_etag(tmp_path: Path) -> None:
 def test_nothing_to_read_and_formats_that_are_not_read(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="matches no file"):
         _names(tmp_path / "absent")
-    _write(tmp_path / "in" / "a.parquet")
-    with pytest.raises(Invalid, match=r"a\.parquet is not NDJSON"):
+    _write(tmp_path / "in" / "a.avro")
+    with pytest.raises(Invalid, match=r"a\.avro is in a format or a compression that is not read"):
         _names(tmp_path / "in")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "expected"),
+    [
+        ("a.ndjson", b'{"a": 1}\n' * 9, True),
+        ("a", b"text\n" * 9, True),
+        ("a.ndjson", b'{"broken\n' + b'{"a": 1}\n' * 9, True),
+        ("a.ndjson", b"[1]\n" * 9, True),
+        ("a.json", b"[" + b'{"a": 1},\n' * 9, False),
+        ("a.json", b'[{"a": 1}]' + b"\n" * 9, False),
+        ("a.json", b'{\n"a":' + b"1" * 20, False),
+        ("a.gz", b'{"a": 1}\n' * 9, False),
+        ("a.csv", b"a\n" * 20, False),
+        ("a.parquet", b"a\n" * 20, False),
+        ("a", b"PAR1" * 9, False),
+        ("a", gzip.compress(b"a"), False),
+        ("a", '{"a": 1}\n'.encode("utf-16") * 3, False),
+    ],
+)
+def test_only_plain_lines_are_divided(
+    name: str, data: bytes, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "CUT_BYTES_MIN", 15)
+    _write(tmp_path / name, data)
+    (page,) = list_files(str(tmp_path / name), ManualClock(), Reading())
+    assert page["cut"].to_pylist() == [expected]
+
+
+PLACE = "s3://b"
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+    """The bucket `b`."""
+    store = MemoryStore()
+    monkeypatch.setattr(places, "open_store", lambda _root, _clock: store)
+    for key, size in (("a b.gz", 5), ("deep/c.gz", 7), ("empty", 0)):
+        store.put(key, b"x" * size)
+    return store
+
+
+def _of_list(key: str) -> list[tuple[object, ...]]:
+    pages = list_files(f"{PLACE}/{key}", ManualClock(), Reading(is_list=True))
+    return [(f["root"], f["key"], f["size"], f["etag"]) for page in pages for f in page.to_pylist()]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, lambda text: text.decode().encode("utf-16")])
+def test_a_list_of_uris_is_asked_for_what_it_does_not_say(
+    bucket: MemoryStore, pack: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_lists, "PAGE_FILES", 2)
+    bucket.put("list", pack(b"s3://b/deep/c.gz\n\ns3a://b/a b.gz\r\ns3://b/gone.gz\ns3://b/empty"))
+    etags = {info.key: info.etag for info in bucket.list("")}
+    assert _of_list("list") == [
+        (PLACE, "deep/c.gz", 7, etags["deep/c.gz"]),
+        (PLACE, "a b.gz", 5, etags["a b.gz"]),
+        (PLACE, "gone.gz", 1, ""),
+    ]
+
+
+@pytest.mark.parametrize("header", ["", "bucket,key,size,etag\n", "Size,Key,Bucket,ETag\n"])
+def test_a_list_with_sizes_and_etags_costs_no_request_a_file(bucket: MemoryStore, header: str) -> None:
+    rows = ["b,deep/c.gz,7,abc", 'b,"x,y.gz",9,"""d-2"""']
+    if header.startswith("Size"):
+        rows = ["7,deep/c.gz,b,abc", '9,"x,y.gz",b,"""d-2"""']
+    bucket.put("list.csv", (header + "\n".join(rows)).encode())
+    assert _of_list("list.csv") == [(PLACE, "deep/c.gz", 7, '"abc"'), (PLACE, "x,y.gz", 9, '"d-2"')]
+
+
+@pytest.mark.parametrize("form", ["CSV", "Parquet"])
+def test_an_s3_inventory(bucket: MemoryStore, form: str) -> None:
+    rows = [
+        {"bucket": "b", "key": "a b.gz", "is_latest": True, "is_delete_marker": False, "size": 5, "e_tag": "one"},
+        {"bucket": "b", "key": "a b.gz", "is_latest": False, "is_delete_marker": False, "size": 6, "e_tag": "old"},
+        {"bucket": "b", "key": "gone", "is_latest": True, "is_delete_marker": True, "size": None, "e_tag": None},
+        {"bucket": "b", "key": "c", "is_latest": True, "is_delete_marker": False, "size": 7, "e_tag": "two-3"},
+    ]
+    names = "Bucket, Key, IsLatest, IsDeleteMarker, Size, ETag"
+    if form == "CSV":
+        cells = [["" if cell is None else quote_plus(str(cell)) for cell in row.values()] for row in rows]
+        text = "".join(",".join(f'"{cell.lower()}"' for cell in row) + "\n" for row in cells)
+        bucket.put("inv/data/1.csv.gz", gzip.compress(text.encode()))
+        key = "inv/data/1.csv.gz"
+    else:
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_pylist(rows), sink)
+        bucket.put("inv/data/1.parquet", sink.getvalue().to_pybytes())
+        key, names = "inv/data/1.parquet", "message s3.inventory { ... }"
+    manifest = {
+        "sourceBucket": "b",
+        "destinationBucket": "arn:aws:s3:::b",
+        "fileFormat": form,
+        "fileSchema": names,
+        "files": [{"key": key, "size": 1, "MD5checksum": "x"}],
+    }
+    bucket.put("inv/manifest.json", orjson.dumps(manifest))
+    assert _of_list("inv/manifest.json") == [(PLACE, "a b.gz", 5, '"one"'), (PLACE, "c", 7, '"two-3"')]
+
+
+@pytest.mark.parametrize(
+    ("key", "data", "says"),
+    [
+        ("list", b"b,a,many\n", "not a list of files"),
+        ("list", b"b\n", "not a list of files"),
+        ("list", gzip.compress(b"s3://b/a b.gz")[:-4], "gzip data is damaged"),
+        ("manifest.json", b"{}", "not a list of files"),
+        ("manifest.json", b'{"destinationBucket": "b", "fileFormat": "ORC"}', "as CSV or Parquet"),
+        ("absent", None, "absent, which is missing"),
+        ("list", b"https://b/a\n", "must be s3"),
+    ],
+)
+def test_lists_that_cannot_be_read(bucket: MemoryStore, key: str, data: bytes | None, says: str) -> None:
+    if data is not None:
+        bucket.put(key, data)
+    with pytest.raises(Invalid, match=says):
+        _of_list(key)

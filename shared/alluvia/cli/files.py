@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from alluvia.cli.event_files import FilePart, parts
 from alluvia.errors import Invalid
+from alluvia.formats.event_files import NDJSON, FilePart, parts
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
 from alluvia.ingest.alike import moved
@@ -94,7 +94,7 @@ def ingest_file(
 def store_part(lake: Lake, table: str, part: FilePart) -> Counts:
     """Commit a part of a file, and return its counts. Positions in rejects count from the file's start."""
     now_us = lake.clock.now_us()
-    if part.media_type == "application/x-ndjson":
+    if part.media_type == NDJSON:
         found = split(part.data, content_type=part.media_type, content_encoding=None, limits=_UNLIMITED)
     else:
         found = by_name("csv").read(SentBody({"content-type": part.media_type}, part.data, now_us), _UNLIMITED)

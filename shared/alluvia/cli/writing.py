@@ -110,16 +110,44 @@ def ingest(
 @click.argument("source")
 @click.option("--job-id", help="Names the job; running it again adds no row twice.")
 @click.option("--create/--no-create", default=True, show_default=True, help="Create the table if it does not exist.")
-def backfill(common: Common, table: str, source: str, job_id: str | None, *, create: bool) -> None:
-    """Load NDJSON (a path, a folder, a glob or s3a://) by Spark on this machine, in one commit."""
-    from alluvia_spark.backfill import run
+@click.option(
+    "--format", "kind", type=click.Choice(["json", "csv", "parquet"]), help="How all files are read; else they tell."
+)
+@click.option("--hive", is_flag=True, help="Take fields from folders such as dt=2024-01-01, for events without them.")
+@click.option("--manifest", is_flag=True, help="SOURCE is a list of files: an S3 Inventory, URIs, or CSV.")
+@click.option(
+    "--on-bad-file",
+    type=click.Choice(["fail", "reject"]),
+    default="fail",
+    show_default=True,
+    help="What becomes of a missing or damaged file: the job fails, or the file is a reject.",
+)
+def backfill(
+    common: Common,
+    table: str,
+    source: str,
+    job_id: str | None,
+    *,
+    create: bool,
+    kind: str | None,
+    hive: bool,
+    manifest: bool,
+    on_bad_file: str,
+) -> None:
+    """Load files of events by Spark on this machine, in one commit: NDJSON, JSON, CSV, Parquet; gzip and zstd.
 
+    SOURCE is a file, a folder, a pattern such as "s3://logs/2024-*/**/*.{gz,zst}", or a list of files, local or on S3.
+    """
+    from alluvia_spark.backfill import run
+    from alluvia_spark.files import Reading
+
+    reading = Reading(is_list=manifest, format=kind, hive=hive, on_bad_file=on_bad_file)
     lake = common.lake(new=create)
     if create:
         lake.create_events(table, exist_ok=True)
     options = {"endpoint_url": common.endpoint_url} if common.endpoint_url else {}
     with common.progress(f"loading {source}"):
-        report = run(common.uri, table, source, job_id, options=options)
+        report = run(common.uri, table, source, job_id, reading=reading, options=options)
     show_one(report, as_json=common.as_json)
 
 

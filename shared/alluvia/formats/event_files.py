@@ -1,19 +1,19 @@
 """Cut a file of events into parts of whole events, as it is read, so that memory does not grow with the file.
 
-NDJSON, JSON (an array or an object), CSV with a header row, Parquet; gzip and zstd. The first bytes tell compression
-and Parquet, the name tells CSV, and anything else is JSON.
+NDJSON, JSON (an array or an object), CSV with a header row, Parquet; gzip and zstd. The first bytes tell compression,
+encoding and Parquet, the name tells CSV, and anything else is JSON. Pure, but for the stream that it is given.
 """
 
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import json
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from pathlib import PurePath
 from typing import IO, Any
 
@@ -21,6 +21,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Invalid
+from alluvia.formats.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
 from alluvia.ingest.values import Limits
@@ -32,9 +33,8 @@ VALUE_BYTES_MAX = 16 << 20
 KINDS = ("json", "csv", "parquet")
 _PARQUET_ROWS = 5_000
 _CHUNK_BYTES = 1 << 20
-_BOM = b"\xef\xbb\xbf"
-_GZIP, _ZSTD, _PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
-_SPACE = " \t\r\n"
+_SPACE = b" \t\r\n"
+_SPACES = _SPACE.decode()
 _ONE_LINE = str.maketrans("\r\n", "  ")
 _TABS = (".tsv", ".tab")
 
@@ -65,10 +65,9 @@ def parts(stream: IO[bytes], name: str, kind: str | None = None) -> Iterator[Fil
             digest.update(data)
             yield FilePart(data, media_type, position, digest.hexdigest())
             position += events
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise Invalid(f"{name}: the gzip data is damaged ({error}); what came before is ingested") from error
-    except (OSError, pa.ArrowException) as error:
-        raise Invalid(f"{name}: the file is damaged ({error}); what came before is ingested") from error
+    except (Damaged, OSError, pa.ArrowException) as error:
+        what = str(error) if isinstance(error, Damaged) else f"the file is damaged ({error})"
+        raise Invalid(f"{name}: {what}{'; what came before is ingested' if position else ''}") from error
     if not position:
         raise Invalid(f"{name} contains no events")
 
@@ -98,25 +97,28 @@ class _Kept(io.RawIOBase):
         return len(data)
 
 
+NDJSON = "application/x-ndjson"
 Pieces = Iterator[tuple[bytes, int]]
 """The bytes of some events, and how many there are."""
 
 
 def _pieces(source: io.BufferedReader[Any], name: str, kind: str | None) -> tuple[str, Pieces]:
-    start = source.peek(4)[:4]
-    if kind == "parquet" or (kind is None and start == _PARQUET):
-        return "application/x-ndjson", _parquet(source, name)
-    if start[:2] == _GZIP:
-        source = gzip.GzipFile(fileobj=source)  # type: ignore[assignment]
-    elif start == _ZSTD:
-        inflated = pa.CompressedInputStream(source, "zstd")
-        source = io.BufferedReader(inflated, _CHUNK_BYTES)
+    if kind == "parquet" or (kind is None and is_parquet(source.peek(4))):
+        if not source.seekable():
+            raise Invalid(f"{name}: Parquet cannot be read from a pipe: give the file's name")
+        return NDJSON, parquet_parts(source)
+    text = buffered(text_pieces(iter(partial(source.read1, _CHUNK_BYTES), b"")))
+    media_type = csv_type(name, kind)
+    return (NDJSON, _json(text)) if media_type is None else (media_type, csv_parts(text, media_type))
+
+
+def csv_type(name: str, kind: str | None) -> str | None:
+    """Return the media type of a file of CSV, by its name unless `kind` says what it is; None for another file."""
     endings = [each.lower() for each in PurePath(name).suffixes]
     tabs = any(ending in _TABS for ending in endings)
     if kind == "csv" or (kind is None and (tabs or ".csv" in endings)):
-        media_type = "text/tab-separated-values" if tabs else "text/csv"
-        return media_type, _csv(source, name, media_type)
-    return "application/x-ndjson", _json(source, name)
+        return "text/tab-separated-values" if tabs else "text/csv"
+    return None
 
 
 def _flushing(rows: Iterable[bytes], header: bytes = b"") -> Pieces:
@@ -128,7 +130,7 @@ def _flushing(rows: Iterable[bytes], header: bytes = b"") -> Pieces:
     while True:
         try:
             row = next(source, None)
-        except (Invalid, EOFError, OSError, zlib.error, pa.ArrowException) as error:
+        except (Invalid, OSError, pa.ArrowException) as error:
             failure, row = error, None
         if row is not None:
             gathered.append(row)
@@ -144,60 +146,72 @@ def _flushing(rows: Iterable[bytes], header: bytes = b"") -> Pieces:
             return
 
 
-def _json(source: io.BufferedReader[Any], name: str) -> Pieces:
+def _json(source: io.BufferedReader[Any]) -> Pieces:
     """Yield the lines; or everything if it is one value over several lines, an array's elements if it is too long."""
-    first = b""
-    while not first.strip(b" \t\r\n" + _BOM):
-        line = source.readline(VALUE_BYTES_MAX)
-        if not line:
-            return
-        first = line
-    if first.lstrip(_BOM).lstrip().startswith((b"[", b"{")) and not _complete(first):
-        start = first + source.read(VALUE_BYTES_MAX)
-        if len(start) < VALUE_BYTES_MAX:
-            yield start, 1
-        else:
-            yield from _flushing(_elements(start, source, name))
-        return
-
-    def lines() -> Iterator[bytes]:
-        yield first
-        yield from source
-
-    yield from _flushing(lines())
+    value, start = value_parts(source)
+    yield from _flushing(chain(io.BytesIO(start + source.readline()), source)) if value is None else value
 
 
-def _complete(line: bytes) -> bool:
+def value_parts(source: io.BufferedReader[Any]) -> tuple[Pieces | None, bytes]:
+    """Return the parts of a text that is one value, or nearly one, over several lines; or None and its first lines.
+
+    An array on the only line is such a value, too. Raises `Damaged` for an object that is too long.
+    """
+    start = first = source.readline(VALUE_BYTES_MAX)
+    while first and not first.strip(_SPACE + MARK):
+        first = source.readline(VALUE_BYTES_MAX)
+        start += first
+    opening = first.strip(_SPACE + MARK)[:1]
+    if opening not in (b"[", b"{"):
+        return None, start
+    if is_complete(first):
+        more = b"" if opening == b"{" else source.read(_CHUNK_BYTES)
+        alone = opening == b"[" and not more.strip()
+        return (iter([(start, 1)]), b"") if alone else (None, start + more)
+    start += source.read(VALUE_BYTES_MAX)
+    ended = len(start) < VALUE_BYTES_MAX
+    if opening == b"{" and not (ended and is_complete(start)) and has_lines(start):
+        return None, start
+    return (iter([(start, 1)]) if ended else _flushing(_elements(start, source))), b""
+
+
+def has_lines(text: bytes) -> bool:
+    """Whether one of the lines after the first is an object."""
+    return any(line.startswith(b"{") and is_complete(line) for line in text.split(b"\n")[1:])
+
+
+def is_complete(text: bytes) -> bool:
+    """Whether a text is one JSON value."""
     try:
-        orjson.loads(line.removeprefix(_BOM))
+        orjson.loads(text.removeprefix(MARK))
     except orjson.JSONDecodeError:
         return False
     return True
 
 
-def _elements(start: bytes, source: io.BufferedReader[Any], name: str) -> Iterator[bytes]:
+def _elements(start: bytes, source: io.BufferedReader[Any]) -> Iterator[bytes]:
     """Yield the elements of a JSON array, one a line."""
     decode = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode
     scan = json.JSONDecoder(strict=False, parse_int=str, parse_float=str).raw_decode
     held = decode(start).removeprefix("\ufeff")
     at, number = _after_space(held, 0) + 1, 0
-    wrong = f"{name}: expected one JSON object per line, or an array with elements of at most 16 MB; "
+    wrong = "expected one JSON object per line, or an array with elements of at most 16 MB; "
     if held[at - 1] != "[":
-        raise Invalid(f"{wrong}the file begins with a longer object")
+        raise Damaged(f"{wrong}the file begins with a longer object")
     while True:
         found = _element(scan, held, at)
         if found is None:
             chunk = decode(source.read(max(_CHUNK_BYTES, len(held) - at)))
             if not chunk or len(held) - at > VALUE_BYTES_MAX:
-                raise Invalid(f"{wrong}element {number} is not one; what came before is ingested")
+                raise Damaged(f"{wrong}element {number} is not one")
             held, at = held[at:] + chunk, 0
             continue
         begin, end, after = found
         yield held[begin:end].translate(_ONE_LINE).encode("utf-8", "surrogateescape") + b"\n"
         at, number = after + 1, number + 1
         if held[after] != ",":
-            if held[after] != "]" or held[at:].strip(_SPACE) or source.read(_CHUNK_BYTES).strip():
-                raise Invalid(f"{wrong}more follows element {number - 1}; what came before is ingested")
+            if held[after] != "]" or held[at:].strip(_SPACES) or source.read(_CHUNK_BYTES).strip():
+                raise Damaged(f"{wrong}more follows element {number - 1}")
             return
 
 
@@ -213,21 +227,22 @@ def _element(scan: Callable[[str, int], tuple[object, int]], held: str, at: int)
 
 
 def _after_space(text: str, at: int) -> int:
-    while at < len(text) and text[at] in _SPACE:
+    while at < len(text) and text[at] in _SPACES:
         at += 1
     return at
 
 
-def _csv(source: io.BufferedReader[Any], name: str, media_type: str) -> Pieces:
-    rows = (row for row in _rows(source, name) if not row.isspace())
+def csv_parts(source: io.BufferedReader[Any], media_type: str) -> Pieces:
+    """Yield rows, each part with the header. Raises `Damaged` for a header that names nothing or something twice."""
+    rows = (row for row in _rows(source) if not row.isspace())
     header = next(rows, b"")
     refused = by_name("csv").read(SentBody({"content-type": media_type}, header, 0), Limits()).rejects
     if refused:
-        raise Invalid(f"{name}: {refused[0].reason}")
+        raise Damaged(refused[0].reason)
     return _flushing(rows, header if header.endswith(b"\n") else header + b"\n")
 
 
-def _rows(source: io.BufferedReader[Any], name: str) -> Iterator[bytes]:
+def _rows(source: io.BufferedReader[Any]) -> Iterator[bytes]:
     """Yield the rows of CSV, which may go over several lines within quotes."""
     row: list[bytes] = []
     size = quotes = number = 0
@@ -238,17 +253,15 @@ def _rows(source: io.BufferedReader[Any], name: str) -> Iterator[bytes]:
             yield b"".join(row)
             row, size, quotes, number = [], 0, 0, number + 1
         elif size > VALUE_BYTES_MAX:
-            raise Invalid(f"{name}: a quote in row {number} is not closed within 16 MB; what came before is ingested")
+            raise Damaged(f"a quote in row {number} is not closed within 16 MB")
     if row:
         yield b"".join(row)
 
 
-def _parquet(source: io.BufferedReader[Any], name: str) -> Pieces:
+def parquet_parts(source: io.BufferedReader[Any]) -> Pieces:
     """Yield rows as JSON objects, one a line."""
     import pyarrow.parquet as pq
 
-    if not source.seekable():
-        raise Invalid(f"{name}: Parquet cannot be read from a pipe: give the file's name")
     for batch in pq.ParquetFile(source).iter_batches(_PARQUET_ROWS):
         columns = [plain_values(column) for column in batch.columns]
         names = batch.schema.names

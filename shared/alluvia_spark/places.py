@@ -1,0 +1,68 @@
+"""Where files of a source are: URIs, and the stores behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from alluvia.clock import Clock
+from alluvia.errors import Invalid
+from alluvia.store import Store, open_store
+
+LOCAL = "file:///"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceUri:
+    """Where to look: a store's URI, and in it a key, a folder, or a pattern of keys."""
+
+    root: str
+    path: str
+
+
+def parse(source: str) -> SourceUri:
+    """Understand `s3://bucket/key`, `s3a://…`, `file:///path` or a path; raise `Invalid` for anything else."""
+    scheme, separator, _ = source.partition("://")
+    if not separator:
+        return _local(source)
+    if scheme == "file":
+        return _local(unquote(urlsplit(source).path))
+    bucket, _, path = source[len(scheme) + 3 :].partition("/")
+    if scheme not in ("s3", "s3a", "s3n") or not bucket or not path:
+        raise Invalid(f"source {source!r} must be s3://bucket/path, s3a://bucket/path, file:///path, or a path")
+    return SourceUri(f"s3://{bucket}", path)
+
+
+def _local(path: str) -> SourceUri:
+    if not path:
+        raise Invalid("source is empty: give a file, a directory, a glob or an s3 URI")
+    absolute = Path(path).expanduser().resolve()
+    return SourceUri(LOCAL, absolute.as_posix().lstrip("/"))
+
+
+class Stores:
+    """The stores of a source, each opened once; `options` are those of stores on S3."""
+
+    def __init__(self, clock: Clock, options: Mapping[str, str]) -> None:
+        self._clock = clock
+        self._options = options
+        self._opened: dict[str, Store] = {}
+
+    def open(self, root: str) -> Store:
+        """Return the store whose URI is `root`."""
+        if root not in self._opened:
+            options = self._options if root.startswith("s3:") else {}
+            self._opened[root] = open_store(root, self._clock, **options)
+        return self._opened[root]
+
+
+class Found(NamedTuple):
+    """Some files of a source, as columns: the URIs of their stores, keys, sizes in bytes, and etags or ""."""
+
+    roots: list[str]
+    keys: list[str]
+    sizes: list[int]
+    etags: list[str]
