@@ -16,6 +16,7 @@ from alluvia.duck.scratch import scratch_database
 from alluvia.scratch import scratch_root
 
 _BATCH_ROWS = 1 << 16
+_FEW_BYTES_MAX = 8_000_000
 
 
 class RowDifference:
@@ -42,20 +43,29 @@ class RowDifference:
 
     def _count(self) -> None:
         """Compare the rows, which come in batch by batch: an error of reading them stays what it is."""
-        pairs = zip(self._names, self._schema, strict=True)
-        renamed = pa.schema([pa.field(name, field.type) for name, field in pairs])
-        self._connection.register("batch", renamed.empty_table())
-        self._connection.execute("CREATE TABLE rows AS SELECT *, 0 AS sign FROM batch")
+        fields = [pa.field(name, field.type) for name, field in zip(self._names, self._schema, strict=True)]
+        signed = pa.schema([*fields, pa.field("sign", pa.int32())])
+        few, few_bytes, source = [signed.empty_table()], 0, "batch"
         for batches, sign in ((self._old, -1), (self._new, 1)):
             for batch in batches:
-                self._connection.register("batch", pa.table(batch.columns, schema=renamed))
-                self._connection.execute("INSERT INTO rows SELECT *, $1 FROM batch", [sign])
+                signs = pa.repeat(pa.scalar(sign, pa.int32()), len(batch))
+                few.append(pa.table([*batch.columns, signs], schema=signed))
+                few_bytes += batch.nbytes
+                if few_bytes > _FEW_BYTES_MAX:
+                    self._connection.register("batch", pa.concat_tables(few))
+                    into = "CREATE TABLE rows AS" if source == "batch" else "INSERT INTO rows"
+                    self._connection.execute(f"{into} FROM batch")
+                    few, few_bytes, source = [signed.empty_table()], 0, "rows"
+        self._connection.register("batch", pa.concat_tables(few))
+        if source == "rows":
+            self._connection.execute("INSERT INTO rows FROM batch")
         columns = ", ".join(self._names)
         self._connection.execute(
-            f"CREATE TABLE difference AS SELECT {columns}, sum(sign) AS times FROM rows "  # noqa: S608
+            f"CREATE TABLE difference AS SELECT {columns}, sum(sign) AS times FROM {source} "  # noqa: S608
             f"GROUP BY {columns} HAVING sum(sign) <> 0"
         )
-        self._connection.execute("DROP TABLE rows")
+        self._connection.unregister("batch")
+        self._connection.execute("DROP TABLE IF EXISTS rows")
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
