@@ -1,12 +1,13 @@
-"""Events stored twice in a table. DuckDB collects the ids, on disk if there are many."""
+"""Events stored twice in a table. DuckDB finds them where ids repeat, and collects those of many rows on disk."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,8 +16,12 @@ from alluvia.duck.scratch import scratch_database
 from alluvia.scratch import scratch_root
 from alluvia.table.event_window.content import EVENT_ID, SOURCE
 
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
 RECEIVED_AT = "received_at"
 _MEMORY = "256MB"
+_FEW_BYTES_MAX = 8_000_000
 _TIME = pa.timestamp("us", tz="UTC")
 
 
@@ -33,15 +38,14 @@ class EventIds:
     """The event ids of a table's rows, and when each row came. Use it in a `with` block."""
 
     def __enter__(self) -> Self:
-        self._folder = tempfile.TemporaryDirectory(dir=scratch_root())
-        self._connection = scratch_database(Path(self._folder.name), on_disk=True, settings={"memory_limit": _MEMORY})
-        self._connection.execute("SET preserve_insertion_order = false")
-        self._connection.execute("CREATE TABLE ids (id VARCHAR, source VARCHAR, committed BIGINT, received BIGINT)")
+        self._few: list[pa.Table] = []
+        self._few_bytes = 0
+        self._open = ExitStack()
+        self._connection: DuckDBPyConnection | None = None
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connection.close()
-        self._folder.cleanup()
+        self._open.close()
 
     def add(self, rows: pa.RecordBatch, committed_ms: int | None) -> None:
         """Take live rows. `committed_ms` is when they were committed, None where optimize has mixed them since."""
@@ -54,15 +58,33 @@ class EventIds:
             received = pc.divide(rows.column(RECEIVED_AT).view(pa.int64()), 1000)
         committed = pa.repeat(pa.scalar(committed_ms, pa.int64()), len(ids))
         batch = pa.table({"id": ids, "source": sources, "committed": committed, "received": received})
-        self._connection.register("batch", batch)
-        self._connection.execute("INSERT INTO ids SELECT * FROM batch WHERE id IS NOT NULL")
-        self._connection.unregister("batch")
+        batch = batch.filter(pc.is_valid(ids))
+        self._few.append(batch)
+        self._few_bytes += batch.nbytes
+        if self._few_bytes > _FEW_BYTES_MAX:
+            self._store()
+
+    def _store(self) -> DuckDBPyConnection:
+        if self._connection is None:
+            folder = self._open.enter_context(tempfile.TemporaryDirectory(dir=scratch_root()))
+            self._connection = scratch_database(Path(folder), on_disk=True, settings={"memory_limit": _MEMORY})
+            self._open.callback(self._connection.close)
+            self._connection.execute("SET preserve_insertion_order = false")
+            self._connection.execute("CREATE TABLE ids (id VARCHAR, source VARCHAR, committed BIGINT, received BIGINT)")
+        if self._few:
+            self._connection.register("batch", pa.concat_tables(self._few))
+            self._connection.execute("INSERT INTO ids FROM batch")
+            self._connection.unregister("batch")
+            self._few, self._few_bytes = [], 0
+        return self._connection
 
     def repeated(self) -> Iterator[Repeated]:
         """Yield the ids of which there are several rows of one source.
 
         Two rows are as far apart as the times of their commits or of their arrival say, whichever is more.
         """
+        if self._connection is None and _all_differ(self._few):
+            return
         query = """
             WITH several AS (SELECT id, source, count(*) AS n FROM ids GROUP BY id, source HAVING count(*) > 1),
             apart AS (
@@ -74,6 +96,13 @@ class EventIds:
             )
             SELECT id, any_value(n), min(ms) FROM apart GROUP BY id, source ORDER BY id, source
         """
-        found = self._connection.execute(query)
+        found = self._store().execute(query)
         while rows := found.fetchmany(1000):
             yield from (Repeated(str(name), int(count), None if ms is None else int(ms)) for name, count, ms in rows)
+
+
+def _all_differ(tables: Sequence[pa.Table]) -> bool:
+    if not tables:
+        return True
+    ids = pa.concat_tables(tables)["id"]
+    return pc.count_distinct(ids).as_py() == len(ids)

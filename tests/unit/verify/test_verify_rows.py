@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -219,3 +220,19 @@ def test_many_event_ids_are_counted_on_disk() -> None:
         assert [(each.event_id, each.rows, each.apart_ms) for each in ids.repeated()] == [
             (f"event-{0:020d}", 2, 200_000)
         ]
+
+
+def test_few_event_ids_are_compared_within_their_source() -> None:
+    def repeated(*batches: Mapping[str, Sequence[str | None]]) -> list[tuple[str, int, int | None]]:
+        with EventIds() as ids:
+            for at, columns in enumerate(batches):
+                ids.add(pa.RecordBatch.from_pydict(columns), 1000 * at)
+            return [(each.event_id, each.rows, each.apart_ms) for each in ids.repeated()]
+
+    assert repeated() == []
+    assert repeated({"event_id": ["a", None, None]}, {"event_id": ["b"]}) == []
+    assert repeated({"event_id": ["a", "b"]}, {"event_id": ["c", "a"]}) == [("a", 2, 1000)]
+    assert repeated({"event_id": ["a", "a"], "source": ["x", "y"]}, {"event_id": ["b"], "source": ["x"]}) == []
+    assert repeated({"event_id": ["a", "a"], "source": ["x", None]}, {"event_id": ["a"], "source": ["x"]}) == [
+        ("a", 2, 1000)
+    ]
