@@ -11,10 +11,10 @@ space, no escape, no digit that was rounded. Any other line, and any block of li
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import accumulate, compress
+from itertools import accumulate
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, overload
 
@@ -37,6 +37,10 @@ _MISSES_MAX = 2  # blocks of lines that are not alike: then no more of them are 
 _SAMPLES = 8
 _SPACE = b" \t\r\n"
 _BOUNDS = Struct("=ii")
+_LINE_END = "\n"
+_HEAD_BYTES = 1 << 16  # which tell how long lines are
+_FEW = 16
+_COMPARED_BYTES = 1 << 16
 _TEXT_BYTES_MAX = (1 << 31) - 1
 _KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
@@ -48,8 +52,8 @@ class AlikeColumns:
         self.columns = columns
         self._json: dict[str, pa.Array] = {}
 
-    def texts(self, names: Sequence[str]) -> pa.Array:
-        """Return for each object the compact JSON text of its fields of those names, in that order."""
+    def texts(self, names: Sequence[str], end: str = "") -> pa.Array:
+        """Return for each object the compact JSON text of its fields of those names, in that order, and an end."""
         literals: list[str] = []
         columns: list[pa.Array] = []
         quote = ""
@@ -62,7 +66,7 @@ class AlikeColumns:
             columns.append(column if plain else self._json_of(name, column))
         first, *others = columns
         rest = [each for pair in zip(literals[1:], others, strict=True) for each in pair]
-        return pc.binary_join_element_wise(literals[0], first, *rest, f"{quote}}}", "")
+        return pc.binary_join_element_wise(literals[0], first, *rest, f"{quote}}}{end}", "")
 
     def _json_of(self, name: str, column: pa.Array) -> pa.Array:
         if name not in self._json:
@@ -79,7 +83,7 @@ class AlikeColumns:
 class AlikeBlock(Sequence[RawEvent]):
     """Consecutive events, most of them alike; `odd` are the others, by their places among all.
 
-    `alike` holds those at `places`. They came at `positions` of their body, as those lines of `text` that `mask` names.
+    `alike` holds those at `places`. They came at `positions` of their body, as lines of a text.
     """
 
     def __init__(
@@ -108,7 +112,7 @@ class AlikeBlock(Sequence[RawEvent]):
     @cached_property
     def _lines(self) -> list[bytes]:
         lines = lines_of(self._source.text)
-        return list(compress(lines, self._source.mask.to_pylist()))
+        return [line for place, line in enumerate(lines) if place not in self._source.others]
 
     def __len__(self) -> int:
         return len(self.places) + len(self.odd)
@@ -177,14 +181,14 @@ def _moved(positions: Sequence[int], by: int) -> Sequence[int]:
 
 
 class Alike(NamedTuple):
-    """Those lines of a text that are alike, as columns; `mask` says which they are.
+    """Those of the `size` lines of a text that are alike, as columns.
 
     `others` are the other lines, by their places, without the space around them. None of them is blank.
     """
 
     text: pa.Buffer
     columns: AlikeColumns
-    mask: pa.BooleanArray
+    size: int
     others: Mapping[int, bytes]
 
 
@@ -193,13 +197,14 @@ def lines_of(text: pa.Buffer) -> list[bytes]:
     return [line.strip(_SPACE) for line in text.to_pybytes().split(b"\n")]
 
 
-def alike_parts(text: bytes, count: int, longest: int) -> Iterator[Alike | list[bytes]]:
-    """Cut a text of about `count` lines, and yield in order the lines that are alike, and those of parts without any.
+def alike_parts(text: bytes, longest: int) -> Iterator[Alike | list[bytes]]:
+    """Cut a text into blocks, and yield in order the lines that are alike, and those of parts without any.
 
     Blank lines are left out. Those of more than `longest` bytes are alike to no other.
     """
     whole = pa.py_buffer(text)
-    block_bytes = len(text) * BLOCK // count + 1
+    head = text[:_HEAD_BYTES]
+    block_bytes = len(head) * BLOCK // (head.count(b"\n") + 1) + 1
     misses = start = 0
     while start < len(text):
         end = text.find(b"\n", start + block_bytes)
@@ -240,35 +245,81 @@ def read_alike(text: pa.Buffer, longest: int = sys.maxsize) -> Alike | None:
         return None
     from pyarrow import json  # only for many lines: a cold start does without
 
-    sent = _split(text)
+    sent = text.to_pybytes()
     kinds = _kinds(sent)
     if kinds is None:
         return None
+    whole = _one_text(text)
     options = json.ParseOptions(explicit_schema=pa.schema(list(kinds.items())), unexpected_field_behavior="ignore")
     found = json.read_json(
         pa.BufferReader(text), json.ReadOptions(use_threads=False, block_size=len(text) + 1), options
     )
-    if len(found) != len(sent):
+    if not len(found):
         return None
     every = AlikeColumns({name: found[name].chunk(0) for name in kinds})
-    same = pc.equal(every.texts(list(kinds)), sent)
-    if len(text) > longest:
-        same = pc.and_(same, pc.less_equal(pc.binary_length(sent), longest))
-    if not same.false_count:
-        return Alike(text, every, same, {})
-    different = pc.invert(same)
-    others = [line.strip(_SPACE) for line in sent.filter(different).cast(pa.binary()).to_pylist()]
-    if len(others) * 2 > len(sent) or not all(others):
+    written = every.texts(list(kinds), _LINE_END)
+    others = _few_others(written, sent) if len(text) <= longest else None
+    if others is None:
+        others = _others(written, pc.split_pattern(whole, "\n").flatten(), longest)
+    if others is None or len(others) * 2 > len(found) or not all(others.values()):
         return None
-    places = pc.indices_nonzero(different).to_pylist()
-    return Alike(text, every.where(same), same, dict(zip(places, others, strict=True)))
+    if others:
+        every = every.where(pa.array([place not in others for place in range(len(found))], pa.bool_()))
+    return Alike(text, every, len(found), others)
 
 
-def _split(text: pa.Buffer) -> pa.Array:
-    """Return the lines of a text."""
+def _one_text(text: pa.Buffer) -> pa.Array:
+    """Return an array of one text. Raises pyarrow.ArrowInvalid if it is not UTF-8."""
     bounds = pa.py_buffer(_BOUNDS.pack(0, len(text)))
-    whole = pa.Array.from_buffers(pa.binary(), 1, [None, bounds, text]).cast(pa.string())  # which checks UTF-8
-    return pc.split_pattern(whole, "\n").flatten()
+    return pa.Array.from_buffers(pa.binary(), 1, [None, bounds, text]).cast(pa.string())
+
+
+def _few_others(written: pa.Array, sent: bytes) -> dict[int, bytes] | None:
+    """Return the lines that are not what was written of them, by their places; None if there are more than a few.
+
+    All that was written lies one after another, as all lines do, so they are compared many at a time.
+    """
+    ends = memoryview(written.buffers()[1]).cast("i")
+    ours, theirs = written.buffers()[2], pa.py_buffer(sent)
+    found: dict[int, bytes] = {}
+    at = start = 0  # of a line, where it was written and where it was sent
+    while True:
+        same = _common(ours, at, theirs, start)
+        if start + same == len(sent) and at + same + 1 == len(ours):
+            return found
+        place = bisect_right(ends, at + same) - 1
+        if place == len(written) or len(found) == _FEW:
+            return None
+        begin = start + ends[place] - at
+        end = sent.find(b"\n", begin)
+        found[place] = sent[begin : len(sent) if end < 0 else end].strip(_SPACE)
+        if end < 0 or place + 1 == len(written):
+            return found if end < 0 and place + 1 == len(written) else None
+        at, start = ends[place + 1], end + 1
+
+
+def _common(one: pa.Buffer, at: int, other: pa.Buffer, start: int) -> int:
+    """Return how many bytes are the same from some place of one buffer and another on."""
+    most = min(len(one) - at, len(other) - start)
+    same, step = 0, _COMPARED_BYTES
+    while same < most and step:
+        size = min(step, most - same)
+        if one.slice(at + same, size).equals(other.slice(start + same, size)):
+            same += size
+        else:
+            step = size // 2
+    return same
+
+
+def _others(written: pa.Array, sent: pa.Array, longest: int) -> dict[int, bytes] | None:
+    """Return the lines that are not what was written of them, or too long; None if their numbers differ."""
+    if len(written) != len(sent):
+        return None
+    same = pc.equal(written, pc.binary_join_element_wise(sent, _LINE_END, ""))
+    different = pc.invert(pc.and_(same, pc.less_equal(pc.binary_length(sent), longest)))
+    lines = sent.filter(different).cast(pa.binary()).to_pylist()
+    places = pc.indices_nonzero(different).to_pylist()
+    return {place: line.strip(_SPACE) for place, line in zip(places, lines, strict=True)}
 
 
 def block_of(alike: Alike, positions: Sequence[int], odd: Sequence[RawEvent]) -> AlikeBlock:
@@ -292,12 +343,14 @@ def block_of(alike: Alike, positions: Sequence[int], odd: Sequence[RawEvent]) ->
     return AlikeBlock(alike, places, kept, others)
 
 
-def _kinds(lines: pa.Array) -> dict[str, pa.DataType] | None:
+def _kinds(sent: bytes) -> dict[str, pa.DataType] | None:
     """Return the type of each key, in order, that some of the lines have; None if these differ, or are not simple."""
     kinds: dict[str, set[type]] = {}
-    for at in range(0, len(lines), max(1, len(lines) // _SAMPLES)):
+    for number in range(_SAMPLES):
+        start = sent.find(b"\n", len(sent) * number // _SAMPLES) + 1 if number else 0
+        end = sent.find(b"\n", start)
         try:
-            value = orjson.loads(lines[at].as_py() or "")
+            value = orjson.loads(sent[start : len(sent) if end < 0 else end])
         except orjson.JSONDecodeError:  # pyarrow refuses it too
             continue
         if not isinstance(value, dict) or not value or (kinds and list(value) != list(kinds)):

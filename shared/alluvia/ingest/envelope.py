@@ -31,6 +31,7 @@ _NDJSON_TYPES = (
     "application/jsonlines",
 )
 _SPACE = b" \t\r\n"
+_HEAD_BYTES = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -76,9 +77,9 @@ def _interpret(text: bytes, ndjson: bool, limits: Limits) -> Split:
     end = text.find(b"\n")
     more = end > 0 and _is_value(text[:end])  # a value on the first line: the others are not part of it
     if more and text.startswith(b"{"):
-        count = text.count(b"\n") + 1  # at most, as some may be blank
-        if MANY <= count <= limits.events:
-            return split_text(range(count), text, limits)
+        few = len(text) <= limits.events or text.count(b"\n") < limits.events
+        if few and (text.count(b"\n", 0, _HEAD_BYTES) >= MANY or text.count(b"\n") >= MANY - 1):
+            return split_text(range(len(text)), text, limits)
     whole = None if more else decode_if_plain(text)
     if whole is not None:
         return _array(whole[0], text, limits) if isinstance(whole[0], list) else _each((0,), [text], whole, limits)
@@ -119,13 +120,13 @@ def split_text(positions: Sequence[int], text: bytes, limits: Limits) -> Split:
     parts: list[Sequence[RawEvent]] = []
     rejects: list[Reject] = []
     start = 0
-    for part in alike_parts(text, len(positions), limits.event_bytes):
+    for part in alike_parts(text, limits.event_bytes):
         if isinstance(part, list):
             at = positions[start : start + len(part)]
             others = _each(at, part, decode_all(part), limits)
             parts.append(others.events)
         else:
-            at = positions[start : start + len(part.mask)]
+            at = positions[start : start + part.size]
             raws = list(part.others.values())
             others = _each([at[place] for place in part.others], raws, decode_all(raws), limits)
             parts.append(block_of(part, at, others.events))

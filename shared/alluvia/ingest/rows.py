@@ -12,8 +12,9 @@ Values are converted column by column, because a request may contain a hundred t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -68,16 +69,27 @@ def to_rows(
             "the table has no column event_id of type string, which ingestion needs: create it as an event table"
         )
     request = Origin(arrival_us, idempotency_key)
-    found = []
+    found: list[EventRows | _Block] = []
     start = 0
     for part in _parts(events):
         reasons = {at - start: reason for at, reason in (refused or {}).items() if start <= at < start + len(part)}
-        rows = None
+        table = None
         if isinstance(part, AlikeBlock) and not reasons and fields == NO_FIELDS:
-            rows = _of_block(part, schema, request, new_id)
-        found.append(rows or _of_events(part, schema, request, new_id, fields, reasons))
+            table = alike_rows(part.alike, schema, arrival_us)
+        if isinstance(part, AlikeBlock) and table is not None:
+            found.append(_Block(part, table, alike_contents(part.alike)))
+        else:
+            found.append(_of_events(part, schema, request, new_id, fields, reasons))
         start += len(part)
-    return found[0] if len(found) == 1 else _joined(found)
+    return _joined(_with_odd(found, lambda odd: _of_events(odd, schema, request, new_id, NO_FIELDS, {})))
+
+
+class _Block(NamedTuple):
+    """A block of events, of which those that are alike are rows."""
+
+    events: AlikeBlock
+    table: pa.Table
+    contents: list[bytes]
 
 
 def _parts(events: Sequence[RawEvent]) -> Iterator[Sequence[RawEvent]]:
@@ -107,21 +119,45 @@ def _of_events(
     return batch.rows(arrays)
 
 
-def _of_block(block: AlikeBlock, schema: pa.Schema, request: Origin, new_id: Callable[[], str]) -> EventRows | None:
-    """Return the rows of a block from its columns; None if they tell too little."""
-    table = alike_rows(block.alike, schema, request.arrival_us)
-    if table is None:
-        return None
-    contents = alike_contents(block.alike)
-    if not block.odd:
-        return EventRows(table, [], [], range(len(block)), contents)
-    at = list(block.odd)
-    odd = _of_events(list(block.odd.values()), schema, request, new_id, NO_FIELDS, {})
-    taken = [*block.places, *(at[index] for index in odd.taken)]
-    order = pc.array_sort_indices(pa.array(taken, pa.int64()))
-    both = [*contents, *odd.contents]
+def _with_odd(
+    parts: Sequence[EventRows | _Block], rows_of: Callable[[list[RawEvent]], EventRows]
+) -> Iterator[EventRows]:
+    """Yield the rows of all parts. The odd events of all blocks are few, and become rows together."""
+    every = [event for part in parts if isinstance(part, _Block) for event in part.events.odd.values()]
+    odd = rows_of(every) if every else None
+    start = 0
+    for part in parts:
+        if isinstance(part, EventRows):
+            yield part
+        elif odd is None or not part.events.odd:
+            yield EventRows(part.table, [], [], range(len(part.events)), part.contents)
+        else:
+            end = start + len(part.events.odd)
+            yield _put_back(part, _some(odd, start, end))
+            start = end
+
+
+def _some(rows: EventRows, start: int, end: int) -> EventRows:
+    """Return what became of some of consecutive events."""
+    taken = slice(bisect_left(rows.taken, start), bisect_left(rows.taken, end))
+    refused = slice(bisect_left(rows.refused, start), bisect_left(rows.refused, end))
     return EventRows(
-        pa.concat_tables([table, odd.table]).take(order),
+        rows.table.slice(taken.start, taken.stop - taken.start),
+        rows.rejects[refused],
+        [at - start for at in rows.refused[refused]],
+        [at - start for at in rows.taken[taken]],
+        rows.contents[taken],
+    )
+
+
+def _put_back(block: _Block, odd: EventRows) -> EventRows:
+    """Return the rows of a block, those of its odd events in their places."""
+    at = list(block.events.odd)
+    taken = [*block.events.places, *(at[index] for index in odd.taken)]
+    order = pc.array_sort_indices(pa.array(taken, pa.int64()))
+    both = [*block.contents, *odd.contents]
+    return EventRows(
+        pa.concat_tables([block.table, odd.table]).take(order),
         odd.rejects,
         [at[index] for index in odd.refused],
         sorted(taken),
@@ -129,8 +165,11 @@ def _of_block(block: AlikeBlock, schema: pa.Schema, request: Origin, new_id: Cal
     )
 
 
-def _joined(parts: Sequence[EventRows]) -> EventRows:
+def _joined(found: Iterable[EventRows]) -> EventRows:
     """Return the rows of consecutive events, each of which is either refused or taken."""
+    parts = list(found)
+    if len(parts) == 1:
+        return parts[0]
     refused: list[int] = []
     taken: list[int] = []
     for part in parts:

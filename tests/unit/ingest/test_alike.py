@@ -98,17 +98,19 @@ SCHEMAS = st.sampled_from([
     SCHEMAS,
     st.sampled_from([NO_FIELDS, NO_FIELDS, Fields(("ip",), ()), Fields((), ("ts",))]),
     st.sampled_from([Limits(), Limits(event_bytes=150)]),
+    st.sampled_from([0, 1, 16]),
     st.randoms(use_true_random=False),
 )
 def test_the_fast_way_gives_what_the_careful_one_gives(
-    strange: list[bytes], many: int, schema: pa.Schema, fields: Fields, limits: Limits, random: Any
+    strange: list[bytes], many: int, schema: pa.Schema, fields: Fields, limits: Limits, few: int, random: Any
 ) -> None:
     lines = [line(number) for number in range(many)] + strange
     random.shuffle(lines)
     body = b"\n".join(lines)
     with patch("alluvia.ingest.alike.read_alike", lambda *_: None):
         careful = made(body, schema, fields, limits)
-    with patch("alluvia.ingest.envelope.MANY", 1), patch.multiple("alluvia.ingest.alike", BLOCK=8, _LEAST=2):
+    small = patch.multiple("alluvia.ingest.alike", BLOCK=8, _LEAST=2, _FEW=few, _COMPARED_BYTES=100)
+    with patch("alluvia.ingest.envelope.MANY", 1), small:
         assert made(body, schema, fields, limits) == careful
 
 

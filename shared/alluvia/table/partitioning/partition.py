@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from alluvia.errors import Invalid
 from alluvia.table.partitioning.spans import PARTITION_TAG, Key, Span, cut, part
 from alluvia.table.partitioning.spec import PartitionField, PartitionSpec
-from alluvia.table.partitioning.transforms import one_array, plain, transformed
+from alluvia.table.partitioning.transforms import is_one_value, one_array, plain, transformed
 
 PARTITIONS_MAX = 100
 """So many values get a file each at once; more are cut into ranges."""
@@ -131,9 +131,7 @@ def grouped(
             codes = _ranks(_paired(codes, _ranks(column)))
     found = codes.value_counts()
     counts = found.field("counts").take(pc.array_sort_indices(found.field("values"))).to_pylist()
-    rows = _sorted(codes, order) if len(counts) > 1 or order else None
-    if rows is not None and pc.all(pc.greater(pc.pairwise_diff(rows.cast(pa.int64())), 0)).as_py():
-        rows = None
+    rows = None if len(counts) == 1 and _are_sorted(order) else _sorted(codes, order)
     starts = pa.array([end - count for end, count in zip(accumulate(counts), counts, strict=True)], pa.int64())
     first = starts if rows is None else rows.take(starts)
     return _groups(spec, [column.take(first) for column in columns], counts), rows
@@ -169,12 +167,23 @@ def _appearance(values: pa.Array) -> pa.Int64Array:
 
 def _ranks(values: pa.Array) -> pa.Int64Array:
     """Return a number for each value in the values' order: 0 for the least, 1 for the next …, null last."""
-    bounds = pc.min_max(values)
-    if not values.null_count and bounds["min"] == bounds["max"]:
+    if is_one_value(values):
         return pa.repeat(pa.scalar(0, pa.int64()), len(values))
     encoded = pc.dictionary_encode(values)
     ranks = pc.array_sort_indices(pc.array_sort_indices(encoded.dictionary)).cast(pa.int64())
     return pc.fill_null(ranks.take(encoded.indices), pa.scalar(len(encoded.dictionary), pa.int64()))
+
+
+def _are_sorted(order: Sequence[pa.ChunkedArray]) -> bool:
+    """Whether rows are known to be sorted, as those of one kind of event are that came in the order of their time."""
+    columns = [column for column in order if not is_one_value(column)]
+    if not columns:
+        return True
+    [first, *others] = columns
+    if others or first.null_count or pa.types.is_floating(first.type):
+        return False
+    values = one_array(first)
+    return bool(pc.all(pc.less_equal(values.slice(0, len(values) - 1), values.slice(1))).as_py())
 
 
 def _sorted(codes: pa.Array, order: Sequence[pa.ChunkedArray]) -> pa.Array:

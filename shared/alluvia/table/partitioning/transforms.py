@@ -66,6 +66,10 @@ def transformed(column: pa.ChunkedArray, field: PartitionField) -> pa.ChunkedArr
     """Return for each row a value that rows share if and only if they have one part of a key: `plain` makes it that."""
     if field.transform in TIMES:
         times = column.cast(pa.timestamp("us")) if pa.types.is_date(column.type) else column
+        bounds = pc.min_max(times)
+        ends = pc.floor_temporal(pa.array([bounds["min"], bounds["max"]], times.type), unit=field.transform)
+        if not times.null_count and ends[0] == ends[1]:  # as in most files
+            return pa.chunked_array([pa.repeat(ends[0], len(times))])
         return pc.floor_temporal(times, unit=field.transform)
     if field.transform == BUCKET:
         return _by_distinct(column, lambda values: _buckets(values, field.width))
@@ -83,6 +87,14 @@ def plain(values: pa.Array, field: PartitionField) -> list[str | int | None]:
     if field.transform in TIMES:
         return [None if each is None else key_part(field, each)[1] for each in found]
     return found
+
+
+def is_one_value(values: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether all of some values are the same, and none is null."""
+    if values.null_count or pa.types.is_floating(values.type):
+        return False
+    bounds = pc.min_max(values)
+    return bool(bounds["min"] == bounds["max"])
 
 
 def _by_distinct(column: pa.ChunkedArray, compute: Callable[[pa.Array], pa.Array]) -> pa.ChunkedArray:
