@@ -11,6 +11,19 @@ if TYPE_CHECKING:
     from alluvia.lake import Lake
 
 
+def register(spark: SparkSession) -> None:
+    """Give a session `format("alluvia")`, to read and write tables, and `USING alluvia` in SQL.
+
+    Options of a read: `version`, `timestamp`, and `where`, a condition in this library's SQL, which prunes files.
+    Of a write, with the modes `append` and `overwrite`: `replaceWhere`, `mergeSchema`, `txnAppId` and `txnVersion`; and
+    `partitionBy`, `sortBy`, `clusterBy` and properties for a table that the write creates. Of both: `table`, where the
+    path is that of a lake, and the options of `alluvia.connect`.
+    """
+    from alluvia_spark.data_source import AlluviaSource
+
+    spark.dataSource.register(AlluviaSource)
+
+
 def read_table(
     spark: SparkSession,
     place: str | Lake,

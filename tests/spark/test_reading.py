@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from alluvia.lake import Table
 from tests import judges
 from tests.property import row_model as model
 from tests.reach.tables import APART, EVERY_TYPE
+from tests.spark.sessions import settings
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 
@@ -28,16 +27,6 @@ def check(spark: SparkSession, table: Table, **options: Any) -> None:
     theirs = alluvia_spark.read_table(spark, judges.uri_of(table), **options).toArrow()
     assert judges.canonical(theirs) == judges.canonical(mine)
     assert judges.kinds(theirs.schema) == judges.kinds(mine.schema)
-
-
-@contextmanager
-def settings(spark: SparkSession, given: dict[str, str]) -> Iterator[None]:
-    before = {name: spark.conf.get(name) or "" for name in given}
-    for name, value in given.items():
-        spark.conf.set(name, value)
-    yield
-    for name, value in before.items():
-        spark.conf.set(name, value)
 
 
 def rows(places: tuple[str | None, ...]) -> list[dict[str, Any]]:

@@ -57,7 +57,7 @@ class _Evolving:
         metadata = plan_evolve(before, pa.schema(new), None, seed=self._seed) if new else before
         if self._written is not None:
             old = too_old(self._written[1], self._handle.clock.now_ms())
-            if old or not _fits(self._written[0], metadata):
+            if old or not fits(self._written[0], metadata):
                 if isinstance(self._rows, pa.RecordBatchReader):
                     why = "files grew too old" if old else "table's columns or properties changed"
                     raise Invalid(f"{self._handle.name}: the {why} in the meantime: append again")
@@ -93,7 +93,8 @@ def _fields(rows: Any) -> Sequence[pa.Field]:
     return found
 
 
-def _fits(written: Metadata, planned: Metadata) -> bool:
+def fits(written: Metadata, planned: Metadata) -> bool:
+    """Whether files that were written for some metadata fit what a plan makes of the table's."""
     before, now = _stored(written), _stored(planned)
     return (
         written.partition_columns == planned.partition_columns

@@ -19,14 +19,14 @@ def change_rows(handle: TableHandle, name: str, read_edit: Callable[[Snapshot], 
     Only files that can hold rows that change are read. Raises `Invalid` for an append-only table, with the operation's
     `name`.
     """
-    plans = _Plans(handle, name, read_edit)
+    plans = Plans(handle, name, read_edit)
     commit, _, tries = commit_planned(handle, plans.plan)
     if commit is None:
         return replace(plans.done, tries=tries)
     return replace(plans.done, version=commit.version, timestamp_ms=commit.timestamp_ms, tries=tries)
 
 
-class _Plans:
+class Plans:
     """The plans of one operation: each takes over from the one before what still holds. `done` is what the last did."""
 
     done: RowChanges

@@ -1,0 +1,86 @@
+"""The options of `format("alluvia")`: where the table is, what of it is read, how it is written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from alluvia.errors import Invalid
+from alluvia.table.handle import TableHandle
+from alluvia.table.properties import KNOWN
+from alluvia_spark.tables import handle_of
+
+READING = ("version", "timestamp", "where")
+WRITING = ("replaceWhere", "mergeSchema", "txnAppId", "txnVersion", "partitionBy", "sortBy", "clusterBy")
+STORE = ("endpoint_url", "region", "access_key_id", "secret_access_key", "session_token")
+_NAMES = {name.lower(): name for name in ("path", "table", *READING, *WRITING, *STORE)}
+_PROPERTIES = {name.lower(): name for name in KNOWN}
+_COMMA = re.compile(r",(?![^(]*\))")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options by their names, whose case Spark does not keep. `properties` are those of a table that is created."""
+
+    given: Mapping[str, str] = field(repr=False)
+    properties: Mapping[str, str]
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Options:
+        """Read options. Raises `Invalid`, naming it, for one that is unknown or missing."""
+        given, properties = {}, {}
+        for name, value in options.items():
+            if (known := _NAMES.get(name.lower())) is not None:
+                given[known] = value
+            elif (known := _PROPERTIES.get(name.lower())) is not None:
+                properties[known] = value
+            else:
+                raise Invalid(f"option {name} is unknown; the known ones are {', '.join(sorted(_NAMES.values()))}")
+        if not given.get("path"):
+            raise Invalid("option path: give the table's path or URI, as in load(path) or save(path)")
+        return cls(given, properties)
+
+    def handle(self) -> TableHandle:
+        """Return the handle of the table."""
+        store = {name: value for name, value in self.given.items() if name in STORE}
+        return handle_of(self.given["path"], self.given.get("table"), store)
+
+    def refuse(self, names: Sequence[str], why: str) -> None:
+        """Raise `Invalid` for an option that is given where it means nothing."""
+        for name in names:
+            if name in self.given:
+                raise Invalid(f"option {name} is {why}: leave it out")
+
+    def number(self, name: str) -> int | None:
+        """Return an option's number, None without one. Raises `Invalid`."""
+        text = self.given.get(name)
+        if text is not None and not re.fullmatch(r"\d{1,18}", text.strip(), re.ASCII):
+            raise Invalid(f"option {name}: {text!r} is not a whole number")
+        return None if text is None else int(text)
+
+    def flag(self, name: str) -> bool:
+        """Return whether an option is on. Raises `Invalid`."""
+        text = self.given.get(name, "false").strip().lower()
+        if text not in ("true", "false"):
+            raise Invalid(f"option {name}: {text!r} is not valid; use 'true' or 'false'")
+        return text == "true"
+
+    def names(self, name: str) -> list[str]:
+        """Return an option's list: of JSON, or with commas between."""
+        text = self.given.get(name, "").strip()
+        try:
+            found = json.loads(text) if text.startswith("[") else [part.strip() for part in _COMMA.split(text)]
+        except ValueError as error:
+            raise Invalid(f"option {name}: {text!r} is not a list of names") from error
+        return [str(each) for each in found if each != ""]
+
+    def txn(self) -> tuple[str, int] | None:
+        """Return the transaction that makes a write happen once. Raises `Invalid` for half of one."""
+        app_id, number = self.given.get("txnAppId"), self.number("txnVersion")
+        if app_id is None and number is None:
+            return None
+        if app_id is None or number is None:
+            raise Invalid("options txnAppId, txnVersion: give both, or neither")
+        return app_id, number

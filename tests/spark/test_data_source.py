@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import alluvia
+import alluvia_spark
+from alluvia.lake import Lake, Table
+from alluvia_spark.options import Options
+from tests import judges
+from tests.reach.tables import APART, EVERY_TYPE
+from tests.spark.sessions import settings
+
+
+@pytest.fixture(scope="module")
+def registered(spark: SparkSession) -> SparkSession:
+    alluvia_spark.register(spark)
+    return spark
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return alluvia.connect(str(tmp_path))
+
+
+def events(spark: SparkSession, start: int, end: int, name: str = "a") -> DataFrame:
+    return spark.range(start, end, 1, 2).select(F.col("id").alias("n"), F.lit(name).alias("place"))
+
+
+def writer(rows: DataFrame, mode: str, **options: str) -> DataFrameWriter:
+    return rows.write.format("alluvia").mode(mode).options(**options)
+
+
+def load(spark: SparkSession, table: Table, **options: str) -> DataFrame:
+    return spark.read.format("alluvia").options(**options).load(judges.uri_of(table))
+
+
+def numbers(table: Table) -> list[int]:
+    return sorted(table.to_arrow()["n"].to_pylist())
+
+
+def test_a_version_is_read_and_conditions_prune_files(registered: SparkSession, lake: Lake) -> None:
+    table = lake.create_table("t", {"n": "long", "day": "date"})
+    for n in (1, 2, 3):
+        table.append([{"n": n}, {"n": 10 * n}])
+    rows, some = load(registered, table), load(registered, table, where="n > 20 AND n % 10 = 0")
+    at = f"path '{judges.uri_of(table)}', version '2', where 'n > 10'"
+    registered.sql(f"CREATE OR REPLACE TEMP VIEW v USING alluvia OPTIONS ({at})")
+    table.append([{"n": 40}])
+    with settings(registered, {"spark.sql.python.filterPushdown.enabled": "true"}):
+        assert [row.n for row in rows.where("n > 20").collect()] == [30]
+        assert rows.count() == 6
+    first = table.lake.store.local_path(table.snapshot(1).key(next(iter(table.snapshot(1).files))))
+    assert first is not None
+    first.unlink()
+    assert [row.n for row in some.collect()] == [30]
+    assert registered.sql("SELECT sum(n) FROM v").collect()[0][0] == 20
+    with pytest.raises(PySparkException, match="is missing"):
+        rows.collect()
+
+
+def test_every_type_goes_both_ways(registered: SparkSession, lake: Lake) -> None:
+    table = EVERY_TYPE.build(lake)
+    rows = load(registered, table, version=str(APART))
+    mine = table.scan(version=APART).read_all()
+    assert judges.canonical(rows.toArrow()) == judges.canonical(mine)
+    writer(rows, "append").save(f"{lake.uri}/copy")
+    copy = lake["copy"]
+    assert judges.kinds(copy.schema) == judges.kinds(mine.schema)
+    assert judges.ours(copy) == judges.canonical(mine)
+    judges.judges_agree(copy, [copy.version])
+
+
+def test_rows_are_appended_and_replaced(registered: SparkSession, lake: Lake) -> None:
+    path = f"{lake.uri}/t"
+    writer(events(registered, 0, 4), "append", partitionBy="place", **{"delta.enableDeletionVectors": "true"}).save(
+        path
+    )
+    table = lake["t"]
+    assert table.snapshot().partition_columns == ("place",)
+    table.evolve(rename={"n": "n2"})
+    table.evolve(rename={"n2": "n"})
+    writer(events(registered, 4, 6, "b"), "append", txnAppId="app", txnVersion="1").save(path)
+    writer(events(registered, 4, 6, "b"), "append", txnAppId="app", txnVersion="1").save(path)
+    assert numbers(table) == [0, 1, 2, 3, 4, 5]
+    writer(events(registered, 7, 9), "overwrite", replaceWhere="place = 'a' AND n > 1").save(path)
+    assert numbers(table) == [0, 1, 4, 5, 7, 8]
+    assert judges.duckdb_rows(table) == judges.ours(table)
+    more = events(registered, 1, 3).withColumn("more", F.lit(1.5))
+    writer(more, "overwrite", mergeSchema="true").save(path)
+    assert table.to_arrow(["n", "more"]).sort_by("n").to_pylist() == [{"n": 1, "more": 1.5}, {"n": 2, "more": 1.5}]
+
+
+def test_a_task_that_fails_and_is_tried_again_adds_its_rows_once(registered: SparkSession, lake: Lake) -> None:
+    table = lake.create_table("t", {"n": "long"})
+
+    @F.udf("long")
+    def late(n: int) -> int:
+        context = TaskContext.get()
+        if n == 19_999 and context is not None and context.attemptNumber() == 0:
+            raise RuntimeError("the worker is lost")
+        return n
+
+    writer(registered.range(0, 20_000, 1, 2).select(late("id").alias("n")), "append").save(judges.uri_of(table))
+    assert numbers(table) == list(range(20_000))
+    assert table.version == 1
+
+
+def test_nothing_is_committed_that_breaks_a_rule(registered: SparkSession, lake: Lake) -> None:
+    checks = {"delta.constraints.small": "n < 5", "delta.appendOnly": "true"}
+    columns = pa.schema([pa.field("n", pa.int64(), nullable=False), pa.field("place", pa.string())])
+    table = lake.create_table("t", columns, properties=checks)
+    path = judges.uri_of(table)
+    rows = events(registered, 0, 10)
+    refused = [
+        (writer(rows, "append"), "small"),
+        (writer(rows, "overwrite"), "append-only"),
+        (writer(rows.withColumn("other", F.lit(1)), "append"), "column other .* mergeSchema"),
+        (writer(rows.select("place"), "append"), "column n must not be null"),
+        (writer(rows.select(F.col("n").cast("string"), "place"), "append"), "column n is long"),
+        (writer(rows, "append", replaceWhere="n = 1"), "replaceWhere"),
+        (writer(rows, "append", txnAppId="x"), "txnVersion"),
+        (writer(rows, "append", nothing="x"), "option nothing is unknown"),
+        (writer(rows, "append", partitionBy="n"), "partitionBy"),
+    ]
+    for one, message in refused:
+        with pytest.raises(PySparkException, match=message):
+            one.save(path)
+    assert table.version == 0
+    other = lake.create_table("other", {"n": "long", "place": "string"})
+    with pytest.raises(PySparkException, match="does not match"):
+        writer(rows, "overwrite", replaceWhere="n < 9").save(judges.uri_of(other))
+    assert other.version == 0
+
+
+def test_options() -> None:
+    found = Options.of({"PATH": "/x", "partitionby": "a, bucket(4, n)", "DELTA.APPENDONLY": "true"})
+    assert found.names("partitionBy") == ["a", "bucket(4, n)"]
+    assert found.properties == {"delta.appendOnly": "true"}
+    assert "secret" not in repr(Options.of({"path": "/x", "secret_access_key": "secret"}))
