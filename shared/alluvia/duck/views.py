@@ -73,7 +73,8 @@ class Views:
         odd |= self._odd(snapshot, [(file, url) for file, url in pairs if file.path not in odd], places)
         plain = [(file, url) for file, url in pairs if file.path not in odd]
         self._check_time()
-        deleted = create_deleted(self._connection, self._new_name("deleted"), snapshot, self._store, plain)
+        self._made += 1
+        deleted = create_deleted(self._connection, f"{self._schema}.deleted_{self._made}", snapshot, self._store, plain)
         selects = []
         parts = relation_parts(
             form.schema,
@@ -85,19 +86,14 @@ class Views:
             None if places is None else places.position,
         )
         for part in parts:
-            view = self._new_name("files")
             self._check_time()
-            fitting = self._view_of(part, view, snapshot)
+            fitting = self._fitting(part, snapshot)
             if fitting is not None:
-                selects.append(fitting.sql(view))
+                selects.append(fitting.sql())
             else:
                 odd.update(file.path for file in part.files)
         selects += [part.sql() for part in self._copies(form, [file for file in files if file.path in odd])]
         self._connection.execute(f"CREATE VIEW {self._schema}.{name} AS {union_sql(form.shown, selects)}")
-
-    def _new_name(self, kind: str) -> str:
-        self._made += 1
-        return f"{self._schema}.{kind}_{self._made}"
 
     def _odd(self, snapshot: Snapshot, files: Sequence[tuple[AddFile, str]], places: RowPlaces | None) -> set[str]:
         """Return the paths of the files in which DuckDB would not find the table's columns, as far as is known."""
@@ -115,19 +111,17 @@ class Views:
                 odd.add(file.path)
         return odd
 
-    def _view_of(self, part: RelationPart, view: str, snapshot: Snapshot) -> RelationPart | None:
-        """Make a view of a part's files. Return the part that reads it; None if DuckDB may not convert its columns.
+    def _fitting(self, part: RelationPart, snapshot: Snapshot) -> RelationPart | None:
+        """Return the part that reads some files as the table needs them; None if DuckDB may not convert their columns.
 
         None as well if a file has a column with a name that the view needs and that the table does not have.
         """
         import duckdb
 
         try:
-            self._connection.execute(f"CREATE OR REPLACE VIEW {view} AS FROM {part.source}")
+            rows = self._connection.execute(f"DESCRIBE FROM {part.source}").fetchall()
         except duckdb.BinderException:
             return None
-        # Not duckdb_columns(): that looks at every view there is, DuckDB's own included, and takes longer.
-        rows = self._connection.execute(f"DESCRIBE {view}").fetchall()
         found = {fold(name): self._connection.type(kind) for name, kind, *_ in rows}
         pairs = zip(snapshot.schema, snapshot.physical_schema, strict=True)
         stored = [theirs for ours, theirs in pairs if ours.name not in snapshot.partition_columns]
@@ -136,7 +130,7 @@ class Views:
             return None
         if part.unified is None or (len(types) == len(stored) and all(starmap(holds, types))):
             return part
-        return self._view_of(part.unified, view, snapshot)
+        return self._fitting(part.unified, snapshot)
 
     def _copies(self, form: _Form, files: Sequence[AddFile]) -> list[RelationPart]:
         """Copy files, as the table needs them and without their deleted rows, and return the relation of the copies."""

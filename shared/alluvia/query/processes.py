@@ -16,6 +16,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from multiprocessing import Pipe
 from pathlib import Path
 from threading import Lock
@@ -249,7 +250,7 @@ class Engine:
 
     def type(self, type_str: str) -> DuckDBPyType:
         """Return a type by its name."""
-        return planner().type(type_str)
+        return _type(type_str)
 
     def confine(self, paths: Sequence[str]) -> None:
         """Shut the database: from now on it opens these files and nothing else."""
@@ -332,6 +333,11 @@ class Engine:
                     if "batch" in reply:
                         self._worker.data(watch)
             self._answered = True
+
+
+@lru_cache(maxsize=256)
+def _type(name: str) -> DuckDBPyType:
+    return planner().type(name)
 
 
 def _arrow(rows: pa.Table) -> pa.Buffer:
