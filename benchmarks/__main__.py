@@ -26,6 +26,7 @@ from benchmarks import (
     requests,
     rollups,
     row_changes,
+    spark_reads,
     transactions,
     vacuums,
     writers,
@@ -52,6 +53,7 @@ PARTS = {
     "crowds": crowds.figures,
     "costs": costs.figures,
     "transactions": transactions.figures,
+    "spark_reads": spark_reads.figures,
 }
 
 BY_NAME_ONLY = ("icedb",)
@@ -70,7 +72,7 @@ def main(names: list[str]) -> int:
         with running_server() as server, tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
             found += PARTS[name](server, Path(folder))
         sys.stderr.write(f"{name}: {time.monotonic() - started:.0f} s\n")
-    versions = {name: version(name) for name in ("deltalake", "pyarrow", "duckdb", "moto")}
+    versions = {name: version(name) for name in ("deltalake", "pyarrow", "duckdb", "moto", "pyspark")}
     if "icedb" in names:
         versions["icedb"] = icedb.version()
     path = report.keep("-".join(names) or "all", found, versions)

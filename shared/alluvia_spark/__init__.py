@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 
 from alluvia.extras import needing
-from alluvia_spark.api import read_table, register
+from alluvia_spark.api import delete, read_table, register, update, upsert
 
-__all__ = ["read_table", "register"]
+__all__ = ["delete", "read_table", "register", "update", "upsert"]
 
 with needing("spark", "alluvia_spark"):
     import_module("pyspark")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from alluvia.lake import Lake
+    from alluvia.operations.edits import RowChanges
 
 
 def register(spark: SparkSession) -> None:
@@ -47,3 +49,53 @@ def read_table(
     from alluvia_spark import reading
 
     return reading.read_table(spark, place, table, version=version, timestamp=timestamp, where=where, options=options)
+
+
+def update(
+    spark: SparkSession,
+    place: str,
+    values: Mapping[str, str],
+    where: str | None = None,
+    *,
+    table: str | None = None,
+    **options: str,
+) -> RowChanges:
+    """Set columns to expressions in this library's SQL, in the rows that match, as `Table.update`; tasks do the work.
+
+    `place`, `table` and `options` are those of `read_table`. The commit is one, with the conflict rules of the library.
+    """
+    from alluvia_spark import row_changes
+
+    return row_changes.update(spark, row_changes.Place(place, table, options), values, where)
+
+
+def delete(spark: SparkSession, place: str, where: str, *, table: str | None = None, **options: str) -> RowChanges:
+    """Delete the rows that match a condition in this library's SQL, as `Table.delete`; see `update`."""
+    from alluvia_spark import row_changes
+
+    return row_changes.delete(spark, row_changes.Place(place, table, options), where)
+
+
+def upsert(
+    place: str,
+    rows: DataFrame,
+    on: Sequence[str],
+    *,
+    table: str | None = None,
+    matched: str = "update",
+    columns: Sequence[str] | None = None,
+    when: str | None = None,
+    delete_when: str | None = None,
+    unmatched: str | None = None,
+    insert_when: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> RowChanges:
+    """Insert or update the rows of a DataFrame by the key columns `on`, as `Table.upsert`; see `update`.
+
+    The table may have any size; the new rows must fit into the memory of the driver, and of each Python worker.
+    """
+    from alluvia.operations.upsert import Rules
+    from alluvia_spark import row_changes
+
+    rules = Rules(matched, columns, when, delete_when, unmatched, insert_when)
+    return row_changes.upsert(row_changes.Place(place, table, options or {}), rows, on, rules)

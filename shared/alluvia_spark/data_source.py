@@ -87,7 +87,7 @@ class Files(InputPartition):
 
     def __init__(self, files: Sequence[AddFile]) -> None:
         super().__init__(None)
-        self.files = files
+        self.files = [replace(file, stats=None) for file in files]
 
 
 class TableReader(DataSourceReader):
@@ -126,6 +126,6 @@ def grouped(files: Iterable[AddFile], most: int = GROUP_BYTES) -> list[list[AddF
         if cost > room:
             groups.append([])
             room = most
-        groups[-1].append(replace(file, stats=None))
+        groups[-1].append(file)
         room -= cost
     return groups

@@ -106,12 +106,8 @@ class Rewriter:
         Parts whose files vacuum may have deleted since an earlier plan are made again.
         """
         self._snapshot = snapshot
-        live = {file.key for file in candidates}
-        young_ms = self._handle.clock.now_ms() - FILE_AGE_MS_MAX
-        self.parts = [part for part in self.parts if part.outcomes.keys() <= live and part.begun_ms >= young_ms]
         self._open = self._new_part()
-        done = {key for part in self.parts for key in part.outcomes}
-        pending = [file for file in candidates if file.key not in done]
+        pending = self._pending(candidates)
         whole = [file for file in pending if self.edit.goes_whole(file)]
         for file in whole:
             self.parts.append(self._new_part(_whole(file)))
@@ -130,6 +126,14 @@ class Rewriter:
             if self._changes is not None:
                 self._changes.clear()
         return self._outcomes()
+
+    def _pending(self, candidates: Sequence[AddFile]) -> list[AddFile]:
+        """Return the files that no part is about that still holds; other parts are dropped."""
+        live = {file.key for file in candidates}
+        young_ms = self._handle.clock.now_ms() - FILE_AGE_MS_MAX
+        self.parts = [part for part in self.parts if part.outcomes.keys() <= live and part.begun_ms >= young_ms]
+        done = {key for part in self.parts for key in part.outcomes}
+        return [file for file in candidates if file.key not in done]
 
     def _new_part(self, *outcomes: Outcome) -> Part:
         return Part(self._handle.clock.now_ms(), {outcome.file.key: outcome for outcome in outcomes})

@@ -12,14 +12,18 @@ from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
 
+Rewrite = Callable[[TableHandle, Snapshot, Edit], Rewriter]
 
-def change_rows(handle: TableHandle, name: str, read_edit: Callable[[Snapshot], Edit]) -> RowChanges:
+
+def change_rows(
+    handle: TableHandle, name: str, read_edit: Callable[[Snapshot], Edit], rewriter: Rewrite = Rewriter
+) -> RowChanges:
     """Carry an edit out in one commit; none where no row changes. `read_edit` returns it for a table as it is now.
 
-    Only files that can hold rows that change are read. Raises `Invalid` for an append-only table, with the operation's
-    `name`.
+    Only files that can hold rows that change are read, by the `rewriter`. Raises `Invalid` for an append-only table,
+    with the operation's `name`.
     """
-    plans = Plans(handle, name, read_edit)
+    plans = Plans(handle, name, read_edit, rewriter)
     commit, _, tries = commit_planned(handle, plans.plan)
     if commit is None:
         return replace(plans.done, tries=tries)
@@ -31,7 +35,10 @@ class Plans:
 
     done: RowChanges
 
-    def __init__(self, handle: TableHandle, name: str, read_edit: Callable[[Snapshot], Edit]) -> None:
+    def __init__(
+        self, handle: TableHandle, name: str, read_edit: Callable[[Snapshot], Edit], rewriter: Rewrite = Rewriter
+    ) -> None:
+        self._rewrite = rewriter
         self._handle = handle
         self._name = name
         self._read_edit = read_edit
@@ -66,7 +73,7 @@ class Plans:
 
     def _rewriter(self, snapshot: Snapshot) -> Rewriter:
         if self._planned is None or self._planned[0].state.metadata != snapshot.state.metadata:
-            self._planned = snapshot, Rewriter(self._handle, snapshot, self._read_edit(snapshot))
+            self._planned = snapshot, self._rewrite(self._handle, snapshot, self._read_edit(snapshot))
         return self._planned[1]
 
     def _changes(self, snapshot: Snapshot, rewriter: Rewriter, outcomes: Sequence[Outcome]) -> Changes:
