@@ -100,6 +100,10 @@ class PairTest:
         self._condition: Condition = condition(text, pairs.schema)
         self.used = pairs.used(read_expression(text))
 
+    def check(self) -> None:
+        """Raise `Invalid` where the condition does not fit the columns."""
+        self.mask({side.alias: side.schema.empty_table() for side in self._pairs.sides}, 0)
+
     def mask(self, rows: Mapping[str, pa.Table], count: int) -> pa.BooleanArray:
         """Return for each of `count` pairs whether the condition holds. Raises `Invalid` where it fails."""
         return definite(self._condition.mask(self._pairs.batch(self.used, rows, count)))
@@ -118,6 +122,10 @@ class PairValues:
     def names(self) -> Columns:
         """Return the columns that get values."""
         return tuple(self._schema.names)
+
+    def typed(self, name: str) -> str:
+        """Return the expression for a column, with a cast where it takes the column's type."""
+        return self._values.typed(name)
 
     @property
     def used(self) -> Mapping[str, Columns]:

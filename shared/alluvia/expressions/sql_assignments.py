@@ -18,6 +18,8 @@ from alluvia.table.schema.rows import conform
 from alluvia.table.schema.type_names import type_name
 
 _START = "SELECT (\n"
+VALUE_AT = len(_START)
+"""Where an expression begins, for the positions in its tree."""
 _END = "\n) FROM rows"
 
 

@@ -38,6 +38,18 @@ def outside_subqueries(expression: Node) -> Iterator[Node]:
             pending.extend(value)
 
 
+def outside_lambdas(expression: Node) -> Iterator[Node]:
+    """Every dict at or below an expression, those of its lambda functions left out."""
+    pending: list[Any] = [expression]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict) and value.get("class") != "LAMBDA":
+            yield value
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
+
+
 def without_locations(value: Any) -> Any:
     """Copy a tree without positions in the text."""
     if isinstance(value, dict):

@@ -180,10 +180,9 @@ def vectors_added(changes: Changes) -> int:
     return sum(add.deletion_vector is not None for add in changes.adds)
 
 
-def merge_metrics(source_rows: int, done: RowChanges, changes: Changes) -> dict[str, int]:
-    """Return what the history says of an edit that changes rows by those of a source."""
-    return {
-        "numSourceRows": source_rows,
+def merge_metrics(source_rows: int | None, done: RowChanges, changes: Changes) -> dict[str, int]:
+    """Return what the history says of an edit that changes rows by those of a source, if known how many."""
+    return ({} if source_rows is None else {"numSourceRows": source_rows}) | {
         "numTargetRowsInserted": done.rows_inserted,
         "numTargetRowsUpdated": done.rows_updated,
         "numTargetRowsDeleted": done.rows_deleted or 0,

@@ -15,13 +15,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.errors import Conflict, Unavailable
+from alluvia.errors import Conflict, Invalid, Unavailable
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
 from alluvia.operations.edits import Edit, Hits, Inserts, RowChanges
 from alluvia.operations.update import moves_rows
 from alluvia.scratch import scratch_root
-from alluvia.table.masks import interleaved, mask_of, numbers
+from alluvia.table.masks import count, interleaved, mask_of, numbers
 from alluvia.table.scan import Scan
 from alluvia.table.schema.rows import conform
 from alluvia.table.snapshot import Snapshot
@@ -61,7 +61,8 @@ class FoundClause:
 class FoundRules:
     """An edit of rows that were found: its clauses, by number, and what the table's history says of it.
 
-    `fit` makes columns of a table of values, by the schema that they are to have.
+    `fit` makes columns of a table of values, by the schema that they are to have. Where no row may be found twice,
+    `twice` says so; else it is found once, however often it was.
     """
 
     operation: str
@@ -69,6 +70,7 @@ class FoundRules:
     parameters: Mapping[str, str]
     metrics: Callable[[RowChanges, Changes], dict[str, int]]
     fit: Callable[[pa.Table, pa.Schema], pa.Table]
+    twice: str = ""
 
 
 @contextmanager
@@ -90,9 +92,9 @@ def kept(scans: Sequence[Scan], schema: pa.Schema, batches: Iterable[pa.RecordBa
         except OSError as error:
             raise Unavailable(f"not enough disk space for the rows that change: {error.strerror}") from error
         ranges, new, start = {}, range(0), 0
-        for number, count in counts.items():
-            here = range(start, start + count)
-            start += count
+        for number, many in counts.items():
+            here = range(start, start + many)
+            start += many
             if number is None:
                 new = here
             else:
@@ -127,7 +129,14 @@ class FoundEdit(Edit):
         rows = self._found.rows.slice(here.start, len(here))
         positions = rows.column(1).combine_chunks().cast(pa.int64())
         updated = self._updating.take(rows.column(2).combine_chunks())
-        return Hits(mask_of(positions, data.rows), updated, pc.add(numbers(len(here)), here.start))
+        sources = pc.add(numbers(len(here)), here.start)
+        again = pc.equal(positions.slice(1), positions.slice(0, len(here) - 1))
+        if count(again):
+            if self._rules.twice:
+                raise Invalid(self._rules.twice)
+            first = pa.concat_arrays([pa.array([True]), pc.invert(again)])
+            positions, updated, sources = positions.filter(first), updated.filter(first), sources.filter(first)
+        return Hits(mask_of(positions, data.rows), updated, sources)
 
     def renew(self, rows: pa.Table, sources: pa.Int64Array) -> pa.Table:
         if not len(rows):

@@ -1,7 +1,7 @@
-"""MERGE INTO: rows that match a row of the source by key are updated or deleted, by the first clause that applies.
+"""MERGE INTO by keys: rows that match a row of the source are updated or deleted, by the first clause that applies.
 
 Unlike an upsert, every clause has conditions and values of its own, over both rows, and rows of the table without a row
-of the source can be changed as well.
+of the source can be changed as well. What has no keys, or too large a source, a query pairs (`sql/pairing.py`).
 """
 
 from __future__ import annotations
@@ -60,16 +60,17 @@ class MergeRules:
 def merge(handle: TableHandle, source: pa.Table, rules: MergeRules) -> RowChanges:
     """Change a table's rows by those of a source, in one commit. The source is held in memory.
 
-    ON must equate a column of each. Raises `Invalid` for a key that two rows of the source have, and for expressions
-    that do not fit.
+    ON must equate a column of each: see `keys_of`. Raises `RepeatedKey` for a key that two rows of the source have, and
+    `Invalid` for expressions that do not fit.
     """
     return change_rows(handle, "MERGE", lambda snapshot: MergeEdit(snapshot, source, rules))
 
 
-class _Clause:
+class ReadClause:
     """A clause, read for the columns of a table and a source."""
 
     def __init__(self, clause: MergeClause, pairs: Pairs, schema: pa.Schema, source: Side) -> None:
+        self.when = clause.when
         self.action = clause.action
         self.test = None if clause.condition is None else PairTest(clause.condition, pairs)
         self.values: PairValues | None = None
@@ -77,9 +78,22 @@ class _Clause:
             given = clause.values if clause.values is not None else _of_source(schema, source)
             self.values = PairValues(given, pairs, schema)
 
+    def check(self) -> None:
+        """Raise `Invalid` where the condition does not fit the columns."""
+        if self.test is not None:
+            self.test.check()
+
     def used(self, alias: str) -> set[str]:
+        """Return the columns of a side that it looks at."""
         parts = [part.used for part in (self.test, self.values) if part is not None]
         return {name for used in parts for name in used.get(alias, ())}
+
+
+def read_clauses(rules: MergeRules, schema: pa.Schema, source: pa.Schema) -> list[ReadClause]:
+    """Read the clauses of a merge, in order. Raises `Invalid`."""
+    target, given = Side(rules.alias, schema), Side(rules.source_alias, source)
+    pairs = {MATCHED: Pairs([target, given]), BY_SOURCE: Pairs([target]), UNMATCHED: Pairs([given])}
+    return [ReadClause(each, pairs[each.when], schema, given) for each in rules.clauses]
 
 
 def _of_source(schema: pa.Schema, source: Side) -> dict[str, str]:
@@ -103,15 +117,13 @@ class MergeEdit(Edit):
         schema = self._schema = snapshot.schema
         self._rows = source
         target, given = Side(rules.alias, schema), Side(rules.source_alias, source.schema)
-        both, ours, theirs = Pairs([target, given]), Pairs([target]), Pairs([given])
         self._target, self._given = target, given
-        keys = _keys(rules.on, both, target, given)
-        self._on = None if keys.alone else PairTest(rules.on, both)
+        keys = keys_of(rules, schema, source.schema)
+        self._on = None if keys.alone else PairTest(rules.on, Pairs([target, given]))
         self.source = UpsertSource(_key_rows(source, keys.columns, schema), list(keys.columns))
-        names = {MATCHED: both, BY_SOURCE: ours, UNMATCHED: theirs}
+        clauses = read_clauses(rules, schema, source.schema)
         self._clauses = {
-            when: [_Clause(each, pairs, schema, given) for each in rules.clauses if each.when == when]
-            for when, pairs in names.items()
+            when: [each for each in clauses if each.when == when] for when in (MATCHED, BY_SOURCE, UNMATCHED)
         }
         self._whole = bool(self._clauses[BY_SOURCE])
         self.predicate = Unknown() if self._whole else self.source.predicate
@@ -184,7 +196,7 @@ class MergeEdit(Edit):
                 verdicts = pc.if_else(mask, pa.scalar(clause.action == "update", pa.bool_()), verdicts)
         return verdicts
 
-    def _decided(self, deciding: pa.Array, sources: pa.Int64Array) -> Sequence[tuple[pa.BooleanArray, _Clause]]:
+    def _decided(self, deciding: pa.Array, sources: pa.Int64Array) -> Sequence[tuple[pa.BooleanArray, ReadClause]]:
         return [
             (pc.and_(applies, pc.equal(deciding, number)), clause)
             for when, applies in ((MATCHED, pc.is_valid(sources)), (BY_SOURCE, pc.is_null(sources)))
@@ -210,7 +222,7 @@ class MergeEdit(Edit):
 
     def inserts(self, matched: pa.Int64Array) -> Inserts:
         left = positions_of(pc.invert(mask_of(matched.drop_null().unique(), len(self._rows))))
-        parts: list[tuple[_Clause, pa.Int64Array]] = []
+        parts: list[tuple[ReadClause, pa.Int64Array]] = []
         for clause in self._clauses[UNMATCHED]:
             chosen = left
             if clause.test is not None and len(left):
@@ -224,7 +236,7 @@ class MergeEdit(Edit):
             return Inserts()
         return Inserts(pa.concat_arrays([chosen for _, chosen in parts]), lambda: self._inserted(parts))
 
-    def _inserted(self, parts: Sequence[tuple[_Clause, pa.Int64Array]]) -> Iterator[pa.Table]:
+    def _inserted(self, parts: Sequence[tuple[ReadClause, pa.Int64Array]]) -> Iterator[pa.Table]:
         for clause, chosen in parts:
             assert clause.values is not None  # noqa: S101 - others insert nothing
             values = clause.values.compute({self._given.alias: self._rows.take(chosen)}, len(chosen))
@@ -235,14 +247,22 @@ class MergeEdit(Edit):
 
 
 @dataclass(frozen=True, slots=True)
-class _Keys:
+class MergeKeys:
     """The columns of the table that ON equates, with those of the source; `alone` if ON says nothing else."""
 
     columns: Mapping[str, str]
     alone: bool
 
 
-def _keys(text: str, pairs: Pairs, target: Side, source: Side) -> _Keys:
+def keys_of(rules: MergeRules, schema: pa.Schema, source: pa.Schema) -> MergeKeys:
+    """Return the keys of a merge, none if ON equates no columns. Raises `Invalid` for columns that cannot be equal."""
+    target, given = Side(rules.alias, schema), Side(rules.source_alias, source)
+    found = _keys(rules.on, Pairs([target, given]), target, given)
+    _key_rows(source.empty_table(), found.columns, schema)
+    return found
+
+
+def _keys(text: str, pairs: Pairs, target: Side, source: Side) -> MergeKeys:
     try:
         expression = read_expression(text)
     except Invalid as error:
@@ -258,12 +278,7 @@ def _keys(text: str, pairs: Pairs, target: Side, source: Side) -> _Keys:
             others += 1
             continue
         found[columns[target.alias]] = columns[source.alias]
-    if not found:
-        raise Invalid(
-            f"ON must equate a column of the table with one of the source, as in {target.alias}.id = "
-            f"{source.alias}.id: compute the source's in the SELECT of USING"
-        )
-    return _Keys(found, alone=not others)
+    return MergeKeys(found, alone=not others)
 
 
 def _key_rows(source: pa.Table, keys: Mapping[str, str], schema: pa.Schema) -> pa.Table:

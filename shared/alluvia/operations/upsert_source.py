@@ -32,11 +32,15 @@ _PAIRS = "SELECT f.position, s.number FROM file f JOIN source s ON {on} ORDER BY
 _REPEATED = "SELECT {names}, count(*) FROM source GROUP BY {names} HAVING count(*) > 1 ORDER BY {names} LIMIT 1"
 
 
+class RepeatedKey(Invalid):
+    """Two rows of a source have the same key."""
+
+
 class UpsertSource:
     """Rows to put into a table by the key columns `on`. `rows` has the table's types, and possibly extra columns.
 
-    Raises `Invalid`, naming the field, for a key that is not a column or occurs in two rows. A row with a null in its
-    key matches nothing.
+    Raises `Invalid`, naming the field, for a key that is not a column, and `RepeatedKey` for one that two rows have. A
+    row with a null in its key matches nothing.
     """
 
     def __init__(self, rows: pa.Table, on: Sequence[str]) -> None:
@@ -67,7 +71,7 @@ class UpsertSource:
         found = self._connection.execute(_REPEATED.format(names=", ".join(self._keys))).fetchone()
         if found is not None:
             key = ", ".join(f"{name}={value!r}" for name, value in zip(self.on, found, strict=False))
-            raise Invalid(f"rows: the key {key} occurs in {found[-1]} rows; each key must be unique")
+            raise RepeatedKey(f"rows: the key {key} occurs in {found[-1]} rows; each key must be unique")
 
     def pairs(self, keys: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
         """Return the positions, ascending, of those rows of `keys` that the source has, and its rows' numbers."""

@@ -70,13 +70,20 @@ class Result:
 
     def read_all(self, limit_bytes: int | None = None) -> pa.Table:
         """Return all rows. Raises `QueryTooCostly` if they take more memory than the limit."""
+        found = self.read_within(limit_bytes)
+        if found is None:
+            raise QueryTooCostly(out_of_memory(limit_bytes))
+        return found
+
+    def read_within(self, limit_bytes: int | None) -> pa.Table | None:
+        """Return all rows; None, and the query ends, if they take more memory than a limit."""
         found: list[pa.RecordBatch] = []
         held = 0
         for batch in self:
             found.append(batch)
             held += batch.nbytes
             if limit_bytes is not None and held > limit_bytes:
-                raise QueryTooCostly(out_of_memory(limit_bytes))
+                return None
         return pa.Table.from_batches(found, self.schema)
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ as literals, which only our own code writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from alluvia.errors import Invalid
 from alluvia.query.parameters import Values, arrow_row, check_names
@@ -43,18 +43,28 @@ def bound(sql: Sql, values: Values) -> Values | None:
 
 def expression(sql: Sql, values: Values, alias: str = "", columns: Sequence[str] = ()) -> str:
     """Return an expression with its parameters as literals, and without `alias.` before the names of columns."""
-    from alluvia.duck.literals import literal
-
     tokens = tokens_of(sql.text)
     if len(tokens) > EXPRESSION_TOKENS_MAX:
         raise Invalid(
             f"a condition or value has more than {EXPRESSION_TOKENS_MAX} words and signs: use MERGE INTO, with the "
             "values as the rows of its source"
         )
-    edits: list[_Edit] = [(start, end, literal(_value(name, values))) for start, end, name in _parameters(sql, tokens)]
-    if alias:
-        edits += _qualifiers(sql.text, tokens, fold(alias), frozenset(map(fold, columns)))
-    text = sql.text
+    names = _qualifiers(sql.text, tokens, fold(alias), frozenset(map(fold, columns))) if alias else ()
+    return _edited(sql.text, [*_literals(sql, values, tokens), *names])
+
+
+def with_literals(sql: Sql, values: Values) -> str:
+    """Return a SELECT, or a part of one, with its parameters as literals."""
+    return _edited(sql.text, _literals(sql, values, tokens_of(sql.text)))
+
+
+def _literals(sql: Sql, values: Values, tokens: Sequence[Token]) -> Iterable[_Edit]:
+    from alluvia.duck.literals import literal
+
+    return [(start, end, literal(_value(name, values))) for start, end, name in _parameters(sql, tokens)]
+
+
+def _edited(text: str, edits: Iterable[_Edit]) -> str:
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text

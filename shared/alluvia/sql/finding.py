@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from alluvia.duck.relation import RowPlaces, free_name, quote_name
 from alluvia.expressions.condition import columns_used
@@ -23,7 +23,7 @@ from alluvia.sql.scope import Done, SqlScope
 from alluvia.sql.tokens import holds_query
 from alluvia.table.snapshot import Snapshot
 
-_VALUES_FROM = 3
+VALUES_FROM = 3
 """Before them come the file, the position and the clause."""
 
 
@@ -58,7 +58,7 @@ def update(scope: SqlScope, node: Update) -> Done:
             text = values.typed(name)
         names.append(name)
         texts.append(f"(\n{text}\n)")
-    clause = FoundClause("update", names, _VALUES_FROM)
+    clause = FoundClause("update", names, VALUES_FROM)
     rules = FoundRules("UPDATE", [clause], {"predicate": masked(condition)}, update_metrics, fit_rows)
     with _found(scope, node, texts, condition) as found:
         done = change_rows(handle, "update", lambda now: FoundEdit(now, found, rules))
@@ -77,14 +77,34 @@ def _columns(expression: Node, alias: str, snapshot: Snapshot) -> Sequence[str]:
     return columns_used(expression, snapshot.schema)
 
 
-@contextmanager
-def _found(scope: SqlScope, node: Delete | Update, values: Sequence[str], condition: str) -> Iterator[FoundRows]:
-    """Find the rows of a table for which a condition holds, with some values, in the order of files and positions."""
-    snapshot = scope.newest(node.table)
+def _found(
+    scope: SqlScope, node: Delete | Update, values: Sequence[str], condition: str
+) -> AbstractContextManager[FoundRows]:
+    return found_rows(scope, node.table, node.alias, places_in(scope.newest(node.table)), ["0", *values], condition)
+
+
+def places_in(snapshot: Snapshot) -> RowPlaces:
+    """Return names, which no column has, for the places of a table's rows."""
     names = [*snapshot.schema.names, *snapshot.physical_schema.names]
-    places = RowPlaces(free_name("alluvia_file", names), free_name("alluvia_position", names))
-    name, alias = ".".join(map(quote_name, node.table.split("/"))), quote_name(node.alias)
-    shown = ", ".join([f"{alias}.{places.file}", f"{alias}.{places.position}", "0", *values])
-    text = f"FROM {name} AS {alias} SELECT {shown} WHERE (\n{condition}\n) ORDER BY 1, 2"
+    return RowPlaces(free_name("alluvia_file", names), free_name("alluvia_position", names))
+
+
+@contextmanager
+def found_rows(
+    scope: SqlScope,
+    table: str,
+    alias: str,
+    places: RowPlaces,
+    shown: Sequence[str],
+    condition: str,
+    joined: str = "",
+) -> Iterator[FoundRows]:
+    """Find the rows of a table, and of what it is `joined` with, for which a condition holds.
+
+    `shown` of each are the number of the clause that says what becomes of it, and values.
+    """
+    name, known_as = ".".join(map(quote_name, table.split("/"))), quote_name(alias)
+    columns = ", ".join([f"{known_as}.{places.file}", f"{known_as}.{places.position}", *shown])
+    text = f"FROM {name} AS {known_as}{joined} SELECT {columns} WHERE (\n{condition}\n) ORDER BY 1, 2"
     with scope.located(text, places) as result, kept(result.scans, result.schema, result) as found:
         yield found

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 import pyarrow as pa
 
 from alluvia.errors import Invalid, TableExists
 from alluvia.operations import merge as merging
 from alluvia.operations.merge import MergeClause, MergeRules
+from alluvia.operations.upsert_source import RepeatedKey
 from alluvia.operations.views import find_view
-from alluvia.sql import finding
+from alluvia.sql import finding, pairing
 from alluvia.sql.binding import assigned, column_of
 from alluvia.sql.fitting import fitted, table_schema
 from alluvia.sql.nodes import CreateTable, Delete, Insert, Merge, Update, reads_more
 from alluvia.sql.scope import Done, SqlScope
 from alluvia.sql.tokens import Sql
 from alluvia.table.schema.names import fold
+
+SOURCE_BYTES = 256 << 20
+"""A larger source of a MERGE is read by the query that pairs it with the table, not into memory."""
 
 
 def insert(scope: SqlScope, node: Insert) -> Done:
@@ -106,9 +113,25 @@ def _create(scope: SqlScope, node: CreateTable, schema: pa.Schema) -> int:
 def merge(scope: SqlScope, node: Merge) -> Done:
     """Change a table's rows by those of a source."""
     handle = scope.catalog.handle(node.table)
-    names = handle.newest().schema.names
+    schema = handle.newest().schema
+    rules = _merge_rules(scope, node, schema.names)
     with scope.query(Sql(f"FROM {node.source.text}", node.source.placeholders)) as result:
-        source = result.read_all(scope.memory_bytes)
+        keys = merging.keys_of(rules, schema, result.schema)
+        source = result.read_within(min(SOURCE_BYTES, scope.memory_bytes or SOURCE_BYTES)) if keys.columns else None
+    done = None
+    if source is not None:
+        with suppress(RepeatedKey):  # which is no error where the table has no row of that key
+            done = merging.merge(handle, source, rules)
+    done = done or pairing.merge(scope, node, result.schema, rules)
+    return {
+        "rows_inserted": done.rows_inserted,
+        "rows_updated": done.rows_updated,
+        "rows_deleted": done.rows_deleted,
+        "version": done.version,
+    }
+
+
+def _merge_rules(scope: SqlScope, node: Merge, names: Sequence[str]) -> MergeRules:
     clauses = []
     for clause in node.clauses:
         values = None
@@ -118,11 +141,4 @@ def merge(scope: SqlScope, node: Merge) -> Done:
                 raise Invalid(f"WHEN … THEN {clause.action.upper()}: a column is named twice")
         condition = None if clause.condition is None else scope.expression(clause.condition)
         clauses.append(MergeClause(clause.when, clause.action, condition, values))
-    rules = MergeRules(node.alias, node.source_alias, scope.expression(node.on), clauses)
-    done = merging.merge(handle, source, rules)
-    return {
-        "rows_inserted": done.rows_inserted,
-        "rows_updated": done.rows_updated,
-        "rows_deleted": done.rows_deleted,
-        "version": done.version,
-    }
+    return MergeRules(node.alias, node.source_alias, scope.expression(node.on), clauses)

@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 import alluvia
+from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid
-from alluvia.operations import merge
+from alluvia.operations import merge, rewriting
 from alluvia.operations.row_changes import change_rows
+from alluvia.query.limits import QueryLimits
+from alluvia.sql import writing
+from alluvia.sql.run import execute
 from tests.sql.sequences import run
 
 
@@ -26,6 +30,14 @@ def merged(lake: alluvia.Lake) -> alluvia.Lake:
     return lake
 
 
+@pytest.fixture(params=["by keys", "by a query"])
+def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs rows by their keys in memory, and as if the source were too large for that."""
+    if request.param == "by a query":
+        monkeypatch.setattr(writing, "SOURCE_BYTES", 1)
+
+
+@pytest.mark.usefixtures("each_way")
 def test_every_kind_of_clause(merged: alluvia.Lake) -> None:
     done = merged.sql(
         """MERGE INTO t USING u ON t.id = u.id
@@ -38,6 +50,7 @@ def test_every_kind_of_clause(merged: alluvia.Lake) -> None:
     assert rows(merged) == [(1, 9, None), (2, 220, "by"), (4, None, "W")]
 
 
+@pytest.mark.usefixtures("each_way")
 def test_stars_take_the_columns_of_the_source_by_name(merged: alluvia.Lake) -> None:
     merged.sql(
         "MERGE INTO t AS x USING (SELECT id, n FROM u) AS y ON y.id = x.id "
@@ -48,6 +61,7 @@ def test_stars_take_the_columns_of_the_source_by_name(merged: alluvia.Lake) -> N
         merged.sql("MERGE INTO t USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET *")
 
 
+@pytest.mark.usefixtures("each_way")
 def test_the_first_clause_that_applies_counts(merged: alluvia.Lake) -> None:
     merged.sql(
         "MERGE INTO t USING u ON t.id = u.id AND t.n < u.n - 200 "
@@ -59,6 +73,7 @@ def test_the_first_clause_that_applies_counts(merged: alluvia.Lake) -> None:
     assert rows(merged) == [(-2, 0, None), (1, 10, "a"), (2, 20, "b"), (3, 30, "c"), (4, None, None)]
 
 
+@pytest.mark.usefixtures("each_way")
 def test_a_source_of_values_with_parameters_and_a_merge_of_the_table_itself(merged: alluvia.Lake) -> None:
     merged.sql(
         "MERGE INTO t USING (SELECT * FROM (VALUES (?, ?), (9, ?)) v(key, text)) AS s ON t.id = s.key "
@@ -74,6 +89,7 @@ def test_a_source_of_values_with_parameters_and_a_merge_of_the_table_itself(merg
     assert rows(merged, "SELECT DISTINCT n FROM t") == [(30,)]
 
 
+@pytest.mark.usefixtures("each_way")
 def test_keys_of_several_columns_partitions_and_vectors(lake: alluvia.Lake) -> None:
     lake.sql(
         "CREATE TABLE t (day DATE, k STRING, n BIGINT) PARTITION BY (day) "
@@ -91,15 +107,50 @@ def test_keys_of_several_columns_partitions_and_vectors(lake: alluvia.Lake) -> N
     assert lake.sql("DESCRIBE HISTORY t LIMIT 1").to_pylist()[0]["files_removed"] == 1
 
 
+def test_names_that_both_have_mean_the_row_that_is_there(merged: alluvia.Lake) -> None:
+    merged.sql(
+        "MERGE INTO t USING u ON t.id > u.id * 100 WHEN NOT MATCHED AND n + id > 202 "
+        "THEN INSERT (id, n) VALUES (list_sum(list_transform([id], lambda x: x + 100))::BIGINT, n) "
+        "WHEN NOT MATCHED BY SOURCE AND id = 1 THEN UPDATE SET n = id + n"
+    )
+    assert rows(merged, "SELECT id, n FROM t ORDER BY id") == [(1, 11), (2, 20), (3, 30), (103, 300), (104, 400)]
+
+
+def test_a_source_larger_than_memory(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source has 24 MB, of which at most 1 MB is taken into memory here, and all of it is inserted or updates."""
+    monkeypatch.setattr(writing, "SOURCE_BYTES", 1 << 20)
+    monkeypatch.setattr(rewriting, "WAITING_BYTES", 2 << 20)
+    lake.sql("CREATE TABLE t (id BIGINT, n BIGINT, s STRING)")
+    lake.sql("INSERT INTO t SELECT range * 2, 0, NULL FROM range(200000)")
+    done = lake.sql(
+        "MERGE INTO t USING (SELECT range AS id, 'row number ' || range AS s FROM range(600000)) u ON t.id = u.id "
+        "WHEN MATCHED THEN UPDATE SET n = 1, s = u.s WHEN NOT MATCHED THEN INSERT (id, n, s) VALUES (id, 2, s)"
+    ).to_pylist()[0]
+    assert (done["rows_updated"], done["rows_inserted"]) == (200_000, 400_000)
+    assert rows(lake, "SELECT n, count(*), min(s), count(DISTINCT id) FROM t GROUP BY n ORDER BY n") == [
+        (1, 200_000, "row number 0", 200_000),
+        (2, 400_000, "row number 1", 400_000),
+    ]
+    assert lake["t"].verify().ok
+
+
+def test_a_merge_without_keys_ends_when_its_time_is_up(merged: alluvia.Lake) -> None:
+    text = (
+        "MERGE INTO t USING (SELECT range AS x FROM range(400000000)) u ON sqrt(t.n + x) = 0.5 WHEN MATCHED THEN DELETE"
+    )
+    with pytest.raises(QueryTooCostly, match=r"longer than the 0\.3 seconds allowed"):
+        execute(merged, text, limits=QueryLimits(timeout_seconds=0.3))
+    assert len(rows(merged)) == 3
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("USING u ON t.n < u.n WHEN MATCHED THEN DELETE", "ON must equate a column of the table with one"),
-        ("USING u ON true WHEN MATCHED THEN DELETE", "ON must equate a column"),
-        ("USING u ON id = u.id WHEN MATCHED THEN DELETE", "ON must equate a column"),
+        ("USING u ON t.n < u.n WHEN MATCHED THEN UPDATE SET n = 1", "several rows of u would change one row of t"),
+        ("USING u ON id = u.id WHEN MATCHED THEN DELETE", 'reference to column name "id"'),
         ("USING u AS t ON t.id = t.id WHEN MATCHED THEN DELETE", "the table and the source are both called t"),
         ("USING (SELECT 'x' AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE", "column id is long in the table"),
-        ("USING (SELECT 1 AS id FROM range(2)) s ON t.id = s.id WHEN MATCHED THEN DELETE", "id=1 occurs in 2 rows"),
+        ("USING (SELECT 1 AS id FROM range(2)) s ON t.id = s.id WHEN MATCHED AND n > 1 THEN DELETE", "several rows"),
         ("USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET q = 1", "table t has no column q"),
         ("USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET n = 1, N = 2", "a column is named twice"),
         ("USING u ON t.id = u.id WHEN MATCHED THEN UPDATE SET n = x", "column n"),

@@ -1,0 +1,123 @@
+"""MERGE INTO with any condition and a source of any size: one query pairs the rows, within the limits of queries.
+
+A row of the table that several rows of the source update or delete is refused, as in Delta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+
+from alluvia.duck.relation import free_name, quote_name
+from alluvia.expressions.masking import masked
+from alluvia.expressions.pairs import Side
+from alluvia.expressions.sql_assignments import VALUE_AT, read_value
+from alluvia.expressions.tree import LOCATION, outside_lambdas
+from alluvia.operations.edits import RowChanges, merge_metrics
+from alluvia.operations.folding import check_edit
+from alluvia.operations.found_rows import FoundClause, FoundEdit, FoundRules
+from alluvia.operations.merge import BY_SOURCE, MATCHED, UNMATCHED, MergeClause, MergeRules, ReadClause, read_clauses
+from alluvia.operations.row_changes import change_rows
+from alluvia.sql.binding import with_literals
+from alluvia.sql.finding import VALUES_FROM, found_rows, places_in
+from alluvia.sql.fitting import fit_rows
+from alluvia.sql.nodes import Merge
+from alluvia.sql.scope import SqlScope
+
+_CLAUSE = "alluvia_clause"
+
+
+def merge(scope: SqlScope, node: Merge, source: pa.Schema, rules: MergeRules) -> RowChanges:
+    """Change a table's rows by those of a source, of which the columns are given."""
+    handle = scope.catalog.handle(node.table)
+    snapshot = handle.newest()
+    check_edit(snapshot, "MERGE", None)
+    target, given = Side(rules.alias, snapshot.schema), Side(rules.source_alias, source)
+    rules = replace(rules, clauses=[_qualified(each, target, given) for each in rules.clauses])
+    clauses = read_clauses(rules, snapshot.schema, source)
+    places = places_in(snapshot)
+    there = free_name("alluvia_there", source.names)
+    mine = f"{quote_name(rules.alias)}.{places.file} IS NOT NULL"
+    theirs = f"{quote_name(rules.source_alias)}.{there}"
+    kind = _join({each.when for each in clauses})
+    source_text = with_literals(node.source, scope.values)
+    rows = f"(SELECT *, true AS {there} FROM {source_text}\n) AS {quote_name(rules.source_alias)}"  # noqa: S608
+    values, found = _values(clauses)
+    shown = [f"{_clause(rules.clauses, mine, theirs)} AS {_CLAUSE}", *values]
+    matched = [each for each in rules.clauses if each.when == MATCHED and each.action != "nothing"]
+    deletes = [each.action for each in matched] == ["delete"] and matched[0].condition is None
+    edits = FoundRules(
+        "MERGE",
+        found,
+        {"on": masked(rules.on)},
+        partial(merge_metrics, None),
+        fit_rows,
+        ""
+        if deletes
+        else f"MERGE: several rows of {rules.source_alias} would change one row of {node.table}: ask for more in ON or "
+        "WHEN MATCHED AND, or group the rows of the source first",
+    )
+    joined = f" {kind} JOIN {rows} ON (\n{rules.on}\n)"
+    condition = f"{_CLAUSE} IS NOT NULL"
+    with found_rows(scope, node.table, rules.alias, places, shown, condition, joined) as pairs:
+        return change_rows(handle, "MERGE", lambda now: FoundEdit(now, pairs, edits))
+
+
+def _join(whens: set[str]) -> str:
+    if whens >= {UNMATCHED, BY_SOURCE}:
+        return "FULL"
+    return "RIGHT" if UNMATCHED in whens else "LEFT" if BY_SOURCE in whens else "INNER"
+
+
+def _qualified(clause: MergeClause, target: Side, given: Side) -> MergeClause:
+    """Return a clause about rows of one side with the side's name before its columns, which the other may have too."""
+    if clause.when == MATCHED:
+        return clause
+    side, other = (given, target) if clause.when == UNMATCHED else (target, given)
+    condition = None if clause.condition is None else _with_side(clause.condition, side, other)
+    if clause.values is None:
+        return replace(clause, condition=condition)
+    values = {name: _with_side(text, side, other) for name, text in clause.values.items()}
+    return replace(clause, condition=condition, values=values)
+
+
+def _with_side(text: str, side: Side, other: Side) -> str:
+    data = text.encode()
+    for node in sorted(outside_lambdas(read_value("values", text)), key=lambda each: -int(each.get(LOCATION) or 0)):
+        names = node.get("column_names")
+        if names and len(names) == 1 and side.column(names[0]) and other.column(names[0]):
+            at = node[LOCATION] - VALUE_AT
+            data = data[:at] + f"{quote_name(side.alias)}.".encode() + data[at:]
+    return data.decode()
+
+
+def _clause(clauses: Sequence[MergeClause], mine: str, theirs: str) -> str:
+    """Return the number of the clause that says what becomes of a pair; NULL where it stays as it is."""
+    cases = []
+    for when, pairs in ((MATCHED, f"{mine} AND {theirs}"), (BY_SOURCE, mine), (UNMATCHED, theirs)):
+        numbered = [(number, each) for number, each in enumerate(clauses) if each.when == when]
+        chosen = " ".join(
+            f"WHEN (\n{each.condition or 'true'}\n) THEN {'NULL' if each.action == 'nothing' else number}"
+            for number, each in numbered
+        )
+        cases.append(f"WHEN {pairs} THEN {f'CASE {chosen} END' if chosen else 'NULL'}")
+    return f"CASE {' '.join(cases)} END::INTEGER"
+
+
+def _values(clauses: Sequence[ReadClause]) -> tuple[list[str], list[FoundClause]]:
+    """Return what computes the values of all clauses, each where its clause applies, and where each finds its own."""
+    values: list[str] = []
+    found = []
+    for number, clause in enumerate(clauses):
+        clause.check()
+        names = [] if clause.values is None else list(clause.values.names)
+        found.append(FoundClause(clause.action, names, VALUES_FROM + len(values)))
+        values += [
+            f"CASE WHEN {_CLAUSE} = {number} THEN (\n{clause.values.typed(name)}\n) END"
+            for name in names
+            if clause.values is not None
+        ]
+    return values, found
