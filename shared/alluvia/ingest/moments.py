@@ -45,6 +45,9 @@ def moments(
     """
     if given_us:
         return _some_given(events, arrivals_us, time_path, given_us)
+    if len(events) == 1:
+        moment_us, holder = _moment(events[0], arrivals_us[0], time_path)
+        return Moments(pa.array([moment_us], TIMESTAMP), {} if holder is None else {holder: (0,)})
     for place in ((time_path,) if time_path else ()) + _PLACES:
         sent = all_at_path(events, place)
         if any(value is not None for value in sent):

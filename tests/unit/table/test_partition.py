@@ -6,6 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from alluvia.errors import Invalid
 from alluvia.table.partitioning.partition import partition_text, split
@@ -220,3 +222,19 @@ def test_a_time_that_no_calendar_here_holds_has_no_partition() -> None:
     table = pa.table({"ts": pa.array([300_000_000_000_000_000], ZONED), "n": [1]})
     with pytest.raises(Invalid, match=r"column ts: .*years 1 to 9999"):
         parts(table, "day(ts)")
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["a", "b", None]), st.integers(0, 2)), max_size=6))
+def test_rows_are_sorted_by_partition_and_then_by_columns(rows: list[tuple[int, str | None, int]]) -> None:
+    def key(row: tuple[int, str | None, int]) -> tuple[bool, str, int]:
+        return row[1] is None, row[1] or "", row[2]
+
+    days = [datetime(2026, 1, 1 + day, tzinfo=UTC) for day, _, _ in rows]
+    names, numbers = [name for _, name, _ in rows], [number for _, _, number in rows]
+    types = {"ts": pa.timestamp("us", "UTC"), "name": pa.string(), "n": pa.int64()}
+    table = pa.table({"ts": days, "name": names, "n": numbers}, pa.schema(list(types.items())))
+    found = [part for _, part in split(table, parse_spec(["day(ts)"], table.schema), [table["name"], table["n"]])]
+    expected = [sorted((row for row in rows if row[0] == day), key=key) for day in sorted({row[0] for row in rows})]
+    assert [list(zip(part["name"].to_pylist(), part["n"].to_pylist(), strict=True)) for part in found] == [
+        [row[1:] for row in part] for part in expected
+    ]

@@ -66,6 +66,8 @@ def transformed(column: pa.ChunkedArray, field: PartitionField) -> pa.ChunkedArr
     """Return for each row a value that rows share if and only if they have one part of a key: `plain` makes it that."""
     if field.transform in TIMES:
         times = column.cast(pa.timestamp("us")) if pa.types.is_date(column.type) else column
+        if len(times) == 1:
+            return times  # `plain` cuts it
         bounds = pc.min_max(times)
         ends = pc.floor_temporal(pa.array([bounds["min"], bounds["max"]], times.type), unit=field.transform)
         if not times.null_count and ends[0] == ends[1]:  # as in most files
