@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.operations.optimize_plan import next_rows
+from alluvia.table.encodings import encodings_of
 from alluvia.table.partitioning.spans import Span
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics.written import file_statistics
@@ -96,7 +97,7 @@ class Outputs:
 
             def write(rows: pa.Table) -> None:
                 if not files:
-                    file = parquet_writer(sink, rows, self._settings)
+                    file = parquet_writer(sink, rows, self._settings, encodings_of(rows, tried=True))
                     files.append(opened.enter_context(file))
                 write_rows(files[0], rows, self._settings)
                 output.rows += len(rows)

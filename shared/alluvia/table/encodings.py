@@ -1,8 +1,8 @@
 """Choose how Parquet encodes each column of a file, from some of its rows. Pure.
 
 A dictionary pays only where values repeat: for others it is written, found to be too big, and given up. Sorted numbers
-are smaller as differences, even where they repeat, and texts that seldom repeat as they are. Every reader in
-docs/READERS.md reads the encodings chosen here.
+are smaller as differences, even where they repeat, and texts that seldom repeat as they are. For ids, a merge tries
+what is smaller. Every reader in docs/READERS.md reads the encodings chosen here.
 Source: Parquet format, "Encodings".
 """
 
@@ -15,6 +15,7 @@ from math import expm1, log2, sqrt
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 SAMPLE_ROWS = 4096
 SAMPLE_RUNS = 16
@@ -22,6 +23,11 @@ DISTINCT_SHARE_MIN = 0.9
 """A column in whose sample this share of the values is distinct gets no dictionary."""
 TEXT_SHARE_MIN = 0.6
 """A column of texts gets none from this share in a row group on: the codec packs texts better than their numbers."""
+
+
+FOR_IDS = ("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY")
+"""Without the common prefixes of neighbours or their differences of length: the one is small for ids that are sorted or
+begin with a time, the other for random ones."""
 
 
 @dataclass(slots=True)
@@ -35,8 +41,11 @@ class Encodings:
     others: dict[str, str] = field(default_factory=dict)
 
 
-def encodings_of(rows: pa.Table) -> Encodings:
-    """Choose the encodings for a file that begins with some rows. One row repeats nothing."""
+def encodings_of(rows: pa.Table, *, tried: bool = False) -> Encodings:
+    """Choose the encodings for a file that begins with some rows. One row repeats nothing.
+
+    `tried` says to write a sample of ids in each of theirs, which takes some milliseconds.
+    """
     found = Encodings()
     if len(rows) == 1:
         return found
@@ -49,7 +58,7 @@ def encodings_of(rows: pa.Table) -> Encodings:
         if _dictionary_pays(values, len(rows) / max(1, len(sample))):
             found.dictionary.append(path)
         elif (encoding := _for_distinct(values)) is not None:
-            found.others[path] = encoding
+            found.others[path] = _smallest(values) if tried and encoding in FOR_IDS else encoding
     return found
 
 
@@ -127,5 +136,17 @@ def _for_distinct(values: pa.Array) -> str | None:
     if _is_text(kind):
         lengths = pc.min_max(pc.binary_length(values))
         if lengths["min"] == lengths["max"]:  # ids: the differences of their lengths take no space, nor common prefixes
-            return "DELTA_BYTE_ARRAY"
+            return FOR_IDS[0]
     return None
+
+
+def _smallest(ids: pa.Array) -> str:
+    """Return the encoding in which ids are smallest."""
+
+    def size(encoding: str) -> int:
+        sink = pa.BufferOutputStream()
+        rows = pa.table({"id": ids})
+        pq.write_table(rows, sink, compression="zstd", use_dictionary=False, column_encoding={"id": encoding})
+        return int(sink.tell())
+
+    return min(FOR_IDS, key=size)

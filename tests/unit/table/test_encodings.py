@@ -77,6 +77,18 @@ def test_a_rewritten_file_is_encoded_as_an_appended_one(folder: Path) -> None:
     assert encodings(folder) == before
 
 
+def test_a_merge_encodes_ids_as_they_are_smallest(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    hexes = [f"{chance.getrandbits(96):024x}" for _ in range(ROWS)]
+    rows = pa.table({"random": hexes, "timed": [f"{at:012x}{each[:12]}" for at, each in enumerate(hexes)]})
+    table = alluvia.connect(str(tmp_path)).create_table("t", rows.schema)
+    for start in (0, ROWS // 2):
+        table.append(rows.slice(start, ROWS // 2))
+    table.optimize()
+    assert encodings(tmp_path / "t") == {"random": {"DELTA_LENGTH_BYTE_ARRAY"}, "timed": {"DELTA_BYTE_ARRAY"}}
+    assert table.to_arrow().sort_by("timed").equals(rows)
+
+
 def test_rows_read_back_as_they_were(folder: Path) -> None:
     read = pa.Table.from_batches(alluvia.open_table(str(folder)).scan())
     assert read.to_pylist() == pa.table(COLUMNS).to_pylist()
