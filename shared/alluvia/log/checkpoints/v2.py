@@ -168,5 +168,7 @@ def manifest(state: State, sidecars: Iterable[Sidecar]) -> tuple[bytes, int]:
     rows += [("sidecar", sidecar.to_json()) for sidecar in sidecars]
     sink = pa.BufferOutputStream()
     table = pa.Table.from_pylist([{kind: body} for kind, body in rows], schema=_MANIFEST)
-    pq.write_table(table, sink, compression="zstd", store_schema=False, write_page_checksum=True)
+    pq.write_table(
+        table, sink, compression="zstd", store_schema=False, write_statistics=False, write_page_checksum=True
+    )
     return sink.getvalue().to_pybytes(), len(rows)
