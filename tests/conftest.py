@@ -14,6 +14,7 @@ from tests.no_pandas import NoPandas
 from tests.s3proxy import running_s3proxy
 from tests.s3server import S3Endpoint, S3Server, running_server
 from tests.scheduling import FilesAtOnce
+from tests.slow import LEFT_OUT
 
 ID_MAX = 80
 
@@ -36,6 +37,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAtOnce:
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Cut long texts: the name of a test is sent at each of its steps, and is in the environment of its processes."""
     return f"{ascii(val)[:ID_MAX]}..." if isinstance(val, str | bytes) and len(val) > ID_MAX else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(LEFT_OUT):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
 
 LONG = ("tests/faults/", "tests/processes/", "tests/property/", "tests/simulation/", "tests/stateful/")
 """Where many tests take seconds each."""
+FIRST = ("delta-spark", "spark", "layers")
+"""Groups that take minutes, the longest first: begun late, one of them would go on alone."""
 
 
 class FilesAtOnce(LoadGroupScheduling):  # type: ignore[misc]
     """Files of short tests are taken at once, first those with the most tests; long tests one by one at the end.
+
+    The groups of `FIRST` come before all.
 
     So what a file sets up is set up once, thousands of tests need no message each, and the processes end together.
     """
@@ -17,3 +23,9 @@ class FilesAtOnce(LoadGroupScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         group: str = super()._split_scope(nodeid)
         return group if group != nodeid or nodeid.startswith(LONG) else nodeid.partition("::")[0]
+
+    def _assign_work_unit(self, node: Any) -> None:
+        first = next((group for group in FIRST if group in self.workqueue), None)
+        if first is not None:
+            self.workqueue.move_to_end(first, last=False)
+        super()._assign_work_unit(node)

@@ -21,7 +21,7 @@ from tests.judges import uri_of
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS_MAX = 300
-BY_SPARK = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+BY_SPARK = [pytest.mark.slow, pytest.mark.xdist_group("delta-spark")]
 """The marks of a test that needs Spark: on a small machine one process takes them all, and so one Spark runs."""
 
 

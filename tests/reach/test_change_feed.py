@@ -42,7 +42,7 @@ def _by_spark(spark: DeltaSpark, table: Table, first: int) -> pa.Table:
 
 @pytest.mark.parametrize("properties", [FEED, FEED | VECTORS], ids=["rewritten", "vectors"])
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("delta-spark")
 def test_spark_reads_our_feed(properties: dict[str, str], delta_spark: DeltaSpark, tmp_path: Path) -> None:
     table = edited(simple(alluvia.connect(str(tmp_path)), properties))
     mine, theirs = table.changes(1).read_all(), _by_spark(delta_spark, table, 1)
@@ -60,7 +60,7 @@ def test_deltalake_reads_our_feed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("delta-spark")
 @pytest.mark.parametrize("vectors", ["false", "true"])
 def test_we_read_sparks_feed(vectors: str, delta_spark: DeltaSpark, tmp_path: Path) -> None:
     table = alluvia.connect(str(tmp_path)).table("made")

@@ -68,7 +68,7 @@ def test_deltalake_refuses(write: Callable[[str], object], table: Table) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("delta-spark")
 def test_delta_spark_refuses(table: Table, delta_spark: DeltaSpark) -> None:
     before = _files(table)
     for name, statement in SPARK.items():

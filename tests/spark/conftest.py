@@ -20,7 +20,8 @@ def spark() -> Iterator[SparkSession]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one process take the tests that need Spark, those with Delta as well: a small machine bears no more."""
+    """Let one process take the tests that need Spark. Those of the Spark with Delta may run in another meanwhile."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.slow)
