@@ -63,6 +63,19 @@ def read_blocks(store: Store, split: FileSplit, *, line_limit_bytes: int, kind: 
     return _whole_file(store, split.file, line_limit_bytes, kind)
 
 
+def parquet_rows(store: Store, file: SourceFile, kind: str | None) -> int | None:
+    """Return how many rows a file of Parquet has, by its footer; None for other files, and for one that is damaged."""
+    if kind == "parquet" or (kind is None and is_parquet(read_range(store, file, 0, min(4, file.size)))):
+        import pyarrow.parquet as pq
+
+        try:
+            first = read_range(store, file, 0, file.size) if file.size <= FETCH_BYTES else b""
+            return pq.ParquetFile(_opened(store, file, first)).metadata.num_rows
+        except (OSError, pa.ArrowException):
+            return None
+    return None
+
+
 def _whole_file(store: Store, file: SourceFile, line_limit_bytes: int, kind: str | None) -> Iterator[Block]:
     pieces = fetch(store, file, 0, file.size)
     end = 0

@@ -122,6 +122,7 @@ def ingest(
     show_default=True,
     help="What becomes of a missing or damaged file: the job fails, or the file is a reject.",
 )
+@click.option("--dry-run", is_flag=True, help="Estimate rows, files, time and price from samples; change nothing.")
 def backfill(
     common: Common,
     table: str,
@@ -133,6 +134,7 @@ def backfill(
     hive: bool,
     manifest: bool,
     on_bad_file: str,
+    dry_run: bool,
 ) -> None:
     """Load files of events by Spark on this machine, in one commit: NDJSON, JSON, CSV, Parquet; gzip and zstd.
 
@@ -142,10 +144,16 @@ def backfill(
     from alluvia_spark.files import Reading
 
     reading = Reading(is_list=manifest, format=kind, hive=hive, on_bad_file=on_bad_file)
+    options = {"endpoint_url": common.endpoint_url} if common.endpoint_url else {}
+    if dry_run:
+        from alluvia_spark.estimate import estimate
+
+        found = estimate(common.uri, table, source, reading=reading, options=options)
+        show_one(found, as_json=common.as_json)
+        return
     lake = common.lake(new=create)
     if create:
         lake.create_events(table, exist_ok=True)
-    options = {"endpoint_url": common.endpoint_url} if common.endpoint_url else {}
     with common.progress(f"loading {source}"):
         report = run(common.uri, table, source, job_id, reading=reading, options=options)
     show_one(report, as_json=common.as_json)

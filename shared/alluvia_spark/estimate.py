@@ -1,0 +1,207 @@
+"""What a job would do and cost, estimated from samples of its files, without Spark and without writing anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import ceil
+from typing import NamedTuple
+
+import pyarrow as pa
+
+import alluvia
+from alluvia.clock import Clock, SystemClock
+from alluvia.errors import TableNotFound
+from alluvia.ingest.values import Fields, Limits
+from alluvia.store import MemoryStore, Store
+from alluvia.table.partitioning.partition import PARTITIONS_MAX, grouped
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.writer import sampled_share
+from alluvia_spark.files import FETCH_BYTES, BadFile, FileSplit, Reading, SourceFile
+from alluvia_spark.formats import parquet_rows, read_blocks
+from alluvia_spark.hive import folder_fields
+from alluvia_spark.lines import Block
+from alluvia_spark.manifest import Manifest, Portion, read_splits, write_manifest
+from alluvia_spark.normalise import normalise
+from alluvia_spark.places import Stores
+from alluvia_spark.source import list_files
+
+SAMPLES = 32
+SAMPLE_BYTES = 1 << 20
+_SHARE_ROWS = 1 << 14
+
+TEXT_BYTES_A_VCPU_SECOND = 27_000_000
+VCPU_HOUR_DOLLARS, GB_HOUR_DOLLARS = 0.052624, 0.0057785
+GET_DOLLARS, PUT_DOLLARS = 0.4e-6, 5e-6
+CORES, MEMORY_GB, OVERHEAD_GB, DRIVER_GB = 4, 8, 6, 16
+"""Of an executor: four workers in Python take up to three times their 256 MB of rows each, and Spark the rest."""
+EXECUTORS_MAX = 15
+"""What 64 vCPUs leave beside the driver."""
+DISK_GB_MIN, DISK_SHARE = 20, 0.3
+TASK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a job would read, write and cost. Bytes of text are those after decompression.
+
+    partitions: those that the samples show, and as many more as these suggest. disk_gb is each executor's. spark are
+    the properties that ask EMR Serverless for that.
+    """
+
+    source_files: int
+    source_bytes: int
+    text_bytes: int
+    rows: int
+    rejects: int
+    partitions: int
+    files: int
+    bytes: int
+    vcpu_hours: float
+    dollars: float
+    executors: int
+    memory_gb: int
+    overhead_gb: int
+    disk_gb: int
+    sampled_files: int
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+class Sample(NamedTuple):
+    """What `read` of a file's `size` bytes hold: bytes of text, rows and rejects, bytes of Parquet, and partitions."""
+
+    size: int
+    read: float
+    text: int
+    rows: int
+    rejects: int
+    packed: float
+    keys: frozenset[object]
+
+
+def estimate(
+    lake_uri: str,
+    table: str,
+    source: str,
+    *,
+    reading: Reading,
+    options: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> Estimate:
+    """Estimate a backfill of a table, or of one that would be created for it. Raises as `backfill.run` does."""
+    given, clock = dict(options or {}), clock or SystemClock()
+    try:
+        snapshot = alluvia.connect(lake_uri, clock=clock, **given).table(table).snapshot()
+    except TableNotFound:
+        snapshot = alluvia.connect(f"memory://{clock.new_id()}", clock=clock).create_events(table).snapshot()
+    store = MemoryStore()
+    files = write_manifest(store, "manifest", list_files(source, clock, reading, **given))
+    stores = Stores(clock, given)
+    samples = []
+    for row in range(0, len(files.sizes), max(1, len(files.sizes) // SAMPLES))[:SAMPLES]:
+        [split] = read_splits(store, "manifest", Portion(row, 0, row, files.sizes[row]))
+        samples.append(_sample(stores.open(split.file.root), split.file, reading, snapshot))
+    return estimated(files, samples, snapshot.settings.target_file_size)
+
+
+def _sample(store: Store, file: SourceFile, reading: Reading, snapshot: Snapshot) -> Sample:
+    """Read the beginning of a file. What comes after a damage is as if it was not there."""
+    blocks: list[Block] = []
+    tables = [snapshot.schema.empty_table()]
+    rejects, read, cut = 0, float(file.size), False
+    convert = partial(
+        normalise,
+        schema=snapshot.schema,
+        arrival_us=0,
+        key="",
+        limits=Limits(),
+        fields=Fields.of(snapshot.settings),
+        folders=folder_fields(file.key, snapshot.schema) if reading.hive else {},
+    )
+    try:
+        known = parquet_rows(store, file, reading.format)
+        cut = known is None and file.size > SAMPLE_BYTES
+        part = replace(file, size=SAMPLE_BYTES) if cut else file
+        for block in read_blocks(
+            store, FileSplit(part, 0, part.size), line_limit_bytes=SAMPLE_BYTES, kind=reading.format
+        ):
+            found = convert(block)
+            blocks.append(block)
+            tables.append(found.rows)
+            rejects += len(found.rejects)
+            if known is not None and sum(len(each.data) for each in blocks) >= SAMPLE_BYTES:
+                read = file.size * sum(each.events for each in blocks) / known
+                break
+        rejects -= cut and rejects > 0  # the line that the sample ends in
+    except BadFile:
+        pass  # what was read of it counts
+    rows = pa.concat_tables(tables).combine_chunks()
+    groups = grouped(rows, snapshot.partition_spec)[0] if len(rows) else []
+    packed = sampled_share(rows, snapshot.settings, _SHARE_ROWS) * rows.nbytes if groups else 0.0
+    text = sum(len(block.data) for block in blocks)
+    keys = frozenset((group.values, group.key) for group in groups)
+    return Sample(file.size, SAMPLE_BYTES if cut else read, text, len(rows), rejects, packed, keys)
+
+
+def estimated(files: Manifest, samples: Iterable[Sample], target_file_size: int) -> Estimate:
+    """Return what samples of some files say about all. Pure."""
+    samples = list(samples)
+    factor = files.bytes / max(1, sum(sample.size for sample in samples))
+    text, rows, rejects, packed = (
+        round(factor * sum(getattr(each, name) * each.size / max(1.0, each.read) for each in samples))
+        for name in ("text", "rows", "rejects", "packed")
+    )
+    partitions = _all_of(Counter(key for sample in samples for key in sample.keys))
+    groups = max(1, partitions)
+    if partitions > PARTITIONS_MAX and packed < groups * target_file_size:
+        groups = 1
+    count = groups * ceil(packed / groups / target_file_size)
+    vcpu_hours = text / TEXT_BYTES_A_VCPU_SECOND / 3600
+    executors = min(EXECUTORS_MAX, max(1, ceil(files.bytes / TASK_BYTES / CORES)))
+    disk = max(DISK_GB_MIN, ceil(DISK_SHARE * text / executors / 1e9))
+    spark = {
+        "spark.executor.cores": f"{CORES}",
+        "spark.executor.memory": f"{MEMORY_GB}g",
+        "spark.executor.memoryOverhead": f"{OVERHEAD_GB}g",
+        "spark.emr-serverless.executor.disk": f"{disk}g",
+        "spark.dynamicAllocation.maxExecutors": f"{executors}",
+    }
+    dollars = _dollars(vcpu_hours, executors) + requests_dollars(files, count)
+    return Estimate(
+        source_files=len(files.sizes),
+        source_bytes=files.bytes,
+        text_bytes=text,
+        rows=rows,
+        rejects=rejects,
+        partitions=partitions,
+        files=count,
+        bytes=packed,
+        vcpu_hours=round(vcpu_hours, 3),
+        dollars=round(dollars, 2),
+        executors=executors,
+        memory_gb=MEMORY_GB,
+        overhead_gb=OVERHEAD_GB,
+        disk_gb=disk,
+        sampled_files=len(samples),
+        spark=spark,
+    )
+
+
+def _all_of(seen: Counter[object]) -> int:
+    """Estimate how many different keys there are, by those that few samples have (Chao's estimator, bias-corrected)."""
+    once, twice = (sum(count == number for count in seen.values()) for number in (1, 2))
+    return len(seen) + once * (once - 1) // (2 * (twice + 1))
+
+
+def _dollars(vcpu_hours: float, executors: int) -> float:
+    """Return the price of the executors' work, and of a driver of their size meanwhile."""
+    hours = vcpu_hours / (executors * CORES)
+    gb_hours = hours * (executors * (MEMORY_GB + OVERHEAD_GB) + DRIVER_GB)
+    return (vcpu_hours + hours * CORES) * VCPU_HOUR_DOLLARS + gb_hours * GB_HOUR_DOLLARS
+
+
+def requests_dollars(files: Manifest, written: int) -> float:
+    """Return the price of the requests to S3: a GET for each 8 MiB read, a PUT for each file written."""
+    return sum(ceil(size / FETCH_BYTES) for size in files.sizes) * GET_DOLLARS + written * PUT_DOLLARS
