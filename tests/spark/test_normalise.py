@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import re
+from typing import Any
+from unittest.mock import patch
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from alluvia.ingest.envelope import split
-from alluvia.ingest.values import Fields, Limits
-from alluvia_spark.lines import Block
+from alluvia.ingest.rows import to_rows
+from alluvia.ingest.values import NO_FIELDS, Fields, Limits, Reject
+from alluvia_spark.lines import Block, whole_lines
 from alluvia_spark.normalise import file_id, normalise, read_events
+from tests.unit.ingest.test_alike import SCHEMAS, STRANGE, line
 
 NDJSON = "application/x-ndjson"
 SCHEMA = pa.schema(
@@ -48,6 +54,48 @@ def test_lines_are_read_as_ingestion_reads_a_body_of_them(lines: list[bytes]) ->
         (reject.reason, reject.raw, reject.event_id) for reject in expected.rejects
     ]
     assert all(body[event.position - 1000 :].lstrip().startswith(event.raw or b"?") for event in events)
+
+
+@given(
+    st.lists(STRANGE | st.sampled_from(LINES), max_size=6),
+    st.integers(0, 9),
+    SCHEMAS,
+    st.sampled_from([NO_FIELDS, Fields(("ip",), ()), Fields((), ("ts",))]),
+    st.sampled_from([Limits(), Limits(event_bytes=150)]),
+    st.integers(1, 40),
+    st.randoms(use_true_random=False),
+)
+def test_nasty_events_become_what_ingestion_makes_of_them(
+    strange: list[bytes], many: int, schema: pa.Schema, fields: Fields, limits: Limits, piece: int, random: Any
+) -> None:
+    """Rows, content hashes, rejects and reasons; only the ids that events without one are given differ."""
+    lines = [line(number) for number in range(many)] + strange
+    random.shuffle(lines)
+    body = b"\n".join([line(100), line(101), *lines])
+    with patch("alluvia.ingest.envelope.MANY", 1):
+        sent = split(body, content_type=NDJSON, content_encoding=None, limits=limits)
+        rows = to_rows(sent.events, schema, arrival_us=5, idempotency_key="key", new_id=lambda: "new", fields=fields)
+        pieces = [body[at : at + piece * 10] for at in range(0, len(body), piece * 10)]
+        blocks = [
+            normalise(block, schema, arrival_us=5, key="key", limits=limits, fields=fields)
+            for block in whole_lines(0, pieces, len(body))
+        ]
+    found = pa.concat_tables(block.rows for block in blocks)
+    assert found.schema == rows.table.schema
+    assert _but_for_ids(found) == _but_for_ids(rows.table)
+    assert [bytes(each) for block in blocks for each in block.contents] == list(map(bytes, rows.contents))
+    expected = sorted(map(_told, [*sent.rejects, *rows.rejects]), key=repr)
+    rejects = [_told(each) for block in blocks for each in block.rejects]
+    assert sorted(rejects, key=repr) == expected
+
+
+def _told(reject: Reject) -> tuple[str, bytes, str]:
+    return reject.reason, reject.raw, re.sub(r'"key/\d+"', "", reject.given or "")
+
+
+def _but_for_ids(rows: pa.Table) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = rows.to_pylist()
+    return [{**row, "event_id": None} if str(row.get("event_id")).startswith("key/") else row for row in found]
 
 
 def test_a_line_that_is_an_array_is_no_batch_of_events() -> None:
