@@ -168,7 +168,10 @@ class Rewriter:
             self._read([outcome.file for outcome in earlier.outcomes.values()])
         if len(new.numbers):
             self._open.inserted = new.numbers
+            done = 0
             for rows in new.rows():
+                report(f"inserting into {self._handle.name}", done, len(new.numbers), "rows")
+                done += len(rows)
                 self._waiting.append(rows)
                 if self._changes is not None and feed:
                     self._changes.inserted(rows)

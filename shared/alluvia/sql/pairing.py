@@ -36,6 +36,7 @@ def merge(scope: SqlScope, node: Merge, source: pa.Schema, rules: MergeRules) ->
     snapshot = handle.newest()
     check_edit(snapshot, "MERGE", None)
     target, given = Side(rules.alias, snapshot.schema), Side(rules.source_alias, source)
+    read_clauses(rules, snapshot.schema, source)  # what is wrong is said of what the user wrote
     rules = replace(rules, clauses=[_qualified(each, target, given) for each in rules.clauses])
     clauses = read_clauses(rules, snapshot.schema, source)
     places = places_in(snapshot)
