@@ -69,7 +69,7 @@ class Estimate:
     spark: Mapping[str, str] = field(default_factory=dict)
 
 
-class Sample(NamedTuple):
+class FileSample(NamedTuple):
     """What `read` of a file's `size` bytes hold: bytes of text, rows and rejects, bytes of Parquet, and partitions."""
 
     size: int
@@ -106,7 +106,7 @@ def estimate(
     return estimated(files, samples, snapshot.settings.target_file_size)
 
 
-def _sample(store: Store, file: SourceFile, reading: Reading, snapshot: Snapshot) -> Sample:
+def _sample(store: Store, file: SourceFile, reading: Reading, snapshot: Snapshot) -> FileSample:
     """Read the beginning of a file. What comes after a damage is as if it was not there."""
     blocks: list[Block] = []
     tables = [snapshot.schema.empty_table()]
@@ -142,10 +142,10 @@ def _sample(store: Store, file: SourceFile, reading: Reading, snapshot: Snapshot
     packed = sampled_share(rows, snapshot.settings, _SHARE_ROWS) * rows.nbytes if groups else 0.0
     text = sum(len(block.data) for block in blocks)
     keys = frozenset((group.values, group.key) for group in groups)
-    return Sample(file.size, SAMPLE_BYTES if cut else read, text, len(rows), rejects, packed, keys)
+    return FileSample(file.size, SAMPLE_BYTES if cut else read, text, len(rows), rejects, packed, keys)
 
 
-def estimated(files: Manifest, samples: Iterable[Sample], target_file_size: int) -> Estimate:
+def estimated(files: Manifest, samples: Iterable[FileSample], target_file_size: int) -> Estimate:
     """Return what samples of some files say about all. Pure."""
     samples = list(samples)
     factor = files.bytes / max(1, sum(sample.size for sample in samples))

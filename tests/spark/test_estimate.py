@@ -11,7 +11,7 @@ import pytest
 
 import alluvia
 from alluvia_spark import estimate as estimates
-from alluvia_spark.estimate import Sample, estimate, estimated
+from alluvia_spark.estimate import FileSample, estimate, estimated
 from alluvia_spark.files import Reading
 from alluvia_spark.manifest import Manifest
 
@@ -60,7 +60,7 @@ def test_a_table_that_does_not_exist_is_estimated_and_not_created(tmp_path: Path
     assert not (tmp_path / "lake").exists()
 
 
-def _terabyte(samples: list[Sample], target: int = 128 << 20) -> estimates.Estimate:
+def _terabyte(samples: list[FileSample], target: int = 128 << 20) -> estimates.Estimate:
     files = Manifest("m", array("q", [10**9] * 1000), bytes(1000))
     return estimated(files, samples, target)
 
@@ -68,7 +68,7 @@ def _terabyte(samples: list[Sample], target: int = 128 << 20) -> estimates.Estim
 def test_a_terabyte() -> None:
     """A billion events of a kilobyte: figures by hand."""
     days = [frozenset({day}) for day in range(32)]
-    found = _terabyte([Sample(10**9, 1e6, 2_000_000, 2000, 2, 200_000.0, day) for day in days])
+    found = _terabyte([FileSample(10**9, 1e6, 2_000_000, 2000, 2, 200_000.0, day) for day in days])
     assert (found.text_bytes, found.rows, found.rejects, found.bytes) == (2 * 10**12, 2 * 10**9, 2_000_000, 2 * 10**11)
     assert found.partitions == 32 + 32 * 31 // 2  # each day was seen once, so there are many more
     assert found.files == 528 * 3  # 379 MB a day
@@ -81,10 +81,10 @@ def test_a_terabyte() -> None:
 
 def test_days_that_all_samples_have_are_all_there_are() -> None:
     both = frozenset({"a", "b"})
-    found = _terabyte([Sample(10**6, 1e6, 10**6, 1000, 0, 100.0, both)] * 4)
+    found = _terabyte([FileSample(10**6, 1e6, 10**6, 1000, 0, 100.0, both)] * 4)
     assert (found.partitions, found.files) == (2, 2)
 
 
 def test_many_small_days_share_files() -> None:
-    found = _terabyte([Sample(10**6, 1e6, 10**6, 1000, 0, 100.0, frozenset(range(400)))] * 2)
+    found = _terabyte([FileSample(10**6, 1e6, 10**6, 1000, 0, 100.0, frozenset(range(400)))] * 2)
     assert (found.partitions, found.bytes, found.files) == (400, 10**8, 1)
