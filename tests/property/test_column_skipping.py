@@ -132,14 +132,8 @@ def check_verdicts(partitioned: bool, data: st.DataObject) -> None:
     assert again == expected
 
 
-@settings(max_examples=15)
-@given(st.booleans(), st.data())
-def test_columns_give_the_verdicts_of_single_files(partitioned: bool, data: st.DataObject) -> None:
-    check_verdicts(partitioned, data)
-
-
 @pytest.mark.slow
-@settings(max_examples=285)
+@settings(max_examples=300)
 @given(st.booleans(), st.data())
 def test_columns_give_the_verdicts_of_single_files_at_length(partitioned: bool, data: st.DataObject) -> None:
     check_verdicts(partitioned, data)
@@ -157,14 +151,8 @@ def check_sidecars(partitioned: bool, data: st.DataObject) -> None:
         assert can_match(predicate, FileStatistics(one, SCHEMA, (), exact=exact))
 
 
-@settings(max_examples=10)
-@given(st.booleans(), st.data())
-def test_no_sidecar_with_a_file_that_can_match_is_left_out(partitioned: bool, data: st.DataObject) -> None:
-    check_sidecars(partitioned, data)
-
-
 @pytest.mark.slow
-@settings(max_examples=190)
+@settings(max_examples=200)
 @given(st.booleans(), st.data())
 def test_no_sidecar_with_a_file_that_can_match_is_left_out_at_length(partitioned: bool, data: st.DataObject) -> None:
     check_sidecars(partitioned, data)

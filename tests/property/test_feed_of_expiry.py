@@ -118,11 +118,6 @@ def run(kind: str, seed: int) -> None:
     found.check_feed()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_who_follows_the_changes_has_what_expired_and_nothing_twice(kind: str) -> None:
-    run(kind, 1)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(100, 110))

@@ -105,16 +105,10 @@ TEAMS = [
 ]
 
 
-@pytest.mark.parametrize("team", TEAMS, ids="+".join)
-def test_any_order_of_requests_keeps_every_event_once(team: tuple[str, ...]) -> None:
-    for seed in range(6):
-        run(seed, *team)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("team", TEAMS, ids="+".join)
 def test_many_orders_of_requests_keep_every_event_once(team: tuple[str, ...]) -> None:
-    for seed in range(1000, 1086):
+    for seed in range(1000, 1092):
         run(seed, *team)
 
 

@@ -162,11 +162,6 @@ def run(name: str, layout: list[str], seed: int, steps: int) -> Run:
     return found
 
 
-@pytest.mark.parametrize(("name", "layout"), [("sums", ["day(ts)"]), ("newest", ["place"])])
-def test_final_is_what_plain_duckdb_makes_of_all_rows(name: str, layout: list[str]) -> None:
-    assert run(name, layout, 1, steps=10).folded
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)

@@ -158,14 +158,10 @@ def run(kind: str, seed: int, steps: int) -> Run:
     return found
 
 
-@pytest.mark.parametrize("kind", ["copied", "vectors, fed"])
-def test_rollups_are_what_plain_duckdb_makes_of_the_rows(kind: str) -> None:
-    assert run(kind, 2, steps=6).more
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(100, 105))
 def test_rollups_through_many_changes(kind: str, seed: int) -> None:
     found = run(kind, seed, steps=25)
+    assert found.more
     assert {"nothing", "rebuilt"} <= set(found.modes)

@@ -139,12 +139,6 @@ def memory_lake(seed: int) -> Lake:
     return Lake(MemoryStore("m", clock), clock)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(3))
-def test_a_few_operations(kind: str, seed: int) -> None:
-    run(memory_lake(seed), kind, seed, steps=12)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(100, 108))

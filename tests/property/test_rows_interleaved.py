@@ -149,13 +149,6 @@ def run(seed: int, kind: str, team: tuple[str, ...]) -> None:
     race.check(seed)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("copied", marks=pytest.mark.slow), "vectors"])
-@pytest.mark.parametrize("team", TEAMS, ids="+".join)
-def test_any_order_of_requests_is_a_serial_order_of_commits(team: tuple[str, ...], kind: str) -> None:
-    for seed in range(2):
-        run(seed, kind, team)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", model.KINDS)
 @pytest.mark.parametrize("team", TEAMS, ids="+".join)

@@ -45,14 +45,8 @@ def check_checkpoints(commits: list[CommitActions], data: st.DataObject) -> None
     assert _as_model(state) == _model(commits)
 
 
-@settings(max_examples=25)
-@given(actions.histories(commits_max=12), st.data())
-def test_checkpoints_on_checkpoints_equal_the_replay(commits: list[CommitActions], data: st.DataObject) -> None:
-    check_checkpoints(commits, data)
-
-
 @pytest.mark.slow
-@settings(max_examples=125)
+@settings(max_examples=150)
 @given(actions.histories(commits_max=12), st.data())
 def test_checkpoints_on_checkpoints_equal_the_replay_at_length(
     commits: list[CommitActions], data: st.DataObject
