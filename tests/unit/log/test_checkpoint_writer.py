@@ -17,6 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 import alluvia
 from alluvia.lake import Table
 from alluvia.log.actions import AddFile, RemoveFile
+from alluvia.log.checkpoints import writer
 from alluvia.log.checkpoints.reader import read_checkpoint
 from alluvia.log.checkpoints.writer import Form, write_checkpoint
 from alluvia.log.commit import CommitActions
@@ -204,7 +205,18 @@ def test_a_new_column_joins_the_structs(tmp_path: Path) -> None:
     assert ours(fresh) == duckdb_rows(fresh)
 
 
-def test_adds_stand_in_row_groups_of_their_own() -> None:
+@pytest.mark.parametrize(
+    ("joined_rows_max", "wanted"),
+    [
+        (1024, [{"protocol", "metaData", "remove", "add"}]),
+        (7, [{"protocol", "metaData", "remove", "add"}]),
+        *((most, [{"protocol", "metaData"}, {"remove"}, {"add"}]) for most in (6, 0)),
+    ],
+)
+def test_adds_stand_in_row_groups_of_their_own_unless_they_are_few(
+    monkeypatch: pytest.MonkeyPatch, joined_rows_max: int, wanted: list[set[str]]
+) -> None:
+    monkeypatch.setattr(writer, "JOINED_ROWS_MAX", joined_rows_max)
     removes = [RemoveFile(f"r{number}", 50, data_change=True) for number in range(3)]
     state = replay(None, [CommitActions(0, {}, PROTOCOL, metadata(), adds=[add("a"), add("b")], removes=removes)])
     data, rows_written = write_checkpoint(state, 0, Form())
@@ -215,8 +227,11 @@ def test_adds_stand_in_row_groups_of_their_own() -> None:
         kinds.append(
             {name for name in table.column_names for row in table[name].to_pylist() if row and any(row.values())}
         )
-    assert kinds == [{"protocol", "metaData"}, {"remove"}, {"add"}]
+    assert kinds == wanted
     assert rows_written == 7
+    again = read_checkpoint(0, [("checkpoint", data)])
+    assert sorted(file.path for file in again.files) == ["a", "b"]
+    assert sorted(file.path for file in again.tombstones) == ["r0", "r1", "r2"]
 
 
 def test_a_handle_stands_on_the_checkpoint_that_it_wrote(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """Encode checkpoints: a state as Parquet rows. Pure; encodes Parquet in memory.
 
-Rows from an earlier checkpoint are copied as columns. Adds and all other actions have separate row groups, so that a
-reader of one decodes little of the other. Source: Delta protocol, "Checkpoints" and "Checkpoint Schema".
+Rows from an earlier checkpoint are copied as columns. If there are many, adds and all other actions have separate row
+groups, so that a reader of one decodes little of the other. Source: Delta protocol, "Checkpoints" and "Checkpoint
+Schema".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 import pyarrow as pa
@@ -27,6 +29,8 @@ from alluvia.log.replay import State
 STRUCT = "stats_parsed"
 GROUP_ROWS = 16_384
 """Rows of a row group: a reader that needs a few files decodes the groups that hold them."""
+JOINED_ROWS_MAX = 1024
+"""Up to so many rows, one row group is smaller, and sooner decoded, than one for each kind of action."""
 
 
 class StructForm(Protocol):
@@ -67,21 +71,39 @@ def write_checkpoint(state: State, tombstones_after_ms: int, form: Form | None =
     add = pa.struct(list(form.add_fields.items()))
     schema = SCHEMA.set(SCHEMA.get_field_index("add"), pa.field("add", add))
     few = few_actions(state)
-    rows = len(few)
+    first = pa.Table.from_pylist([{kind: body} for kind, body in few], schema=schema)
+    tables = chain([first], _file_actions(state, tombstones_after_ms, form, schema))
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False, write_page_checksum=True) as writer:
-        writer.write_table(pa.Table.from_pylist([{kind: body} for kind, body in few], schema=schema))
-        for kind, batches in (
-            ("remove", live_tombstones(state.tombstones, tombstones_after_ms)),
-            ("add", add_structs(state.files, form)),
-        ):
-            for batch in grouped(batches, GROUP_ROWS):
-                rows += len(batch)
-                columns = [
-                    batch if name == kind else pa.nulls(len(batch), schema.field(name).type) for name in schema.names
-                ]
-                writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=GROUP_ROWS)
+        rows = 0
+        for table in _few_groups(tables):
+            rows += len(table)
+            writer.write_table(table, row_group_size=GROUP_ROWS)
     return sink.getvalue().to_pybytes(), rows
+
+
+def _file_actions(state: State, after_ms: int, form: Form, schema: pa.Schema) -> Iterator[pa.Table]:
+    for kind, batches in (
+        ("remove", live_tombstones(state.tombstones, after_ms)),
+        ("add", add_structs(state.files, form)),
+    ):
+        for batch in grouped(batches, GROUP_ROWS):
+            columns = [
+                batch if name == kind else pa.nulls(len(batch), schema.field(name).type) for name in schema.names
+            ]
+            yield pa.Table.from_arrays(columns, schema=schema)
+
+
+def _few_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Join tables of few rows into one row group: each has a chunk of every column, however little is in it."""
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
+        if sum(map(len, held)) > JOINED_ROWS_MAX:
+            yield from held
+            yield from tables
+            return
+    yield pa.concat_tables(held)
 
 
 def few_actions(state: State) -> list[tuple[str, Json]]:
