@@ -2,7 +2,8 @@
 
 What the log says of files comes on top: partition values, by the folders where Spark reads the same values there, else
 by a join on the file's name; deletion vectors, by an anti-join on that and the row's number, for the files that have
-one. Plans have the same few steps however many files there are.
+one. Where only a few partitions or files need a join, each is a scan of its own, with constants instead. Plans have a
+limited number of steps however many files there are.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property, reduce
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -28,7 +30,7 @@ from alluvia.table.partitioning.values import partition_value
 from alluvia.table.scan import Scan
 from alluvia.table.schema.column_mapping import ColumnMapping
 from alluvia.table.snapshot import Snapshot
-from alluvia_spark.filters import RowFilter, named
+from alluvia_spark.filters import RowFilter, literal, named
 from alluvia_spark.hive_layout import in_paths
 from alluvia_spark.schemas import all_nullable, nullable, shown_schema, stored_schema
 from alluvia_spark.tables import handle_of, uris_of
@@ -43,6 +45,9 @@ _OPTIONS = {
 }
 """What would read other rows than the log says, if a session had it set."""
 _BY_ID = "spark.sql.parquet.fieldId.read.enabled"
+SCANS_MAX = 32
+SCAN_BYTES_MIN = 16 << 20
+"""So many scans, each of so many bytes, cost less to plan and to compile than a join costs by the row."""
 _PLAIN = re.compile(r"[\w.-]+", re.ASCII)
 _FILE, _ROW = "__alluvia_file", "__alluvia_row"
 """Columns that a scan has besides those of the table: the file, as Spark names it, and the row's number in it."""
@@ -85,11 +90,27 @@ class Source(NamedTuple):
         if not files:
             return self.spark.createDataFrame([], all_nullable(shown))
         self._check(files)
-        deleted = [file for file in files if file.deletion_vector is not None]
-        whole = [file for file in files if file.deletion_vector is None]
-        found = ([_Scan(self, whole).rows] if whole else []) + ([_Scan(self, deleted).live] if deleted else [])
+        whole = self._scans([file for file in files if file.deletion_vector is None])
+        deleted = self._scans([file for file in files if file.deletion_vector is not None], alone=True)
+        found = [*(scan.rows for scan in whole), *(scan.live for scan in deleted)]
         parts = [part.select(*self._columns(shown)) for part in found]
-        return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
+        return reduce(DataFrame.union, parts)
+
+    def _scans(self, files: Sequence[AddFile], *, alone: bool = False) -> list[_Scan]:
+        """Return scans of files: a few, where constants can then be had in the place of a join, else one.
+
+        `alone` is each file by itself.
+        """
+        groups: dict[object, list[AddFile]] = {}
+        for file in files:
+            same = file.path if alone else tuple(sorted(file.partition_values.items()))
+            groups.setdefault(same, []).append(file)
+        scans = [_Scan(self, files)] if files else []
+        if len(groups) > SCANS_MAX or (not alone and scans and scans[0].complete):
+            return scans
+        if len(groups) > 1 and sum(file.size for file in files) < len(groups) * SCAN_BYTES_MIN:
+            return scans
+        return [_Scan(self, group, constant=True) for group in groups.values()]
 
     def _check(self, files: Sequence[AddFile]) -> None:
         if self.snapshot.mapping is ColumnMapping.ID and self.spark.conf.get(_BY_ID, "false") != "true":
@@ -119,7 +140,7 @@ def _column(ours: StructField, theirs: StructField) -> Column:
 class _Scan:
     """A scan of some files by Spark's reader: the columns of `stored_schema`."""
 
-    def __init__(self, source: Source, files: Sequence[AddFile]) -> None:
+    def __init__(self, source: Source, files: Sequence[AddFile], *, constant: bool = False) -> None:
         self._source = source
         self._snapshot = source.snapshot
         self._files = {source.uri(source.snapshot.key(file)): file for file in files}
@@ -128,23 +149,27 @@ class _Scan:
         self._partitioned = [pa.field(stored, logical.field(name).type) for name, stored in pairs]
         names = [field.name for field in self._partitioned]
         others = [field.name for field in physical if field.name not in names]
-        self._by_path = bool(names) and in_paths(files, self._partitioned, others)
-        reader = source.spark.read.options(**_OPTIONS)
-        if self._by_path:
-            root = source.uri(source.snapshot.root + "x").removesuffix("/x")
-            reader = reader.schema(physical).option("basePath", root)
-        else:
-            stored = StructType([field for field in physical if field.name not in names])
-            reader = reader.schema(stored).option("recursiveFileLookup", "true")
-        self._read = reader.parquet(*self._files)
+        self._types = {field.name: field.dataType for field in physical}
+        self._constant = constant
+        self._by_path = bool(names) and not constant and in_paths(files, self._partitioned, others)
+        self._stored = physical if self._by_path else StructType([each for each in physical if each.name not in names])
         shown = {uri.rpartition("/")[2] for uri in self._files}
         plain = len(shown) == len(self._files) and all(map(_PLAIN.fullmatch, shown))
         self._key = "file_name" if plain else "file_path"
 
+    @cached_property
+    def _read(self) -> DataFrame:
+        reader = self._source.spark.read.options(**_OPTIONS).schema(self._stored)
+        if self._by_path:
+            reader = reader.option("basePath", self._source.uri(f"{self._snapshot.root}x").removesuffix("/x"))
+        else:
+            reader = reader.option("recursiveFileLookup", "true")
+        return reader.parquet(*self._files)
+
     @property
     def rows(self) -> DataFrame:
         """The rows of the files, deleted ones included."""
-        return self._read if self._complete else self._valued(self._located(self._read))
+        return self._constants(self._read) if self.complete else self._valued(self._located(self._read))
 
     @property
     def live(self) -> DataFrame:
@@ -152,12 +177,14 @@ class _Scan:
         rows = self._located(self._read)
         deleted = self._deleted()
         if deleted is not None:
-            rows = rows.join(deleted, [_FILE, _ROW], "left_anti")
-        return rows if self._complete else self._valued(rows)
+            keys = [_ROW] if len(self._files) == 1 else [_FILE, _ROW]
+            rows = rows.join(deleted.select(*keys), keys, "left_anti")
+        return self._constants(rows) if self.complete else self._valued(rows)
 
     @property
-    def _complete(self) -> bool:
-        return self._by_path or not self._partitioned
+    def complete(self) -> bool:
+        """Whether the scan has the partition columns without a join."""
+        return self._by_path or self._constant or not self._partitioned
 
     def _located(self, rows: DataFrame) -> DataFrame:
         metadata = rows.metadataColumn("_metadata")
@@ -171,6 +198,14 @@ class _Scan:
             positions.append(deleted)
         table = pa.table({_FILE: pa.chunked_array(paths, pa.string()), _ROW: pa.chunked_array(positions, pa.int64())})
         return F.broadcast(self._source.spark.createDataFrame(table)) if len(table) else None
+
+    def _constants(self, rows: DataFrame) -> DataFrame:
+        """Add the values of the partition columns where all files have the same."""
+        if not self._constant:
+            return rows
+        file = next(iter(self._files.values()))
+        values = {field.name: partition_value(file, field.name, field.type) for field in self._partitioned}
+        return rows.withColumns({name: literal(each).cast(self._types[name]) for name, each in values.items()})
 
     def _valued(self, rows: DataFrame) -> DataFrame:
         """Add the values of the partition columns."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -42,6 +43,11 @@ class Place:
     uri: str
     table: str | None
     options: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, uri: str, table: str | None, options: Mapping[str, str]) -> Place:
+        """Return a place that means the same in every process: workers may have another working directory."""
+        return cls(uri if "://" in uri else str(Path(uri).expanduser().absolute()), table, options)
 
     def handle(self) -> TableHandle:
         """Return the table's handle."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -46,7 +47,7 @@ def uris_of(spark: SparkSession, place: str | Lake, handle: TableHandle) -> Call
         found = handle.store.url(key)
         if found is None:
             raise Unsupported(f"Spark cannot read {key} of the table {handle.name} in {handle.store.uri}")
-        return _S3.sub(in_session, found) if "://" in found else f"file:{found}"
+        return _S3.sub(in_session, found) if "://" in found else f"file:{Path(found).absolute()}"
 
     in_session = "s3a://" if scheme == "s3://" and not _has_s3(spark) else scheme
     return uri

@@ -13,6 +13,7 @@ import alluvia
 import alluvia_spark
 from alluvia.errors import Invalid, TableNotFound, VersionNotFound
 from alluvia.lake import Table
+from alluvia_spark import reading
 from tests import judges
 from tests.property import row_model as model
 from tests.reach.tables import APART, EVERY_TYPE
@@ -48,10 +49,13 @@ SCHEMA = pa.schema(
 )
 
 
-@pytest.mark.parametrize("places", [("a b", "x/y", None), ("ü→€", "50%", None)], ids=["by folders", "by file names"])
+@pytest.mark.parametrize("scans", [32, 0], ids=["by constants", "by joins"])
+@pytest.mark.parametrize("places", [("a b", "x/y", None), ("ü→€", "50%", None)], ids=["in paths", "not in paths"])
 def test_partitions_deleted_rows_and_other_names(
-    spark: SparkSession, tmp_path: Path, places: tuple[str | None, ...]
+    spark: SparkSession, tmp_path: Path, places: tuple[str | None, ...], scans: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reading, "SCANS_MAX", scans)
+    monkeypatch.setattr(reading, "SCAN_BYTES_MIN", 0)
     lake = alluvia.connect(str(tmp_path))
     table = lake.create_table("t", SCHEMA, partition_by=["place", "day(ts)"], properties=VECTORS)
     table.append(rows(places))
