@@ -11,7 +11,7 @@ from dataclasses import asdict
 from alluvia.errors import AlluviaError
 from alluvia.formats.event_files import KINDS
 from alluvia_spark.backfill import run
-from alluvia_spark.files import ON_BAD_FILE, Reading
+from alluvia_spark.files import ON_BAD_FILE, SourceOptions
 
 STORE_OPTIONS = ("endpoint_url", "region")
 
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     options = {name: value for name in STORE_OPTIONS if (value := getattr(given, name)) is not None}
     try:
-        reading = Reading(given.manifest, given.format, given.hive, given.on_bad_file)
+        reading = SourceOptions(given.manifest, given.format, given.hive, given.on_bad_file)
         report = run(
             given.lake,
             given.table,

@@ -25,14 +25,14 @@ from alluvia.table.snapshot import Snapshot
 from alluvia_spark.committing import Committed, commit, done_before, is_done
 from alluvia_spark.execute import execute
 from alluvia_spark.failures import told_once
-from alluvia_spark.files import Reading
+from alluvia_spark.files import SourceOptions
 from alluvia_spark.job import ROWS, Job, JobOutcome, Report, Target
 from alluvia_spark.manifest import Manifest
 from alluvia_spark.record import Record, check_job_id, obtain
 from alluvia_spark.session import session
 from alluvia_spark.source import list_files
 
-DEFAULT = Reading()
+DEFAULT = SourceOptions()
 
 
 def default_job_id(table: str, source: str) -> str:
@@ -46,7 +46,7 @@ def run(
     source: str,
     job_id: str | None = None,
     *,
-    reading: Reading = DEFAULT,
+    reading: SourceOptions = DEFAULT,
     attempt: int | None = None,
     spark: SparkSession | None = None,
     options: Mapping[str, str] | None = None,
@@ -101,7 +101,7 @@ def run(
 
 
 def _record(
-    lake: Lake, snapshot: Snapshot, job_id: str, source: str, reading: Reading, options: Mapping[str, str]
+    lake: Lake, snapshot: Snapshot, job_id: str, source: str, reading: SourceOptions, options: Mapping[str, str]
 ) -> tuple[Record, Manifest]:
     return obtain(
         lake.store,

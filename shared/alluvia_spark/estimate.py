@@ -19,7 +19,7 @@ from alluvia.store import MemoryStore, Store
 from alluvia.table.partitioning.partition import PARTITIONS_MAX, grouped
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.writer import sampled_share
-from alluvia_spark.files import FETCH_BYTES, BadFile, FileSplit, Reading, SourceFile
+from alluvia_spark.files import FETCH_BYTES, BadFile, FileSplit, SourceFile, SourceOptions
 from alluvia_spark.formats import parquet_rows, read_blocks
 from alluvia_spark.hive import folder_fields
 from alluvia_spark.lines import Block
@@ -86,7 +86,7 @@ def estimate(
     table: str,
     source: str,
     *,
-    reading: Reading,
+    reading: SourceOptions,
     options: Mapping[str, str] | None = None,
     clock: Clock | None = None,
 ) -> Estimate:
@@ -106,7 +106,7 @@ def estimate(
     return estimated(files, samples, snapshot.settings.target_file_size)
 
 
-def _sample(store: Store, file: SourceFile, reading: Reading, snapshot: Snapshot) -> FileSample:
+def _sample(store: Store, file: SourceFile, reading: SourceOptions, snapshot: Snapshot) -> FileSample:
     """Read the beginning of a file. What comes after a damage is as if it was not there."""
     blocks: list[Block] = []
     tables = [snapshot.schema.empty_table()]

@@ -28,7 +28,7 @@ class BadFile(Invalid):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SourceOptions:
     """How a job's source is read.
 
     is_list: the source is a list of files (`file_lists`). format: of all files ("json", "csv", "parquet"); None if each

@@ -17,7 +17,7 @@ from alluvia.table.partitioning.partition import misfits
 from alluvia.table.partitioning.spec import PartitionSpec
 from alluvia.table.properties import Properties
 from alluvia.table.snapshot import Snapshot
-from alluvia_spark.files import Reading
+from alluvia_spark.files import SourceOptions
 
 ROWS, REJECTS = 0, 1  # the numbers of a job's two tables
 
@@ -62,7 +62,7 @@ class Job:
     manifest: str
     folder: str
     run: str
-    reading: Reading = field(default_factory=Reading)
+    reading: SourceOptions = field(default_factory=SourceOptions)
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     limits: Limits = field(default_factory=Limits)
     stores: Callable[..., Store] = open_store

@@ -19,7 +19,7 @@ from alluvia.clock import Clock
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound
 from alluvia.log.committer import put_once
 from alluvia.store import Store
-from alluvia_spark.files import Reading
+from alluvia_spark.files import SourceOptions
 from alluvia_spark.manifest import Manifest, open_manifest, write_manifest
 
 _FIELDS = {"source": str, "started_us": int, "schema": str, "manifest": str, "table_id": str, "reading": dict}
@@ -30,7 +30,7 @@ _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 class Record:
     """When a job began, in µs since the Unix epoch; the table's id and `schemaString`, and the files, as of then.
 
-    `manifest` is the key of the object with the files, `reading` how they are read (`Reading.rows_depend_on`).
+    `manifest` is the key of the object with the files, `reading` how they are read (`SourceOptions.rows_depend_on`).
     """
 
     source: str
@@ -70,7 +70,7 @@ def obtain(
     source: str,
     schema: str,
     table_id: str,
-    reading: Reading,
+    reading: SourceOptions,
     list_files: Callable[[], Iterable[pa.RecordBatch]],
 ) -> tuple[Record, Manifest]:
     """Return the record of a job for the table at `root` and its files, writing both if this is the job's first run.

@@ -18,7 +18,7 @@ from alluvia.clock import Clock
 from alluvia.errors import Invalid
 from alluvia.store import ListedPage, Store
 from alluvia_spark.file_lists import listed_files
-from alluvia_spark.files import FETCH_BYTES, BadFile, Reading, SourceFile, read_range
+from alluvia_spark.files import FETCH_BYTES, BadFile, SourceFile, SourceOptions, read_range
 from alluvia_spark.formats import PROBE_BYTES, is_lines, may_be_lines
 from alluvia_spark.globs import compiled, fixed_part
 from alluvia_spark.manifest import file_page
@@ -30,7 +30,7 @@ _OTHER_FORMATS = (".bz2", ".xz", ".zip", ".lz4", ".snappy", ".avro", ".orc", ".t
 _HIDDEN = re.compile(r"(?:^|(?<=/))[._]")
 
 
-def list_files(source: str, clock: Clock, reading: Reading, **options: str) -> Iterator[pa.RecordBatch]:
+def list_files(source: str, clock: Clock, reading: SourceOptions, **options: str) -> Iterator[pa.RecordBatch]:
     """List the files of a source, page by page, as `manifest.file_page`: in key order, or in that of its list.
 
     In a directory, files are taken at any depth. Names that start with `.` or `_` below the fixed part are left out, as

@@ -30,7 +30,7 @@ from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Comparison
 from alluvia_spark import backfill, execute, plan
 from alluvia_spark import source as source_files
-from alluvia_spark.files import Reading
+from alluvia_spark.files import SourceOptions
 from alluvia_spark.job import Report
 from tests.cli.test_event_files import FORMS
 from tests.spark import faults
@@ -604,13 +604,13 @@ def test_a_bad_file_fails_the_job_or_is_a_reject(
     source = _write(tmp_path / "list", [name.encode() for name in names])
 
     with pytest.raises(Invalid, match=r"bad\.ndjson\.gz cannot be read further.*damaged|gone\.csv is missing"):
-        fill(source, reading=Reading(is_list=True), attempt=1)
+        fill(source, reading=SourceOptions(is_list=True), attempt=1)
     assert events.snapshot().version == 0
     assert not _rejects(lake)
     with pytest.raises(Invalid, match="earlier try of attempt 1: repair it and raise attempt"):
-        backfill.run(lake.uri, "requests", str(source), "job", reading=Reading(is_list=True), attempt=1)
+        backfill.run(lake.uri, "requests", str(source), "job", reading=SourceOptions(is_list=True), attempt=1)
 
-    report = fill(source, reading=Reading(is_list=True, on_bad_file="reject"), attempt=2)
+    report = fill(source, reading=SourceOptions(is_list=True, on_bad_file="reject"), attempt=2)
     kept = (report.rows or 0) - 1
     assert 19_000 < kept < 20_000
     assert report.rejects == 3
@@ -635,7 +635,7 @@ def test_a_file_that_is_rewritten_before_a_later_run_fails_the_job(
             fill(source)
     _write(source, [_event(2)])
     with pytest.raises(Invalid, match=r"a\.ndjson has changed since the job began: start a job with another job_id"):
-        fill(source, reading=Reading(on_bad_file="reject"))
+        fill(source, reading=SourceOptions(on_bad_file="reject"))
     assert events.snapshot().version == 0
 
 
@@ -648,7 +648,7 @@ def test_files_of_every_format_and_the_fields_of_their_folders(
         path = folder / f"status={200 + n}" / name
         path.parent.mkdir(parents=True)
         path.write_bytes(form(every[n * 3 : n * 3 + 3]))
-    report = fill(f"{folder}/**/*.{{ndjson,json,gz,zst,csv,parquet}}", reading=Reading(hive=True))
+    report = fill(f"{folder}/**/*.{{ndjson,json,gz,zst,csv,parquet}}", reading=SourceOptions(hive=True))
     assert (report.rows, report.duplicates, report.rejects) == (len(FORMS), 2 * len(FORMS), 0)
     assert {row["event_id"]: row["status"] for row in _rows(events)} == {
         f"{name}{n}": 200 + n for n, name in enumerate(FORMS)

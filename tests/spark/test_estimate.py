@@ -12,7 +12,7 @@ import pytest
 import alluvia
 from alluvia_spark import estimate as estimates
 from alluvia_spark.estimate import FileSample, estimate, estimated
-from alluvia_spark.files import Reading
+from alluvia_spark.files import SourceOptions
 from alluvia_spark.manifest import Manifest
 
 COLUMNS = pa.schema([("text", pa.string())])
@@ -43,7 +43,7 @@ def test_an_estimate_is_near_what_is_there(tmp_path: Path, sample_bytes: int, mo
     size = _fill(tmp_path / "in", 6)
     lake = alluvia.connect(str(tmp_path / "lake"))
     table = lake.create_events("t", COLUMNS)
-    found = estimate(lake.uri, "t", str(tmp_path / "in"), reading=Reading())
+    found = estimate(lake.uri, "t", str(tmp_path / "in"), reading=SourceOptions())
     assert (found.source_files, found.source_bytes, found.sampled_files) == (6, size, 6)
     assert abs(found.rows - 12_000) <= (0 if sample_bytes > 60_000 else 1000)
     assert found.rejects == (4 if sample_bytes > 60_000 else 2)  # those at the ends of the gzip files
@@ -56,7 +56,7 @@ def test_an_estimate_is_near_what_is_there(tmp_path: Path, sample_bytes: int, mo
 
 def test_a_table_that_does_not_exist_is_estimated_and_not_created(tmp_path: Path) -> None:
     _fill(tmp_path / "in", 1)
-    assert estimate(str(tmp_path / "lake"), "t", str(tmp_path / "in"), reading=Reading()).rows == 2000
+    assert estimate(str(tmp_path / "lake"), "t", str(tmp_path / "in"), reading=SourceOptions()).rows == 2000
     assert not (tmp_path / "lake").exists()
 
 

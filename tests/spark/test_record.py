@@ -6,18 +6,22 @@ from alluvia.clock import ManualClock
 from alluvia.errors import AnswerLost, CommitUnknown, Corrupt, Invalid
 from alluvia.store import MemoryStore, PutResult
 from alluvia_spark.backfill import DEFAULT
-from alluvia_spark.files import Reading
+from alluvia_spark.files import SourceOptions
 from alluvia_spark.manifest import Manifest, file_page, write_manifest
 from alluvia_spark.places import Found
 from alluvia_spark.record import Record, check_job_id, obtain
 
 FILES = [file_page(Found(["s3://bucket"] * 2, ["a.gz", "b"], [5, 7], ["x", "y"]), [False, True])]
-OPTIONS = Reading().rows_depend_on
+OPTIONS = SourceOptions().rows_depend_on
 KEY = "events/_alluvia/backfill/job.json"
 
 
 def _obtain(
-    store: MemoryStore, source: str = "s3://bucket/", clock: int = 1, schema: str = "s", reading: Reading = DEFAULT
+    store: MemoryStore,
+    source: str = "s3://bucket/",
+    clock: int = 1,
+    schema: str = "s",
+    reading: SourceOptions = DEFAULT,
 ) -> tuple[Record, Manifest]:
     return obtain(
         store,
@@ -97,9 +101,9 @@ def test_a_job_id_belongs_to_one_source() -> None:
 def test_a_job_id_belongs_to_one_way_of_reading() -> None:
     store = MemoryStore()
     _obtain(store)
-    _obtain(store, reading=Reading(on_bad_file="reject"))  # after a run that a bad file failed
+    _obtain(store, reading=SourceOptions(on_bad_file="reject"))  # after a run that a bad file failed
     with pytest.raises(Invalid, match="choose another job id"):
-        _obtain(store, reading=Reading(hive=True))
+        _obtain(store, reading=SourceOptions(hive=True))
 
 
 def test_a_damaged_record_is_named() -> None:

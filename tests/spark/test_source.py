@@ -15,7 +15,7 @@ from alluvia.errors import Invalid
 from alluvia.store import DirectoryStore, MemoryStore
 from alluvia_spark import file_lists, places
 from alluvia_spark import source as sources
-from alluvia_spark.files import Reading
+from alluvia_spark.files import SourceOptions
 from alluvia_spark.globs import compiled, fixed_part
 from alluvia_spark.places import SourceUri, parse
 from alluvia_spark.source import list_files
@@ -23,7 +23,9 @@ from alluvia_spark.source import list_files
 
 def _names(source: str | Path) -> list[str]:
     return [
-        Path(key).name for page in list_files(str(source), ManualClock(), Reading()) for key in page["key"].to_pylist()
+        Path(key).name
+        for page in list_files(str(source), ManualClock(), SourceOptions())
+        for key in page["key"].to_pylist()
     ]
 
 
@@ -113,7 +115,7 @@ def test_a_file_a_directory_and_a_glob(tmp_path: Path) -> None:
 
 def test_a_file_with_its_size_and_its_etag(tmp_path: Path) -> None:
     path = _write(tmp_path / "a.ndjson.gz", b"12345")
-    (page,) = list_files(str(path), ManualClock(), Reading())
+    (page,) = list_files(str(path), ManualClock(), SourceOptions())
     (found,) = page.to_pylist()
     info = DirectoryStore(tmp_path).head("a.ndjson.gz")
     assert info is not None
@@ -151,7 +153,7 @@ def test_only_plain_lines_are_divided(
 ) -> None:
     monkeypatch.setattr(sources, "CUT_BYTES_MIN", 15)
     _write(tmp_path / name, data)
-    (page,) = list_files(str(tmp_path / name), ManualClock(), Reading())
+    (page,) = list_files(str(tmp_path / name), ManualClock(), SourceOptions())
     assert page["cut"].to_pylist() == [expected]
 
 
@@ -169,7 +171,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
 
 
 def _of_list(key: str) -> list[tuple[object, ...]]:
-    pages = list_files(f"{PLACE}/{key}", ManualClock(), Reading(is_list=True))
+    pages = list_files(f"{PLACE}/{key}", ManualClock(), SourceOptions(is_list=True))
     return [(f["root"], f["key"], f["size"], f["etag"]) for page in pages for f in page.to_pylist()]
 
 

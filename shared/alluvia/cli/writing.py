@@ -141,9 +141,9 @@ def backfill(
     SOURCE is a file, a folder, a pattern such as "s3://logs/2024-*/**/*.{gz,zst}", or a list of files, local or on S3.
     """
     from alluvia_spark.backfill import run
-    from alluvia_spark.files import Reading
+    from alluvia_spark.files import SourceOptions
 
-    reading = Reading(is_list=manifest, format=kind, hive=hive, on_bad_file=on_bad_file)
+    reading = SourceOptions(is_list=manifest, format=kind, hive=hive, on_bad_file=on_bad_file)
     options = {"endpoint_url": common.endpoint_url} if common.endpoint_url else {}
     if dry_run:
         from alluvia_spark.estimate import estimate
