@@ -9,7 +9,7 @@ FULL := .venv/.full
 CORE := .venv/.core
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo serve test test-fast simulate mutants chaos lint format synth bench lock clean
+.PHONY: demo serve test test-fast simulate mutants chaos lint format synth emr bench lock clean
 
 demo: $(CORE)
 	$(BIN)/alluvia demo
@@ -52,11 +52,15 @@ format: $(FULL)
 synth: $(FULL)
 	$(BIN)/python infra/app.py
 
+# The backfill job for EMR Serverless or another cluster, in build/emr
+emr: $(FULL)
+	$(BIN)/python -m layers.emr
+
 bench: $(FULL)
 	$(BIN)/python -m benchmarks
 
 lock: $(UV)
-	$(UV) pip compile pyproject.toml --all-extras --group infra --group test --group lint --universal --python-version 3.11 --generate-hashes \
+	$(UV) pip compile pyproject.toml --all-extras --group emr --group infra --group test --group lint --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url --quiet --upgrade --output-file requirements.lock
 
 $(UV):

@@ -9,13 +9,13 @@ from constructs import Construct
 
 from infra.nag import accept_wildcard
 from infra.settings import BackfillSource
-from infra.sources import SPARK_ARCHIVE, Sources
+from infra.sources import Sources
 from infra.storage import INCOMING_PREFIX, Storage, allow_read
 from layers.build import digest
+from layers.emr import SPARK_ARCHIVE
 from layers.recipes import PYTHON_VERSION
 
 EMR = "emr-serverless.amazonaws.com"
-RELEASE = "emr-spark-8.0.0"
 IDLE_MINUTES = 5
 JOB_FILE = "job.py"
 CODE_PREFIX = "backfill/"
@@ -41,9 +41,10 @@ class Backfill(Construct):
         sources: Sources,
         storage: Storage,
         may_read: tuple[BackfillSource, ...],
+        release: str,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.application = self._application()
+        self.application = self._application(release)
         self.code = SparkCode(self, "Code", sources=sources)
         self.role = self._role(storage, may_read)
 
@@ -60,7 +61,7 @@ class Backfill(Construct):
             role.add_to_policy(statement)
         accept_wildcard(role, jobs, "The jobs of this one application, whose ids are not known before they start.")
 
-    def _application(self) -> emr.CfnApplication:
+    def _application(self, release: str) -> emr.CfnApplication:
         packages, python = f"./{ARCHIVE_FOLDER}", f"python{PYTHON_VERSION}"
         # boto3 takes its region from the environment, and nothing promises that EMR sets it.
         variables = {"AWS_DEFAULT_REGION": Aws.REGION, "PYSPARK_PYTHON": python, "PYTHONPATH": packages}
@@ -73,7 +74,7 @@ class Backfill(Construct):
             self,
             "Application",
             type="SPARK",
-            release_label=RELEASE,
+            release_label=release,
             architecture="ARM64",
             auto_start_configuration=emr.CfnApplication.AutoStartConfigurationProperty(enabled=True),
             auto_stop_configuration=emr.CfnApplication.AutoStopConfigurationProperty(

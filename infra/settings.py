@@ -9,6 +9,7 @@ from dataclasses import dataclass
 PREFIX = "alluvia:"
 _S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>[A-Za-z0-9!_.'()/-]*)")
 _SECRET = re.compile(r"(?P<place>secretsmanager|ssm):(?P<name>arn:aws[a-z-]*:[A-Za-z0-9/_+=.@:-]+|[A-Za-z0-9/_+=.@-]+)")
+_RELEASE = re.compile(r"emr-spark-8\.[0-9]{1,2}\.[0-9]{1,2}")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 
@@ -44,6 +45,7 @@ class Settings:
     retention_hours: int = 168
     alarm_email: str | None = None
     backfill_sources: tuple[BackfillSource, ...] = ()
+    emr_release: str = "emr-spark-8.0.0"
     ingest_rate: int = 500
     ingest_burst: int = 1000
     query_rate: int = 20
@@ -74,6 +76,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     `alluvia:retention_hours`   how long vacuum keeps what no version names any more, at least 1
     `alluvia:alarm_email`       who gets the alarms; may be empty
     `alluvia:backfill_sources`  s3://bucket/prefix, separated by commas: what backfills may read besides `incoming/`
+    `alluvia:emr_release`       the release label of EMR Serverless: one with Spark 4.0 or 4.1 and Python 3.13
 
     `alluvia:ingest_rate`, `alluvia:ingest_burst`  requests a second, and at once, of all routes but those of queries
     `alluvia:query_rate`, `alluvia:query_burst`    the same for queries: what is over it gets a 429
@@ -112,6 +115,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         retention_hours=_number("retention_hours", values, default.retention_hours),
         alarm_email=_email("alarm_email", values["alarm_email"]) if "alarm_email" in values else None,
         backfill_sources=_sources("backfill_sources", values.get("backfill_sources", "")),
+        emr_release=_release("emr_release", values.get("emr_release", default.emr_release)),
         ingest_rate=_number("ingest_rate", values, default.ingest_rate),
         ingest_burst=_number("ingest_burst", values, default.ingest_burst),
         query_rate=_number("query_rate", values, default.query_rate),
@@ -166,6 +170,12 @@ def _number_or_none(name: str, values: Mapping[str, str]) -> int | None:
 def _email(name: str, value: str) -> str:
     if _EMAIL.fullmatch(value) is None:
         raise ValueError(f"{PREFIX}{name} is {value!r}: it must be an email address, or empty")
+    return value
+
+
+def _release(name: str, value: str) -> str:
+    if _RELEASE.fullmatch(value) is None:
+        raise ValueError(f"{PREFIX}{name} is {value!r}: it must be a release with Spark 4, such as emr-spark-8.0.0")
     return value
 
 

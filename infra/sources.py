@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from layers.build import build_archive, build_layer, build_library
-from layers.recipes import LAMBDA, LAYERS, SPARK
+from layers.build import build_layer, build_library
+from layers.emr import build_job
+from layers.recipes import LAMBDA, LAYERS
 
 FUNCTIONS = ("ingest", "merge", "query", "vacuum", "backfill")
 LIBRARY = "library"
-SPARK_ARCHIVE = "environment.tar.gz"
 # A function's folder also holds its README and, for backfill, the job that runs on Spark and not on Lambda.
 LEFT_OUT = ("README.md", "job.py", "__pycache__", ".*")
 
@@ -35,14 +35,8 @@ def build_sources(root: Path, build: Path) -> Sources:
     lock = root / "requirements.lock"
     layers = {recipe.name: build_layer(recipe, lock=lock, build=build) for recipe in LAYERS}
     layers[LIBRARY] = build_library([root / "shared" / "alluvia"], build=build, python_version=LAMBDA.python_version)
-    for_spark = build_library([root / "shared" / "alluvia", root / "shared" / "alluvia_spark"], build=build)
-    spark = build_layer(SPARK, lock=lock, build=build, compiled=False)
-    return Sources(
-        functions=stage_functions(root, build),
-        layers=layers,
-        job=root / "functions" / "backfill" / "job.py",
-        environment=build_archive([spark, for_spark], SPARK_ARCHIVE, build=build),
-    )
+    job = build_job(root, build)
+    return Sources(stage_functions(root, build), layers, job.script, job.environment)
 
 
 def stage_functions(root: Path, build: Path) -> dict[str, Path]:

@@ -8,6 +8,7 @@ from constructs import Construct
 
 from infra.alarms import Alarms
 from infra.backfill import Backfill
+from infra.backfill_runs import BackfillRuns
 from infra.http_api import HttpApi, authorization_environment, authorizer_of
 from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, VACUUM, Functions
 from infra.metrics import LogMetrics
@@ -52,7 +53,14 @@ class AlluviaStack(Stack):
             for name, spec in (("Merge", MERGE), ("Vacuum", VACUUM))
         }
         self.storage.notify(self.tables["Merge"].queue)
-        self.spark = Backfill(self, "Spark", sources=sources, storage=self.storage, may_read=settings.backfill_sources)
+        self.spark = Backfill(
+            self,
+            "Spark",
+            sources=sources,
+            storage=self.storage,
+            may_read=settings.backfill_sources,
+            release=settings.emr_release,
+        )
         self.functions = Functions(self, "Functions", sources=sources)
         self._add_functions(settings)
         self._grant(settings)
@@ -75,6 +83,7 @@ class AlluviaStack(Stack):
             else None,
         )
         Schedules(self, "Schedules", merge=live["Merge"], vacuum=live["Vacuum"])
+        self.runs = BackfillRuns(self, "BackfillRuns", backfill=live["Backfill"], storage=self.storage)
         self.alarms = self._alarms(settings)
         self._outputs()
 
@@ -148,6 +157,7 @@ class AlluviaStack(Stack):
         CfnOutput(self, "LakeUri", value=self.storage.lake_uri)
         CfnOutput(self, "IncomingUri", value=self.storage.incoming_uri)
         CfnOutput(self, "QueueUrl", value=self.events.queue.queue_url)
+        CfnOutput(self, "BackfillStateMachineArn", value=self.runs.machine.state_machine_arn)
         CfnOutput(self, "DeadLettersUrl", value=self.events.dead_letters.queue_url)
         for name, tables in self.tables.items():
             CfnOutput(self, f"{name}QueueUrl", value=tables.queue.queue_url)

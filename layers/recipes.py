@@ -41,7 +41,7 @@ CORE = Recipe(
     ("aws-lambda-powertools", "boto3", "cryptography", "obstore", "opentelemetry-proto", "orjson", "pyarrow"),
 )
 QUERY = Recipe("query", ("duckdb", "duckdb-extension-httpfs"))
-SPARK = Recipe("spark", ("boto3", "obstore", "orjson", "pyarrow"))
+SPARK = Recipe("spark", ("boto3", "obstore", "orjson", "pandas", "pyarrow"))
 LAYERS = (CORE, QUERY)
 
 # Patterns over paths relative to the layer's package folder; `*` crosses slashes.

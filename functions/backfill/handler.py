@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +32,34 @@ _CODE_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9._/-]*)?")
 _RUN_ID = re.compile(r"[0-9a-z]{1,64}")
 _READING = ("format", "hive", "manifest", "on_bad_file")
 _FIELDS = {
-    "start": ("action", "table", "source", "job_id", "attempt", *_READING),
+    "start": ("action", "table", "source", "job_id", "attempt", "spark", *_READING),
     "status": ("action", "job_run_id"),
 }
 _CHOICES = {"format": ("json", "csv", "parquet"), "on_bad_file": ("fail", "reject")}
+_GB, _COUNT = re.compile(r"[1-9][0-9]{0,3}[gG]"), re.compile(r"[1-9][0-9]{0,3}")
+_SPARK = {
+    "spark.driver.cores": _COUNT,
+    "spark.driver.memory": _GB,
+    "spark.driver.memoryOverhead": _GB,
+    "spark.emr-serverless.driver.disk": _GB,
+    "spark.executor.cores": _COUNT,
+    "spark.executor.memory": _GB,
+    "spark.executor.memoryOverhead": _GB,
+    "spark.emr-serverless.executor.disk": _GB,
+    "spark.dynamicAllocation.initialExecutors": _COUNT,
+    "spark.dynamicAllocation.maxExecutors": _COUNT,
+}
+"""What a request may ask of EMR Serverless: `alluvia backfill --dry-run --json` computes it from the files."""
+WORKERS = {
+    "spark.driver.cores": "4",
+    "spark.driver.memory": "14g",
+    "spark.executor.cores": "4",
+    "spark.executor.memory": "8g",
+    "spark.executor.memoryOverhead": "6g",
+    "spark.emr-serverless.executor.disk": "80g",
+    "spark.dynamicAllocation.maxExecutors": "15",
+}
+"""What a request gets that does not ask: all that the application of infra/backfill.py may use at once."""
 _TRANSIENT = ("ThrottlingException", "TooManyRequestsException", "InternalServerException", "ServiceUnavailable")
 
 logger = Logger(service="backfill")
@@ -67,7 +91,7 @@ class BackfillSettings:
 class JobRequest:
     """A job to start. `attempt` tells one deliberate start of a job from another, after a run that failed.
 
-    `reading` are the arguments of the job that say how files are read.
+    `reading` are the arguments of the job that say how files are read, `spark` the properties of its workers.
     """
 
     table: str
@@ -75,6 +99,7 @@ class JobRequest:
     job_id: str
     attempt: int = 1
     reading: tuple[str, ...] = ()
+    spark: Mapping[str, str] = field(default_factory=lambda: WORKERS)
 
     @classmethod
     def read(cls, event: Mapping[str, Any]) -> JobRequest:
@@ -90,7 +115,7 @@ class JobRequest:
         attempt = event.get("attempt", 1)
         if not isinstance(attempt, int) or isinstance(attempt, bool) or attempt < 1:
             raise Invalid(f"attempt must be a whole number, 1 or more, not {attempt!r}")
-        return cls(table, source, job_id, attempt, _reading(event))
+        return cls(table, source, job_id, attempt, _reading(event), _spark(event))
 
     @property
     def client_token(self) -> str:
@@ -122,6 +147,7 @@ def handler(event: object, context: object) -> dict[str, Any]:  # noqa: ARG001
 
 def _start(settings: BackfillSettings, job: JobRequest) -> dict[str, Any]:
     code = settings.code_uri.rstrip("/")
+    properties = {"spark.archives": f"{code}/{ARCHIVE}", **job.spark}
     answer = _emr().start_job_run(
         applicationId=settings.application_id,
         clientToken=job.client_token,
@@ -131,18 +157,19 @@ def _start(settings: BackfillSettings, job: JobRequest) -> dict[str, Any]:
             "sparkSubmit": {
                 "entryPoint": f"{code}/job.py",
                 "entryPointArguments": _arguments(settings, job),
-                "sparkSubmitParameters": f"--conf spark.archives={code}/{ARCHIVE}",
+                "sparkSubmitParameters": " ".join(f"--conf {name}={value}" for name, value in properties.items()),
             }
         },
         executionTimeoutMinutes=RUN_MINUTES_MAX,
         retryPolicy={"maxAttempts": ATTEMPTS_MAX},
     )
     started = {
+        "table": job.table,
         "job_id": job.job_id,
         "job_run_id": answer["jobRunId"],
         "application_id": answer["applicationId"],
     }
-    logger.info("started", extra={"table": job.table, "attempt": job.attempt, **started})
+    logger.info("started", extra={"attempt": job.attempt, **started})
     return started
 
 
@@ -165,6 +192,21 @@ def _reading(event: Mapping[str, Any]) -> tuple[str, ...]:
         else:
             found += [option] if value else []
     return tuple(found)
+
+
+def _spark(event: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the properties of the workers, those of the event in place of ours."""
+    given = event.get("spark", {})
+    if not isinstance(given, dict):
+        raise Invalid(f"spark must be an object of Spark's properties, not {given!r}")
+    for name, value in given.items():
+        form = _SPARK.get(name)
+        if form is None:
+            raise Invalid(f"spark must have no property but {', '.join(_SPARK)}, not {name!r}")
+        if not isinstance(value, str) or not form.fullmatch(value):
+            wanted = "gigabytes, such as '8g'" if form is _GB else "a whole number as text, such as '4'"
+            raise Invalid(f"spark must have {wanted}, for {name}, not {value!r}")
+    return {**WORKERS, **given}
 
 
 def _status(settings: BackfillSettings, event: Mapping[str, Any]) -> dict[str, Any]:

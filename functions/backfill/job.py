@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+from alluvia.clock import SystemClock
 from alluvia.errors import AlluviaError
 from alluvia.formats.event_files import KINDS
+from alluvia.store import open_store
 from alluvia_spark.backfill import run
 from alluvia_spark.files import ON_BAD_FILE, SourceOptions
+from alluvia_spark.job import Report
 
 STORE_OPTIONS = ("endpoint_url", "region")
 
@@ -31,11 +34,27 @@ def main(arguments: Sequence[str]) -> int:
             attempt=given.attempt,
             options=options,
         )
+        told = _keep(given.lake, report, options)
     except AlluviaError as error:
         sys.stderr.write(f"backfill: {error}\n")
         return 1
-    sys.stdout.write(json.dumps(asdict(report)) + "\n")
+    sys.stdout.write(told + "\n")
     return 0
+
+
+def _keep(lake: str, report: Report, options: Mapping[str, str]) -> str:
+    """Put a job's report where the state machine of infra/backfill_runs.py reads it, and return it.
+
+    A run that finds the job done knows no counts: the report of the one that did it stays.
+    """
+    body = json.dumps(asdict(report))
+    store = open_store(lake, SystemClock(), **(options if lake.startswith("s3:") else {}))
+    key = f"_alluvia/backfill/reports/{report.table}/{report.job_id}.json"
+    if report.already_applied:
+        store.put_if_absent(key, body.encode())
+    else:
+        store.put(key, body.encode())
+    return body
 
 
 def _parser() -> argparse.ArgumentParser:

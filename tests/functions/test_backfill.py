@@ -12,8 +12,11 @@ from moto import mock_aws
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 
+import alluvia
 from alluvia.errors import Invalid, Unavailable
 from alluvia_spark import backfill as job
+from alluvia_spark.estimate import estimate
+from alluvia_spark.files import Reading
 from functions.backfill import handler as backfill
 from functions.backfill import job as entry_point
 
@@ -64,8 +67,24 @@ def test_it_starts_the_job(application: str) -> None:
             *("--job-id", "logs-2015"),
             *("--attempt", "1"),
         ],
-        "sparkSubmitParameters": "--conf spark.archives=s3://code/backfill/1/environment.tar.gz#environment",
+        "sparkSubmitParameters": (
+            "--conf spark.archives=s3://code/backfill/1/environment.tar.gz#environment"
+            " --conf spark.driver.cores=4 --conf spark.driver.memory=14g"
+            " --conf spark.executor.cores=4 --conf spark.executor.memory=8g --conf spark.executor.memoryOverhead=6g"
+            " --conf spark.emr-serverless.executor.disk=80g --conf spark.dynamicAllocation.maxExecutors=15"
+        ),
     }
+
+
+def test_what_a_dry_run_says_of_the_workers_is_asked_for(application: str, tmp_path: Path) -> None:
+    alluvia.connect(str(tmp_path / "lake")).create_events("requests")
+    (tmp_path / "one.ndjson").write_text('{"event_id": "1"}\n')
+    said = estimate(str(tmp_path / "lake"), "requests", str(tmp_path / "one.ndjson"), reading=Reading())
+    answer = backfill.handler({**REQUEST, "spark": dict(said.spark)}, None)
+    run = boto3.client("emr-serverless").get_job_run(applicationId=application, jobRunId=answer["job_run_id"])["jobRun"]
+    asked = run["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"]
+    assert "spark.dynamicAllocation.maxExecutors=1" in asked.split()
+    assert all(f"{name}={value}" in asked.split() for name, value in said.spark.items())
 
 
 def test_it_says_how_files_are_read(application: str) -> None:
@@ -135,6 +154,10 @@ def test_the_example_events_are_understood(application: str, name: str, monkeypa
         ({**REQUEST, "job_id": "x" * 129}, "job_id"),
         ({**REQUEST, "attempt": 0}, "attempt"),
         ({**REQUEST, "attempt": True}, "attempt"),
+        ({**REQUEST, "spark": "--conf a=b"}, "spark"),
+        ({**REQUEST, "spark": {"spark.jars": "s3://evil/a.jar"}}, "spark"),
+        ({**REQUEST, "spark": {"spark.executor.memory": "8g --conf spark.jars=s3://evil/a.jar"}}, "spark"),
+        ({**REQUEST, "spark": {"spark.executor.cores": 4}}, "spark"),
         ({**REQUEST, "jobid": "a"}, "jobid"),
         ({**REQUEST, "format": "xml"}, "format"),
         ({**REQUEST, "hive": "yes"}, "hive"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from functions.backfill.handler import WORKERS
 from infra.synth import STACK_NAME
 from tests.infra.policies import resources_of, text, the_id
 
@@ -181,10 +183,24 @@ def test_spark_finds_the_packages_of_the_archive_and_its_region(template: Templa
     }
 
 
+def test_the_workers_of_a_request_that_asks_for_none_fit_into_the_application(template: Template) -> None:
+    (application,) = resources_of(template, "AWS::EMRServerless::Application").values()
+    most = {name.lower(): int(text.split()[0]) for name, text in application["MaximumCapacity"].items()}
+    asked = {name.partition(".")[2]: int(value.rstrip("g")) for name, value in WORKERS.items()}
+    executors = asked["dynamicAllocation.maxExecutors"]
+    memory_gb = asked["executor.memory"] + asked["executor.memoryOverhead"]
+    driver_gb = math.ceil(asked["driver.memory"] * 1.1)  # what Spark adds where nothing is said
+    assert asked["driver.cores"] + executors * asked["executor.cores"] == most["cpu"]
+    assert driver_gb + executors * memory_gb <= most["memory"]
+    assert 20 + executors * asked["emr-serverless.executor.disk"] <= most["disk"]
+    assert all(8 <= size <= 30 for size in (memory_gb, driver_gb))  # of a worker with 4 vCPUs
+
+
 def test_outputs_name_what_a_user_needs(template: Template) -> None:
     assert set(template["Outputs"]) == {
         "ApiUrl",
         "AlarmTopicArn",
+        "BackfillStateMachineArn",
         "BucketName",
         "DeadLettersUrl",
         "LakeUri",

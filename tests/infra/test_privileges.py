@@ -193,6 +193,7 @@ def test_only_the_own_application_takes_the_job_role(template: Template) -> None
 
 def test_every_role_is_one_of_these(template: Template) -> None:
     found = {role_id(template, name) for name in (*LAMBDAS, "Job")} | {alarm_role(template)}
+    found.add(the_id(template, ROLE, "BackfillRunsMachineRole"))  # see test_backfill_runs.py
     assert set(resources_of(template, ROLE)) == found
     for policy in resources_of(template, "AWS::IAM::Policy").values():
         assert len(policy["Roles"]) == 1
