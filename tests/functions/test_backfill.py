@@ -12,11 +12,8 @@ from moto import mock_aws
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.emrserverless.models import emrserverless_backends
 
-import alluvia
 from alluvia.errors import Invalid, Unavailable
 from alluvia_spark import backfill as job
-from alluvia_spark.estimate import estimate
-from alluvia_spark.files import Reading
 from functions.backfill import handler as backfill
 from functions.backfill import job as entry_point
 
@@ -76,15 +73,14 @@ def test_it_starts_the_job(application: str) -> None:
     }
 
 
-def test_what_a_dry_run_says_of_the_workers_is_asked_for(application: str, tmp_path: Path) -> None:
-    alluvia.connect(str(tmp_path / "lake")).create_events("requests")
-    (tmp_path / "one.ndjson").write_text('{"event_id": "1"}\n')
-    said = estimate(str(tmp_path / "lake"), "requests", str(tmp_path / "one.ndjson"), reading=Reading())
-    answer = backfill.handler({**REQUEST, "spark": dict(said.spark)}, None)
+def test_a_request_may_ask_for_other_workers(application: str) -> None:
+    asked = {"spark.emr-serverless.executor.disk": "200g", "spark.dynamicAllocation.maxExecutors": "3"}
+    answer = backfill.handler({**REQUEST, "spark": asked}, None)
     run = boto3.client("emr-serverless").get_job_run(applicationId=application, jobRunId=answer["job_run_id"])["jobRun"]
-    asked = run["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"]
-    assert "spark.dynamicAllocation.maxExecutors=1" in asked.split()
-    assert all(f"{name}={value}" in asked.split() for name, value in said.spark.items())
+    given = run["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"].split()
+    found = dict(each.split("=", 1) for each in given if each != "--conf")
+    archives = "s3://code/backfill/1/environment.tar.gz#environment"
+    assert found == {"spark.archives": archives, **backfill.WORKERS, **asked}
 
 
 def test_it_says_how_files_are_read(application: str) -> None:

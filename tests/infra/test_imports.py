@@ -24,6 +24,7 @@ MODULES = {
     "obstore": {"obstore"},
     "opentelemetry-proto": {"google", "opentelemetry"},
     "orjson": {"orjson"},
+    "pandas": {"pandas", "numpy", "pytz", "tzdata"},
     "pyarrow": {"pyarrow"},
 }
 IMPORT = """

@@ -123,7 +123,7 @@ class Cluster:
     def run_with_a_lost_executor(self, prefix: str, job_id: str) -> int:
         """Run a job to its end, and kill one of its executors as soon as there are two. Returns the executor's id."""
         with self.submitted(prefix, job_id) as process:
-            lost = wait_for(lambda: _second_executor(process.pid))
+            lost: int = wait_for(lambda: _second_executor(process.pid))
             _kill(lost)
             status = process.wait(SECONDS_MAX)
         assert status == 0, (self._folder / f"{job_id}.log").read_text()[-4000:]
