@@ -66,14 +66,14 @@ def update(
     """
     from alluvia_spark import row_changes
 
-    return row_changes.update(spark, row_changes.Place.of(place, table, options), values, where)
+    return row_changes.update(spark, row_changes.TablePlace.of(place, table, options), values, where)
 
 
 def delete(spark: SparkSession, place: str, where: str, *, table: str | None = None, **options: str) -> RowChanges:
     """Delete the rows that match a condition in this library's SQL, as `Table.delete`; see `update`."""
     from alluvia_spark import row_changes
 
-    return row_changes.delete(spark, row_changes.Place.of(place, table, options), where)
+    return row_changes.delete(spark, row_changes.TablePlace.of(place, table, options), where)
 
 
 def upsert(
@@ -98,4 +98,4 @@ def upsert(
     from alluvia_spark import row_changes
 
     rules = Rules(matched, columns, when, delete_when, unmatched, insert_when)
-    return row_changes.upsert(row_changes.Place.of(place, table, options or {}), rows, on, rules)
+    return row_changes.upsert(row_changes.TablePlace.of(place, table, options or {}), rows, on, rules)

@@ -21,7 +21,7 @@ from alluvia.table.reader import read_file
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Unknown
 from alluvia.table.snapshot import Snapshot
-from alluvia_spark.options import WRITING, Options
+from alluvia_spark.options import WRITING, SourceOptions
 from alluvia_spark.schemas import all_nullable, shown_schema
 from alluvia_spark.writing import TableWriter
 
@@ -36,7 +36,7 @@ class AlluviaSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._given = Options.of(options)
+        self._given = SourceOptions.of(options)
         self._state: State | None = None
 
     @classmethod
@@ -82,7 +82,7 @@ def _texts(schema: StructType) -> StructType:
     return StructType(found)
 
 
-class Files(InputPartition):
+class FileGroup(InputPartition):
     """Files that one task reads."""
 
     def __init__(self, files: Sequence[AddFile]) -> None:
@@ -93,22 +93,22 @@ class Files(InputPartition):
 class TableReader(DataSourceReader):
     """Reads a version of a table, in groups of files."""
 
-    def __init__(self, options: Options, snapshot: Snapshot, columns: Sequence[str]) -> None:
+    def __init__(self, options: SourceOptions, snapshot: Snapshot, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = columns
         self._state = _bare(snapshot.state)
         where = options.given.get("where")
         predicate = Unknown() if where is None else condition(where, snapshot.schema).predicate
-        self._files = [Files(group) for group in grouped(Scan(snapshot, predicate).files)]
+        self._files = [FileGroup(group) for group in grouped(Scan(snapshot, predicate).files)]
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_files": []}
 
-    def partitions(self) -> list[Files]:
+    def partitions(self) -> list[FileGroup]:
         return self._files
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        files = partition.files if isinstance(partition, Files) else ()
+        files = partition.files if isinstance(partition, FileGroup) else ()
         handle = self._options.handle()
         snapshot = Snapshot(self._state, handle.root, handle.name, handle.store.locate)
         batches = (batch for file in files for batch in read_file(snapshot, handle.store, file, snapshot.schema))

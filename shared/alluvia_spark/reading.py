@@ -68,12 +68,12 @@ def read_table(
     snapshot = handle.readable(version, timestamp)
     kept = None if where is None else RowFilter.of(where, snapshot.schema)
     files = Scan(snapshot).files if kept is None else Scan(snapshot, kept.parsed.predicate).files
-    source = Source(spark, handle, snapshot, uris_of(spark, place, handle))
+    source = SnapshotSource(spark, handle, snapshot, uris_of(spark, place, handle))
     rows = source.rows(files)
     return rows if kept is None else kept.apply(rows)
 
 
-class Source(NamedTuple):
+class SnapshotSource(NamedTuple):
     """A snapshot that a session reads. `uri` gives a file's URI in the session, by its key."""
 
     spark: SparkSession
@@ -140,7 +140,7 @@ def _column(ours: StructField, theirs: StructField) -> Column:
 class _Scan:
     """A scan of some files by Spark's reader: the columns of `stored_schema`."""
 
-    def __init__(self, source: Source, files: Sequence[AddFile], *, constant: bool = False) -> None:
+    def __init__(self, source: SnapshotSource, files: Sequence[AddFile], *, constant: bool = False) -> None:
         self._source = source
         self._snapshot = source.snapshot
         self._files = {source.uri(source.snapshot.key(file)): file for file in files}

@@ -37,7 +37,7 @@ ReadEdit = Callable[[Snapshot], Edit]
 
 
 @dataclass(frozen=True)
-class Place:
+class TablePlace:
     """Where a table is: what `handle_of` takes."""
 
     uri: str
@@ -45,7 +45,7 @@ class Place:
     options: Mapping[str, str] = field(repr=False)
 
     @classmethod
-    def of(cls, uri: str, table: str | None, options: Mapping[str, str]) -> Place:
+    def of(cls, uri: str, table: str | None, options: Mapping[str, str]) -> TablePlace:
         """Return a place that means the same in every process: workers may have another working directory."""
         return cls(uri if "://" in uri else str(Path(uri).expanduser().absolute()), table, options)
 
@@ -58,24 +58,24 @@ class Place:
 class Work:
     """What every task of an operation knows: the table's version, without files, and the edit."""
 
-    place: Place
+    place: TablePlace
     state: State
     edit: ReadEdit
     number: str
 
 
-def update(spark: SparkSession, place: Place, values: Mapping[str, str], where: str | None) -> RowChanges:
+def update(spark: SparkSession, place: TablePlace, values: Mapping[str, str], where: str | None) -> RowChanges:
     """Set columns of rows, as `Table.update` does."""
     given = dict(values)
     return _change(spark, place, "update", lambda snapshot: UpdateEdit(snapshot, given, where or "true"))
 
 
-def delete(spark: SparkSession, place: Place, where: str) -> RowChanges:
+def delete(spark: SparkSession, place: TablePlace, where: str) -> RowChanges:
     """Delete rows, as `Table.delete` does."""
     return _change(spark, place, "delete", lambda snapshot: DeleteEdit(snapshot, where))
 
 
-def upsert(place: Place, rows: DataFrame, on: Sequence[str], rules: Rules) -> RowChanges:
+def upsert(place: TablePlace, rows: DataFrame, on: Sequence[str], rules: Rules) -> RowChanges:
     """Update, delete and insert rows by key, as `Table.upsert` does."""
     check_rules(rules)
     names, given = list(on), _plain(rows.toArrow())
@@ -91,7 +91,7 @@ def _plain(rows: pa.Table) -> pa.Table:
     return rows.cast(pa.schema(fields)).combine_chunks()
 
 
-def _change(spark: SparkSession, place: Place, name: str, edit: ReadEdit) -> RowChanges:
+def _change(spark: SparkSession, place: TablePlace, name: str, edit: ReadEdit) -> RowChanges:
     def rewriter(handle: TableHandle, snapshot: Snapshot, planned: Edit) -> Rewriter:
         return SparkRewriter(handle, snapshot, planned, spark, place, edit)
 
@@ -107,7 +107,7 @@ class SparkRewriter(Rewriter):
         snapshot: Snapshot,
         edit: Edit,
         spark: SparkSession,
-        place: Place,
+        place: TablePlace,
         read_edit: ReadEdit,
     ) -> None:
         super().__init__(handle, snapshot, edit)

@@ -24,7 +24,7 @@ from alluvia.table.properties import WRITERS
 from alluvia.table.protocols import new_protocol
 from alluvia.table.schema.rows import conform, conformed
 from alluvia.table.snapshot import Snapshot
-from alluvia_spark.options import READING, Options
+from alluvia_spark.options import READING, SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -37,7 +37,7 @@ _CREATING = ("partitionBy", "sortBy", "clusterBy")
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class WrittenFiles(WriterCommitMessage):
     """The files of one task."""
 
     adds: Sequence[AddFile]
@@ -49,7 +49,7 @@ class TableWriter(DataSourceArrowWriter):
     `creates` says that there was no table then. `done` says that the transaction is in the table already.
     """
 
-    def __init__(self, options: Options, write: FileWrite, base: State, *, creates: bool, done: bool) -> None:
+    def __init__(self, options: SourceOptions, write: FileWrite, base: State, *, creates: bool, done: bool) -> None:
         self._options = options
         self._write = write
         self._base = base
@@ -57,7 +57,7 @@ class TableWriter(DataSourceArrowWriter):
         self._done = done
 
     @classmethod
-    def planned(cls, options: Options, columns: StructType, *, overwrite: bool) -> TableWriter:
+    def planned(cls, options: SourceOptions, columns: StructType, *, overwrite: bool) -> TableWriter:
         """Plan a write of rows with some columns. Raises `Invalid`, naming the column or option, before any task."""
         options.refuse(READING, "for reading")
         replaces = options.given.get("replaceWhere", "true") if overwrite else None
@@ -80,23 +80,23 @@ class TableWriter(DataSourceArrowWriter):
         state = snapshot.state
         return cls(options, write, State(state.version, state.protocol, state.metadata), creates=False, done=done)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:  # type: ignore[override] # as for Spark's own
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:  # type: ignore[override] # as for Spark's own
         first = next(iterator, None)
         if first is None or self._done:
-            return Written(())
+            return WrittenFiles(())
         handle = self._options.handle()
         base = Snapshot(self._base, handle.root, handle.name)
         writer = file_writer(handle, self._write, base)
         rows = pa.RecordBatchReader.from_batches(first.schema, chain([first], iterator))
         schema = self._write.snapshot(base).schema
-        return Written([add for chunk in conformed(rows, schema, CHUNK_BYTES) for add in writer.write(chunk)])
+        return WrittenFiles([add for chunk in conformed(rows, schema, CHUNK_BYTES) for add in writer.write(chunk)])
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit what the tasks wrote. Raises `Conflict`, and `Invalid` where the files no longer fit the table."""
         if self._done:
             return
         handle, write = self._options.handle(), self._write
-        adds = [add for each in messages if isinstance(each, Written) for add in each.adds]
+        adds = [add for each in messages if isinstance(each, WrittenFiles) for add in each.adds]
         if self._creates and create(handle, self._base.metadata, exist_ok=True):
             write = replace(write, metadata=handle.newest().state.metadata)
         commit_written(handle, write, adds)
@@ -105,7 +105,7 @@ class TableWriter(DataSourceArrowWriter):
         """Leave the files to vacuum: a commit whose answer was lost may name them."""
 
 
-def _created(handle: TableHandle, options: Options, rows: pa.Schema) -> State:
+def _created(handle: TableHandle, options: SourceOptions, rows: pa.Schema) -> State:
     """Return the table that the write creates, before it is."""
     metadata = plan_create(
         rows,
