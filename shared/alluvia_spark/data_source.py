@@ -82,7 +82,7 @@ def _texts(schema: StructType) -> StructType:
     return StructType(found)
 
 
-class FileGroup(InputPartition):
+class FilesOfTask(InputPartition):
     """Files that one task reads."""
 
     def __init__(self, files: Sequence[AddFile]) -> None:
@@ -99,16 +99,16 @@ class TableReader(DataSourceReader):
         self._state = _bare(snapshot.state)
         where = options.given.get("where")
         predicate = Unknown() if where is None else condition(where, snapshot.schema).predicate
-        self._files = [FileGroup(group) for group in grouped(Scan(snapshot, predicate).files)]
+        self._files = [FilesOfTask(group) for group in grouped(Scan(snapshot, predicate).files)]
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_files": []}
 
-    def partitions(self) -> list[FileGroup]:
+    def partitions(self) -> list[FilesOfTask]:
         return self._files
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        files = partition.files if isinstance(partition, FileGroup) else ()
+        files = partition.files if isinstance(partition, FilesOfTask) else ()
         handle = self._options.handle()
         snapshot = Snapshot(self._state, handle.root, handle.name, handle.store.locate)
         batches = (batch for file in files for batch in read_file(snapshot, handle.store, file, snapshot.schema))
