@@ -21,7 +21,7 @@ from alluvia.table.reader import read_file
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Unknown
 from alluvia.table.snapshot import Snapshot
-from alluvia_spark.options import WRITING, SourceOptions
+from alluvia_spark.options import WRITING, AlluviaOptions
 from alluvia_spark.schemas import all_nullable, shown_schema
 from alluvia_spark.writing import TableWriter
 
@@ -36,7 +36,7 @@ class AlluviaSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._given = SourceOptions.of(options)
+        self._given = AlluviaOptions.of(options)
         self._state: State | None = None
 
     @classmethod
@@ -93,7 +93,7 @@ class FilesOfTask(InputPartition):
 class TableReader(DataSourceReader):
     """Reads a version of a table, in groups of files."""
 
-    def __init__(self, options: SourceOptions, snapshot: Snapshot, columns: Sequence[str]) -> None:
+    def __init__(self, options: AlluviaOptions, snapshot: Snapshot, columns: Sequence[str]) -> None:
         self._options = options
         self._columns = columns
         self._state = _bare(snapshot.state)

@@ -21,14 +21,14 @@ _COMMA = re.compile(r",(?![^(]*\))")
 
 
 @dataclass(frozen=True)
-class SourceOptions:
+class AlluviaOptions:
     """Options by their names, whose case Spark does not keep. `properties` are those of a table that is created."""
 
     given: Mapping[str, str] = field(repr=False)
     properties: Mapping[str, str]
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> SourceOptions:
+    def of(cls, options: Mapping[str, str]) -> AlluviaOptions:
         """Read options. Raises `Invalid`, naming it, for one that is unknown or missing."""
         given, properties = {}, {}
         for name, value in options.items():

@@ -24,7 +24,7 @@ from alluvia.table.properties import WRITERS
 from alluvia.table.protocols import new_protocol
 from alluvia.table.schema.rows import conform, conformed
 from alluvia.table.snapshot import Snapshot
-from alluvia_spark.options import READING, SourceOptions
+from alluvia_spark.options import READING, AlluviaOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -49,7 +49,7 @@ class TableWriter(DataSourceArrowWriter):
     `creates` says that there was no table then. `done` says that the transaction is in the table already.
     """
 
-    def __init__(self, options: SourceOptions, write: FileWrite, base: State, *, creates: bool, done: bool) -> None:
+    def __init__(self, options: AlluviaOptions, write: FileWrite, base: State, *, creates: bool, done: bool) -> None:
         self._options = options
         self._write = write
         self._base = base
@@ -57,7 +57,7 @@ class TableWriter(DataSourceArrowWriter):
         self._done = done
 
     @classmethod
-    def planned(cls, options: SourceOptions, columns: StructType, *, overwrite: bool) -> TableWriter:
+    def planned(cls, options: AlluviaOptions, columns: StructType, *, overwrite: bool) -> TableWriter:
         """Plan a write of rows with some columns. Raises `Invalid`, naming the column or option, before any task."""
         options.refuse(READING, "for reading")
         replaces = options.given.get("replaceWhere", "true") if overwrite else None
@@ -105,7 +105,7 @@ class TableWriter(DataSourceArrowWriter):
         """Leave the files to vacuum: a commit whose answer was lost may name them."""
 
 
-def _created(handle: TableHandle, options: SourceOptions, rows: pa.Schema) -> State:
+def _created(handle: TableHandle, options: AlluviaOptions, rows: pa.Schema) -> State:
     """Return the table that the write creates, before it is."""
     metadata = plan_create(
         rows,

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import alluvia
 import alluvia_spark
 from alluvia.lake import Lake, Table
-from alluvia_spark.options import SourceOptions
+from alluvia_spark.options import AlluviaOptions
 from tests import judges
 from tests.reach.tables import APART, EVERY_TYPE
 from tests.spark.sessions import settings
@@ -140,7 +140,7 @@ def test_nothing_is_committed_that_breaks_a_rule(registered: SparkSession, lake:
 
 
 def test_options() -> None:
-    found = SourceOptions.of({"PATH": "/x", "partitionby": "a, bucket(4, n)", "DELTA.APPENDONLY": "true"})
+    found = AlluviaOptions.of({"PATH": "/x", "partitionby": "a, bucket(4, n)", "DELTA.APPENDONLY": "true"})
     assert found.names("partitionBy") == ["a", "bucket(4, n)"]
     assert found.properties == {"delta.appendOnly": "true"}
-    assert "secret" not in repr(SourceOptions.of({"path": "/x", "secret_access_key": "secret"}))
+    assert "secret" not in repr(AlluviaOptions.of({"path": "/x", "secret_access_key": "secret"}))
