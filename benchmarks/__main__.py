@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import (
     appends,
+    backfills,
     checkpoints,
     clusters,
     cold_starts,
@@ -54,6 +55,7 @@ PARTS = {
     "costs": costs.figures,
     "transactions": transactions.figures,
     "spark_reads": spark_reads.figures,
+    "backfill": backfills.figures,
 }
 
 BY_NAME_ONLY = ("icedb",)

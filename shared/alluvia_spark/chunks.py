@@ -27,9 +27,10 @@ ROW = "row="
 HEAD = "head="
 TAIL = "tail="
 CONTENT = "content="
-ADDED = (ROW, HEAD, TAIL, CONTENT)
-"""What chunks have after the table's columns: an event's place in its task, its fingerprint and its content."""
+PRINT = (HEAD, TAIL, CONTENT)
 GROUPS_MAX = 2000
+PLAIN = pa.ipc.IpcWriteOptions()
+"""For fingerprints, which no compression makes smaller."""
 _WRITE = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -37,7 +38,7 @@ class Chunk(NamedTuple):
     """Rows of one table from one task, by partition value: those of `groups`, in their order.
 
     For one partition value, the order of (task, part) is the input's. `size` is in bytes of Arrow, `packed` in bytes
-    of Parquet, as a sample has it.
+    of Parquet, as a sample has it. `ids` are the events' identities, apart from the rows since they travel alone.
     """
 
     table: int
@@ -46,6 +47,7 @@ class Chunk(NamedTuple):
     groups: tuple[PartitionRows, ...]
     size: int
     packed: int
+    ids: bytes
     payload: bytes
 
     @property
@@ -56,19 +58,19 @@ class Chunk(NamedTuple):
     def to_row(self) -> tuple[Any, ...]:
         """Return it as a row of `CHUNK`."""
         groups = orjson.dumps([[group.values, group.key, group.rows] for group in self.groups])
-        return self.table, self.task, self.part, groups, self.size, self.packed, self.payload
+        return self.table, self.task, self.part, groups, self.size, self.packed, self.ids, self.payload
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> Chunk:
         """Return what `to_row` made a row of."""
-        table, task, part, groups, size, packed, payload = row
+        table, task, part, groups, size, packed, ids, payload = row
         found = (PartitionRows(tuple(values), read_key(key), rows) for values, key, rows in orjson.loads(groups))
-        return cls(table, task, part, tuple(found), size, packed, payload)
+        return cls(table, task, part, tuple(found), size, packed, ids, payload)
 
 
 CHUNK = {
     "table": "int", "task": "int", "part": "int", "groups": "binary", "size": "long", "packed": "long",
-    "payload": "binary",
+    "ids": "binary", "payload": "binary",
 }  # fmt: skip
 
 
@@ -77,21 +79,17 @@ def read_key(key: Iterable[Sequence[Any]]) -> Key:
     return tuple((null, value) for null, value in key)
 
 
-def encode(table: pa.Table) -> bytes:
-    """Return a table as compressed Arrow IPC."""
+def encode(table: pa.Table, options: pa.ipc.IpcWriteOptions = _WRITE) -> bytes:
+    """Return a table as Arrow IPC, compressed by default."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_WRITE) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table.combine_chunks())
     return sink.getvalue().to_pybytes()
 
 
-def decode(payload: bytes, names: Iterable[str] | None = None) -> pa.Table:
-    """Return the table of `encode`, or only those of its columns that are named."""
-    if names is None:
-        return pa.ipc.open_stream(payload).read_all()
-    found = pa.ipc.open_stream(payload).schema.get_field_index
-    options = pa.ipc.IpcReadOptions(included_fields=[at for at in map(found, names) if at >= 0])
-    return pa.ipc.open_stream(payload, options=options).read_all()
+def decode(payload: bytes) -> pa.Table:
+    """Return the table of `encode`."""
+    return pa.ipc.open_stream(payload).read_all()
 
 
 def by_partition(rows: pa.Table, spec: PartitionSpec) -> tuple[tuple[PartitionRows, ...], pa.Table]:

@@ -19,7 +19,7 @@ from alluvia.log.actions import AddFile
 from alluvia.operations.vacuum import ORPHAN_AGE_MS_MIN
 from alluvia.table.writer import FileWriter
 from alluvia_spark import scratch
-from alluvia_spark.chunks import ADDED, ROW, Chunk, decode, encode, read_key
+from alluvia_spark.chunks import ROW, Chunk, decode, encode, read_key
 from alluvia_spark.job import Job, Written
 from alluvia_spark.plan import Group, Layout, Share
 
@@ -107,8 +107,7 @@ def route(chunk: Chunk, routes: Routes, dropped: pa.Array | None) -> Iterator[tu
     for task, parts in by_task.items():
         groups = tuple((group, len(part)) for group, part in parts)
         together = pa.concat_tables([part for _, part in parts])
-        together = together.select([name for name in together.column_names if name not in ADDED])
-        yield task, Rows(chunk.task, chunk.part, groups, encode(together))
+        yield task, Rows(chunk.task, chunk.part, groups, encode(together.drop_columns([ROW])))
 
 
 def write_rows(job: Job, given: Iterable[Rows]) -> list[Written]:

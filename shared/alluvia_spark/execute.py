@@ -18,7 +18,7 @@ from alluvia.errors import Invalid, Unavailable
 from alluvia.table.partitioning.spans import Key
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark import data_files, live, repeats, scratch, tasks
-from alluvia_spark.chunks import ADDED, CHUNK, ROW, Chunk, decode, encode, read_key
+from alluvia_spark.chunks import CHUNK, PLAIN, ROW, Chunk, decode, encode, read_key
 from alluvia_spark.data_files import Routes, Rows
 from alluvia_spark.frames import TASK, Row, fit_session, mapped, parallelism, task_key, to_tasks
 from alluvia_spark.frames import tasks as numbered
@@ -111,7 +111,7 @@ class _Run:
         Of the tasks with clashes also how many there are, and how many of them are kept as rejects.
         """
         count = -(-sum(weight.rows for weight in weights.values()) // IDS_A_TASK)
-        ids = mapped(chunks, partial(_ids, count), _PAYLOAD)
+        ids = mapped(chunks.select("ids"), partial(_ids, count), _PAYLOAD)
         files = live.files_touched(self.base, ((values, key) for table, values, key in weights if table == ROWS))
         if held := live.plan_tasks(files):
             for number, some in enumerate(held):
@@ -130,7 +130,7 @@ class _Run:
         layouts, sizes, file_bytes = _layouts(self.job, weights)
         plan = plan_shares(sizes, bucket_bytes(sum(sizes.values()), self.cores), file_bytes)
         scratch.put(self.job, data_files.PLAN, Routes(layouts, plan.shares, dropping).to_json())
-        routed = mapped(chunks, partial(_route, self.job), _ROUTED)
+        routed = mapped(chunks.drop("ids"), partial(_route, self.job), _ROUTED)
         written = mapped(to_tasks(routed, plan.tasks), partial(_write, self.job), {"written": "string"}).collect()
         return [Written.from_json(body) for row in written for body in orjson.loads(row.written)]
 
@@ -155,7 +155,7 @@ def _read_clashes(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
 
 def _weights(chunks: DataFrame) -> dict[Place, Weight]:
     places = mapped(
-        chunks.drop("payload"),
+        chunks.drop("ids", "payload"),
         _weigh,
         {"table": "int", "place": "string", "rows": "long", "size": "long", "packed": "long"},
     )
@@ -169,7 +169,7 @@ def _weights(chunks: DataFrame) -> dict[Place, Weight]:
 
 def _weigh(rows: Iterator[Row]) -> Iterator[Row]:
     for row in rows:
-        chunk = Chunk.from_row((*row, b""))
+        chunk = Chunk.from_row((*row, b"", b""))
         for group in chunk.groups:
             part = group.rows / max(1, chunk.rows)
             place = orjson.dumps([group.values, group.key]).decode()
@@ -202,10 +202,8 @@ def _check(weights: dict[Place, Weight]) -> None:
 
 
 def _ids(count: int, rows: Iterator[Row]) -> Iterator[Row]:
-    for row in rows:
-        chunk = Chunk.from_row(row)
-        added = decode(chunk.payload, names=ADDED)
-        yield from _by_range(repeats.ids_of(chunk.table, chunk.task, added), count)
+    for (payload,) in rows:
+        yield from _by_range(decode(payload), count)
 
 
 def _live(job: Job, version: int, count: int, rows: Iterator[Row]) -> Iterator[Row]:
@@ -217,7 +215,7 @@ def _live(job: Job, version: int, count: int, rows: Iterator[Row]) -> Iterator[R
 
 def _by_range(ids: pa.Table, count: int) -> Iterator[Row]:
     for number, part in repeats.divided(ids, count):
-        yield task_key(number), encode(part)
+        yield task_key(number), encode(part, PLAIN)
 
 
 def _find(spread: int, rows: Iterator[Row]) -> Iterator[Row]:
@@ -260,7 +258,7 @@ def _route(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
     routes = None
     for row in rows:
         routes = routes or Routes.from_json(scratch.get(job, data_files.PLAN))
-        chunk = Chunk.from_row(row)
+        chunk = Chunk.from_row((*row[:-1], b"", row[-1]))
         dropped = None
         if chunk.task >= 0 and routes.drops_of(chunk.task):
             dropped = _drops(job, chunk.task)[ROW].combine_chunks()

@@ -16,7 +16,18 @@ from alluvia.ingest.rejects import clash_reason, reject_of
 from alluvia.ingest.values import Fields, Origin
 from alluvia.table.partitioning.partition import PartitionRows
 from alluvia.table.writer import sampled_share
-from alluvia_spark.chunks import CONTENT, EVENT_ID, ROW, SOURCE, Chunk, by_partition, encode, with_prints
+from alluvia_spark.chunks import (
+    CONTENT,
+    EVENT_ID,
+    PLAIN,
+    PRINT,
+    ROW,
+    SOURCE,
+    Chunk,
+    by_partition,
+    encode,
+    with_prints,
+)
 from alluvia_spark.files import BadFile
 from alluvia_spark.formats import read_blocks
 from alluvia_spark.hive import folder_fields
@@ -24,6 +35,7 @@ from alluvia_spark.job import REJECTS, ROWS, Job, Target
 from alluvia_spark.manifest import Portion, read_splits
 from alluvia_spark.normalise import Normalised, bad_file, file_id, normalise
 from alluvia_spark.rejects import reject_rows
+from alluvia_spark.repeats import ids_of
 from alluvia_spark.scratch import store_of
 
 FLUSH_BYTES = 64 << 20
@@ -41,7 +53,7 @@ def read_task(job: Job, task: int, portion: Portion) -> Iterator[Chunk]:
         try:
             yield from _read_portion(job, task, portion)
         except (Invalid, Corrupt, Unsupported) as error:
-            yield Chunk(PROBLEM, task, 0, (PartitionRows((str(error),), (), 0),), 0, 0, b"")
+            yield Chunk(PROBLEM, task, 0, (PartitionRows((str(error),), (), 0),), 0, 0, b"", b"")
 
 
 def _read_portion(job: Job, task: int, portion: Portion) -> Iterator[Chunk]:
@@ -132,7 +144,9 @@ class _Buffer:
             if self._share is None and len(rows):
                 self._share = sampled_share(stored, self._target.settings, SAMPLE_ROWS)
             packed = int(stored.nbytes * (self._share or 0))
-            yield Chunk(self._number, self._task, self._parts, groups, stored.nbytes, packed, encode(rows))
+            ids = encode(ids_of(self._number, self._task, rows), PLAIN)
+            kept = encode(rows.drop_columns([name for name in PRINT if name in rows.column_names]))
+            yield Chunk(self._number, self._task, self._parts, groups, stored.nbytes, packed, ids, kept)
             self._parts += 1
         self._tables, self._bytes = [], 0
 

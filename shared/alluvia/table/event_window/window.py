@@ -36,15 +36,18 @@ def fingerprints(event_ids: Iterable[str], sources: Iterable[str | None] | None 
     if sources is None:
         digest = partial(blake2b, digest_size=FINGERPRINT_BYTES)
         return [each.digest() for each in map(digest, map(str.encode, event_ids))]
-    return [_fingerprint(text, source) for text, source in zip(event_ids, sources, strict=True)]
+    prefixes = {source: None if source is None else _prefix(source.encode()) for source in set(sources)}
+    return [_fingerprint(text.encode(), prefixes[source]) for text, source in zip(event_ids, sources, strict=True)]
 
 
-def _fingerprint(event_id: str, source: str | None) -> bytes:
-    if source is None:
-        return blake2b(event_id.encode(), digest_size=FINGERPRINT_BYTES).digest()
-    name = source.encode()
-    both = b"%d:%b%b" % (len(name), name, event_id.encode())
-    return blake2b(both, digest_size=FINGERPRINT_BYTES, person=_WITH_SOURCE).digest()
+def _prefix(source: bytes) -> bytes:
+    return b"%d:%b" % (len(source), source)
+
+
+def _fingerprint(event_id: bytes, prefix: bytes | None) -> bytes:
+    if prefix is None:
+        return blake2b(event_id, digest_size=FINGERPRINT_BYTES).digest()
+    return blake2b(prefix + event_id, digest_size=FINGERPRINT_BYTES, person=_WITH_SOURCE).digest()
 
 
 def encode_event_ids(prints: Sequence[bytes], contents: Sequence[bytes]) -> dict[str, str]:

@@ -1,0 +1,104 @@
+"""Backfills beside bare Spark jobs, in one process with one Spark: `python -m benchmarks.backfill_child FOLDER PAIRS`.
+
+Prints JSON: for each side, its seconds and CPU seconds, turn by turn, and what was in memory at most.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, to_date
+
+import alluvia
+from alluvia_spark import backfill
+from alluvia_spark.session import session
+from benchmarks.backfills import COLUMNS, EVENTS
+
+TICKS = os.sysconf("SC_CLK_TCK")
+FIELDS = "event_id string, ts timestamp, event string, source string, ip string, user string, path string, "
+FIELDS += "status long, bytes long, agent string"
+
+
+def main(folder: Path, pairs: int) -> None:
+    """Run each side once without counting it, then all in turns."""
+    with session(cores=2, driver_memory_mb=2048) as spark:
+        sides: dict[str, Callable[[Path], None]] = {
+            "ours": lambda source: _ours(spark, folder / "lake", source),
+            "odd": lambda source: _ours(spark, folder / "lake", source.with_name("odd")),
+            "alike": lambda source: _alike(_events(spark, source), folder / "out"),
+            "plain": lambda source: _events(spark, source).write.parquet(str(folder / "out")),
+        }
+        found: dict[str, list[list[float]]] = {name: [] for name in sides}
+        for turn in range(-1, pairs):
+            for name, side in sides.items():
+                for path in ("lake", "out"):
+                    shutil.rmtree(folder / path, ignore_errors=True)
+                began, cpu = time.perf_counter(), _cpu_seconds()
+                side(folder / "in")
+                if turn >= 0:
+                    found[name].append([time.perf_counter() - began, _cpu_seconds() - cpu])
+        workers = max(_peak_bytes(pid) for pid in _tree() if "pyspark.daemon" in _command(pid))
+        sys.stdout.write(json.dumps({"sides": found, "workers": workers, "driver": _peak_bytes(os.getpid())}))
+
+
+def _ours(spark: SparkSession, lake: Path, source: Path) -> None:
+    alluvia.connect(str(lake)).create_events("events", COLUMNS)
+    report = backfill.run(str(lake), "events", str(source), spark=spark)
+    assert (report.rows, report.rejects) == (EVENTS, 0)
+
+
+def _events(spark: SparkSession, source: Path) -> DataFrame:
+    return spark.read.schema(FIELDS).json(str(source))
+
+
+def _alike(events: DataFrame, out: Path) -> None:
+    once = events.dropDuplicates(["event_id"]).withColumn("day", to_date(col("ts"))).repartition("day")
+    ordered = once.sortWithinPartitions("day", "event", "ts")
+    ordered.write.partitionBy("day").option("compression", "zstd").parquet(str(out))
+
+
+def _tree() -> Iterator[int]:
+    """Yield this process and all that it has started."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+    wanted = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in wanted} - wanted:
+        wanted |= more
+    yield from wanted
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU time of all processes, those included that have ended."""
+    total = 0
+    for pid in _tree():
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += sum(map(int, fields[11:15]))
+    return total / TICKS
+
+
+def _peak_bytes(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def _command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,106 @@
+"""Backfills: our job beside bare Spark jobs over the same files, by wall clock and by CPU of all processes."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+
+import orjson
+import pyarrow as pa
+
+from benchmarks.measure import ROOT, megabytes
+from benchmarks.report import Figure
+from tests.s3server import S3Server
+
+EVENTS = 500_000
+FILES = 8
+DAYS = 30
+PAIRS = 5
+BLOCK_BYTES = 512 << 10
+COLUMNS = pa.schema(
+    [
+        *(("ip", pa.string()), ("user", pa.string()), ("path", pa.string()), ("status", pa.int64())),
+        *(("bytes", pa.int64()), ("agent", pa.string())),
+    ]
+)
+AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{}.0.0.0 Safari/537.36"
+
+
+def figures(_: S3Server, folder: Path) -> list[Figure]:
+    """Load the events of a month into an empty table, as our job, as a bare job of the same work, and plainly."""
+    size = _write(folder)
+    command = [sys.executable, "-m", "benchmarks.backfill_child", str(folder), str(PAIRS)]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=3600)
+    found = json.loads(done.stdout)
+    sides = found["sides"]
+    what = f"{EVENTS:,} events, {megabytes(size)} of NDJSON, 2 cores"
+    return [
+        *_compared(what, "a bare job of the same work", "alike", 1.0, sides),
+        *_compared(what, "read.json → write.parquet", "plain", 0.8, sides),
+        *_compared(f"{what}, an odd one in each block", "without", "ours", 0.9, {**sides, "ours": sides["odd"]}, sides),
+        Figure(
+            "backfill: memory of a Python worker at most",
+            megabytes(found["workers"]),
+            f"driver {megabytes(found['driver'])}",
+        ),
+    ]
+
+
+def _compared(
+    what: str,
+    whom: str,
+    other: str,
+    bar: float,
+    sides: Mapping[str, Sequence[Sequence[float]]],
+    others: Mapping[str, Sequence[Sequence[float]]] | None = None,
+) -> Iterator[Figure]:
+    theirs = (others or sides)[other]
+    for at, kind in ((0, "time"), (1, "CPU")):
+        ours, their = (median(run[at] for run in runs) for runs in (sides["ours"], theirs))
+        ratio = median(b[at] / a[at] for a, b in zip(sides["ours"], theirs, strict=True))
+        name = f"backfill: {kind}, {what}, beside {whom}"
+        if kind == "CPU":
+            yield Figure(name, f"{ours:.1f} s", f"{their:.1f} s", ratio)
+        else:
+            yield Figure(name, f"{ours:.1f} s", f"{their:.1f} s", ratio, f"at least {bar}", holds=ratio >= bar)
+
+
+def _write(folder: Path) -> int:
+    """Write the events twice: as they are, and with an odd one in each block. Returns the bytes of the first."""
+    chance = random.Random(5)
+    first = datetime(2026, 1, 1, tzinfo=UTC)
+    size = 0
+    for name in ("in", "odd"):
+        (folder / name).mkdir()
+    for number in range(FILES):
+        lines = [_event(chance, at, first) for at in range(number, EVENTS, FILES)]
+        data = b"".join(lines)
+        size += len(data)
+        (folder / "in" / f"{number}.ndjson").write_bytes(data)
+        step = len(lines) * BLOCK_BYTES // len(data)
+        lines[::step] = [line[:-2] + b',"odd":{"deep":[1,null]}}\n' for line in lines[::step]]
+        (folder / "odd" / f"{number}.ndjson").write_bytes(b"".join(lines))
+    return size
+
+
+def _event(chance: random.Random, number: int, first: datetime) -> bytes:
+    moment = first + timedelta(seconds=chance.randrange(DAYS * 86_400))
+    event = {
+        "event_id": f"{chance.getrandbits(96):024x}",
+        "ts": moment.isoformat().replace("+00:00", "Z"),
+        "event": chance.choice(("view", "click", "order")),
+        "source": "web",
+        "ip": ".".join(str(chance.randrange(256)) for _ in range(4)),
+        "user": f"u{int(chance.paretovariate(0.6)) % 1_000_000}",
+        "path": f"/catalogue/{chance.randrange(50_000):05}/{number % 97}",
+        "status": chance.choice((200, 200, 200, 304, 404)),
+        "bytes": chance.randrange(100_000),
+        "agent": AGENT.format(chance.randrange(90, 130)),
+    }
+    return orjson.dumps(event) + b"\n"
