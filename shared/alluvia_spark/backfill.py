@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import alluvia
 from alluvia.clock import Clock, SystemClock
-from alluvia.errors import Invalid, Unavailable
+from alluvia.errors import ConcurrentAppend, Invalid, Unavailable
 from alluvia.ingest.tables import rejects_of
 from alluvia.lake import Lake
 from alluvia.operations.replanning import check_not_rollup
@@ -33,6 +33,7 @@ from alluvia_spark.session import session
 from alluvia_spark.source import list_files
 
 DEFAULT = SourceOptions()
+TRIES = 5
 
 
 def default_job_id(table: str, source: str) -> str:
@@ -77,27 +78,31 @@ def run(
         raise Invalid(f"the columns of {table} changed since job {job_id!r} began: choose another job id")
     if is_done(before, job_id):
         return Report(job_id, table, before.version, already_applied=True)
-    rejects = rejects_of(lake, table).newest()
-    job = Job(
-        lake_uri=lake.uri,
-        arrival_us=record.started_us,
-        manifest=record.manifest,
-        reading=reading,
-        targets=(
-            replace(Target.of(before), schema=arrow_schema(record.schema)),
-            Target.of(rejects),
-        ),
-        folder=_folder(job_id, before, rejects),
-        run=f"{before.root}{SCRATCH_FOLDER}backfill/runs/{clock.new_id()}/",
-        options=given,
-        stores=stores,
-    )
     started = session(f"alluvia backfill {job_id}") if spark is None else nullcontext(spark)
     with told_once(lake.store, f"{before.root}_alluvia/backfill/{job_id}/", attempt), started as active:
-        began_ms = clock.now_ms()
-        outcome = execute(active, job, files, before)
-        _check_age(clock.now_ms() - began_ms)
-    return _report(job_id, table, commit(lake, job_id, (before, rejects), outcome), outcome)
+        for tries_left in reversed(range(TRIES)):
+            rejects = rejects_of(lake, table).newest()
+            job = Job(
+                lake_uri=lake.uri,
+                arrival_us=record.started_us,
+                manifest=record.manifest,
+                reading=reading,
+                targets=(replace(Target.of(before), schema=arrow_schema(record.schema)), Target.of(rejects)),
+                folder=_folder(job_id, before, rejects),
+                run=f"{before.root}{SCRATCH_FOLDER}backfill/runs/{clock.new_id()}/",
+                options=given,
+                stores=stores,
+            )
+            began_ms = clock.now_ms()
+            outcome = execute(active, job, files, before)
+            _check_age(clock.now_ms() - began_ms)
+            try:
+                return _report(job_id, table, commit(lake, job_id, (before, rejects), job, outcome), outcome)
+            except ConcurrentAppend:  # events of the job were ingested meanwhile: leave these out
+                if not tries_left:
+                    raise
+                before = lake.table(table).snapshot()
+    raise AssertionError("the last try returns or raises")
 
 
 def _record(

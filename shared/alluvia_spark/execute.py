@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from alluvia.errors import Invalid, Unavailable
 from alluvia.table.partitioning.spans import Key
 from alluvia.table.snapshot import Snapshot
-from alluvia_spark import data_files, live, repeats, scratch, tasks
+from alluvia_spark import data_files, known_ids, live, repeats, scratch, tasks
 from alluvia_spark.chunks import CHUNK, PLAIN, ROW, Chunk, decode, encode, read_key
 from alluvia_spark.data_files import Routes, Rows
 from alluvia_spark.frames import TASK, Row, fit_session, mapped, parallelism, task_key, to_tasks
@@ -38,7 +38,7 @@ SPLITS = "splits.arrow"
 Place: TypeAlias = tuple[int, tuple[str | None, ...], Key]
 """A table, values of its identity columns, a key of its transforms."""
 _ROUTED = {TASK: "int", "task": "int", "part": "int", "groups": "binary", "payload": "binary"}
-_PAYLOAD = {TASK: "int", "payload": "binary"}
+_PAYLOAD = {TASK: "int", "number": "int", "payload": "binary"}
 _LOST = {TASK: "int", "task": "int", "payload": "binary"}
 _PLACES = {"table": "int", "place": "string", "rows": "long", "size": "long", "packed": "long"}
 _COUNTS = {"task": "int", "clashes": "long", "rejects": "long"}
@@ -63,6 +63,7 @@ class _Run:
     def __init__(self, spark: SparkSession, job: Job, files: Manifest, base: Snapshot) -> None:
         self.spark = spark
         self.job = job
+        self.ranges = 0
         self.base = base
         self.cores = parallelism(spark)
         fair_bytes = files.bytes // (self.cores * WAVES)
@@ -76,7 +77,7 @@ class _Run:
             weights = _weights(chunks)
             _check(weights)
             if not weights:
-                return JobOutcome(0, 0, 0, 0, ())
+                return JobOutcome(0, 0, 0, 0, (), 0)
             dropping, clashes = self._drop_repeats(chunks, weights)
             if clashes:
                 again = self._kept(mapped(self._each(sorted(clashes)), partial(_read_clashes, self.job), CHUNK), stack)
@@ -90,7 +91,12 @@ class _Run:
         conflicting = sum(count for count, _ in clashes.values())
         again_rejected = conflicting - sum(kept for _, kept in clashes.values())
         return JobOutcome(
-            rows, lines[ROWS] - rows - conflicting, lines[REJECTS] + again_rejected, conflicting, tuple(written)
+            rows,
+            lines[ROWS] - rows - conflicting,
+            lines[REJECTS] + again_rejected,
+            conflicting,
+            tuple(written),
+            self.ranges,
         )
 
     def _each(self, numbers: Sequence[int]) -> DataFrame:
@@ -110,7 +116,7 @@ class _Run:
 
         Of the tasks with clashes also how many there are, and how many of them are kept as rejects.
         """
-        count = -(-sum(weight.rows for weight in weights.values()) // IDS_A_TASK)
+        count = self.ranges = -(-sum(weight.rows for weight in weights.values()) // IDS_A_TASK)
         ids = mapped(chunks.select("ids"), partial(_ids, count), _PAYLOAD)
         files = live.files_touched(self.base, ((values, key) for table, values, key in weights if table == ROWS))
         if held := live.plan_tasks(files):
@@ -121,7 +127,7 @@ class _Run:
             )
             ids = ids.union(there)
         spread = min(len(self.splits), self.cores * DROPS_A_CORE)
-        lost = mapped(to_tasks(ids, count), partial(_find, spread), _LOST)
+        lost = mapped(to_tasks(ids, count), partial(_find, self.job, spread), _LOST)
         counted = mapped(to_tasks(lost, spread), partial(_put_drops, self.job), _COUNTS).collect()
         clashes = {row.task: (row.clashes, row.rejects) for row in counted if row.clashes}
         return data_files.bitmap((row.task for row in counted), len(self.splits)), clashes
@@ -215,13 +221,16 @@ def _live(job: Job, version: int, count: int, rows: Iterator[Row]) -> Iterator[R
 
 def _by_range(ids: pa.Table, count: int) -> Iterator[Row]:
     for number, part in repeats.divided(ids, count):
-        yield task_key(number), encode(part, PLAIN)
+        yield task_key(number), number, encode(part, PLAIN)
 
 
-def _find(spread: int, rows: Iterator[Row]) -> Iterator[Row]:
-    ids = [decode(payload) for _, payload in rows]
-    if ids:
-        lost, _ = repeats.find_repeats(pa.concat_tables(ids))
+def _find(job: Job, spread: int, rows: Iterator[Row]) -> Iterator[Row]:
+    by_range: dict[int, list[pa.Table]] = {}
+    for _, number, payload in rows:
+        by_range.setdefault(number, []).append(decode(payload))
+    for number, ids in by_range.items():  # one, but where Spark has put small tasks together
+        lost, stored = repeats.find_repeats(pa.concat_tables(ids))
+        known_ids.put_ids(job, number, stored)
         for task, drops in _by_task(lost):
             yield task_key(task % spread), task, encode(drops)
 

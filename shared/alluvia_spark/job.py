@@ -91,6 +91,7 @@ class JobOutcome:
     """What a job's tasks have written, before it is committed.
 
     `rejects` counts lines of the input; `conflicting` those of them whose id stands earlier with other content.
+    `ranges` is in how many ranges of fingerprints the rows' identities are kept.
     """
 
     rows: int
@@ -98,6 +99,7 @@ class JobOutcome:
     rejects: int
     conflicting: int
     written: tuple[Written, ...]
+    ranges: int
 
     def files(self, table: int) -> tuple[AddFile, ...]:
         """Return the files of one of the job's tables."""

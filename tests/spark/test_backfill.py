@@ -28,7 +28,7 @@ from alluvia.lake import Lake, Table
 from alluvia.operations.lake_transaction import StagedTables
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Comparison
-from alluvia_spark import backfill, execute, plan
+from alluvia_spark import backfill, committing, execute, plan
 from alluvia_spark import source as source_files
 from alluvia_spark.files import SourceOptions
 from alluvia_spark.job import Report
@@ -387,6 +387,51 @@ def test_events_that_the_table_holds_are_duplicates(lake: Lake, fill: Callable[.
     assert sorted(map(str, known)) == sorted(str((row["event_id"], row["source"])) for row in _rows(events))
     elsewhere = _write(tmp_path / "three.ndjson", [_event(52, day=9, event_id="e3")])
     assert fill(elsewhere, "three").rows == 1  # files of other days are not looked at
+
+
+def _ingest(lake: Lake, *lines: bytes) -> tuple[int, int, int]:
+    body = split(b"\n".join([*lines, b""]), content_type=NDJSON, content_encoding=None, limits=Limits())
+    answer = ingest_batch(lake, "requests", body.events, body.rejects, arrival_us=1)
+    return answer.stored, answer.duplicates, answer.conflicting
+
+
+def test_ingestion_knows_the_events_of_a_backfill(
+    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path
+) -> None:
+    fill(_write(tmp_path / "in.ndjson", [*(_event(n, day=1 + n % 3) for n in range(40)), *BROKEN]))
+    other = _event(8, event_id="e7")
+    assert _ingest(lake, _event(7, day=2), other, _event(40), _event(7, day=2, source="s")) == (2, 1, 1)
+    assert len(_rejects(lake)) == len(BROKEN) + 1
+    later = alluvia.connect(lake.uri)
+    assert _ingest(later, _event(8, day=3)) == (0, 1, 0)
+
+
+@pytest.mark.parametrize("ids_in_commit", [1000, 0])
+def test_events_that_are_ingested_during_a_job_are_left_out(
+    lake: Lake,
+    events: Table,
+    fill: Callable[..., Report],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ids_in_commit: int,
+) -> None:
+    source = _write(tmp_path / "in.ndjson", [*(_event(n, day=1 + n % 3) for n in range(40)), *BROKEN])
+    runs: list[int] = []
+
+    def execute_and_ingest(*args: Any) -> Any:
+        outcome = execute.execute(*args)
+        runs.append(outcome.rows)
+        live = _event(5, day=3) if len(runs) == 1 else _event(100 + len(runs))
+        assert _ingest(alluvia.connect(lake.uri), live) == (1, 0, 0)
+        return outcome
+
+    monkeypatch.setattr(backfill, "execute", execute_and_ingest)
+    monkeypatch.setattr(committing, "IDS_IN_COMMIT_MAX", ids_in_commit)
+    report = fill(source)
+    assert runs == [40, 39]
+    assert (report.rows, report.duplicates) == (39, 1)
+    assert _numbers(events) == [*range(40), 102]
+    assert len(_rejects(lake)) == len(BROKEN)
 
 
 def test_a_run_takes_the_files_of_one_that_was_killed(

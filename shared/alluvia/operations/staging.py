@@ -40,6 +40,8 @@ class StagedHandle(TableHandle):
         self.started = inner.transaction(base, held=held)
         self.staged: list[Changes] = []
         self.scans: list[Scan] = []
+        self.checks: list[Callable[[], None]] = []
+        """What raises a `Conflict` where it looks at the newest version, once another writer has come first."""
         self._events: dict[bytes, set[bytes]] = {}
         self._moved: frozenset[str] = frozenset()
         self._now = base
@@ -188,6 +190,8 @@ class StagedHandle(TableHandle):
                     raise MetadataChanged(f"table {self.name} was restored: start the transaction again")
                 if follow_window(self.inner).held(list(self._events), ((0, self.base.version),)):
                     raise ConcurrentAppend(f"another writer ingested the same events into {self.name}: start again")
+            for each in self.checks:
+                each()
             return changes
 
         return check
