@@ -14,6 +14,8 @@ from moto.emrserverless.models import emrserverless_backends
 
 from alluvia.errors import Invalid, Unavailable
 from alluvia_spark import backfill as job
+from alluvia_spark.estimate import estimate
+from alluvia_spark.files import SourceOptions
 from functions.backfill import handler as backfill
 from functions.backfill import job as entry_point
 
@@ -71,6 +73,12 @@ def test_it_starts_the_job(application: str) -> None:
             " --conf spark.emr-serverless.executor.disk=80g --conf spark.dynamicAllocation.maxExecutors=15"
         ),
     }
+
+
+def test_a_request_may_ask_for_what_a_dry_run_computes(application: str, tmp_path: Path) -> None:
+    (tmp_path / "one.ndjson").write_text('{"event_id": "1"}\n')
+    said = estimate(f"{tmp_path}/lake", "requests", f"{tmp_path}/one.ndjson", reading=SourceOptions())
+    assert backfill.handler({**REQUEST, "spark": dict(said.spark)}, None)["application_id"] == application
 
 
 def test_a_request_may_ask_for_other_workers(application: str) -> None:
