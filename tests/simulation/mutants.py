@@ -458,7 +458,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "forget the winners' ids after a lost race",
         "operations/ingest.py",
-        "        self._look_up(before)\n",
+        "        self._look_up([self._prints[at] for at in before])\n",
         "",
     ),
     Mutant(
