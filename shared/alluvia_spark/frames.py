@@ -50,6 +50,10 @@ def fit_session(spark: SparkSession) -> Iterator[SparkSession]:
                 own.conf.unset(name)
             else:
                 own.conf.set(name, text)
+        if own is not spark:  # which became the active one when it made a frame
+            jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no public way
+            jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+            SparkSession._activeSession = spark  # noqa: SLF001
 
 
 def parallelism(spark: SparkSession) -> int:

@@ -28,3 +28,11 @@ def test_a_row_goes_to_the_task_that_it_names(spark: SparkSession) -> None:
     assert sorted((row.task, len(row.payload)) for row in found) == [
         (task, size) for task in range(COUNT) for size in range(5)
     ]
+
+
+def test_afterwards_the_session_is_the_active_one_again(spark: SparkSession) -> None:
+    with fit_session(spark) as own:
+        own.createDataFrame([(1,)], "n int")
+    active = SparkSession.getActiveSession()
+    assert active is not None
+    assert active._jsparkSession.equals(spark._jsparkSession)

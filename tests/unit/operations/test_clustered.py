@@ -22,6 +22,7 @@ from alluvia.table.skipping.predicate import Comparison
 
 SCHEMA = {"id": "long", "a": "long", "b": "string", "place": "string", "pad": "string"}
 SMALL = {"alluvia.target_file_size": "32 KB", "alluvia.row_group_rows": "1000"}
+SMALLER = {**SMALL, "alluvia.target_file_size": "24 KB"}
 
 
 @cache
@@ -79,7 +80,7 @@ def test_a_merge_keeps_the_rows_and_lets_queries_for_each_column_skip_files(disk
 
 
 def test_three_columns_and_one(disk: Lake) -> None:
-    several = filled(disk.create_table("t", SCHEMA, cluster_by=["a", "b", "id"], properties=SMALL))
+    several = filled(disk.create_table("t", SCHEMA, cluster_by=["a", "b", "id"], properties=SMALLER))
     several.optimize()
     assert all(share_read(several, column) < 0.55 for column in ("a", "b", "id"))
     one = filled(disk.create_table("u", SCHEMA, cluster_by=["b"], properties=SMALL))
