@@ -110,7 +110,7 @@ def _read_archives_once() -> None:
     PySpark forgets at each task's start what all archives hold, and reads that of its own one 16 times. They stay as
     they are: a file that is added to a session has a path of its own.
     """
-    zipimporter.invalidate_caches = lambda self: None  # type: ignore[method-assign]
+    zipimporter.invalidate_caches = lambda self: None  # type: ignore[method-assign]  # noqa: ARG005 - mypy wants its name
 
 
 def _batch(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
