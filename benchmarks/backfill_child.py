@@ -1,4 +1,4 @@
-"""Backfills beside bare Spark jobs, in one process with one Spark: `python -m benchmarks.backfill_child FOLDER PAIRS`.
+"""Backfills against bare Spark jobs, in one process with one Spark: `python -m benchmarks.backfill_child FOLDER PAIRS`.
 
 Prints JSON: for each side, its seconds and CPU seconds, turn by turn, and what was in memory at most.
 """

@@ -1,4 +1,4 @@
-"""Backfills: our job beside bare Spark jobs over the same files, by wall clock and by CPU of all processes."""
+"""Backfills: our job against bare Spark jobs over the same files, by wall clock and by CPU of all processes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _compared(
     for at, kind in ((0, "time"), (1, "CPU")):
         ours, their = (median(run[at] for run in runs) for runs in (sides["ours"], theirs))
         ratio = median(b[at] / a[at] for a, b in zip(sides["ours"], theirs, strict=True))
-        name = f"backfill: {kind}, {what}, beside {whom}"
+        name = f"backfill: {kind}, {what}, against {whom}"
         if kind == "CPU":
             yield Figure(name, f"{ours:.1f} s", f"{their:.1f} s", ratio)
         else:

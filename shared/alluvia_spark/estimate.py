@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
@@ -32,13 +33,14 @@ SAMPLES = 32
 SAMPLE_BYTES = 1 << 20
 _SHARE_ROWS = 1 << 14
 
-TEXT_BYTES_A_VCPU_SECOND = 27_000_000
+TEXT_BYTES_A_VCPU_SECOND = 20_000_000
+"""As `python -m benchmarks backfill` measures it."""
 VCPU_HOUR_DOLLARS, GB_HOUR_DOLLARS = 0.052624, 0.0057785
 GET_DOLLARS, PUT_DOLLARS = 0.4e-6, 5e-6
 CORES, MEMORY_GB, OVERHEAD_GB, DRIVER_GB = 4, 8, 6, 16
 """Of an executor: four workers in Python take up to three times their 256 MB of rows each, and Spark the rest."""
 EXECUTORS_MAX = 15
-"""What 64 vCPUs leave beside the driver."""
+"""What 64 vCPUs leave besides the driver."""
 DISK_GB_MIN, DISK_SHARE = 20, 0.3
 TASK_BYTES = 64 << 20
 
@@ -120,7 +122,7 @@ def _sample(store: Store, file: SourceFile, reading: SourceOptions, snapshot: Sn
         fields=Fields.of(snapshot.settings),
         folders=folder_fields(file.key, snapshot.schema) if reading.hive else {},
     )
-    try:
+    with suppress(BadFile):  # what was read before the damage counts
         known = parquet_rows(store, file, reading.format)
         cut = known is None and file.size > SAMPLE_BYTES
         part = replace(file, size=SAMPLE_BYTES) if cut else file
@@ -135,8 +137,6 @@ def _sample(store: Store, file: SourceFile, reading: SourceOptions, snapshot: Sn
                 read = file.size * sum(each.events for each in blocks) / known
                 break
         rejects -= cut and rejects > 0  # the line that the sample ends in
-    except BadFile:
-        pass  # what was read of it counts
     rows = pa.concat_tables(tables).combine_chunks()
     groups = grouped(rows, snapshot.partition_spec)[0] if len(rows) else []
     packed = sampled_share(rows, snapshot.settings, _SHARE_ROWS) * rows.nbytes if groups else 0.0

@@ -1,6 +1,6 @@
 """Backfills as EMR Serverless runs them: `spark-submit` of what `make emr` builds, on a cluster of several processes.
 
-`python -m tests.spark.clusters` runs jobs whose drivers and executors are killed, two jobs at once beside a
+`python -m tests.spark.clusters` runs jobs whose drivers and executors are killed, two jobs at once with a
 writer and a merge, and says what each table holds. It takes minutes.
 """
 
@@ -42,12 +42,12 @@ DAY = datetime(2026, 1, 3, tzinfo=UTC)
 class Cluster:
     """Jobs from one bucket of an S3 server into a lake in it."""
 
-    def __init__(self, server: S3Endpoint, folder: Path) -> None:
+    def __init__(self, server: S3Endpoint, folder: Path, job: SparkJob | None = None) -> None:
         self.server = server
         self.bucket = server.new_bucket()
         self.lake: Lake = alluvia.connect(f"s3://{self.bucket}/lake", **server.options)
         self.table: Table = self.lake.create_events("events")
-        self._job = built(folder)
+        self._job = job or built(folder)
         self._home = _spark_home(folder)
         self._folder = folder
 
@@ -214,18 +214,19 @@ def _say(what: str, expected: set[str], found: list[str]) -> None:
     sys.stdout.flush()
 
 
-def _killed_drivers(server: S3Endpoint, folder: Path) -> None:
+def _killed_drivers(server: S3Endpoint, folder: Path, job: SparkJob) -> None:
     for part in ("/_alluvia/backfill/", "splits", "live", "/routes", ".parquet", "written", "0000000001.json"):
-        (folder / part.strip("/").replace("/", "-")).mkdir()
-        cluster = Cluster(server, folder / part.strip("/").replace("/", "-"))
+        own = folder / part.strip("/").replace("/", "-")
+        own.mkdir()
+        cluster = Cluster(server, own, job)
         expected = cluster.put_events("incoming")
         cluster.kill_driver_at("incoming", "killed", part)
         cluster.run("incoming", "killed")
         _say(f"driver killed when {part} appeared, then run again", expected, cluster.ids())
 
 
-def _together(server: S3Endpoint, folder: Path) -> None:
-    cluster = Cluster(server, folder)
+def _together(server: S3Endpoint, folder: Path, job: SparkJob) -> None:
+    cluster = Cluster(server, folder, job)
     expected = cluster.put_events("one") | cluster.put_events("two", FILES * EVENTS)
     ended = threading.Event()
 
@@ -258,9 +259,10 @@ def main() -> None:
     """Run all, and say what the tables hold."""
     with tempfile.TemporaryDirectory(prefix="alluvia-clusters-") as name, running_server() as server:
         folder = Path(name)
+        job = built(folder)
         for part, work in (("together", _together), ("killed", _killed_drivers)):
             (folder / part).mkdir()
-            work(server, folder / part)
+            work(server, folder / part, job)
 
 
 if __name__ == "__main__":

@@ -72,11 +72,11 @@ def test_a_terabyte() -> None:
     assert (found.text_bytes, found.rows, found.rejects, found.bytes) == (2 * 10**12, 2 * 10**9, 2_000_000, 2 * 10**11)
     assert found.partitions == 32 + 32 * 31 // 2  # each day was seen once, so there are many more
     assert found.files == 528 * 3  # 379 MB a day
-    assert found.vcpu_hours == 20.576  # 2e12 / 27e6 / 3600
+    assert found.vcpu_hours == 27.778  # 2e12 / 20e6 / 3600
     assert (found.executors, found.disk_gb) == (15, 40)
     assert found.spark["spark.emr-serverless.executor.disk"] == "40g"
-    # 20.576 * 0.052624 * 64/60 + 20.576 / 60 * (15 * 14 + 16) * 0.0057785 + 120,000 GET + 1,584 PUT
-    assert found.dollars == pytest.approx(1.155 + 0.448 + 0.048 + 0.008, abs=0.006)
+    # 27.778 * 0.052624 * 64/60 + 27.778 / 60 * (15 * 14 + 16) * 0.0057785 + 120,000 GET + 1,584 PUT
+    assert found.dollars == pytest.approx(1.559 + 0.605 + 0.048 + 0.008, abs=0.006)
 
 
 def test_days_that_all_samples_have_are_all_there_are() -> None:
