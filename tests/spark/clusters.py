@@ -35,6 +35,8 @@ from tests.s3server import CREDENTIALS, REGION, S3Endpoint, running_server
 MASTER = "local-cluster[2,1,1024]"
 """Two workers of one core and 1,024 MB each, in processes of their own."""
 SECONDS_MAX = 300
+MOMENTS = ("/_alluvia/backfill/", "/splits.arrow", "/ids/", "/plan.json", "/done/", "/00000000000000000001.json")
+"""What a job puts after each of its steps: the record, the splits, its events' ids, the plan, files, the commit."""
 FILES, EVENTS = 4, 500
 DAY = datetime(2026, 1, 3, tzinfo=UTC)
 
@@ -129,10 +131,11 @@ class Cluster:
         assert status == 0, (self._folder / f"{job_id}.log").read_text()[-4000:]
         return lost
 
-    def kill_driver_at(self, prefix: str, job_id: str, part: str) -> None:
-        """Start a job, and kill it as soon as an object with `part` in its key is there."""
+    def kill_driver_at(self, prefix: str, job_id: str, part: str) -> bool:
+        """Start a job, and kill it once an object with `part` in its key is there. Returns whether it still ran."""
         with self.submitted(prefix, job_id) as process:
             wait_for(lambda: process.poll() is not None or self._has(part))
+            return process.poll() is None
 
     def _has(self, part: str) -> bool:
         pages = self.server.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix="lake/")
@@ -215,12 +218,12 @@ def _say(what: str, expected: set[str], found: list[str]) -> None:
 
 
 def _killed_drivers(server: S3Endpoint, folder: Path, job: SparkJob) -> None:
-    for part in ("/_alluvia/backfill/", "splits", "live", "/routes", ".parquet", "written", "0000000001.json"):
+    for part in MOMENTS:
         own = folder / part.strip("/").replace("/", "-")
         own.mkdir()
         cluster = Cluster(server, own, job)
         expected = cluster.put_events("incoming")
-        cluster.kill_driver_at("incoming", "killed", part)
+        assert cluster.kill_driver_at("incoming", "killed", part), f"the job ended before {part} was seen"
         cluster.run("incoming", "killed")
         _say(f"driver killed when {part} appeared, then run again", expected, cluster.ids())
 
