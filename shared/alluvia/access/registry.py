@@ -89,10 +89,11 @@ def note_issued(store: Store, clock: Clock, claims: TokenClaims, signed_with: st
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A token that was made, and whether it has been revoked."""
+    """A token that was made: the id of the key that signed it, and when, in ms since the Unix epoch."""
 
     claims: TokenClaims
     key: str
+    created_ms: int
     revoked: bool
 
 
@@ -103,7 +104,7 @@ def issued(store: Store, clock: Clock) -> list[Issued]:
     found = [
         _read_issued(key, data, revoked) for key, data in zip(keys, store.get_many(map(ByteRange, keys)), strict=True)
     ]
-    return sorted(found, key=lambda each: (each.claims.issued_s, each.claims.id))
+    return sorted(found, key=lambda each: (each.created_ms, each.claims.id))
 
 
 def find_issued(store: Store, clock: Clock, token_id: str) -> Issued:
@@ -133,7 +134,7 @@ def _read_issued(key: str, data: bytes, revoked: frozenset[str]) -> Issued:
     try:
         body: dict[str, Any] = orjson.loads(data)
         claims = read_claims(body["claims"])
-        return Issued(claims, str(body["key"]), claims.id in revoked)
+        return Issued(claims, str(body["key"]), int(body["createdMs"]), claims.id in revoked)
     except (ValueError, KeyError, TypeError, Invalid) as error:
         raise Corrupt(f"{key} does not describe a token of this library: {error}") from error
 

@@ -216,6 +216,22 @@ def test_a_revoked_token_is_refused_within_half_a_minute(store: Store, clock: Ma
     assert [each.revoked for each in registry.issued(store, clock) if each.claims.id == claims.id] == [True]
 
 
+def test_tokens_are_listed_in_the_order_in_which_they_were_made(store: Store) -> None:
+    class Downwards(ManualClock):
+        """Ids that sort against the time, as random ids may."""
+
+        def new_id(self) -> str:
+            return f"id-{1_000_000_000_000_000_000 - self.now_us():019}"
+
+    clock = Downwards()
+    made = []
+    for _ in range(3):
+        made.append(issued(store, clock)[1].id)
+        clock.advance(0.002)
+    assert [each.claims.id for each in registry.issued(store, clock)] == made
+    assert made == sorted(made, reverse=True)
+
+
 def test_revocations_are_read_for_as_long_as_the_token_would_have_lived(store: Store, clock: ManualClock) -> None:
     token, claims = issued(store, clock, lifetime_s=100)
     registry.revoke(store, clock, claims)
