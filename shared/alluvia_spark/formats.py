@@ -28,6 +28,7 @@ from alluvia.formats.file_text import MARK, PIECE_BYTES, Damaged, buffered, is_p
 from alluvia.store import Store
 from alluvia_spark.files import FETCH_BYTES, BadFile, FileSplit, SourceFile, fetch, read_range
 from alluvia_spark.lines import Block, part_blocks, whole_lines
+from alluvia_spark.ranged_file import RangedFile
 
 PROBE_BYTES = 64 << 10
 _COMPRESSED = (".gz", ".gzip", ".zst", ".zstd")
@@ -132,33 +133,4 @@ def _opened(store: Store, file: SourceFile, first: bytes) -> io.BufferedReader[A
     """Return a file that is read from anywhere."""
     if file.size <= FETCH_BYTES:
         return io.BufferedReader(io.BytesIO(first))
-    return io.BufferedReader(_Ranges(store, file), 1)
-
-
-class _Ranges(io.RawIOBase):
-    """A file of a store, read range by range."""
-
-    def __init__(self, store: Store, file: SourceFile) -> None:
-        self._store = store
-        self._file = file
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        end = min(self._at + len(buffer), self._file.size)
-        found = read_range(self._store, self._file, self._at, end) if self._at < end else b""
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)
+    return io.BufferedReader(RangedFile(file.size, partial(read_range, store, file)), 1)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import IO, TypeAlias, cast
 
 import orjson
@@ -25,6 +24,7 @@ from alluvia.table.snapshot import Snapshot
 from alluvia_spark import scratch
 from alluvia_spark.chunks import EVENT_ID, SOURCE, with_prints
 from alluvia_spark.job import ROWS, Job
+from alluvia_spark.ranged_file import RangedFile
 from alluvia_spark.repeats import LIVE, ids_of
 
 Values: TypeAlias = tuple[str | None, ...]
@@ -94,7 +94,7 @@ def live_events(snapshot: Snapshot, store: Store, file: AddFile) -> Iterator[tup
     deleted = read_deletions(store, file, snapshot.locate)
     start = 0
     try:
-        parquet = open_parquet(cast("IO[bytes]", _Ranges(store, snapshot.key(file), file.size)))
+        parquet = open_parquet(cast("IO[bytes]", _opened(store, snapshot.key(file), file.size)))
         check_positions(file, deleted, parquet.metadata.num_rows)
         for batch in parquet.iter_batches(columns=plan.stored_names(parquet.schema_arrow)):
             yield start, pa.Table.from_batches([live_rows(plan.fit(batch, file), deleted, start)])
@@ -110,32 +110,9 @@ def _snapshot(store: Store, root: str, version: int) -> Snapshot:
     return TableHandle(store, root, root.rstrip("/"), SystemClock()).snapshot(version)
 
 
-class _Ranges(io.RawIOBase):
-    """An object of a store as a file, of which only what is read is fetched; a small one at once."""
-
-    def __init__(self, store: Store, key: str, size: int) -> None:
-        self._store = store
-        self._key = key
-        self._size = size
-        self._at = 0
-        self._all = store.get(key) if size <= FETCH_BYTES else None
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        end = self._size if size < 0 else min(self._size, self._at + size)
-        start, self._at = self._at, max(end, self._at)
-        if start >= end:
-            return b""
-        return self._all[start:end] if self._all is not None else self._store.get(self._key, start, end)
+def _opened(store: Store, key: str, size: int) -> RangedFile:
+    """Return an object as a file; a small one is fetched at once."""
+    if size > FETCH_BYTES:
+        return RangedFile(size, partial(store.get, key))
+    data = store.get(key)
+    return RangedFile(size, lambda start, end: data[start:end])

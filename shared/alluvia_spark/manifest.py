@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +23,7 @@ from alluvia.scratch import scratch_root
 from alluvia.store import Store
 from alluvia_spark.files import FileSplit, SourceFile
 from alluvia_spark.places import Found
+from alluvia_spark.ranged_file import RangedFile
 
 OPEN_COST_BYTES = 256 * 1024
 GROUP_ROWS = 1 << 13
@@ -193,34 +194,6 @@ def _row_group(store: Store, key: str, metadata: pq.FileMetaData, number: int) -
     chunks = [group.column(at) for at in range(group.num_columns)]
     pages = [(chunk.dictionary_page_offset or chunk.data_page_offset, chunk.total_compressed_size) for chunk in chunks]
     start, end = min(at for at, _ in pages), max(at + size for at, size in pages)
-    window = io.BufferedReader(_Window(start, store.get(key, start, end)))
-    return pq.ParquetFile(window, metadata=metadata).read_row_group(number)
-
-
-class _Window(io.RawIOBase):
-    """A file of which only one part is there."""
-
-    def __init__(self, start: int, data: bytes) -> None:
-        self._start = start
-        self._data = data
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._at = offset + (self._start + len(self._data) if whence == io.SEEK_END else 0)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        begin = self._at - self._start
-        found = self._data[begin : begin + len(buffer)]
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)
+    data = store.get(key, start, end)
+    window = RangedFile(end, lambda begin, until: data[begin - start : until - start])
+    return pq.ParquetFile(io.BufferedReader(window), metadata=metadata).read_row_group(number)
