@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
+from alluvia.errors import ConcurrentAppend, Conflict, Invalid, TableExists, TableNotFound
 from alluvia.lake import Lake, Table
 from alluvia.lake_transaction import LakeTransaction
 from alluvia.operations import lake_cut
+from alluvia.operations.append import append
+from alluvia.operations.lake_commit import SNAPSHOT
+from alluvia.operations.lake_transaction import StagedTables
 from alluvia.store import CountingStore
 from tests.judges import canonical, deltalake_rows, duckdb_rows
 
@@ -400,3 +403,30 @@ def test_what_was_read_of_a_changed_table_counts_unless_nothing_does(
     else:
         tx.commit()
     assert amounts(other, "a") == ([1, 2, 9] if conflicts else [1, 2, 5, 9])
+
+
+def test_a_check_looks_at_the_winners_of_a_lost_race_and_only_then(lake: Lake, other: Lake) -> None:
+    two(lake)
+    looks: list[int] = []
+
+    def check() -> None:
+        looks.append(lake.table("a").version)
+        if len(looks) == 2:
+            raise ConcurrentAppend("not with these")
+
+    def commit(*, after: bool) -> None:
+        staged = StagedTables(lake, ["a"])
+        handle = staged.handle("a")
+        handle.checks.append(check)
+        append(handle, pa.table({"n": [5]}))
+        if after:
+            other.table("a").append([{"n": 6}])
+        staged.commit(SNAPSHOT)
+
+    commit(after=False)
+    assert looks == []
+    commit(after=True)
+    assert looks == [3]
+    with pytest.raises(ConcurrentAppend, match="not with these"):
+        commit(after=True)
+    assert amounts(other, "a") == [1, 2, 5, 5, 6, 6]
