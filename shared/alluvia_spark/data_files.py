@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from alluvia.clock import SystemClock
 from alluvia.log.actions import AddFile
+from alluvia.log.committer import put_once
 from alluvia.operations.vacuum import ORPHAN_AGE_MS_MIN
 from alluvia.table.writer import FileWriter
 from alluvia_spark import scratch
@@ -113,18 +114,30 @@ def route(chunk: Chunk, routes: Routes, dropped: pa.Array | None) -> Iterator[tu
 def write_rows(job: Job, given: Iterable[Rows]) -> list[Written]:
     """Write a task's rows, group by group, in the order and the files that their tables want.
 
-    A task of an earlier run of the job that wrote the same rows has said so: then its files are taken, if they are not
-    too old.
+    The first task that wrote the same rows has said so, in whatever run of the job: then its files are taken, unless
+    they are too old. Raises `CommitUnknown` where the store does not say whether this task is the first.
     """
     ours = sorted(given, key=lambda rows: (rows.groups[0][0].table, rows.task, rows.part))
-    clock = SystemClock()
+    clock, store = SystemClock(), scratch.store_of(job, job.lake_uri)
     key = f"{job.folder}done/{_digest(ours)}.json"
-    known = _read(scratch.find(job, key))
-    if known is not None and _is_young(known, clock.now_ms()):
-        return known
+    mark = scratch.find(job, key)
+    if mark is not None:
+        known = _read(mark)
+        if _is_young(known, clock.now_ms()):
+            return known
+        store.delete([key])
     written = list(_written(job, ours))
-    scratch.store_of(job, job.lake_uri).put(key, orjson.dumps([each.to_json() for each in written]))
-    return written
+    mark = orjson.dumps([each.to_json() for each in written])
+    theirs = put_once(
+        store,
+        clock,
+        key,
+        mark,
+        what=f"the mark {key}",
+        read=lambda: scratch.find(job, key),
+        is_ours=lambda found: found == mark,
+    )
+    return written if theirs is None else _read(theirs)
 
 
 def _written(job: Job, ours: list[Rows]) -> Iterator[Written]:
@@ -153,8 +166,8 @@ def _digest(rows: Sequence[Rows]) -> str:
     return found.hexdigest()
 
 
-def _read(data: bytes | None) -> list[Written] | None:
-    return None if data is None else [Written.from_json(body) for body in orjson.loads(data)]
+def _read(mark: bytes) -> list[Written]:
+    return [Written.from_json(body) for body in orjson.loads(mark)]
 
 
 def _is_young(written: Sequence[Written], now_ms: int) -> bool:
