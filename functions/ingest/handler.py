@@ -10,16 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 from alluvia import Lake
-from alluvia.errors import cut
 from alluvia.serverless import warm_lake
 from alluvia.serverless.events import messages_of
-from alluvia.serverless.http import Request, Response, failure
+from alluvia.serverless.http import Request, Response
 from alluvia.serverless.log_lines import Logger, with_request_id
+from alluvia.serverless.routes import routed
 from alluvia.serverless.sending import sqs
 
 from .bodies import REFUSED, refused
 from .consumer import consume
-from .routes import route_of
+from .routes import ROUTES
 from .settings import IngestSettings
 
 logger = Logger(service="ingest")
@@ -41,16 +41,11 @@ def handler(event: dict[str, Any], context: object) -> dict[str, Any]:  # noqa: 
 
 def respond(request: Request, settings: IngestSettings, lake: Lake) -> Response:
     """Route one HTTP request, and turn errors into statuses."""
-    found = route_of(request.path)
-    if found is None:
-        return failure(404, f"send events to POST /v1/events/{{table}}: there is nothing at {cut(request.path, 200)}")
-    route, name = found
-    taker = route.takers.get(request.method)
-    if taker is None:
-        allowed = ", ".join(route.takers)
-        return failure(405, f"{request.path} takes {allowed}, not {request.method}", Allow=allowed)
+    found = routed(ROUTES, request, "send events to POST /v1/events/{table}")
+    if isinstance(found, dict):
+        return found
     try:
-        rights = None if route.public else settings.authorization.rights(request, lake)
-        return taker(request, name, replace(settings, rights=rights), lake)
+        rights = None if found.public else settings.authorization.rights(request, lake)
+        return found.taker(request, found.name, replace(settings, rights=rights), lake)
     except REFUSED as error:
         return refused(error)

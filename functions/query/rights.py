@@ -30,3 +30,12 @@ def allowed_statements(text: str, *, writes: bool) -> list[SqlStatement]:
         if statement.kind == "vacuum":
             raise Forbidden("VACUUM deletes files, which no request may: run `alluvia vacuum`, or the vacuum function")
     return [] if len(statements) == 1 and isinstance(statements[0].node, Query) else statements
+
+
+def has_writes(text: str) -> bool:
+    """Whether a text has statements that are not reads."""
+    if is_query(text):
+        return False
+    from alluvia.sql.statements import parse
+
+    return any(statement.writes or statement.kind == "vacuum" for statement in parse(text))

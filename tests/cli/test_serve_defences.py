@@ -77,27 +77,37 @@ def test_other_names_than_its_own_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "header",
-    ["Origin: http://evil.example", "Origin: null", "Origin: http://localhost:1", "Sec-Fetch-Site: cross-site"],
+    [
+        *["Origin: http://evil.example", "Origin: null", "Origin: http://localhost:1", "Sec-Fetch-Site: cross-site"],
+        "Referer: http://evil.example/page",
+    ],
 )
 def test_pages_of_other_sites_are_refused(tmp_path: Path, header: str) -> None:
-    form = "Content-Type: application/x-www-form-urlencoded"
-    with serving(tmp_path / "lake") as (_, port):
-        for path in ("/v1/events/app", "/q"):
-            status, _, body = exchange(port, post(path, b'{"query":"SELECT 1"}', header, form))
+    simple = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data")  # which need no preflight
+    with serving(tmp_path / "lake", "--allow-writes") as (_, port):
+        for path, kind in [("/v1/events/app", simple[1]), *(("/q", kind) for kind in simple)]:
+            status, _, body = exchange(port, post(path, b"CREATE TABLE t (n BIGINT)", header, f"Content-Type: {kind}"))
             assert (status, header.split(":", maxsplit=1)[0] in json.loads(body)["error"]) == (403, True)
+        request = f"GET /q?query=SELECT+1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n\r\n"
+        assert exchange(port, request.encode())[0] == 403
         own = f"Origin: http://127.0.0.1:{port}"
         assert exchange(port, post("/v1/events/own", b"{}", own, host=f"127.0.0.1:{port}"))[0] == 200
     assert alluvia.connect(str(tmp_path / "lake")).tables() == ["own"]
 
 
-def test_queries_come_as_json(tmp_path: Path) -> None:
+def test_queries_come_as_json_text_or_a_form(tmp_path: Path) -> None:
+    bodies = {
+        "application/json; charset=utf-8": b'{"query": "SELECT 1 AS x"}',
+        "text/plain": b"SELECT 1 AS x",
+        "application/x-www-form-urlencoded": b"query=SELECT+1+AS+x",
+        "": b'{"query": "SELECT 1 AS x"}',
+    }
     with serving(tmp_path / "lake") as (_, port):
-        body = b'{"query": "SELECT 1 AS x"}'
-        for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+        for kind, body in bodies.items():
             status, _, answer = exchange(port, post("/q", body, f"Content-Type: {kind}"))
-            assert (status, "application/json" in json.loads(answer)["error"]) == (415, True)
-        status, _, answer = exchange(port, post("/q", body, "Content-Type: application/json; charset=utf-8"))
-        assert (status, answer) == (200, b'{"x":1}\n')
+            assert (status, answer) == (200, b'{"x":1}\n'), kind
+        status, _, answer = exchange(port, post("/q", b"SELECT 1", "Content-Type: application/xml"))
+        assert (status, "application/json" in json.loads(answer)["error"]) == (415, True)
 
 
 def test_a_request_with_two_lengths_is_refused(tmp_path: Path) -> None:

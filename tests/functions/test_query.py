@@ -180,7 +180,9 @@ def test_a_body_in_base64(lake: alluvia.Lake) -> None:
 def test_other_paths_methods_and_forms(lake: alluvia.Lake) -> None:
     body = json.dumps({"query": "SELECT 1"})
     assert query.handler(event(body, path="/other"), None)["statusCode"] == 404
-    refused = query.handler(event(body, method="GET"), None)
+    refused = query.handler(event(body, method="DELETE"), None)
+    assert (refused["statusCode"], refused["headers"]["Allow"]) == (405, "POST, GET, HEAD")
+    refused = query.handler(event(body, method="GET", path="/sql"), None)
     assert (refused["statusCode"], refused["headers"]["Allow"]) == (405, "POST")
     assert ask("SELECT 1", "text/html")["statusCode"] == 406
     assert "text/csv" in error_of(ask("SELECT 1", "text/html"))

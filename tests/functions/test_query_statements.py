@@ -248,9 +248,9 @@ def test_vacuum_is_refused_whoever_asks(writing: alluvia.Lake) -> None:
 def test_other_methods_write_nothing(writing: alluvia.Lake, method: str, path: str) -> None:
     before = state(writing)
     asked = event(json.dumps({"query": "DELETE FROM totals"}), method=method, path=path)
-    asked["queryStringParameters"] = {"query": "DELETE FROM totals"}
+    asked["rawQueryString"] = "query=DELETE+FROM+totals"
     answer = query.handler(asked, None)
-    assert (answer["statusCode"], answer["headers"]["Allow"]) == (405, "POST")
+    assert (answer["statusCode"], answer["headers"]["Allow"].partition(",")[0]) == (405, "POST")
     assert state(writing) == before
 
 

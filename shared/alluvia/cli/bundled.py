@@ -6,17 +6,21 @@ A checkout has them at its top, an installed wheel inside the package (`pyprojec
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alluvia.clock import Clock
 from alluvia.extras import needing
+
+if TYPE_CHECKING:
+    from alluvia.serverless.routes import Route
 
 Handler = Callable[[dict[str, Any], Any], Any]
 FUNCTIONS = ("ingest", "merge", "query", "vacuum", "backfill")
 _PACKAGE = Path(__file__).parents[1]
 _INSTALLED = (_PACKAGE / "functions").is_dir()
+_FUNCTIONS = "alluvia.functions" if _INSTALLED else "functions"
 DATA = (_PACKAGE if _INSTALLED else _PACKAGE.parents[1]) / "events" / "data"
 COMMAND = "alluvia" if _INSTALLED else ".venv/bin/alluvia"
 TIME_LIMIT_MS = 15 * 60 * 1000
@@ -24,10 +28,16 @@ TIME_LIMIT_MS = 15 * 60 * 1000
 
 def load_handler(function: str) -> Handler:
     """Return a function's handler. Raises `NotInstalled` where a package that it needs is missing."""
-    package = "alluvia.functions" if _INSTALLED else "functions"
     with needing("aws", f"the {function} function"):
-        handler: Handler = importlib.import_module(f"{package}.{function}.handler").handler
+        handler: Handler = importlib.import_module(f"{_FUNCTIONS}.{function}.handler").handler
     return handler
+
+
+def load_routes(function: str) -> Sequence[Route[Any]]:
+    """Return the routes of a function that takes requests. Raises `NotInstalled` as `load_handler` does."""
+    with needing("aws", f"the {function} function"):
+        routes: Sequence[Route[Any]] = importlib.import_module(f"{_FUNCTIONS}.{function}.routes").ROUTES
+    return routes
 
 
 class LocalContext:

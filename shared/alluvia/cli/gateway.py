@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
-from alluvia.cli.bundled import Handler, LocalContext, load_handler
+from alluvia.cli.bundled import Handler, LocalContext, load_handler, load_routes
 from alluvia.cli.doors import LARGE, QUERIES, Door, Places
 from alluvia.cli.guards import refusal
 from alluvia.cli.listening import request_line
@@ -54,6 +54,7 @@ class Gateway:
         self._changed = changed
         self._ingest = load_handler("ingest")
         self._query = load_handler("query")
+        self._query_routes = load_routes("query")
         self._queries = Door(rules.queries, "queries")
         self._large = Door(rules.large, "large posts")
 
@@ -71,22 +72,19 @@ class Gateway:
         took_ms = self._clock.now_ms() - began_ms
         self._log(request_line(http["sourceIp"], http["method"], http["path"], status.value, len(data), took_ms))
         start_response(f"{status.value} {status.phrase}", [*headers, ("Content-Length", str(len(data)))])
-        return [data]
+        return [] if http["method"] == "HEAD" else [data]
 
     def _answer(self, event: dict[str, Any]) -> Response:
         refused = refusal(event["rawPath"], event["headers"], self._rules.hosts)
         if refused is not None:
             return failure(403, refused)
-        if event["rawPath"] not in ("/q", "/sql") and not event["rawPath"].startswith("/q/"):
+        if all(route.name_in(event["rawPath"]) is None for route in self._query_routes):
             call = partial(self._call, self._ingest, event)
             answer = self._large.through(call) if _is_large(event) else call()
             table = answer["headers"].get(TABLE_HEADER)
             if answer["statusCode"] < 300 and table is not None:
                 self._changed(table)
             return answer
-        media_type = event["headers"].get("content-type", "").partition(";")[0].strip().lower()
-        if event["requestContext"]["http"]["method"] == "POST" and media_type != "application/json":
-            return failure(415, 'Content-Type: send application/json, with {"query": "SELECT …"}')
         return self._queries.through(partial(self._call, self._query, event))
 
     def _call(self, handler: Handler, event: dict[str, Any]) -> Response:

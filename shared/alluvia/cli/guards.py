@@ -41,6 +41,9 @@ def refusal(path: str, headers: Mapping[str, str], allowed: Collection[str] | No
         return "Origin: pages of other sites may not use this server"
     if origin is None and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         return "Sec-Fetch-Site: pages of other sites may not use this server"
+    referer = headers.get("referer")  # of browsers that send neither of the two
+    if origin is None and referer is not None and urlsplit(referer).netloc.lower() != authority.lower():
+        return "Referer: pages of other sites may not use this server"
     return None
 
 

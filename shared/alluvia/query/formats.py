@@ -63,6 +63,14 @@ def choose_format(accept: str | None) -> Format:
     return best[1]
 
 
+def format_named(name: str) -> Format:
+    """Return the form of a name, which is also a file's suffix. Raises `Invalid`."""
+    found = next((one for one in FORMATS if one.name.lower() == name.lower()), None)
+    if found is None:
+        raise Invalid(f"format: {name[:100]!r} must be one of {', '.join(one.name.lower() for one in FORMATS)}")
+    return found
+
+
 def _ranges(accept: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for part in accept.split(","):

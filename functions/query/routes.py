@@ -1,0 +1,30 @@
+"""The routes of the function: a path, its methods, and what takes each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from alluvia.serverless.http import Request, Response
+from alluvia.serverless.routes import Route
+
+from .answering import Caller, answer, chosen_format
+from .asking import posted
+from .reading import read, read_by_hash
+
+QueryTaker = Callable[[Request, str, Caller], Response]
+"""(request, the name in its path or "", who sends it) → answer."""
+
+
+def run(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
+    """Run the query or the statements of a POST."""
+    asked = posted(request)
+    return answer(asked, chosen_format(asked, request.headers.get("accept")), caller)
+
+
+_READ: dict[str, QueryTaker] = {"GET": read, "HEAD": read}
+_READ_BY_HASH: dict[str, QueryTaker] = {"GET": read_by_hash, "HEAD": read_by_hash}
+ROUTES: tuple[Route[QueryTaker], ...] = (
+    Route("/q", {"POST": run, **_READ}),
+    Route("/q/{hash}", _READ_BY_HASH),
+    Route("/sql", {"POST": run}),
+)

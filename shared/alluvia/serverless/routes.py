@@ -1,0 +1,57 @@
+"""Routes of a function: paths, their methods, and what takes the requests of each. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Generic, TypeVar
+from urllib.parse import unquote
+
+from alluvia.errors import cut
+from alluvia.serverless.http import Request, Response, failure
+
+Taker = TypeVar("Taker")
+
+
+@dataclass(frozen=True, slots=True)
+class Route(Generic[Taker]):
+    """A path, in which one part may be a name in braces, and what takes its requests, by method."""
+
+    path: str
+    takers: Mapping[str, Taker]
+    public: bool = False
+    """Whether anyone may send requests: the taker itself verifies those whom it must."""
+
+    def name_in(self, path: str) -> str | None:
+        """Return the name in a path, "" if this route has none; None for a path of another route."""
+        match = _pattern(self.path).fullmatch(path)
+        return None if match is None else unquote("".join(match.groups()))
+
+
+@dataclass(frozen=True, slots=True)
+class Routed(Generic[Taker]):
+    """What takes a request, and the name in its path, "" if its route has none."""
+
+    taker: Taker
+    name: str
+    public: bool
+
+
+def routed(routes: Iterable[Route[Taker]], request: Request, otherwise: str) -> Routed[Taker] | Response:
+    """Return what takes a request, or the answer to one that nothing takes; `otherwise` says what to send where."""
+    found = ((route, route.name_in(request.path)) for route in routes)
+    route, name = next(((route, name) for route, name in found if name is not None), (None, ""))
+    if route is None:
+        return failure(404, f"{otherwise}: there is nothing at {cut(request.path, 200)}")
+    taker = route.takers.get(request.method)
+    if taker is None:
+        allowed = ", ".join(route.takers)
+        return failure(405, f"{request.path} takes {allowed}, not {request.method}", Allow=allowed)
+    return Routed(taker, name, route.public)
+
+
+@cache
+def _pattern(path: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\{\w+\\}", "([^/]+)", re.escape(path)))

@@ -1,0 +1,136 @@
+"""The forms that a request may come in, and what is refused of each."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+
+import alluvia
+from functions.query import handler as query
+from tests.functions.test_query import Answer, error_of, event
+
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+SQL = "SELECT name, n FROM totals WHERE n >= $least ORDER BY n"
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
+    lake = alluvia.connect(tmp_path_factory.mktemp("lake"))
+    lake.create_table("totals", {"name": "string", "n": "long"}).append([{"name": "a", "n": 1}, {"name": "é", "n": 2}])
+    return lake.uri.removeprefix("file://")
+
+
+@pytest.fixture(autouse=True)
+def lake(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_LAKE", uri)
+
+
+def post(body: bytes | str, kind: str, search: str = "") -> Answer:
+    sent = event(body if isinstance(body, bytes) else body.encode())
+    return query.handler(sent | {"headers": {"Content-Type": kind}, "rawQueryString": search}, None)
+
+
+def get(path: str, method: str = "GET", headers: dict[str, str] | None = None) -> Answer:
+    path, _, search = path.partition("?")
+    sent = event("", method=method, path=path)
+    return query.handler(sent | {"headers": headers or {}, "rawQueryString": search}, None)
+
+
+def body(answer: Answer) -> str:
+    assert answer["statusCode"] == 200, answer["body"]
+    return str(answer["body"])
+
+
+FOUND = '{"name":"é","n":2}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "search"),
+    [
+        (json.dumps({"query": SQL, "parameters": {"least": 2}}), "application/json", ""),
+        (json.dumps({"query": SQL, "params": {"least": 2}}), "application/json; charset=utf-8", ""),
+        (json.dumps({"query": SQL.replace("$least", "?"), "params": [2]}), "application/json", ""),
+        (json.dumps({"query": SQL, "params": {"least": 2}}), FORM, ""),  # what curl -d says of it
+        (SQL, "text/plain", "param_least=2"),
+        (SQL, "text/plain;charset=UTF-8", "params=" + quote('{"least": 2}')),
+        ("  " + SQL, FORM, "param_least=2"),  # what curl --data-binary says of it, as in ClickHouse's documentation
+        (urlencode({"query": SQL, "param_least": 2}), FORM, ""),
+        (urlencode({"q": SQL, "params": '{"least": 2}'}), FORM, ""),
+        ("", FORM, urlencode({"query": SQL, "param_least": 2})),
+        ("", "", urlencode({"q": SQL, "param_least": 2})),
+    ],
+)
+def test_a_post_in_each_form(text: str, kind: str, search: str) -> None:
+    assert body(post(text, kind, search)) == FOUND
+
+
+def test_a_get_has_its_query_in_the_query_string_or_a_header() -> None:
+    assert body(get("/q?" + urlencode({"query": SQL, "param_least": 2}))) == FOUND
+    assert body(get("/q?" + urlencode({"q": SQL, "params": '{"least": 2}', "format": "json"}))) == f"[{FOUND[:-1]}]\n"
+    plain = "SELECT 'é' AS x"
+    for header in ("Alluvia-Query", "X-Alluvia-Query", "X-Seafowl-Query"):
+        assert body(get("/q", headers={header: quote(plain)})) == '{"x":"é"}\n'
+    assert get("/q?query=SELECT+1&format=csv")["headers"]["Content-Type"] == "text/csv; charset=utf-8"
+
+
+def test_a_get_by_hash() -> None:
+    text = "SELECT 'é' AS x"
+    digest = sha256(text.encode()).hexdigest()
+    assert body(get(f"/q/{digest}", headers={"X-Seafowl-Query": quote(text)})) == '{"x":"é"}\n'
+    assert body(get(f"/q/{digest}?query={quote(text)}")) == '{"x":"é"}\n'
+    assert body(get(f"/q/{digest}.csv?query={quote(text)}")) == "x\r\né\r\n"
+    for other in (digest.upper(), digest[1:], "nothing", sha256(b"SELECT 2").hexdigest()):
+        answer = get(f"/q/{other}?query={quote(text)}")
+        assert (answer["statusCode"], digest in error_of(answer)) == (400, True)
+    assert "format: 'xlsx' must be one of" in error_of(get(f"/q/{digest}.xlsx?query={quote(text)}"))
+
+
+def test_a_write_by_get_is_a_405(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_ALLOW_WRITES", "true")
+    for sql in ("DELETE FROM totals", "SELECT 1; DROP TABLE totals", "VACUUM totals"):
+        for method in ("GET", "HEAD"):
+            answer = get(f"/q?query={quote(sql)}", method)
+            assert (answer["statusCode"], answer["headers"]["Allow"]) == (405, "POST")
+    assert body(get("/q?query=" + quote("SELECT 1; SELECT count(*) AS n FROM totals"))) == '{"n":2}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "search", "status", "reason"),
+    [
+        ('{"querry": "SELECT 1"}', JSON, "", 400, "querry is not a field of a request (did you mean query?)"),
+        ('{"query": "SELECT 1", "parms": []}', JSON, "", 400, "parms is not a field of a request (did you mean"),
+        ('{"query": "SELECT 1", "zzz": []}', JSON, "", 400, "zzz is not a field of a request: send query"),
+        ('{"query": "SELECT 1", "format": "excel"}', JSON, "", 400, "format: 'excel' must be one of ndjson"),
+        ('{"query": "SELECT 1", "format": 1}', JSON, "", 400, "format: send the name of one"),
+        ('{"query": "SELECT 1", "params": [], "parameters": []}', JSON, "", 400, "send it once, as parameters"),
+        ('{"query": "SELECT 1", "params": "1"}', JSON, "", 400, "parameters: send a list"),
+        ('{"query": "SELECT 1"}', JSON, "query=SELECT+2", 400, "query: send it in the body or in the query"),
+        ('{"query": "SELECT 1", "params": [1]}', JSON, "param_n=2", 400, "parameters: send them in one place"),
+        ("SELECT 1", "application/xml", "", 415, "send application/json"),
+        ("SELECT 1", "text/plain", "format=json&format=csv", 400, "format: send it once"),
+        ("SELECT $n", "text/plain", "param_n=1&param_n=2", 400, "param_n: send it once"),
+        ("SELECT $n", "text/plain", "param_n=1&params={%22n%22:2}", 400, "parameters: send $n once"),
+        ("SELECT 1", "text/plain", "params={", 400, "parameters: send JSON"),
+        ("SELECT 1", "text/plain", "limit=1", 400, "limit is not a field of a request"),
+        ("SELECT 1", "text/plain", "&".join(["a=1"] * 1001), 400, "at most 1000"),
+        ("SELECT 1", "text/plain", "query=%ff", 400, "percent-encoded in UTF-8"),
+        (b"SELECT '\xff'", "text/plain", "", 400, "must be UTF-8"),
+        ("n=1", FORM, "", 400, "n is not a field"),
+        ("", "text/plain", "", 400, "the query is empty"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_request_is_named(text: Any, kind: str, search: str, status: int, reason: str) -> None:
+    answer = post(text, kind, search)
+    assert answer["statusCode"] == status
+    assert reason in error_of(answer)
+
+
+def test_a_get_without_a_query_says_where_to_put_it() -> None:
+    assert "GET /q?query=SELECT" in error_of(get("/q"))
+    answer = get("/q", headers={"Alluvia-Query": "%ff"})
+    assert (answer["statusCode"], "percent-encode" in error_of(answer)) == (400, True)
+    assert answer["headers"]["Cache-Control"] == "no-store"
