@@ -214,9 +214,10 @@ class Lake(TableCreation, Catalog):
         """Begin a transaction over any number of tables: `with lake.transaction() as tx:` commits all or nothing.
 
         `tables` names what it will use, which is read as it is now. Without names, all of the lake is read as it is
-        when the first table is used, up to 100 tables; one that is not among them has all read as it is when that is
-        used, and a `Conflict` is raised if what was read before has changed. With the
-        `isolation` `"write_serializable"`, reads count only of tables that it changes; with `"snapshot"`, none does.
+        when the first table is used, up to 100 tables. One that is not among them has all read as it is when that is
+        used; if what was read before has changed since, it is read as it was before that. What only reads never
+        conflicts. With the `isolation` `"write_serializable"`, reads count only of tables that it changes; with
+        `"snapshot"`, none does.
         """
         from alluvia.lake_transaction import LakeTransaction
 

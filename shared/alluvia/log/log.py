@@ -202,6 +202,13 @@ class Log:
         """List the whole log. Raises `TableNotFound` if there is none."""
         return self._list(LOG_FOLDER)
 
+    def stored_ms(self, version: int = 0) -> dict[int, int]:
+        """Return when the store took the commits from a version on, by its own clock. One LIST."""
+        folder = self.root + LOG_FOLDER
+        infos = self.store.list(folder, self.root + version_prefix(version) if version else None)
+        times = {info.key[len(folder) :]: info.modified_ms for info in infos}
+        return {at: times[file.name] for at, file in read_listing(times).commits.items()}
+
     def newest_listed(self) -> int:
         """Return the newest version, without its state; -1 if there is no log. One GET and one LIST, or two."""
         return max(self._listing_from_hint(allow_empty=True)[0].versions, default=-1)
@@ -236,15 +243,11 @@ class Log:
         commits that follow it are older. Raises `TransactionExpired` in that case, which changes nothing, and
         `CommitUnknown` where the log no longer tells: an erasure writes commits again, later than those that follow.
         """
-        folder = self.root + LOG_FOLDER
-        infos = self.store.list(folder, self.root + version_prefix(version))
-        times = {info.key[len(folder) :]: info.modified_ms for info in infos}
-        commits = read_listing(times).commits
-        if version not in commits:
+        times = self.stored_ms(version)
+        if version not in times:
             raise unknown(f"version {version}")
-        ours_ms = times[commits[version].name]
-        if any(times[file.name] < ours_ms for file in commits.values()):
-            if self.store.get(folder + commits[version].name) != data:
+        if any(stored_ms < times[version] for stored_ms in times.values()):
+            if self.store.get(self.root + commit_name(version)) != data:
                 raise unknown(f"version {version}")
             msg = f"this process slept until version {version} was committed and cleaned up: its commit has no effect"
             raise TransactionExpired(msg)

@@ -20,7 +20,7 @@ class _Seen:
 
     def __init__(self, handle: TableHandle) -> None:
         self.handle = handle
-        self.state = handle.at_hand().state
+        self.state = handle.known_state()
         self.commits: Sequence[CommitActions] = ()
         self._known = self.state.version
 

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from alluvia.clock import Clock
-from alluvia.errors import Corrupt, Invalid, TableNotFound, TransactionExpired, Unsupported, VersionExpired
+from alluvia.errors import Corrupt, Invalid, TableNotFound, Unsupported
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import State
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.cut import carried_out
+from alluvia.operations.late_table import check_age, state_at
 from alluvia.table.claims import Claim, pending
 from alluvia.table.decisions import COMMIT_AGE_MS_MAX, Decisions
 from alluvia.table.handle import TableHandle
-from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX
 from alluvia.table_names import TABLE_NAME
 
 TABLES_MAX = 100
@@ -59,15 +59,7 @@ class _Log:
     def opened(self) -> State:
         """Return the state of the version. Raises `TransactionExpired` where retention has taken it."""
         if self.state is None:
-            with self.handle.lock:
-                log = self.handle.log
-                newest = log.open() if log.state is None or log.stale else log.state
-                try:
-                    self.state = newest if newest.version == self.version else log.at(self.version)
-                except VersionExpired as error:
-                    raise TransactionExpired(
-                        f"table {self.handle.name}: {error}: start the transaction again"
-                    ) from error
+            self.state = state_at(self.handle, self.version)
         return self.state
 
 
@@ -125,10 +117,7 @@ class LakeCut:
 
         Raises `TransactionExpired` an hour after the look.
         """
-        if self._clock.now_ms() - self._began_ms > TRANSACTION_AGE_MS_MAX:
-            raise TransactionExpired(
-                f"the transaction is older than {TRANSACTION_AGE_MS_MAX // 60_000} minutes: start it again"
-            )
+        check_age(self._clock, self._began_ms)
         log = self._logs[name]
         state = log.opened()
         return state, [claim for claim in pending(state.domains) if self._happened(claim, log)]

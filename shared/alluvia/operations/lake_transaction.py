@@ -9,11 +9,12 @@ from alluvia.errors import Conflict, TableExists, TableNotFound
 from alluvia.log.actions import Metadata
 from alluvia.log.replay import State
 from alluvia.operations.catalog import Catalog
-from alluvia.operations.cut import take_cut
+from alluvia.operations.cut import Cut, take_cut
 from alluvia.operations.drop import drop_rejects_left, find_log
 from alluvia.operations.drop_plan import never_created, plan_drop, plan_recreate, plan_replace
 from alluvia.operations.lake_commit import SERIALIZABLE, commit_all
 from alluvia.operations.lake_cut import LakeCut
+from alluvia.operations.late_table import LateTable
 from alluvia.operations.replanning import check_not_append_only
 from alluvia.operations.staging import StagedHandle
 from alluvia.table.claims import Claim, with_claims
@@ -28,8 +29,8 @@ class StagedTables:
     """The tables that a transaction uses, as they are at one moment.
 
     That is the begin for `tables`, and the first use of a table for all of the lake if `whole_lake`. What is used
-    later has all read as it is then, which fails with a `Conflict` if what the transaction has read of the others, or
-    changed, is not the same any more.
+    later has all read as it is then, if what the transaction has read of the others, or changed, is still the same;
+    else it is read as it was before that changed.
     """
 
     def __init__(self, catalog: Catalog, tables: Iterable[str] = (), *, whole_lake: bool = False) -> None:
@@ -119,28 +120,32 @@ class StagedTables:
             return StagedHandle(handle, newest, frozenset())
         return self.handle(name)
 
-    def _join(self, names: list[str]) -> None:
-        known = {name for name, staged in self._staged.items() if not staged.creates}
-        handles = [self._catalog.handle(name) for name in sorted({*known, *names})]
-        cut = take_cut(handles)
-        for handle in handles:
-            name = handle.name
-            if name in known:
-                self._move(name, handle.as_of(cut.state(name)), cut.undone[name], names)
-            else:
-                self._take(name, cut.states[name], cut.undone[name])
+    def _join(self, names: Sequence[str]) -> None:
+        """Have more tables take part: with all others as they are now, or else as they were before those changed."""
+        used = {name: staged for name, staged in self._staged.items() if not staged.creates}
+        cut = take_cut([*(staged.inner for staged in used.values()), *map(self._catalog.handle, names)])
+        try:
+            moves = [(each, *self._checked(each, cut)) for each in used.values()]
+        except (Conflict, TableNotFound):
+            for name in names:
+                state, claims = LateTable(self._catalog, name, used, cut, self._started_ms).read()
+                used[name] = self._take(name, state, claims)
+                self._whole_lake, self._cut = False, None  # it may not be at the moment of the lake's cut
+            return
+        for name in names:
+            self._catalog.handle(name).as_of(cut.state(name))  # before any is moved
+        for staged, base, moved in moves:
+            staged.move_to(base, cut.undone[staged.name], moved)
+        for name in names:
+            self._take(name, cut.states[name], cut.undone[name])
         self._whole_lake, self._cut = False, None  # all are now read as they are at another moment
 
-    def _take(self, name: str, state: State, claims: Sequence[Claim]) -> None:
+    def _checked(self, staged: StagedHandle, cut: Cut) -> tuple[Snapshot, frozenset[str]]:
+        base = staged.inner.as_of(cut.state(staged.name))
+        return base, staged.check_move(base, cut.undone[staged.name])
+
+    def _take(self, name: str, state: State, claims: Sequence[Claim]) -> StagedHandle:
         handle = self._catalog.handle(name)
         held = frozenset(claim.transaction_id for claim in claims)
         self._staged[name] = StagedHandle(handle, handle.as_of(with_claims(state, claims)), held)
-
-    def _move(self, name: str, base: Snapshot, claims: Sequence[Claim], names: list[str]) -> None:
-        try:
-            self._staged[name].move_to(base, claims)
-        except Conflict as error:
-            raise Conflict(
-                f"table {name} changed before the transaction first used {', '.join(names)}: start it again, and name "
-                f"all its tables at the start ({error})"
-            ) from error
+        return self._staged[name]

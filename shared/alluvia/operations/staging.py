@@ -139,14 +139,14 @@ class StagedHandle(TableHandle):
         self._events.clear()
         return self.stage(changes)
 
-    def move_to(self, newer: Snapshot, claims: Sequence[Claim]) -> None:
-        """Go on from a newer version, which holds `claims` before the table's log does.
+    def check_move(self, newer: Snapshot, claims: Sequence[Claim]) -> frozenset[str]:
+        """Raise a `Conflict` if anything that was read or changed is other in a newer version.
 
-        Raises a `Conflict` if anything that was read or changed is other there.
+        That version holds `claims` before the table's log does. Returns the files that hold there what was read.
         """
         held = frozenset(claim.transaction_id for claim in claims)
         if (newer.version, held) == (self.base.version, self.held):
-            return
+            return self._moved
         with self.lock:
             known = self.log.since(self.base.version)
         if known is None:
@@ -154,8 +154,16 @@ class StagedHandle(TableHandle):
         winners = [commit for commit in known if commit.version <= newer.version]
         winners += [claim.intended(newer.version) for claim in claims if claim.transaction_id not in self.held]
         changes = self.changes(reads=True)
-        self._moved = self.started.check(winners, changes)
+        moved = self.started.check(winners, changes)
         self.check_winners(changes)(winners)
+        return moved
+
+    def move_to(self, newer: Snapshot, claims: Sequence[Claim], moved: frozenset[str]) -> None:
+        """Go on from a newer version, which was checked; `moved` is what the check returned."""
+        held = frozenset(claim.transaction_id for claim in claims)
+        if (newer.version, held) == (self.base.version, self.held):
+            return
+        self._moved = moved
         staged, self.staged = self.staged, []
         self.base = self._now = newer
         self.held = held

@@ -7,7 +7,7 @@ anyone who has waited long enough. Whoever comes second reads what stands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import orjson
 
@@ -33,10 +33,14 @@ its owner slept, and an earlier abort may have been cleaned up."""
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What became of a transaction. `claims` are the versions of its claims, by table; empty for an abort."""
+    """What became of a transaction. `claims` are the versions of its claims, by table; empty for an abort.
+
+    `decided_ms` is when the store took it, by its own clock, where somebody has asked.
+    """
 
     committed: bool
     claims: Mapping[str, int] = field(default_factory=dict)
+    decided_ms: int = 0
 
 
 ABORTED = Decision(committed=False)
@@ -67,7 +71,8 @@ class Decisions:
         info = self._store.head(self._key(claim.transaction_id))
         if info is None:  # deleted just now, as what has been carried out is
             return None
-        return found if info.modified_ms <= claim.started_ms + COMMIT_AGE_MS_MAX else ABORTED
+        in_time = info.modified_ms <= claim.started_ms + COMMIT_AGE_MS_MAX
+        return replace(found, decided_ms=info.modified_ms) if in_time else ABORTED
 
     def settle(self, claim: Claim) -> Decision:
         """Return what was decided. If nothing is for a few seconds, abort the transaction."""

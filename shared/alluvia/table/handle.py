@@ -81,6 +81,11 @@ class TableHandle:
                 self.log.refresh()
             return self._there(self.log.state)
 
+    def known_state(self) -> State:
+        """Return the newest state that this handle knows, also of a table that was dropped; opened if it knows none."""
+        with self.lock, self._named():
+            return self.log.open() if self.log.state is None or self.log.stale else self.log.state
+
     def fitting(self, columns: Iterable[str]) -> Snapshot:
         """Return the current version, or the newest if it lacks a column: another writer may have added it."""
         snapshot = self.at_hand()
