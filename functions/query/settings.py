@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from alluvia.query.limits import QueryLimits
+from alluvia.query.limits import FILE_CACHE_BYTES, QueryLimits
 from alluvia.serverless.authorization import Authorization
 from alluvia.serverless.settings import choice, number
 
@@ -32,6 +32,7 @@ class QuerySettings:
                 timeout_seconds=number(environment, "ALLUVIA_QUERY_TIMEOUT_SECONDS", "seconds", TIMEOUT_SECONDS),
                 memory_bytes=None if memory_mb is None else memory_mb * 1_000_000,
                 spill_bytes=SPILL_LIMIT_BYTES,
+                file_cache_bytes=number(environment, "ALLUVIA_FILE_CACHE_BYTES", "bytes", FILE_CACHE_BYTES, least=0),
             ),
             number(environment, "ALLUVIA_RESULT_LIMIT_BYTES", "bytes", RESULT_LIMIT_BYTES),
             choice(environment, "ALLUVIA_ALLOW_WRITES", ("false", "true")) == "true",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import Engine, Watch
 from alluvia.query.scans import plan_scans
 from alluvia.query.session import Session
+from alluvia.store.file_cache import FILES, RemoteFile
 from functions.query.handler import handler
 from tests.s3server import S3Server
 
@@ -278,10 +279,13 @@ def test_the_text_is_refused(place: Place, form: str) -> None:
         assert secret not in answer["body"] or secret in place.text(form)
 
 
+BY_DUCKDB = QueryLimits(file_cache_bytes=0)
+
+
 @contextmanager
-def shut_database(place: Place) -> Iterator[Engine]:
+def shut_database(place: Place, limits: QueryLimits = BY_DUCKDB) -> Iterator[Engine]:
     """Yield the database of a query on `events`, at the point where the user's text would run."""
-    session = Session(place.lake.store, QueryLimits(), Watch())
+    session = Session(place.lake.store, limits, Watch())
     try:
         constants = Constants(session.begin())
         references = find_references(parse("FROM events").root)
@@ -369,11 +373,63 @@ def test_a_table_that_a_query_does_not_name_is_closed_to_it(place: Place) -> Non
         connection.execute(f"FROM read_parquet('{url}')").fetchall()
 
 
+def copies(place: Place) -> dict[str, str]:
+    """Return paths of copies: of the file of `events`, of that of another table, and their folder."""
+    lake = place.lake
+    lake.create_table("others", {"n": "long"}, exist_ok=True).append([{"n": 2}])
+    found = {}
+    for name in ("events", "others"):
+        snapshot = lake.table(name).snapshot()
+        (file, *_) = snapshot.files
+        held = FILES.hold(lake.store, [RemoteFile(snapshot.key(file), file.size, file.modification_time)], 1 << 20)
+        (path,) = held.paths.values()
+        held.release()
+        found[name] = str(path)
+    return {"copy": found["events"], "other": found["others"], "copies": str(Path(found["events"]).parent)}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "FROM read_parquet('{other}')",
+        "FROM read_blob('{other}')",
+        "FROM '{other}'",
+        "FROM parquet_metadata('{other}')",
+        "FROM read_parquet(['{copy}', '{other}'])",
+        "FROM read_parquet('{copies}/*')",
+        "FROM read_blob('{copies}/*.parquet')",
+        "FROM glob('{copies}/*')",
+        "FROM read_parquet('{copies}/./../files/{other}')",
+        "FROM read_parquet('file://{other}')",
+        "FROM read_parquet('{file}')",
+        "FROM read_parquet('{foreign}')",
+        "COPY (SELECT 1) TO '{other}'",
+        "COPY (SELECT 1) TO '{copies}/new.parquet'",
+        "LOAD httpfs",
+        "CREATE SECRET x (TYPE s3, KEY_ID 'a', SECRET 'b')",
+    ],
+)
+def test_who_is_given_copies_opens_those_of_its_own_table_and_nothing_else(s3: Place, form: str) -> None:
+    text = s3.text(form)
+    for name, path in copies(s3).items():
+        text = text.replace("{" + name + "}", path)
+    with shut_database(s3, QueryLimits()) as connection, pytest.raises(EngineError):
+        connection.execute(text).fetchall()
+
+
+def test_a_copy_that_a_query_wrote_to_is_not_read_again(s3: Place) -> None:
+    """If anything got past the checks of the text: DuckDB lets a query write where it may read."""
+    copy = copies(s3)["copy"]
+    with shut_database(s3, QueryLimits()) as connection, suppress(EngineError):  # a user other than root may not
+        connection.execute(f"COPY (SELECT 666::BIGINT AS n) TO '{copy}'")
+    assert run(s3.lake, "FROM events").read_all().to_pylist() == [{"n": 1}]
+
+
 def test_a_pruned_file_is_closed_too(place: Place) -> None:
     table = place.lake.create_table("pruned", {"n": "long"}, exist_ok=True)
     table.append([{"n": 1}])
     table.append([{"n": 2}])
-    session = Session(place.lake.store, QueryLimits(), Watch())
+    session = Session(place.lake.store, BY_DUCKDB, Watch())
     try:
         constants = Constants(session.begin())
         scans = plan_scans(place.lake, find_references(parse("FROM pruned WHERE n = 1").root), constants).scans

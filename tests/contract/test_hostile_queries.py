@@ -16,6 +16,7 @@ import pytest
 
 import alluvia
 from alluvia import scratch
+from alluvia.duck.connection import S3_OPTIONS
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid, Unavailable
 from alluvia.query import engine
@@ -25,6 +26,7 @@ from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import IDLE_MAX, POOL, Engine, EngineDied, Watch, Worker
 from alluvia.query.session import Session
 from alluvia.store import Store
+from alluvia.store.file_cache import FILES
 from functions.query.handler import handler
 
 _BRACKETS = "repeat('[', 200000) || repeat(']', 200000)"
@@ -72,7 +74,7 @@ def ask(text: str) -> tuple[int, str]:
 
 def assert_nothing_happened() -> None:
     assert ask("SELECT sum(n) AS s FROM t") == (200, '{"s":3}\n')
-    assert list(scratch.scratch_root().iterdir()) == []
+    assert [path for path in scratch.scratch_root().iterdir() if path != FILES.folder] == []
     assert len(POOL._idle) <= IDLE_MAX
 
 
@@ -191,8 +193,9 @@ def test_an_orphan_ends_even_while_it_parses() -> None:
 
 def test_a_refusal_of_the_process_is_passed_on() -> None:
     database = Engine(Watch())
+    database.open(S3_OPTIONS)
     with pytest.raises(Unavailable, match="DuckDB rejects the lake's S3 credentials"):
-        database.open({}, {"no_such_parameter": "x"})
+        database.use_s3({"no_such_parameter": "x"})
     database.close()
 
 

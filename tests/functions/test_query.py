@@ -239,6 +239,7 @@ def test_a_store_that_does_not_answer_is_503(s3_server: S3Server, monkeypatch: p
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3_server.options["access_key_id"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_server.options["secret_access_key"])
     monkeypatch.setenv("AWS_DEFAULT_REGION", s3_server.options["region"])
+    monkeypatch.setenv("ALLUVIA_FILE_CACHE_BYTES", "0")
     assert ask("SELECT sum(n) AS s FROM t")["body"] == '{"s":1}\n'
     s3_server.inject({"method": "GET", "match": r"\.parquet", "fault": "status:503", "times": 100})
     answer = ask("SELECT sum(n) AS s FROM t")
@@ -254,6 +255,7 @@ def test_a_store_that_does_not_answer_is_503(s3_server: S3Server, monkeypatch: p
         ({"ALLUVIA_QUERY_TIMEOUT_SECONDS": "-1"}, "ALLUVIA_QUERY_TIMEOUT_SECONDS is '-1'"),
         ({"ALLUVIA_QUERY_MEMORY_MB": "2GB"}, "ALLUVIA_QUERY_MEMORY_MB is '2GB'"),
         ({"ALLUVIA_RESULT_LIMIT_BYTES": "0"}, "ALLUVIA_RESULT_LIMIT_BYTES is '0'"),
+        ({"ALLUVIA_FILE_CACHE_BYTES": "some"}, "ALLUVIA_FILE_CACHE_BYTES is 'some'"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(environment: dict[str, str], reason: str) -> None:

@@ -26,6 +26,7 @@ from alluvia.operations.relations import Files, LocalRows
 from alluvia.query.derived import find_derived
 from alluvia.query.describe import describes, in_our_terms
 from alluvia.query.evaluation import evaluation
+from alluvia.query.fetching import EARLY_FILES, may_end_early
 from alluvia.query.formats import Format, render
 from alluvia.query.limits import QueryLimits, check_bytes
 from alluvia.query.parameters import Parameters, arrow_row, check_given, named_values
@@ -252,8 +253,17 @@ def _open(
     read = [each for each in inputs.values() if isinstance(each, Files)]
     check_bytes(catalog.rights, [(each.snapshot.name, sum(file.size for file in each.files)) for each in read])
     rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
-    session.open(inputs, views)
+    session.open(inputs, views, fetched_max=_fetched_max(statement))
     return _Opened(statement, scans, tuple(reports), rewritten)
+
+
+def _fetched_max(statement: Statement) -> int | None:
+    """Return how many files are worth fetching before a query runs; None for any number."""
+    if statement.explain:
+        return 0
+    if describes(statement.root) and statement.root["from_table"]["show_type"] == "DESCRIBE":
+        return 1  # whose columns are all of the table's
+    return EARLY_FILES if may_end_early(statement.root) else None
 
 
 def _of_table(table: pa.Table, reports: tuple[TableScan, ...] = ()) -> Result:

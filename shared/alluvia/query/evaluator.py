@@ -68,7 +68,7 @@ class ProcessEvaluator:
         memory = self._limits.memory_bytes
         options = {"threads": "1", "temp_directory": "", **({} if memory is None else {"memory_limit": f"{memory}B"})}
         try:
-            self._now_us = self._engine.open(options, None)
+            self._now_us = self._engine.open(options)
             self._engine.confine(())
         except EngineError as error:
             raise translate(error.details, Context("", memory_limit_bytes=memory)) from None

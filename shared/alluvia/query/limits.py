@@ -12,6 +12,8 @@ from pathlib import Path
 from alluvia.access.rights import Rights
 from alluvia.duck.failures import QueryTooCostly
 
+FILE_CACHE_BYTES = 256 << 20
+
 
 def machine_bytes() -> int:
     """Return how much memory this process may use: the machine's, or less in a container."""
@@ -29,6 +31,8 @@ class QueryLimits:
     memory_bytes: int | None = None
     threads: int | None = None
     spill_bytes: int | None = None
+    file_cache_bytes: int = FILE_CACHE_BYTES
+    """How much of the disk copies of small data files may take, those of other queries included; 0: there are none."""
     until: float | None = None
     """When queries that share the time must be done; None: each has all of it."""
 

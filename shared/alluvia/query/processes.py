@@ -231,10 +231,14 @@ class Engine:
         with self._asking("analyse", text=text):
             return Analysis(self._worker.reply(self._watch)["starts"], self._worker.data(self._watch))
 
-    def open(self, options: Mapping[str, str], secret: Mapping[str, str | bool] | None) -> int:
+    def open(self, options: Mapping[str, str]) -> int:
         """Open the database, and return its `now()` in µs since the Unix epoch."""
-        found: int = self._ask("open", options=options, secret=secret)["now_us"]
+        found: int = self._ask("open", options=options)["now_us"]
         return found
+
+    def use_s3(self, secret: Mapping[str, str | bool]) -> None:
+        """Let the database open objects on S3, with the parameters of DuckDB's `CREATE SECRET (TYPE s3, …)`."""
+        self._ask("use_s3", secret=secret)
 
     def execute(self, query: str, parameters: Sequence[Any] = ()) -> ResultRows:
         """Run a statement of our own."""

@@ -9,10 +9,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 
+from alluvia.duck.connection import S3_OPTIONS
 from alluvia.duck.failures import ENGINE_FAILED, Context, EngineError, QueryTooCostly, out_of_memory, translate
 from alluvia.duck.relation import escape_glob, relation_sql, shown_sql
 from alluvia.duck.views import Views
@@ -21,10 +23,12 @@ from alluvia.expressions.parse import Analysis
 from alluvia.expressions.rewrite import VIEW_SCHEMA
 from alluvia.log.actions import AddFile
 from alluvia.operations.relations import Files, Inputs, LocalRows
+from alluvia.query.fetching import small_files
 from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import Engine, EngineDied, OutOfMemory, OutOfTime, Watch
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
+from alluvia.store.file_cache import FILES, Held
 
 _NO_COLUMN = re.compile(r'Referenced column "([^"\']+)" not found|does not have a column named "([^"\']+)"')
 _PROPERTIES = "properties"
@@ -73,6 +77,7 @@ class Session:
         self._copied = copied
         self._files: dict[str, str] = {}
         self._keys: dict[str, str] = {}
+        self._held = Held()
         self._values = values
         self._engine = Engine(watch)
         self._closed = False
@@ -94,11 +99,15 @@ class Session:
     def begin(self) -> int:
         """Open the database, and return the query's `now()`, in µs since the Unix epoch."""
         with self._translated(Context("")):
-            return self._engine.open(self._options(), self._store.duckdb_secret())
+            return self._engine.open(self._options())
 
-    def open(self, inputs: Inputs, views: Mapping[str, str] | None = None) -> None:
-        """Make a view of each input, by name, and shut the database; then make views of SELECTs over them, in order."""
+    def open(self, inputs: Inputs, views: Mapping[str, str] | None = None, *, fetched_max: int | None = None) -> None:
+        """Make a view of each input, by name, and shut the database; then make views of SELECTs over them, in order.
+
+        Small files are fetched whole, up to `fetched_max` of them.
+        """
         self.check_time()
+        self._fetch(inputs, fetched_max)
         with self._translated(Context("")):
             self._engine.execute(f"CREATE SCHEMA {VIEW_SCHEMA}")
         for name, source in inputs.items():
@@ -127,6 +136,20 @@ class Session:
         for name, select in (views or {}).items():
             with self._translated(Context("")):
                 self._engine.execute(f"CREATE VIEW {VIEW_SCHEMA}.{name} AS {select}")
+
+    def _fetch(self, inputs: Inputs, files_max: int | None) -> None:
+        """Fetch small files; let the database open the store if there are others."""
+        if self._store.parallel and self._limits.file_cache_bytes:
+            small = islice(small_files(inputs, self._copied), files_max)
+            self._held = FILES.hold(self._store, small, self._limits.file_cache_bytes, self.check_time)
+            self._hidden.update(str(path.parent) for path in self._held.paths.values())
+        tables = [source for source in inputs.values() if isinstance(source, Files) and not source.paths]
+        if all(each.snapshot.key(file) in self._held.paths for each in tables for file in each.files):
+            return
+        secret = self._store.duckdb_secret()
+        if secret is not None:
+            with self._translated(Context("")):
+                self._engine.use_s3(secret)
 
     def _open_rows(self, name: str, rows: LocalRows) -> None:
         self._files[str(rows.path)] = rows.path.name
@@ -169,10 +192,11 @@ class Session:
         """Stop what runs, and remove every trace."""
         self._closed = True
         self._engine.close()
+        self._held.release()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _options(self) -> dict[str, str]:
-        options = {"temp_directory": str(self._folder / "spill")}
+        options = {"temp_directory": str(self._folder / "spill"), **(S3_OPTIONS if self._store.parallel else {})}
         if self._limits.memory_bytes is not None:
             options["memory_limit"] = f"{self._limits.memory_bytes}B"
         if self._limits.spill_bytes is not None:
@@ -189,10 +213,11 @@ class Session:
         urls = []
         for file in scan.files:
             key = scan.snapshot.key(file)
-            url = self._store.url(key)
+            copy = self._held.paths.get(key)
+            url = self._store.url(key) if copy is None else str(copy)
             if url is None:
                 url = self._copy(key, scan)
-            else:
+            elif copy is None:
                 self._hidden.add(url.removesuffix(key))
                 self._keys[url] = key
             self._files[url] = file.path
@@ -243,4 +268,10 @@ class Session:
     def _missing(self, message: str) -> str | None:
         """Return the name of a file that is not in the store, of those that a message of DuckDB's may be about."""
         named = [url for url in self._keys if url in message] or list(self._keys)[:HEADS_MAX]
-        return next((self._files[url] for url in named if self._store.head(self._keys[url]) is None), None)
+        return next((self._files[url] for url in named if self._is_missing(self._keys[url])), None)
+
+    def _is_missing(self, key: str) -> bool:
+        try:
+            return self._store.head(key) is None
+        except AlluviaError:  # then nobody knows
+            return False

@@ -23,7 +23,7 @@ import duckdb
 import orjson
 import pyarrow as pa
 
-from alluvia.duck.connection import S3_OPTIONS, confine, connect, use_s3
+from alluvia.duck.connection import confine, connect, use_s3
 from alluvia.duck.evaluators import ROWS
 from alluvia.duck.failures import QueryTooCostly, details_of
 from alluvia.errors import AlluviaError
@@ -53,13 +53,16 @@ class QueryDatabase:
             found = analyse(text)
         return {"starts": found.starts, "body": found.tree}
 
-    def open(self, options: dict[str, str], secret: dict[str, str | bool] | None) -> Reply:
+    def open(self, options: dict[str, str]) -> Reply:
         """Open the database, begin its transaction, and tell its `now()` in µs since the Unix epoch."""
-        self._connection = connect(options | ({} if secret is None else S3_OPTIONS))
-        if secret is not None:
-            use_s3(self._connection, secret)
+        self._connection = connect(options)
         row = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
         return {"now_us": row[0] if row else 0}
+
+    def use_s3(self, secret: dict[str, str | bool]) -> Reply:
+        """Let the database open objects on S3."""
+        use_s3(self._open, secret)
+        return {}
 
     def execute(self, sql: str, parameters: list[Any]) -> Reply:
         """Run a statement of the parent's own and return its rows."""

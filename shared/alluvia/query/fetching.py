@@ -1,0 +1,34 @@
+"""Which data files of a query are fetched whole, before it runs. Pure.
+
+DuckDB sends a HEAD and two or three GETs for a file, one after another, whatever its size. Of a small file, one GET
+brings all. Of a large one, DuckDB reads what the query needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from alluvia.expressions.tree import Node, walk
+from alluvia.operations.relations import Files, Inputs
+from alluvia.store.file_cache import RemoteFile
+
+SMALL_BYTES = 4 << 20
+"""A larger file is left to DuckDB."""
+EARLY_FILES = 64
+"""So many files are fetched for a query that may end before it has read all."""
+
+
+def small_files(inputs: Inputs, copied: Callable[[str], bool]) -> Iterator[RemoteFile]:
+    """Yield the small files of a query, those left out that are copied for DuckDB in any case."""
+    for source in inputs.values():
+        if not isinstance(source, Files) or source.paths or source.snapshot.has_variants:
+            continue
+        for file in source.files:
+            if file.size <= SMALL_BYTES and not copied(file.path):
+                yield RemoteFile(source.snapshot.key(file), file.size, file.modification_time)
+
+
+def may_end_early(root: Node) -> bool:
+    """Whether a query may have all of its rows before it has read all files: a LIMIT in it is not on sorted rows."""
+    kinds = [{each["type"] for each in node["modifiers"]} for node in walk(root) if node.get("modifiers")]
+    return any("LIMIT_MODIFIER" in each and "ORDER_MODIFIER" not in each for each in kinds)
