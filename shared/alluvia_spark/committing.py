@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
+
+import pyarrow as pa
 
 from alluvia.errors import ConcurrentAppend, Conflict, MetadataChanged, TableNotFound
 from alluvia.lake import Lake
 from alluvia.log.actions import Txn
 from alluvia.operations.append import applied
 from alluvia.operations.event_window import follow_window
+from alluvia.operations.known_events import read_file
 from alluvia.operations.lake_commit import SNAPSHOT
 from alluvia.operations.lake_transaction import StagedTables
 from alluvia.operations.restore import BACKFILL
 from alluvia.table.conflicts import harmless_change
+from alluvia.table.event_window.id_files import prints_of, range_prints
+from alluvia.table.event_window.window import DedupWindow
 from alluvia.table.handle import TableHandle
 from alluvia.table.protocols import has_domains
 from alluvia.table.snapshot import Snapshot
@@ -24,8 +29,6 @@ from alluvia_spark.job import REJECTS, ROWS, Job, JobOutcome
 
 TXN_VERSION = 1
 TRIES_MAX = 100
-IDS_IN_COMMIT_MAX = 1 << 17
-"""More identities than this, 2.8 MB of text, would make a commit too long."""
 
 
 class Committed(NamedTuple):
@@ -49,8 +52,9 @@ def done_before(snapshot: Snapshot, job_id: str) -> int:
 def commit(lake: Lake, job_id: str, bases: Sequence[Snapshot], job: Job, outcome: JobOutcome) -> Committed:
     """Commit a job's rows and rejects: all of them or nothing. `bases` are the tables for which they were written.
 
-    The commit of at most `IDS_IN_COMMIT_MAX` rows carries their identities, so that ingestion knows them. Raises
-    `ConcurrentAppend` where others have ingested events of the job since its base: then it must leave these out.
+    The commit carries the identities of its rows, or names the objects that have them, so that ingestion and other jobs
+    know them. Raises `ConcurrentAppend` where others have brought events of the job since its base: then it must leave
+    these out.
 
     A table that other libraries may write takes part in no transaction: then the rejects are committed before the
     rows, which make the job done. Raises `TableNotFound`, `MetadataChanged` where the files do not fit the table any
@@ -68,7 +72,8 @@ def _commit_together(
     lake: Lake, job_id: str, bases: Sequence[Snapshot], job: Job, outcome: JobOutcome, tables: Sequence[int]
 ) -> Committed:
     lost: Conflict | None = None
-    ids = known_ids.commit_info(job, outcome.ranges) if ROWS in tables and outcome.rows <= IDS_IN_COMMIT_MAX else {}
+    ids = known_ids.commit_info(job, outcome) if ROWS in tables else {}
+    new = _NewEvents(bases[ROWS], job, outcome)
     for _ in range(TRIES_MAX):
         try:
             staged = StagedTables(lake, [bases[table].name for table in tables])
@@ -83,9 +88,8 @@ def _commit_together(
                     return Committed(newest.version, already_applied=True)
                 continue
             if table == ROWS:
-                check = partial(_check_new, handle.inner, bases[ROWS], job, outcome.ranges)
-                check()
-                handle.checks.append(check)
+                new.check(handle.inner)
+                handle.checks.append(partial(new.check, handle.inner))
             txn = Txn(*_txn(job_id), lake.clock.now_ms())
             info = ids if table == ROWS else {}
             changes = Changes("WRITE", {"mode": "Append"}, adds=outcome.files(table), txns=[txn], info=info)
@@ -100,13 +104,36 @@ def _commit_together(
     raise type(lost or Conflict())(f"{bases[ROWS].name}: lost {TRIES_MAX} races: run the job again") from lost
 
 
-def _check_new(handle: TableHandle, base: Snapshot, job: Job, ranges: int) -> None:
-    """Raise `ConcurrentAppend` where commits after the base hold events of the job."""
-    if handle.at_hand().version == base.version or not ranges:
-        return
-    later = [ids.prints for ids in follow_window(handle).entries() if ids.version > base.version]
-    if later and known_ids.holds_any(job, ranges, b"".join(later)):
-        raise ConcurrentAppend(f"events of the job came into {base.name} during the job: run the job again")
+class _NewEvents:
+    """The events of a job, which must be new to its table when they are committed."""
+
+    def __init__(self, base: Snapshot, job: Job, outcome: JobOutcome) -> None:
+        self._base = base
+        self._job = job
+        self._ids = outcome.ids
+        self._seen = base.version
+
+    def check(self, handle: TableHandle) -> None:
+        """Raise `ConcurrentAppend` where commits after the base, and after the last check, hold events of the job."""
+        if self._ids is None or handle.at_hand().version == self._seen:
+            return
+        window = follow_window(handle)
+        for prints in self._later(handle, window):
+            if known_ids.holds_any(self._job, self._ids, prints):
+                name = self._base.name
+                raise ConcurrentAppend(f"events of the job came into {name} during the job: run the job again")
+        self._seen = window.version
+
+    def _later(self, handle: TableHandle, window: DedupWindow) -> Iterator[pa.Array]:
+        """Yield the fingerprints that later commits have brought, those of id files range by range."""
+        later = [ids.prints for ids in window.entries() if ids.version > self._seen]
+        if later:
+            yield prints_of(b"".join(later))
+        for commit in window.files((), self._seen):
+            for number in range(commit.files.ranges):
+                data = read_file(handle, commit, number)
+                if data is not None:
+                    yield range_prints(commit.files, data)
 
 
 def _check_still_fitting(before: Snapshot, after: Snapshot) -> None:

@@ -15,6 +15,7 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 
 from alluvia.errors import Invalid, Unavailable
+from alluvia.table.event_window.id_files import ID_FOLDER, IdFiles, plan_files
 from alluvia.table.partitioning.spans import Key
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark import data_files, known_ids, live, repeats, scratch, tasks
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 SPLIT_BYTES_MAX = 64 << 20
 SPLIT_BYTES_MIN = 1 << 20
-IDS_A_TASK = 1 << 20
 DROPS_A_CORE = 4
 SPLITS = "splits.arrow"
 Place: TypeAlias = tuple[int, tuple[str | None, ...], Key]
@@ -63,7 +63,7 @@ class _Run:
     def __init__(self, spark: SparkSession, job: Job, files: Manifest, base: Snapshot) -> None:
         self.spark = spark
         self.job = job
-        self.ranges = 0
+        self.ids: IdFiles | None = None
         self.base = base
         self.cores = parallelism(spark)
         fair_bytes = files.bytes // (self.cores * WAVES)
@@ -77,7 +77,7 @@ class _Run:
             weights = _weights(chunks)
             _check(weights)
             if not weights:
-                return JobOutcome(0, 0, 0, 0, (), 0)
+                return JobOutcome(0, 0, 0, 0, ())
             dropping, clashes = self._drop_repeats(chunks, weights)
             if clashes:
                 again = self._kept(mapped(self._each(sorted(clashes)), partial(_read_clashes, self.job), CHUNK), stack)
@@ -96,7 +96,7 @@ class _Run:
             lines[REJECTS] + again_rejected,
             conflicting,
             tuple(written),
-            self.ranges,
+            self.ids,
         )
 
     def _each(self, numbers: Sequence[int]) -> DataFrame:
@@ -116,7 +116,8 @@ class _Run:
 
         Of the tasks with clashes also how many there are, and how many of them are kept as rejects.
         """
-        count = self.ranges = -(-sum(weight.rows for weight in weights.values()) // IDS_A_TASK)
+        layout = plan_files(f"{ID_FOLDER}{self.job.run_id}/", sum(weight.rows for weight in weights.values()))
+        count, self.ids = layout.ranges, layout
         ids = mapped(chunks.select("ids"), partial(_ids, count), _PAYLOAD)
         files = live.files_touched(self.base, ((values, key) for table, values, key in weights if table == ROWS))
         if held := live.plan_tasks(files):
@@ -127,7 +128,7 @@ class _Run:
             )
             ids = ids.union(there)
         spread = min(len(self.splits), self.cores * DROPS_A_CORE)
-        lost = mapped(to_tasks(ids, count), partial(_find, self.job, spread), _LOST)
+        lost = mapped(to_tasks(ids, count), partial(_find, self.job, layout, spread), _LOST)
         counted = mapped(to_tasks(lost, spread), partial(_put_drops, self.job), _COUNTS).collect()
         clashes = {row.task: (row.clashes, row.rejects) for row in counted if row.clashes}
         return data_files.bitmap((row.task for row in counted), len(self.splits)), clashes
@@ -224,13 +225,13 @@ def _by_range(ids: pa.Table, count: int) -> Iterator[Row]:
         yield task_key(number), number, encode(part, PLAIN)
 
 
-def _find(job: Job, spread: int, rows: Iterator[Row]) -> Iterator[Row]:
+def _find(job: Job, layout: IdFiles, spread: int, rows: Iterator[Row]) -> Iterator[Row]:
     by_range: dict[int, list[pa.Table]] = {}
     for _, number, payload in rows:
         by_range.setdefault(number, []).append(decode(payload))
     for number, ids in by_range.items():  # one, but where Spark has put small tasks together
         lost, stored = repeats.find_repeats(pa.concat_tables(ids))
-        known_ids.put_ids(job, number, stored)
+        known_ids.put_ids(job, layout, number, stored)
         for task, drops in _by_task(lost):
             yield task_key(task % spread), task, encode(drops)
 

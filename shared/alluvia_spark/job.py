@@ -12,6 +12,7 @@ from alluvia.log.actions import AddFile
 from alluvia.log.fields import Json
 from alluvia.operations.constraints import row_check
 from alluvia.store import Store, open_store
+from alluvia.table.event_window.id_files import IdFiles
 from alluvia.table.file_form import FileForm
 from alluvia.table.partitioning.partition import misfits
 from alluvia.table.partitioning.spec import PartitionSpec
@@ -67,6 +68,11 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     stores: Callable[..., Store] = open_store
 
+    @property
+    def run_id(self) -> str:
+        """Return the id of this run, the last folder of `run`."""
+        return self.run.split("/")[-2]
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -91,7 +97,7 @@ class JobOutcome:
     """What a job's tasks have written, before it is committed.
 
     `rejects` counts lines of the input; `conflicting` those of them whose id stands earlier with other content.
-    `ranges` is in how many ranges of fingerprints the rows' identities are kept.
+    `ids` is where the rows' identities are kept, None if there are none.
     """
 
     rows: int
@@ -99,7 +105,7 @@ class JobOutcome:
     rejects: int
     conflicting: int
     written: tuple[Written, ...]
-    ranges: int
+    ids: IdFiles | None = None
 
     def files(self, table: int) -> tuple[AddFile, ...]:
         """Return the files of one of the job's tables."""

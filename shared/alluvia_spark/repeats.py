@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alluvia.table.event_window.id_files import parts_of
 from alluvia_spark.chunks import CONTENT, HEAD, ROW, TAIL
 from alluvia_spark.job import ROWS
 
@@ -44,8 +45,7 @@ def divided(ids: pa.Table, parts: int) -> Iterator[tuple[int, pa.Table]]:
     if parts == 1:
         yield 0, ids
         return
-    high = pc.shift_right(ids[HEAD], pa.scalar(40, pa.uint64()))
-    numbers = pc.shift_right(pc.multiply(high, pa.scalar(parts, pa.uint64())), pa.scalar(24, pa.uint64()))
+    numbers = parts_of(ids[HEAD], parts)
     order = pc.sort_indices(numbers)
     ids, counts, start = ids.take(order), pc.value_counts(numbers.take(order)), 0
     for number, count in zip(*(counts.field(at).to_pylist() for at in (0, 1)), strict=True):

@@ -24,7 +24,12 @@ def put(job: Job, name: str, data: bytes) -> None:
 
 def get(job: Job, name: str) -> bytes:
     """Return an object of this run, which this process may remember."""
-    return _got(store_of(job, job.lake_uri), f"{job.run}{name}")
+    return get_at(job, f"{job.run}{name}")
+
+
+def get_at(job: Job, key: str) -> bytes:
+    """Return the object at a key, which never changes: this process may remember it."""
+    return _got(store_of(job, job.lake_uri), key)
 
 
 def find(job: Job, key: str) -> bytes | None:

@@ -179,7 +179,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "vacuum orphans without a fence",
         "operations/vacuum.py",
-        "fence=bool(plan.orphans.num_rows or log_plan.hints)",
+        "fence=bool(plan.orphans.num_rows or log_plan.hints or log_plan.id_files)",
         "fence=False",
         ("tests/faults/test_sleepers.py",),
     ),
@@ -343,8 +343,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "vacuum the hint of a drop without a fence",
         "operations/vacuum.py",
-        "fence=bool(plan.orphans.num_rows or log_plan.hints)",
-        "fence=bool(plan.orphans.num_rows)",
+        "fence=bool(plan.orphans.num_rows or log_plan.hints or log_plan.id_files)",
+        "fence=bool(plan.orphans.num_rows or log_plan.id_files)",
         ("tests/faults/test_sleepers.py",),
     ),
     Mutant(

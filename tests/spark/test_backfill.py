@@ -26,9 +26,10 @@ from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.values import Limits
 from alluvia.lake import Lake, Table
 from alluvia.operations.lake_transaction import StagedTables
+from alluvia.table.event_window import id_files
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Comparison
-from alluvia_spark import backfill, committing, execute, plan
+from alluvia_spark import backfill, execute, known_ids, plan
 from alluvia_spark import source as source_files
 from alluvia_spark.files import SourceOptions
 from alluvia_spark.job import Report
@@ -426,7 +427,7 @@ def test_events_that_are_ingested_during_a_job_are_left_out(
         return outcome
 
     monkeypatch.setattr(backfill, "execute", execute_and_ingest)
-    monkeypatch.setattr(committing, "IDS_IN_COMMIT_MAX", ids_in_commit)
+    monkeypatch.setattr(known_ids, "IDS_IN_COMMIT_MAX", ids_in_commit)
     report = fill(source)
     assert runs == [40, 39]
     assert (report.rows, report.duplicates) == (39, 1)
@@ -516,7 +517,7 @@ def test_one_id_in_two_partitions_is_one_row_the_first(
     ]
     monkeypatch.setattr(execute, "SPLIT_BYTES_MIN", 3000)
     monkeypatch.setattr(source_files, "CUT_BYTES_MIN", 3000)
-    monkeypatch.setattr(execute, "IDS_A_TASK", 100)
+    monkeypatch.setattr(id_files, "RANGE_IDS", 100)
     report = fill(_write(tmp_path / "in.ndjson", lines))
     assert (report.rows, report.duplicates, report.rejects, report.conflicting) == (401, 0, 2, 2)
     assert _numbers(events) == list(range(401))
@@ -543,7 +544,7 @@ def test_an_id_with_other_content_is_the_reject_that_ingestion_makes_of_it(
     answer = ingest_batch(other, "requests", body.events, body.rejects, arrival_us=1)
     monkeypatch.setattr(execute, "SPLIT_BYTES_MIN", 3000)
     monkeypatch.setattr(source_files, "CUT_BYTES_MIN", 3000)
-    monkeypatch.setattr(execute, "IDS_A_TASK", 50)
+    monkeypatch.setattr(id_files, "RANGE_IDS", 50)
 
     report = fill(_write(tmp_path / "in.ndjson", lines))
 
@@ -732,3 +733,23 @@ def test_what_cannot_be_backfilled(lake: Lake, fill: Callable[..., Report], tmp_
     lake.create_table("requests", {"n": "long"})
     with pytest.raises(Invalid, match="event_id"):
         fill(_write(tmp_path / "in.ndjson", [b"{}"]))
+
+
+def test_ingestion_knows_the_events_of_a_backfill_that_is_too_big_for_its_commit(
+    lake: Lake, events: Table, fill: Callable[..., Report], tmp_path: Path
+) -> None:
+    count = known_ids.IDS_IN_COMMIT_MAX + 5000
+    report = fill(_write(tmp_path / "in.ndjson", [_event(n, day=1 + n % 2) for n in range(count)]))
+    assert (report.rows, report.duplicates) == (count, 0)
+    entry = lake.store.get(f"requests/_delta_log/{report.version:020}.json").splitlines()[0]
+    assert len(entry) < 2000
+    assert [info.size for info in lake.store.list("requests/_alluvia/window/ids/")] == [
+        16 * count + 4 * 533 + 532 * 512
+    ]
+
+    other = _event(8, event_id="e7")
+    later = alluvia.connect(lake.uri)
+    assert _ingest(later, _event(7, day=2), other, _event(count), _event(count - 1, day=2)) == (1, 2, 1)
+    events.checkpoint()
+    assert _ingest(alluvia.connect(lake.uri), *(_event(n, day=1 + n % 2) for n in range(0, count, 9999))) == (0, 14, 0)
+    assert DeltaTable(f"{lake.uri.removeprefix('file://')}/requests").count() == events.count() == count + 1

@@ -15,8 +15,10 @@ from alluvia.log.paths import commit_name
 
 EVENT_IDS = "alluviaEventIds"
 EVENT_CONTENTS = "alluviaEventContents"
-EVENTS_INFO = frozenset({EVENT_IDS, EVENT_CONTENTS})
-"""What commitInfo says of events: their fingerprints, and hashes of what they say."""
+EVENT_FILES = "alluviaEventFiles"
+EVENT_TEXTS = frozenset({EVENT_IDS, EVENT_CONTENTS})
+EVENTS_INFO = EVENT_TEXTS | {EVENT_FILES}
+"""What commitInfo says of events: their fingerprints, hashes of what they say, or in which objects these are."""
 
 Action = Protocol | Metadata | Txn | DomainMetadata | AddFile | RemoveFile | CdcFile
 _TAGS: dict[type, str] = {

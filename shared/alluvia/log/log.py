@@ -22,7 +22,7 @@ from alluvia.log.checkpoints.hint import Hint, parse_last_checkpoint
 from alluvia.log.checkpoints.putting import put_checkpoint, put_v2_checkpoint
 from alluvia.log.checkpoints.reader import read_checkpoint
 from alluvia.log.checkpoints.writer import Form
-from alluvia.log.commit import EVENTS_INFO, CommitActions, parse_commit
+from alluvia.log.commit import EVENT_TEXTS, CommitActions, parse_commit
 from alluvia.log.committer import put_once, unknown
 from alluvia.log.files.sidecars import Fetch
 from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
@@ -166,9 +166,9 @@ class Log:
                 commit = self._recent[at]
                 if commit.version <= self._released:
                     break
-                if commit.version <= version and not EVENTS_INFO.isdisjoint(commit.info):
+                if commit.version <= version and not EVENT_TEXTS.isdisjoint(commit.info):
                     self._id_chars -= _id_chars(commit)
-                    info = {key: value for key, value in commit.info.items() if key not in EVENTS_INFO}
+                    info = {key: value for key, value in commit.info.items() if key not in EVENT_TEXTS}
                     self._recent[at] = replace(commit, info=info)
             self._released = max(self._released, version)
 
@@ -374,7 +374,7 @@ class Log:
 
 
 def _id_chars(commit: CommitActions) -> int:
-    return sum(len(str(commit.info.get(key, ""))) for key in EVENTS_INFO)
+    return sum(len(str(commit.info.get(key, ""))) for key in EVENT_TEXTS)
 
 
 def _not_found(root: str) -> str:

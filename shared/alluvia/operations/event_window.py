@@ -19,8 +19,10 @@ def follow_window(handle: TableHandle) -> DedupWindow:
     if window is not None and window.rules.gaps == rules.gaps:
         commits = handle.log.since(window.version, event_ids=True)
     if window is None or commits is None:
-        window = open_window(handle.log)
+        before, window = window, open_window(handle.log)
         window.version = max(window.version, state.version)
+        if before is not None:
+            window.take_headers(before)
     else:
         window.obey(rules)
         window.follow(commits)

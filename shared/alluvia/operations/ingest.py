@@ -11,6 +11,7 @@ from alluvia.errors import Invalid, TableDropped
 from alluvia.log.commit import CommitActions
 from alluvia.operations.constraints import row_check
 from alluvia.operations.event_window import follow_window
+from alluvia.operations.known_events import held_events
 from alluvia.operations.offering import commit_together, look, may_offer
 from alluvia.operations.replanning import check_not_rollup
 from alluvia.table.event_window.content import EVENT_ID, SOURCE, content_hashes
@@ -113,6 +114,7 @@ class _NewRows:
         self._ids = _ids(rows, handle.name)
         self._prints = fingerprints(self._ids, _sources(rows))
         self._held: dict[bytes, set[bytes]] = {}
+        self._looked_up = -1
         self._look_up(self._prints)
 
     def changes(self) -> Changes:
@@ -164,8 +166,9 @@ class _NewRows:
 
         Commits of earlier versions of this library know an id whatever its source.
         """
+        self._held |= held_events(self._handle, prints, self._undone_before, self._looked_up)
         window = follow_window(self._handle)
-        self._held |= window.held(prints, self._undone_before)
+        self._looked_up = window.version
         self._held |= self._handle.waiting_events()
         if window.has_bare_ids:
             bare = fingerprints(self._ids)

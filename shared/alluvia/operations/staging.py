@@ -11,7 +11,7 @@ from alluvia.errors import ConcurrentAppend, Invalid, MetadataChanged
 from alluvia.log.actions import AddFile, Metadata, RemoveFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import replay
-from alluvia.operations.event_window import follow_window
+from alluvia.operations.known_events import held_events
 from alluvia.operations.restore import RESTORE
 from alluvia.table.claims import Claim
 from alluvia.table.event_window.id_runs import CONTENT_BYTES, FINGERPRINT_BYTES
@@ -196,7 +196,8 @@ class StagedHandle(TableHandle):
                 metadata = [winner.metadata for winner in winners if winner.metadata is not None]
                 if any(undone_versions(each.configuration) != undone for each in metadata):
                     raise MetadataChanged(f"table {self.name} was restored: start the transaction again")
-                if follow_window(self.inner).held(list(self._events), ((0, self.base.version),)):
+                known = ((0, self.base.version),)
+                if held_events(self.inner, list(self._events), known, self.base.version):
                     raise ConcurrentAppend(f"another writer ingested the same events into {self.name}: start again")
             for each in self.checks:
                 each()

@@ -198,7 +198,7 @@ class _Run:
         self.oldest = max(self.oldest, oldest)
         failed: list[str] = []
         if not self._dry_run and (plan.objects.num_rows or log_plan.objects or log_plan.hints):
-            record_oldest(handle, oldest, fence=bool(plan.orphans.num_rows or log_plan.hints))
+            record_oldest(handle, oldest, fence=bool(plan.orphans.num_rows or log_plan.hints or log_plan.id_files))
             newest = handle.newest(dropped=True)
             if handle.clock.now_ms() - self.began_ms > PLAN_AGE_MS_MAX:
                 raise _TooOldError
@@ -275,6 +275,7 @@ def _cutoffs(snapshot: Snapshot, retention: timedelta | None, now_ms: int) -> Cu
     return Cutoffs(
         removed=now_ms - retention_ms if retention_ms else max(now_ms, snapshot.timestamp_ms) + 1,
         orphans=now_ms - max(retention_ms, ORPHAN_AGE_MS_MIN),
+        ids=now_ms - ORPHAN_AGE_MS_MIN - settings.dedup_window_ms,
         log=now_ms - max(settings.log_retention_ms, LOG_AGE_MS_MIN) if settings.cleans_log else 0,
         now=now_ms,
     )

@@ -15,6 +15,7 @@ from alluvia.operations.change_files import CHANGE_FOLDER
 from alluvia.operations.log_cleanup import expired_log, unnamed_sidecars
 from alluvia.operations.vacuum_keys import Needed, hashed
 from alluvia.store import ListedPage, ObjectInfo
+from alluvia.table.event_window.id_files import ID_FOLDER
 from alluvia.table.event_window.index import index_version
 from alluvia.table.masks import whole
 from alluvia.table.partitioning.hive import HIDDEN
@@ -48,12 +49,13 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Cutoffs:
-    """Times in ms: files removed, orphans last written, and log files written before them are deleted."""
+    """Times in ms: files removed, orphans, log files and id files last written before them are deleted."""
 
     removed: int
     orphans: int
     log: int
     now: int = 0
+    ids: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,17 +177,18 @@ def plan_vacuum(needed: Needed, found: Listed, cutoffs: Cutoffs) -> VacuumPlan:
 
 @dataclass(frozen=True, slots=True)
 class LogPlan:
-    """Files of the log and windows of event ids that go, and the hints of drops, whose deletion is not reported."""
+    """Files of the log, windows and files of event ids that go, and the hints of drops, whose deletion is not told."""
 
     log_files: tuple[ObjectInfo, ...] = ()
     windows: tuple[ObjectInfo, ...] = ()
+    id_files: tuple[ObjectInfo, ...] = ()
     hints: tuple[str, ...] = ()
     kept: tuple[Kept, ...] = ()
 
     @property
     def objects(self) -> tuple[ObjectInfo, ...]:
         """Return everything to delete, what names others last."""
-        return (*self.windows, *self.log_files)
+        return (*self.windows, *self.id_files, *self.log_files)
 
 
 def plan_log(
@@ -197,7 +200,8 @@ def plan_log(
 ) -> LogPlan:
     """Choose what to delete of a table's log, and the windows of event ids of checkpoints that go or have gone.
 
-    Sidecars of checkpoints are deleted unless they are among `sidecars_named`.
+    Files of event ids go by age: no commit that names them is in the table's window. Sidecars of checkpoints are
+    deleted unless they are among `sidecars_named`.
     """
     expired = expired_log(log_files, cutoffs.log)
     expired += unnamed_sidecars(log_files, sidecars_named, cutoffs.log)
@@ -205,9 +209,12 @@ def plan_log(
     left = [info for info in log_files if info.key not in gone]
     names = (parse_name(info.key.removeprefix(LOG_FOLDER)) for info in left)
     oldest = min((file.version for file in names if file is not None), default=0)
+    windows = list(windows)
+    ids = [info for info in windows if info.key.startswith(ID_FOLDER) and info.modified_ms < cutoffs.ids]
     useless = [info for info in windows if _is_useless(info, oldest, gone, cutoffs)]
     size = sum(info.size for info in left)
-    return LogPlan(tuple(expired), tuple(useless), tuple(hints), (Kept(LOG, len(left), size),) if left else ())
+    kept = (Kept(LOG, len(left), size),) if left else ()
+    return LogPlan(tuple(expired), tuple(useless), tuple(ids), tuple(hints), kept)
 
 
 def _is_useless(window: ObjectInfo, oldest: int, gone: Collection[str], cutoffs: Cutoffs) -> bool:

@@ -6,7 +6,8 @@ their clocks say and whoever has slept:
 
 * A commit that names the offer has taken it. All its rows are in that version.
 * A commit that changes metadata or protocol, restores or erases ends it, and so does one that brings one of its event
-  ids, and the last of `LIFE` versions after its base. It will never be taken then, and its owner goes on without it.
+  ids, one that has its ids in files, and the last of `LIFE` versions after its base. It will never be taken then, and
+  its owner goes on without it.
 * Otherwise it waits.
 
 So only a commit within `LIFE` versions of its base can take it, by a writer that knows all commits in between.
@@ -23,7 +24,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Corrupt
-from alluvia.log.commit import CommitActions
+from alluvia.log.commit import EVENT_FILES, CommitActions
 from alluvia.table.event_window.id_runs import CONTENT_BYTES, FINGERPRINT_BYTES
 from alluvia.table.event_window.window import parts
 
@@ -126,7 +127,7 @@ def is_over(commits: Sequence[CommitActions]) -> bool:
 
 def _ends(commit: CommitActions) -> bool:
     changed = commit.metadata is not None or commit.protocol is not None
-    return changed or commit.info.get("operation") in _ENDING
+    return changed or commit.info.get("operation") in _ENDING or EVENT_FILES in commit.info
 
 
 class Crowd:

@@ -28,7 +28,7 @@ _DAMAGE = """
     checkpoint-protocol-differs checkpoint-transactions-differ checkpoint-domains-differ
     checkpoint-contradicts-commit file-live-and-removed last-checkpoint-wrong
     sidecar-missing sidecar-size-wrong sidecar-unreadable sidecar-facts-wrong
-    window-index-unreadable window-index-wrong claim-unreadable decision-unreadable
+    window-index-unreadable window-index-wrong id-file-missing id-file-wrong claim-unreadable decision-unreadable
     transaction-incomplete
     data-file-missing data-file-size-wrong data-file-unreadable data-file-listed-twice
     deletion-vector-missing deletion-vector-cut-off deletion-vector-unreadable deletion-vector-out-of-range

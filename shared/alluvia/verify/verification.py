@@ -39,6 +39,7 @@ from alluvia.verify.file_checks import (
     check_tombstones,
     find_orphans,
 )
+from alluvia.verify.id_file_checks import check_id_files
 from alluvia.verify.leaves import stored_leaves
 from alluvia.verify.log_files import check_hint, check_names, hint_elsewhere, missing_commits
 from alluvia.verify.log_walk import LogWalk, Walk, note_absent
@@ -196,12 +197,19 @@ class _Verification:
         orphans = find_orphans(place, replay, claimed.waiting) if whole else []
         self._note_orphans(orphans, objects, walk)
         self._check_window(objects, walk, snapshot)
+        window = window_rules(snapshot.properties)
+        if window is not None and whole:
+            read = self._read if self._full else None
+            check_id_files(walk.window, window, objects.windows, read, findings)
         rows = total_of(file.live_records for file in files)
         if self._full:
             rules = RowRules(leaves, self._constraints(snapshot, settings))
             reading = Reading(self._store, snapshot, rules, there, findings, self._progress)
             rows = reading.run(replay, walk.window if whole else None, settings.dedup_window_ms)
         return _Contents(len(files), rows, sum(file.size for file in files), orphans, oldest)
+
+    def _read(self, name: str) -> bytes:
+        return self._store.get(self._handle.root + name)
 
     def _settings(self, snapshot: Snapshot) -> Properties:
         """Return the table's properties; the defaults, reported, where they cannot be read."""
@@ -248,7 +256,7 @@ class _Verification:
                 self._findings.add("window-index-missing", msg, version=version, file=name)
             return
         try:
-            data = self._store.get(self._handle.root + name)
+            data = self._read(name)
             for what in wrong_index(data, name, version, walk.window, snapshot.protocol, metadata):
                 self._findings.add("window-index-wrong", f"{name}: {what}", version=version, file=name)
         except Corrupt as error:

@@ -13,6 +13,7 @@ from alluvia.errors import Corrupt
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.commit import CommitActions
 from alluvia.log.in_commit_timestamps import has_in_commit_timestamps
+from alluvia.table.event_window.id_files import IdFiles, files_of
 from alluvia.table.event_window.id_runs import CommitIds
 from alluvia.table.event_window.index import read_index
 from alluvia.table.event_window.window import UNKNOWN, WindowRules, event_id_pairs, event_ids_of
@@ -26,11 +27,13 @@ class WindowRecord:
     """What the commits of a log say of events: time in ms and digests of the event ids, by version.
 
     Of the digests one is without contents: so an index has them that was written by an earlier version of this library.
+    `files` are the id files of commits that do not carry their ids, with the times.
     `settled` is the version since which the window's length and the table's own versions have been what they are.
     """
 
     times: dict[int, int] = field(default_factory=dict)
     digests: dict[int, frozenset[bytes]] = field(default_factory=dict)
+    files: dict[int, tuple[int, list[IdFiles]]] = field(default_factory=dict)
     settled: int = 0
     rules: WindowRules | None = None
 
@@ -41,6 +44,9 @@ class WindowRecord:
             if rules != self.rules:
                 self.rules, self.settled = rules, commit.version
         self.times[commit.version] = commit.timestamp_ms
+        files = files_of(commit)
+        if files:
+            self.files[commit.version] = commit.timestamp_ms, files
         ids = event_ids_of(commit)
         if len(ids):
             without = replace(ids, contents=UNKNOWN * len(ids))
@@ -60,7 +66,8 @@ def wrong_index(
 ) -> Iterator[str]:
     """Yield what an index at a version does not have as the commits have it. Raises `Corrupt` if it is unreadable.
 
-    Commits that the log no longer holds, and those from before the window's rules changed, may be in it or not.
+    Commits that the log no longer holds, and those from before the window's rules changed, may be in it or not. The
+    record takes the id files of the former.
     """
     rules = window_rules(metadata.configuration)
     if rules is None:
@@ -76,11 +83,22 @@ def wrong_index(
             _digest(ids) not in record.digests.get(at, ()) or ids.timestamp_ms != record.times[at]
         ):
             yield f"its events of version {at} are not those of the commit"
+    by_version: dict[int, tuple[int, list[IdFiles]]] = {}
+    for each in index.files(()):
+        by_version.setdefault(each.version, (each.timestamp_ms, []))[1].append(each.files)
+    for at, found in by_version.items():
+        held.add(at)
+        if at in record.times and record.files.get(at) != found:
+            yield f"its files of event ids of version {at} are not those of the commit"
+        elif at not in record.times:
+            record.files[at] = found
     if not has_in_commit_timestamps(protocol, metadata):
         return
     newest_ms = max((time for at, time in record.times.items() if at <= version), default=0)
-    for at in record.digests:
-        needed = record.settled < at <= version and record.times[at] >= newest_ms - rules.window_ms
+    for at in {**record.digests, **record.files}:
+        needed = (
+            at in record.times and record.settled < at <= version and record.times[at] >= newest_ms - rules.window_ms
+        )
         if needed and at not in held and not in_gap(rules.gaps, at):
             yield f"it lacks the events of version {at}"
 

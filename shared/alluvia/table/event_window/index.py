@@ -1,8 +1,9 @@
 """The window of event ids as a file for a checkpoint, `_alluvia/window/<version>.arrow`. Pure.
 
 It is an Arrow file with a record batch for each run, of one row: the commits' versions and times in ms, and the run's
-columns as they are searched, each a list. So opening it touches no id. Earlier versions of this library
-wrote a row for each commit: version, time and joined fingerprints, without contents.
+columns as they are searched, each a list. So opening it touches no id. Its metadata name the id files of commits that
+do not carry their ids. Earlier versions of this library wrote a row for each commit: version, time and joined
+fingerprints, without contents.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ from array import array
 from collections.abc import Iterator
 from io import BytesIO
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Corrupt
+from alluvia.table.event_window.id_files import decode_entries, encode_entries
 from alluvia.table.event_window.id_runs import COLUMNS, FINGERPRINT_BYTES, CommitIds, IdRun
 from alluvia.table.event_window.window import UNKNOWN, DedupWindow, WindowRules
 
 WINDOW_FOLDER = "_alluvia/window/"
+_FILES = b"alluvia.files"
 _NAME = re.compile(rf"^{WINDOW_FOLDER}(\d{{20}})\.arrow$")
 _COMMITS = {"version": pa.list_(pa.int64()), "timestamp_ms": pa.list_(pa.int64())}
 _SCHEMA = pa.schema(_COMMITS | {field.name: pa.list_(field.type) for field in COLUMNS})
@@ -40,11 +44,13 @@ def index_version(path: str) -> int | None:
 def write_index(window: DedupWindow) -> bytes:
     """Return the window as an Arrow file, for opening the table from its checkpoint."""
     sink = BytesIO()
-    with pa.ipc.new_file(sink, _SCHEMA) as writer:
+    files = encode_entries(window.files(()))
+    schema = _SCHEMA.with_metadata({_FILES: orjson.dumps(files)}) if files else _SCHEMA
+    with pa.ipc.new_file(sink, schema) as writer:
         for run in window.runs():
             commits = [pa.array(each, pa.int64()) for each in (run.versions, run.times_ms)]
             rows = [pa.ListArray.from_arrays([0, len(each)], each) for each in (*commits, *run.ids.columns)]
-            writer.write_batch(pa.RecordBatch.from_arrays(rows, schema=_SCHEMA))
+            writer.write_batch(pa.RecordBatch.from_arrays(rows, schema=schema))
     return sink.getvalue()
 
 
@@ -54,9 +60,10 @@ def read_index(data: bytes, name: str, rules: WindowRules, version: int) -> Dedu
         with pa.ipc.open_file(pa.BufferReader(data)) as file:
             batches = [file.get_batch(at) for at in range(file.num_record_batches)]
             schema = file.schema
+        files = decode_entries(orjson.loads((schema.metadata or {}).get(_FILES, b"[]")))
         for batch in batches:
             batch.validate(full=True)  # reading checks no offsets: a value beyond its buffer would end the process
-    except (pa.ArrowException, ValueError, OSError) as error:
+    except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
         raise Corrupt(f"{name} cannot be read: {error}") from error
     if schema not in (_SCHEMA, _OLD_SCHEMA) or any(column.null_count for batch in batches for column in batch.columns):
         raise Corrupt(f"{name} cannot be read: its columns are not those of an index")
@@ -66,7 +73,7 @@ def read_index(data: bytes, name: str, rules: WindowRules, version: int) -> Dedu
             window.add(ids)
         window.version = version
         return window
-    return DedupWindow(rules, version, [run for batch in batches for run in _runs(batch, name)])
+    return DedupWindow(rules, version, [run for batch in batches for run in _runs(batch, name)], files)
 
 
 def _runs(batch: pa.RecordBatch, name: str) -> Iterator[IdRun]:

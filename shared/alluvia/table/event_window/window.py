@@ -17,7 +17,8 @@ from itertools import islice
 from typing import Any
 
 from alluvia.errors import Corrupt
-from alluvia.log.commit import EVENT_CONTENTS, EVENT_IDS, CommitActions
+from alluvia.log.commit import EVENT_CONTENTS, EVENT_FILES, EVENT_IDS, CommitActions
+from alluvia.table.event_window.id_files import CommitFiles, IdFiles, files_of
 from alluvia.table.event_window.id_runs import CONTENT_BYTES, FINGERPRINT, FINGERPRINT_BYTES, CommitIds, IdRun
 from alluvia.table.lineage import Gaps, in_gap, undone_versions, version_gaps
 from alluvia.table.properties import read_properties
@@ -55,13 +56,16 @@ def encode_event_ids(prints: Sequence[bytes], contents: Sequence[bytes]) -> dict
     return {EVENT_IDS: b64encode(b"".join(prints)).decode(), EVENT_CONTENTS: b64encode(b"".join(contents)).decode()}
 
 
-def joined_event_ids(infos: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def joined_event_ids(infos: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the events of several commitInfos as one carries them."""
+    infos = list(infos)
     found = [event_ids_of(CommitActions(0, dict(info))) for info in infos]
+    files = [each for info in infos for each in info.get(EVENT_FILES, ())]
+    named = {EVENT_FILES: files} if files else {}
     if not any(each.prints for each in found):
-        return {}
+        return named
     joined = b"".join(each.prints for each in found), b"".join(each.contents for each in found)
-    return encode_event_ids(parts(joined[0], FINGERPRINT_BYTES), parts(joined[1], CONTENT_BYTES))
+    return encode_event_ids(parts(joined[0], FINGERPRINT_BYTES), parts(joined[1], CONTENT_BYTES)) | named
 
 
 def event_ids_of(commit: CommitActions) -> CommitIds:
@@ -112,13 +116,17 @@ class DedupWindow:
     over. Those that a restore has undone are kept, for a restore that goes back to them; their events are not known.
 
     The ids are in sorted runs, oldest first, of which few are small: like the levels of an LSM tree, each is at least
-    twice as large as the next, or full. The newest commits' are looked up in a dict.
+    twice as large as the next, or full. The newest commits' are looked up in a dict. Of commits that have their ids in
+    files, the window knows only where these are.
     """
 
-    def __init__(self, rules: WindowRules, version: int = -1, runs: Sequence[IdRun] = ()) -> None:
+    def __init__(
+        self, rules: WindowRules, version: int = -1, runs: Sequence[IdRun] = (), files: Sequence[CommitFiles] = ()
+    ) -> None:
         self.rules = rules
         self.version = version
-        self._time_ms = runs[-1].times_ms[-1] if runs else 0
+        self._time_ms = max(runs[-1].times_ms[-1] if runs else 0, files[-1].timestamp_ms if files else 0)
+        self._files = [each for each in files if not in_gap(rules.gaps, each.version)]
         own = (run.without(lambda each: in_gap(rules.gaps, each)) for run in runs)
         self._runs = [run for run in own if len(run)]
         self._borrowed = self._borrowed_ids()
@@ -156,9 +164,26 @@ class DedupWindow:
                     held.setdefault(prints[at], set()).add(content)
         return held
 
-    def add(self, ids: CommitIds) -> None:
+    def files(self, undone: Gaps | None = None, after: int = -1) -> list[CommitFiles]:
+        """Return where the ids are that commits after a version do not carry. `undone` is that of `held`."""
+        undone = self.rules.undone if undone is None else undone
+        return [each for each in self._files if each.version > after and not in_gap(undone, each.version)]
+
+    def drop(self, files: CommitFiles) -> None:
+        """Forget the ids of a commit that are in files."""
+        self._files.remove(files)
+
+    def take_headers(self, before: DedupWindow) -> None:
+        """Go on with what an older window of the same table has read of id files."""
+        known = {each.files: each.headers for each in before.files(())}
+        for each in self._files:
+            each.headers = known.get(each.files, each.headers)
+
+    def add(self, ids: CommitIds, files: Iterable[IdFiles] = ()) -> None:
         """Take the event ids of the next commit."""
         self.version, self._time_ms = ids.version, ids.timestamp_ms
+        if not in_gap(self.rules.gaps, ids.version):
+            self._files += [CommitFiles(ids.version, ids.timestamp_ms, each) for each in files]
         if len(ids) and not in_gap(self.rules.gaps, ids.version):
             self._newest.append(ids)
             self._newest_ids += len(ids)
@@ -172,7 +197,7 @@ class DedupWindow:
         """Take the commits that the window has not seen yet."""
         for commit in commits:
             if commit.version > self.version:
-                self.add(event_ids_of(commit))
+                self.add(event_ids_of(commit), files_of(commit))
 
     def obey(self, rules: WindowRules) -> None:
         """Go on by other rules for the same versions. What is forgotten already stays so."""
@@ -214,6 +239,8 @@ class DedupWindow:
 
     def _forget(self) -> None:
         before_ms = self._time_ms - self.rules.window_ms
+        if self._files:
+            self._files = [each for each in self._files if each.timestamp_ms >= before_ms]
         while self._runs and self._runs[0].forget(before_ms):
             self._runs.pop(0)
             if self._borrowed >= 2 * self._borrowed_ids():
