@@ -1,4 +1,4 @@
-"""The HTTP API: POST /v1/events/{table}, /v1/logs and /q, GET /healthz, and POST /sql if there is a function for it."""
+"""The HTTP API: events to /v1/events/{table} and /v1/logs, queries to /q, SQL that writes to /sql, and /healthz."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from infra.nag import accept
 from infra.settings import Settings
 
 EVENT_PATHS = ("/v1/events/{table}", "/v1/logs")
-QUERY_PATH = "/q"
+_READ = (api.HttpMethod.GET, api.HttpMethod.HEAD)
+QUERY_ROUTES = {"/q": (api.HttpMethod.POST, *_READ), "/q/{hash}": _READ}
 SQL_PATH = "/sql"
 # Events, handshakes, and what browsers ask before they send.
 WEBHOOK_METHODS = (api.HttpMethod.POST, api.HttpMethod.GET, api.HttpMethod.OPTIONS)
@@ -75,18 +76,20 @@ class HttpApi(Construct):
         for path in EVENT_PATHS:
             self.api.add_routes(path=path, methods=[api.HttpMethod.POST], integration=to_ingest)
         self.api.add_routes(path="/healthz", methods=[api.HttpMethod.GET], integration=to_ingest)
-        queries = {QUERY_PATH: query} if sql is None else {QUERY_PATH: query, SQL_PATH: sql}
+        to_query = integrations.HttpLambdaIntegration("Query", query)
+        queries = [(path, methods, to_query) for path, methods in QUERY_ROUTES.items()]
+        if sql is not None:
+            to_sql = integrations.HttpLambdaIntegration("Sql", sql)
+            queries.append((SQL_PATH, (api.HttpMethod.POST,), to_sql))
         routes = [
             route
-            for path, function in queries.items()
-            for route in self.api.add_routes(
-                path=path,
-                methods=[api.HttpMethod.POST],
-                integration=integrations.HttpLambdaIntegration("Query" if path == QUERY_PATH else "Sql", function),
-            )
+            for path, methods, integration in queries
+            for route in self.api.add_routes(path=path, methods=[*methods], integration=integration)
         ]
         self.stage = self._stage(throttle)
-        settings = {f"POST {path}": _limits(query_throttle) for path in queries}
+        settings = {
+            f"{method.value} {path}": _limits(query_throttle) for path, methods, _ in queries for method in methods
+        }
         if webhook_throttle is not None:
             routes += self._webhooks(to_ingest)
             settings |= {

@@ -34,14 +34,14 @@ class AlluviaStack(Stack):
               reads the secrets that the settings name
     Commit    the same folder behind the queue: takes messages, appends to the lake
     Merge     takes messages about tables and sends itself some, appends to the lake
-    Query     reads the lake
+    Query     reads the lake, and keeps results of queries, which are all that it can write
     Sql       the same folder, deployed if the settings ask for it: appends to the lake, and so runs no VACUUM
     Vacuum    the same with a queue of its own, and deletes from the lake, the only one
     Backfill  starts and watches jobs; a job reads its input and appends to the lake
 
     Ingest is deployed twice from one folder: what is reached over HTTP should be able to write no table's log, only
     the queue's reader should take messages off it, and each has the memory and the time-out that its work asks for.
-    So is query: who may send queries may write nothing, unless they may also call the route of Sql.
+    So is query: who may send queries may write to no table, unless they may also call the route of Sql.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, sources: Sources, settings: Settings) -> None:
@@ -112,6 +112,7 @@ class AlluviaStack(Stack):
         query = {
             "ALLUVIA_QUERY_TIMEOUT_SECONDS": str(QUERY_TIMEOUT_SECONDS),
             "ALLUVIA_QUERY_MEMORY_MB": str(QUERY_MEMORY_MB),
+            "ALLUVIA_RESULT_CACHE": "on",
         }
         spark = {
             "ALLUVIA_EMR_APPLICATION_ID": self.spark.application.attr_application_id,
@@ -144,7 +145,7 @@ class AlluviaStack(Stack):
         for name, tables in self.tables.items():
             tables.queue.grant_send_messages(roles[name])
         self.storage.allow_append(roles["Merge"])
-        self.storage.allow_read(roles["Query"])
+        self.storage.allow_results(roles["Query"])
         if settings.sql_writes:
             self.storage.allow_append(roles["Sql"])
         self.storage.allow_append(roles["Vacuum"])

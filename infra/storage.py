@@ -13,6 +13,8 @@ from infra.nag import accept, accept_wildcard
 LAKE_PREFIX = "lake/"
 # Rejected events are in a table below their table's folder.
 REJECTS = f"{LAKE_PREFIX}*/_rejects/"
+# Results of queries, which are kept for the next who asks.
+RESULTS = f"{LAKE_PREFIX}_alluvia/results/"
 # Where people put files for a backfill to read.
 INCOMING_PREFIX = "incoming/"
 UNDO_DAYS = 7
@@ -51,6 +53,11 @@ class Storage(Construct):
         """
         self.allow_read(role)
         self._allow(role, prefix, "s3:PutObject", "s3:AbortMultipartUpload")
+
+    def allow_results(self, role: iam.Role) -> None:
+        """Lets `role` read the lake, and put results of queries where the lake keeps them, and nothing else."""
+        self.allow_read(role)
+        self._allow(role, RESULTS, "s3:PutObject")
 
     def allow_delete(self, role: iam.Role) -> None:
         """Lets `role` delete objects of the lake, but no version of one: what it deletes can be restored for a week."""

@@ -10,19 +10,25 @@ from typing import Any
 
 from alluvia import Lake
 from alluvia.access.rights import Rights
-from alluvia.query.engine import run_rendered
+from alluvia.query.engine import Rendered, run_rendered
 from alluvia.query.formats import Format, choose_format, format_named
 from alluvia.query.permitted import permitted
 from alluvia.query.scans import TableScan
 from alluvia.serverless.http import Response
 from alluvia.serverless.log_lines import Logger
+from alluvia.table.schema.names import fold
 
 from .asking import QueryRequest
+from .codings import choose_coding, encoded
 from .rights import allowed_statements
 from .settings import QuerySettings
 
 # An answer's text is escaped once more on its way out of Lambda, which may double it; base64 adds a third.
 TEXT_LIMIT_BYTES = 1_000_000
+ROWS, VERSIONS = "Alluvia-Rows", "Alluvia-Versions"
+FILES_READ, BYTES_READ, ELAPSED = "Alluvia-Files-Read", "Alluvia-Bytes-Read", "Alluvia-Elapsed-Ms"
+NO_STORE = "no-store"
+VARY = "Accept, Accept-Encoding, Authorization"
 
 logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME", "query"), child=True)
 
@@ -36,42 +42,80 @@ class Caller:
     rights: Rights | None = None
 
 
-def chosen_format(asked: QueryRequest, accept: object) -> Format:
-    """Return the form that a request names, else one that its sender accepts. Raises `Invalid`, `NotAcceptable`."""
-    if asked.format is not None:
-        return format_named(asked.format)
-    return choose_format(accept if isinstance(accept, str) else None)
+@dataclass(frozen=True, slots=True)
+class AnswerForm:
+    """What the answer is to be like: the form of its rows and, if it may be compressed, the coding."""
+
+    form: Format
+    coding: str | None = None
 
 
-def answer(asked: QueryRequest, form: Format, caller: Caller, headers: Mapping[str, str] | None = None) -> Response:
-    """Run a query or statements. The answer has `headers` too. Raises what they raise."""
-    body, notes = _run(asked, form, caller)
-    logger.info("answered", extra={"bytes": len(body), **notes})
-    return success(body, form, {"Cache-Control": "no-store", "Vary": "Accept"} | dict(headers or {}))
+def wanted(asked: QueryRequest, headers: Mapping[str, str]) -> AnswerForm:
+    """Return what a request wants, by the form that it names, else by its headers, in lower case.
+
+    Raises `Invalid`, `NotAcceptable`.
+    """
+    form = choose_format(headers.get("accept")) if asked.format is None else format_named(asked.format)
+    return AnswerForm(form, choose_coding(headers.get("accept-encoding")))
 
 
-def _run(asked: QueryRequest, form: Format, caller: Caller) -> tuple[bytes, dict[str, Any]]:
-    """Return an answer in a form, and what the log tells of it."""
-    settings, lake, rights = caller.settings, caller.lake, caller.rights
-    statements = allowed_statements(asked.text, writes=settings.allow_writes)
+def answer(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> Response:
+    """Run a query or statements, and answer. Raises what they raise."""
+    began_ms = caller.lake.clock.now_ms()
+    statements = allowed_statements(asked.text, writes=caller.settings.allow_writes)
     if not statements:
-        limit_bytes = settings.result_limit_bytes
-        found = run_rendered(permitted(lake, rights), asked.text, form, limit_bytes, settings.limits, asked.parameters)
-        return found.body, {"tables": [_numbers(table) for table in found.tables]}
-    from .running import run_statements
+        found = run_query(asked, wish.form, caller)
+        body, told = found.body, told_of(found, caller.rights)
+        notes: dict[str, Any] = {"tables": [_numbers(table) for table in found.tables]}
+    else:
+        from .running import run_statements
 
-    body = run_statements(lake, asked.text, asked.parameters, form, settings, rights)
-    return body, {"statements": [statement.kind for statement in statements]}
+        settings = caller.settings
+        done = run_statements(caller.lake, asked.text, asked.parameters, wish.form, settings, caller.rights)
+        body, told = done.body, {ROWS: str(done.rows)}
+        notes = {"statements": [statement.kind for statement in statements]}
+    logger.info("answered", extra={"bytes": len(body), **notes})
+    return success(body, wish, told | {ELAPSED: elapsed(caller, began_ms), "Cache-Control": NO_STORE})
 
 
-def success(body: bytes, form: Format, headers: Mapping[str, str]) -> Response:
+def run_query(asked: QueryRequest, form: Format, caller: Caller) -> Rendered:
+    """Run one query. Raises what it raises."""
+    catalog, settings = permitted(caller.lake, caller.rights), caller.settings
+    return run_rendered(catalog, asked.text, form, settings.result_limit_bytes, settings.limits, asked.parameters)
+
+
+def told_of(found: Rendered, rights: Rights | None) -> dict[str, str]:
+    """Return what the headers tell of a result: not how much was read, where the caller may not see all of it."""
+    tables = found.tables
+    told = {ROWS: str(found.rows)}
+    if tables:
+        named = dict.fromkeys(f"{fold(table.table)}={table.version}" for table in tables)
+        told[VERSIONS] = ", ".join(named)
+    if rights is None or not any(grant.where or grant.hide for grant in rights.grants):
+        told[FILES_READ] = str(sum(table.files_read for table in tables))
+        told[BYTES_READ] = str(sum(table.bytes_read for table in tables))
+    return told
+
+
+def elapsed(caller: Caller, began_ms: int) -> str:
+    """Return how long it took, in ms, since a moment of the lake's clock."""
+    return str(max(0, caller.lake.clock.now_ms() - began_ms))
+
+
+def success(body: bytes, wish: AnswerForm, headers: Mapping[str, str]) -> Response:
     """Return the answer to a query that succeeded."""
-    encoded = not form.is_text or len(body) > TEXT_LIMIT_BYTES
+    sent, coding = encoded(body, wish.form, wish.coding)
+    is_base64 = coding is not None or not wish.form.is_text or len(sent) > TEXT_LIMIT_BYTES
+    all_headers = {"Content-Type": wish.form.content_type, "Vary": VARY, **headers}
+    if coding is not None:
+        all_headers["Content-Encoding"] = coding
+        if "ETag" in headers:  # another tag for other bytes
+            all_headers["ETag"] = f'{headers["ETag"][:-1]}-{coding}"'
     return {
         "statusCode": 200,
-        "headers": {"Content-Type": form.content_type, **headers},
-        "body": base64.b64encode(body).decode() if encoded else body.decode(),
-        "isBase64Encoded": encoded,
+        "headers": all_headers,
+        "body": base64.b64encode(sent).decode() if is_base64 else sent.decode(),
+        "isBase64Encoded": is_base64,
     }
 
 

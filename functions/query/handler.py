@@ -23,7 +23,7 @@ from alluvia.serverless.http import Request, Response, refusal
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.routes import Routed, routed
 
-from .answering import Caller, answer, chosen_format
+from .answering import Caller, answer, wanted
 from .asking import UnsupportedMediaType, named, request_of
 from .routes import ROUTES, QueryTaker
 from .settings import QuerySettings
@@ -63,7 +63,7 @@ def _invoked(event: dict[str, Any], caller: Caller) -> Response:
     given = dict(event)
     accept = given.pop("accept", None)
     asked = request_of(named(given))
-    return answer(asked, chosen_format(asked, accept), caller)
+    return answer(asked, wanted(asked, {"accept": accept} if isinstance(accept, str) else {}), caller)
 
 
 def _taken(found: Routed[QueryTaker], request: Request, settings: QuerySettings, lake: Lake) -> Response:

@@ -1,4 +1,8 @@
-"""Reads by GET, whose answers caches may keep."""
+"""Reads by GET: answers that say what they are made of, so that caches may keep them and need not take them again.
+
+The tag of an answer stands for all that it depends on: see `query.identity`. It is found without reading a data file,
+so a caller that has the answer gets a 304, and one that a lake keeps comes from there.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,39 @@ from dataclasses import replace
 from hashlib import sha256
 
 from alluvia.errors import Invalid
+from alluvia.operations.results import KeptResult, find_result, forget_result, keep_result
+from alluvia.query.engine import Rendered
+from alluvia.query.identity import identify
+from alluvia.query.permitted import permitted
 from alluvia.serverless.http import Request, Response, failure
+from alluvia.sql.first_word import is_query
 
-from .answering import Caller, answer, chosen_format
-from .asking import QueryRequest, shown
+from .answering import (
+    BYTES_READ,
+    ELAPSED,
+    FILES_READ,
+    NO_STORE,
+    VARY,
+    AnswerForm,
+    Caller,
+    answer,
+    elapsed,
+    logger,
+    run_query,
+    success,
+    told_of,
+    wanted,
+)
+from .asking import QUERY_HEADERS, QueryRequest, shown
 from .rights import has_writes
+
+CACHE = "Alluvia-Cache"
+HIT, MISS, OFF = "hit", "miss", "off"
 
 
 def read(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
     """Answer a query in the query string or a header."""
-    return _read(request, shown(request), caller)
+    return answer_read(request, shown(request), caller)
 
 
 def read_by_hash(request: Request, name: str, caller: Caller) -> Response:
@@ -27,12 +54,72 @@ def read_by_hash(request: Request, name: str, caller: Caller) -> Response:
     asked = shown(request)
     expected = sha256(asked.text.encode("utf-8", "surrogatepass")).hexdigest()
     if given != expected:
-        raise Invalid(f"the path has not the SHA-256 of the query's text: send GET /q/{expected}, or GET /q?query=…")
-    return _read(request, replace(asked, format=suffix) if suffix else asked, caller)
+        raise Invalid(f"the path must have the SHA-256 of the query's text: send GET /q/{expected}, or GET /q?query=…")
+    return answer_read(request, replace(asked, format=suffix) if suffix else asked, caller)
 
 
-def _read(request: Request, asked: QueryRequest, caller: Caller) -> Response:
-    form = chosen_format(asked, request.headers.get("accept"))
+def answer_read(request: Request, asked: QueryRequest, caller: Caller) -> Response:
+    """Answer a query that may only read, with 304 where its sender has the answer. Raises what the query raises."""
+    wish = wanted(asked, request.headers)
     if has_writes(asked.text):
         return failure(405, "GET only reads: send statements that write by POST", Allow="POST")
-    return answer(asked, form, caller)
+    response = _read(asked, wish, caller, request.headers.get("if-none-match", ""))
+    by_header = [name for name in QUERY_HEADERS if name in request.headers]
+    response["headers"]["Vary"] = ", ".join([VARY, *by_header])
+    return response
+
+
+def _read(asked: QueryRequest, wish: AnswerForm, caller: Caller, tags: str) -> Response:
+    began_ms = caller.lake.clock.now_ms()
+    key = _key(asked, wish, caller) if is_query(asked.text) else None
+    if key is None:
+        return answer(asked, wish, caller)
+    cached = {"Cache-Control": caller.settings.cache_control, "ETag": f'"{key}"'}
+    tag = next((tag for tag in _tags(tags) if tag.partition("-")[0] == key), None)
+    if tag is not None:
+        headers = cached | {"ETag": f'"{tag}"', CACHE: HIT}
+        return {"statusCode": 304, "headers": headers, "body": "", "isBase64Encoded": False}
+    kept = find_result(caller.lake.store, key) if caller.settings.keeps_results else None
+    if kept is not None:
+        told = {**kept.told, FILES_READ: "0", BYTES_READ: "0", CACHE: HIT, ELAPSED: elapsed(caller, began_ms)}
+        logger.info("answered from a kept result", extra={"bytes": len(kept.body)})
+        return success(kept.body, wish, told | cached)
+    found = run_query(asked, wish.form, caller)
+    told = told_of(found, caller.rights)
+    state = _kept(found, told, asked, wish, caller)
+    logger.info("answered", extra={"bytes": len(found.body), "cache": state})
+    made_of = _key_of(found, asked, wish)
+    cached = cached | {"ETag": f'"{made_of}"'} if made_of else {"Cache-Control": NO_STORE}
+    return success(found.body, wish, told | cached | {CACHE: state, ELAPSED: elapsed(caller, began_ms)})
+
+
+def _key(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> str | None:
+    """Return what would stand for the answer if the query ran now; None if it may differ each time."""
+    catalog = permitted(caller.lake, caller.rights)
+    identity = identify(catalog, asked.text, caller.settings.limits, asked.parameters)
+    return None if identity is None else identity.key(asked.text, asked.parameters, wish.form.name)
+
+
+def _key_of(found: Rendered, asked: QueryRequest, wish: AnswerForm) -> str | None:
+    """Return what stands for an answer, by what the run has read: tables may have changed since it was looked for."""
+    identity = found.identity()
+    return None if identity is None else identity.key(asked.text, asked.parameters, wish.form.name)
+
+
+def _kept(found: Rendered, told: dict[str, str], asked: QueryRequest, wish: AnswerForm, caller: Caller) -> str:
+    """Keep a result where the settings say so, and return what the header tells of it."""
+    settings, store = caller.settings, caller.lake.store
+    key = _key_of(found, asked, wish)
+    if not settings.keeps_results or key is None:
+        return OFF
+    if len(found.body) <= settings.kept_bytes_max:
+        keep_result(store, key, KeptResult(found.body, told))
+        # An erasure deletes results after it has changed the table: it saw this one, or this look sees the change.
+        if _key(asked, wish, caller) != key:
+            forget_result(store, key)
+    return MISS
+
+
+def _tags(header: str) -> list[str]:
+    """Return the tags of If-None-Match, without quotes. Weak ones are as good (RFC 9110, section 13.1.2)."""
+    return [tag.strip().removeprefix("W/").strip('"') for tag in header.split(",")]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from alluvia.serverless.http import Request, Response
 from alluvia.serverless.routes import Route
 
-from .answering import Caller, answer, chosen_format
+from .answering import Caller, answer, wanted
 from .asking import posted
 from .reading import read, read_by_hash
 
@@ -18,7 +18,7 @@ QueryTaker = Callable[[Request, str, Caller], Response]
 def run(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
     """Run the query or the statements of a POST."""
     asked = posted(request)
-    return answer(asked, chosen_format(asked, request.headers.get("accept")), caller)
+    return answer(asked, wanted(asked, request.headers), caller)
 
 
 _READ: dict[str, QueryTaker] = {"GET": read, "HEAD": read}

@@ -9,7 +9,7 @@ import pyarrow as pa
 from alluvia import Lake
 from alluvia.access.rights import Rights
 from alluvia.errors import CommitUnknown
-from alluvia.query.formats import Format, render
+from alluvia.query.formats import Format, RenderedRows, render
 from alluvia.query.parameters import Parameters
 from alluvia.sql.run import execute
 
@@ -18,12 +18,12 @@ from .settings import QuerySettings
 
 def run_statements(
     lake: Lake, text: str, parameters: Parameters | None, form: Format, settings: QuerySettings, rights: Rights | None
-) -> bytes:
+) -> RenderedRows:
     """Run a text, and return its answer in a form. Nothing is committed if that is too large, or the time is up."""
 
-    ready: tuple[pa.Table, bytes] | None = None
+    ready: tuple[pa.Table, RenderedRows] | None = None
 
-    def rendered(answer: pa.Table, limit_bytes: int = settings.result_limit_bytes) -> bytes:
+    def rendered(answer: pa.Table, limit_bytes: int = settings.result_limit_bytes) -> RenderedRows:
         nonlocal ready
         body = render(answer.schema, answer.to_batches(), form, limit_bytes)
         ready = answer, body

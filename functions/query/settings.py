@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from alluvia.errors import Invalid
 from alluvia.query.limits import FILE_CACHE_BYTES, QueryLimits
 from alluvia.serverless.authorization import Authorization
 from alluvia.serverless.settings import choice, number
 
 TIMEOUT_SECONDS = 25
 RESULT_LIMIT_BYTES = 4_000_000
+CACHE_CONTROL = "private, no-cache"
+"""Caches of one caller keep answers, and ask before they use them."""
+KEPT_BYTES_MAX = 4_000_000
 SPILL_LIMIT_BYTES = 1_500_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class QuerySettings:
-    """What a query may take, whether statements may write, and how callers are told apart."""
+    """What a query may take, whether statements may write, how callers are told apart, and what caches may keep.
+
+    `cache_control` is said of answers to GET that have a tag. With `keeps_results`, the lake keeps results too, of up
+    to `kept_bytes_max` bytes each.
+    """
 
     limits: QueryLimits
     result_limit_bytes: int
     allow_writes: bool = False
     authorization: Authorization = field(default_factory=Authorization)
+    cache_control: str = CACHE_CONTROL
+    keeps_results: bool = False
+    kept_bytes_max: int = KEPT_BYTES_MAX
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> QuerySettings:
@@ -37,4 +49,14 @@ class QuerySettings:
             number(environment, "ALLUVIA_RESULT_LIMIT_BYTES", "bytes", RESULT_LIMIT_BYTES),
             choice(environment, "ALLUVIA_ALLOW_WRITES", ("false", "true")) == "true",
             Authorization.read(environment),
+            _cache_control(environment),
+            choice(environment, "ALLUVIA_RESULT_CACHE", ("off", "on")) == "on",
+            number(environment, "ALLUVIA_RESULT_CACHE_RESULT_BYTES", "bytes", KEPT_BYTES_MAX),
         )
+
+
+def _cache_control(environment: Mapping[str, str]) -> str:
+    found = environment.get("ALLUVIA_CACHE_CONTROL") or CACHE_CONTROL
+    if not re.fullmatch(r"[\w=,\" -]+", found, re.ASCII):
+        raise Invalid(f"ALLUVIA_CACHE_CONTROL is {found!r:.200}: use directives, such as {CACHE_CONTROL}")
+    return found

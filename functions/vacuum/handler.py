@@ -8,8 +8,9 @@ from datetime import timedelta
 from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any
 
-from alluvia import Table
+from alluvia import Lake, Table
 from alluvia.errors import Invalid, Unavailable
+from alluvia.operations.results import ResultLimits, clean_results
 from alluvia.serverless import warm_lake
 from alluvia.serverless.events import messages_of
 from alluvia.serverless.log_lines import Logger, with_request_id
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 NAMES_MAX = 100
 RETENTION_HOURS_MAX = 24 * 365 * 100
+RESULT_HOURS, RESULT_MB = 24, 1000
 LISTINGS_AT_ONCE = 4
 """Tables whose objects are in memory at once."""
 
@@ -43,8 +45,9 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
     dry_run = wanted.get("dry_run", False)
     if not isinstance(dry_run, bool):
         raise Invalid("dry_run: expected true or false")
+    limits = result_limits(os.environ)
     if queue_url and not queued and not dry_run and wanted.get("tables") is None:
-        return fan_out(lake, queue_url, logger, dropped=True)
+        return {**fan_out(lake, queue_url, logger, dropped=True), **cleaned(lake, limits)}
 
     listing = BoundedSemaphore(LISTINGS_AT_ONCE)
 
@@ -58,9 +61,16 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
 
     if queued:
         return consume(lake, messages_of(event), context, lambda table, _: work(table), logger, queue_url)
+    results = cleaned(lake, limits, dry_run=dry_run) if wanted.get("tables") is None else {}
     done = every_table(lake, wanted, context, work, logger, dropped=True)
     logger.info("round done", extra={"tables_left": len(done["left"])})
-    return {"dry_run": dry_run, **done}
+    return {"dry_run": dry_run, **done, **results}
+
+
+def cleaned(lake: Lake, limits: ResultLimits, *, dry_run: bool = False) -> dict[str, Any]:
+    """Delete results of queries that the lake has kept for long enough, and return how many that were."""
+    found = clean_results(lake.store, lake.clock, limits, dry_run=dry_run)
+    return {"results": {"deleted": found.deleted, "bytes_freed": found.deleted_bytes, "kept": found.kept}}
 
 
 def summary(report: VacuumReport) -> dict[str, Any]:
@@ -86,6 +96,13 @@ def time_limit(context: object) -> timedelta | None:
     """Return how long one table may take, so that it can note how far it came; None outside Lambda."""
     remaining = remaining_ms(context)
     return None if remaining == float("inf") else timedelta(milliseconds=max(0.0, remaining - MARGIN_MS))
+
+
+def result_limits(environment: Mapping[str, str]) -> ResultLimits:
+    """Return how old results of queries may become, and how many bytes they may take together."""
+    hours = number(environment, "ALLUVIA_RESULT_CACHE_HOURS", "hours", RESULT_HOURS, most=RETENTION_HOURS_MAX)
+    megabytes = number(environment, "ALLUVIA_RESULT_CACHE_MB", "MB", RESULT_MB)
+    return ResultLimits(hours * 3_600_000, megabytes * 1_000_000)
 
 
 def retention(environment: Mapping[str, str]) -> timedelta | None:

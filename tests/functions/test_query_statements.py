@@ -12,7 +12,7 @@ import pytest
 
 import alluvia
 from alluvia.errors import AnswerLost, NotDeleted, Unavailable
-from alluvia.query.formats import render
+from alluvia.query.formats import RenderedRows, render
 from alluvia.serverless import warm_lake
 from alluvia.store.wrapper import Wrapper
 from functions.query import handler as query
@@ -309,7 +309,7 @@ def test_a_lost_race_is_a_409_that_says_what_to_do(writing: alluvia.Lake, monkey
     """Another writer changes the table after the transaction has read it, and before it commits."""
     rival = alluvia.connect(writing.uri).table("totals")
 
-    def meanwhile(*args: Any, **extra: Any) -> bytes:
+    def meanwhile(*args: Any, **extra: Any) -> RenderedRows:
         rival.update({"n": "n + 10"})
         return render(*args, **extra)
 

@@ -120,7 +120,12 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
         },
         "Commit": {"ALLUVIA_LAKE": lake, "ALLUVIA_MODE": "direct", "ALLUVIA_CREATE_TABLES": "false"},
         "Merge": {"ALLUVIA_LAKE": lake, "ALLUVIA_TABLES_QUEUE_URL": f"{{{tables['Merge']}}}"},
-        "Query": {"ALLUVIA_LAKE": lake, "ALLUVIA_QUERY_TIMEOUT_SECONDS": "25", "ALLUVIA_QUERY_MEMORY_MB": "2358"},
+        "Query": {
+            "ALLUVIA_LAKE": lake,
+            "ALLUVIA_QUERY_TIMEOUT_SECONDS": "25",
+            "ALLUVIA_QUERY_MEMORY_MB": "2358",
+            "ALLUVIA_RESULT_CACHE": "on",
+        },
         "Vacuum": {
             "ALLUVIA_LAKE": lake,
             "ALLUVIA_TABLES_QUEUE_URL": f"{{{tables['Vacuum']}}}",

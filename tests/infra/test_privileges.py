@@ -22,7 +22,7 @@ LAKE_ACTIONS = {
     "Ingest": APPEND,
     "Commit": APPEND,
     "Merge": APPEND,
-    "Query": READ,
+    "Query": READ | {"s3:PutObject"},
     "Vacuum": APPEND | {"s3:DeleteObject"},
     "Backfill": set[str](),
 }
@@ -56,7 +56,8 @@ def test_rights_in_the_lake_end_at_its_prefix(template: Template, name: str) -> 
     found = statements(template, name)
     for action, resource in grants(found):
         if action.startswith("s3:") and action != "s3:ListBucket" and resource.startswith(lake(template)):
-            assert resource in {lake(template, f"{prefix}*") for prefix in ("lake/", "incoming/", "lake/*/_rejects/")}
+            prefixes = ("lake/", "incoming/", "lake/*/_rejects/", "lake/_alluvia/results/")
+            assert resource in {lake(template, f"{prefix}*") for prefix in prefixes}
     assert not allowed(found, "s3:PutObject", lake(template, "elsewhere/x"))
     assert not allowed(found, "s3:GetObject", lake(template, "elsewhere/x"))
     assert not allowed(found, "s3:ListBucket", lake(template))
@@ -102,8 +103,12 @@ def test_nobody_deletes_a_version(template: Template, name: str) -> None:
 
 
 @pytest.mark.parametrize("action", WRITES)
-def test_query_is_read_only(template: Template, action: str) -> None:
-    assert not allowed(statements(template, "Query"), action, lake(template, "lake/events/part-0.parquet"))
+def test_query_writes_results_and_nothing_else(template: Template, action: str) -> None:
+    found = statements(template, "Query")
+    for key in ("events/part-0.parquet", "_alluvia/views/v/0.json", "_alluvia/tokens/keys/k.json", "events/_alluvia/x"):
+        assert not allowed(found, action, lake(template, f"lake/{key}"))
+    result = lake(template, "lake/_alluvia/results/0a")
+    assert allowed(found, action, result) is (action == "s3:PutObject")
 
 
 @pytest.mark.parametrize("name", [*LAMBDAS, "Job"])
@@ -220,7 +225,8 @@ def test_a_function_is_called_by_the_api_and_the_schedules_alone(template: Templ
     vacuum = the_id(template, "AWS::Events::Rule", "SchedulesVacuum")
     assert found == [
         ("apigateway.amazonaws.com", f"{base}/healthz"),
-        ("apigateway.amazonaws.com", f"{base}/q"),
+        *[("apigateway.amazonaws.com", f"{base}/q")] * 3,
+        *[("apigateway.amazonaws.com", f"{base}/q/{{hash}}")] * 2,
         ("apigateway.amazonaws.com", f"{base}/v1/events/{{table}}"),
         ("apigateway.amazonaws.com", f"{base}/v1/logs"),
         ("events.amazonaws.com", f"{{{merge}.Arn}}"),

@@ -14,6 +14,7 @@ import click
 from alluvia.cli.each_table import show_each
 from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import size
+from alluvia.cli.terminal import tell
 from alluvia.errors import AlluviaError
 
 if TYPE_CHECKING:
@@ -148,6 +149,13 @@ def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None,
             row["stays"] = "; ".join(_stays(each, report.oldest_version) for each in report.kept)
         return row
 
+    if not tables:
+        from alluvia.operations.results import ResultLimits, clean_results
+
+        results = clean_results(lake.store, lake.clock, ResultLimits(), dry_run=dry_run)
+        if results.deleted:
+            verb = "would go" if dry_run else "deleted"
+            tell(f"kept results of queries: {results.deleted} {verb}, {results.kept} stay")
     show_each(common, tables, work, lake=lake)
 
 

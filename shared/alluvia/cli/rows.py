@@ -29,7 +29,7 @@ def show_rows(common: Common, schema: pa.Schema, batches: Iterable[pa.RecordBatc
     if common.as_json:
         for batch in batches:
             for start in range(0, len(batch), CHUNK_ROWS):
-                lines = render(schema, [batch.slice(start, CHUNK_ROWS)], NDJSON, sys.maxsize)
+                lines = render(schema, [batch.slice(start, CHUNK_ROWS)], NDJSON, sys.maxsize).body
                 say_json(lines)
         return
     rows: list[tuple[Any, ...]] = []

@@ -25,6 +25,7 @@ from alluvia.serverless.table_queue import QUEUE_URL
 from alluvia.serverless.warm_lake import using
 
 QUERY_MEMORY = "ALLUVIA_QUERY_MEMORY_MB"
+RESULT_CACHE = "ALLUVIA_RESULT_CACHE"
 MERGE_SECONDS = 3600.0
 VACUUM_SECONDS = 24 * 3600.0
 THREADS = 128
@@ -63,14 +64,15 @@ def running(lake: Lake, options: Options) -> Iterator[waitress.server.BaseWSGISe
     The block must call `run()` of it, here or in a thread.
     """
     rules = ServerRules(options.hosts)
-    memory = {QUERY_MEMORY: str(memory_mb(rules.queries.at_once))} if QUERY_MEMORY not in os.environ else {}
+    defaults = {QUERY_MEMORY: str(memory_mb(rules.queries.at_once)), RESULT_CACHE: "on"}
+    settings = {name: value for name, value in defaults.items() if name not in os.environ}
     log = _log if options.log_requests else _log_nothing
     merge = Upkeep(lake, "merge", options.merge_seconds) if options.merge_seconds else None
     vacuum = Upkeep(lake, "vacuum", options.vacuum_seconds) if options.vacuum_seconds else None
     if merge is not None:
         lake = Lake(CommitWatch(lake.store, merge.changed), lake.clock)
     upkeep = [each for each in (merge, vacuum) if each is not None]
-    with using(lake), environment(memory, without=[QUEUE_URL]):
+    with using(lake), environment(settings, without=[QUEUE_URL]):
         threads = THREADS + rules.queries.total + rules.large.total
         refresher = Refresher(lake)
         gateway = Gateway(lake.clock, rules, log, refresher.changed if options.refresh_rollups else _log_nothing)

@@ -56,6 +56,21 @@ def is_refused(name: str) -> bool:
     return name in REFUSED_FUNCTIONS or name.startswith(_REFUSED_PREFIXES)
 
 
+# What another run of the same query may answer otherwise: functions that DuckDB does not call CONSISTENT, macros over
+# them, and those of time or chance that it does call so. (`age` does too, if it is given one time.)
+VARYING_FUNCTIONS = frozenset(
+    {
+        "ago", "current_catalog", "current_connection_id", "current_database", "current_date", "current_localtime",
+        "current_localtimestamp", "current_query", "current_query_id", "current_schema", "current_schemas",
+        "current_time", "current_timestamp", "current_transaction_id", "currval", "gen_random_uuid", "get_current_time",
+        "get_current_timestamp", "in_search_path", "nextval", "now", "pg_conf_load_time", "pg_postmaster_start_time",
+        "pg_sleep", "random", "reservoir_quantile", "setseed", "sleep_ms", "stats", "today", "transaction_timestamp",
+        "txid_current", "uuid", "uuidv4", "uuidv7", "write_log",
+    }
+)  # fmt: skip
+# Names that mean the time without parentheses, where no column has them.
+VARYING_NAMES = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"})
+
 # What pruning may compute ahead of the query: deterministic, cheap, and of a result no larger than its arguments.
 FOLDABLE = frozenset(
     {

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
-from alluvia.duck.connection import planner
-from alluvia.expressions.functions import NOW_FUNCTIONS, TODAY_FUNCTIONS, UNNESTING
+from alluvia.expressions.functions import UNNESTING
 from alluvia.expressions.tree import Node, walk, without_locations
+from alluvia.expressions.varying import changes
 from alluvia.table.schema.names import fold
 
 _IN_ORDER = frozenset({"any_value", "arbitrary", "first", "first_value", "last", "last_value", "nth_value"})
@@ -24,7 +23,6 @@ _COLLECTING = frozenset(
 """Other aggregates whose value depends on the order of rows: they keep it, or settle ties or estimates by it."""
 _SORTING = frozenset({"array_reverse_sort", "array_sort", "list_reverse_sort", "list_sort"})
 """Functions that sort a list. DuckDB's parser makes `list_sort(list(x))` of `list(x ORDER BY x)`."""
-_MOVING = NOW_FUNCTIONS | TODAY_FUNCTIONS | {"ago", "current_time", "localtime", "localtimestamp", "reservoir_quantile"}
 
 
 def clauses(root: Node) -> Iterator[str]:
@@ -68,13 +66,13 @@ def expressions(root: Node) -> Iterator[tuple[str, str]]:
                 sorted_later.update(map(id, node["children"][:1]))
             if id(node) not in sorted_later:
                 yield from _function(node)
-        elif kind == "COLUMN_REF" and len(node["column_names"]) == 1 and fold(node["column_names"][0]) in _MOVING:
+        elif kind == "COLUMN_REF" and changes(node):
             yield node["column_names"][0], "changes"
 
 
 def _function(node: Node) -> Iterator[tuple[str, str]]:
     name = fold(node["function_name"])
-    if name in _changing() or (name == "age" and len(node["children"]) == 1):
+    if changes(node):
         yield f"{name}()", "changes"
     elif name in _IN_ORDER and not node["order_bys"]["orders"]:
         yield f"{name}()", "order"
@@ -101,10 +99,3 @@ def _is_settled(node: Node, *, picks: bool) -> bool:
 def _plain(node: Node) -> Node:
     found: Node = without_locations({**node, "alias": ""})
     return found
-
-
-@cache
-def _changing() -> frozenset[str]:
-    """Return the functions that DuckDB says do not always give the same value for the same arguments."""
-    rows = planner().execute("SELECT DISTINCT function_name FROM duckdb_functions() WHERE stability <> 'CONSISTENT'")
-    return _MOVING | {fold(name) for (name,) in rows.fetchall()}

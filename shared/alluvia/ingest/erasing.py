@@ -21,6 +21,7 @@ from alluvia.operations.erase import erase, prove
 from alluvia.operations.erase_log import word_pattern
 from alluvia.operations.erase_matching import Find, Matching, matching_rows, matching_texts
 from alluvia.operations.erase_report import EraseReport
+from alluvia.operations.results import delete_results
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import TABLE_NAME
@@ -45,6 +46,7 @@ def erase_rows(
     find(handle.newest())
     rejects = _rejects_of(catalog, handle)
     done = erase(handle, find, skips_rejects=rejects is not None, before_removal=before_removal)
+    delete_results(handle.store)  # of any query, since views and rollups show rows too
     if proof:
         done = replace(done, proof=prove(handle, find, skips_rejects=rejects is not None))
     if rejects is None:

@@ -7,10 +7,11 @@ database is confined (see `duck.confine`), and only then does the user's text ru
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self, TypeVar
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from alluvia.query.describe import describes, in_our_terms
 from alluvia.query.evaluation import evaluation
 from alluvia.query.fetching import EARLY_FILES, may_end_early
 from alluvia.query.formats import Format, render
+from alluvia.query.identity import Identity, identity_of
 from alluvia.query.limits import QueryLimits, check_bytes
 from alluvia.query.parameters import Parameters, arrow_row, check_given, named_values
 from alluvia.query.processes import Watch
@@ -35,6 +37,7 @@ from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report,
 from alluvia.query.session import Session
 from alluvia.query.views import expand
 from alluvia.table.scan import Scan
+from alluvia.table.snapshot import Snapshot
 
 
 class Result:
@@ -94,10 +97,15 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A query's rows as bytes, and what each naming of a table in it cost, in order."""
+    """A query's rows as bytes, how many, and what each naming of a table in it cost, in order.
+
+    `identity` tells what they are made of: nothing that is known, where they may differ each time.
+    """
 
     body: bytes
+    rows: int
     tables: tuple[TableScan, ...]
+    identity: Callable[[], Identity | None] = lambda: None
 
 
 def run(
@@ -135,10 +143,12 @@ def run_rendered(
     def rendered(session: Session, opened: _Opened) -> Rendered:
         text, position = opened.rewritten.text, opened.rewritten.position
         with closing(session):
-            return Rendered(session.render(text, query, position, form.name, limit_bytes), opened.reports)
+            found = session.render(text, query, position, form.name, limit_bytes)
+        made_of = partial(identity_of, catalog.rights, opened.statement, opened.read)
+        return Rendered(*found, opened.reports, made_of)
 
     def of_result(result: Result) -> Rendered:
-        return Rendered(render(result.schema, result, form, limit_bytes), result.tables)
+        return Rendered(*render(result.schema, result, form, limit_bytes), result.tables)
 
     return _attempt(catalog, query, limits or QueryLimits(), rendered, of_result, parameters)
 
@@ -190,12 +200,16 @@ def _attempt(
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What a session was given: the query without views, the scans of tables, what namings cost, the text to run."""
+    """What a session was given: the query without views, the scans of tables, what namings cost, the text to run.
+
+    `read` has the version of each naming of a table; None where the query names relations that are made of others.
+    """
 
     statement: Statement
     scans: dict[Reference, Scan]
     reports: tuple[TableScan, ...]
     rewritten: Rewritten
+    read: Mapping[Reference, Snapshot] | None
 
 
 def _open(
@@ -254,7 +268,8 @@ def _open(
     check_bytes(catalog.rights, [(each.snapshot.name, sum(file.size for file in each.files)) for each in read])
     rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
     session.open(inputs, views, fetched_max=_fetched_max(statement))
-    return _Opened(statement, scans, tuple(reports), rewritten)
+    of_tables = None if derived else {reference: scan.snapshot for reference, scan in scans.items()}
+    return _Opened(statement, scans, tuple(reports), rewritten, of_tables)
 
 
 def _fetched_max(statement: Statement) -> int | None:

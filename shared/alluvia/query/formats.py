@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -21,16 +21,18 @@ from alluvia.errors import Invalid
 from alluvia.query.plain import plain_values
 
 CHUNK_ROWS = 2048
+ROW_GROUP_ROWS = 32 * CHUNK_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A form of results: its media types, the first of which is sent, and whether it is text."""
+    """A form of results: its media types, the first of which is sent, whether it is text, and compressed as it is."""
 
     name: str
     media_types: tuple[str, ...]
     content_type: str
     is_text: bool = True
+    is_compressed: bool = False
 
 
 NDJSON = Format("NDJSON", ("application/x-ndjson", "application/ndjson", "application/jsonl"), "application/x-ndjson")
@@ -42,7 +44,11 @@ ARROW = Format(
     "application/vnd.apache.arrow.stream",
     is_text=False,
 )
-FORMATS = (NDJSON, JSON, CSV, ARROW)
+PARQUET = Format(
+    "Parquet", ("application/vnd.apache.parquet",), "application/vnd.apache.parquet", is_text=False, is_compressed=True
+)
+TSV = Format("TSV", ("text/tab-separated-values",), "text/tab-separated-values; charset=utf-8")
+FORMATS = (NDJSON, JSON, CSV, ARROW, PARQUET, TSV)
 
 
 class NotAcceptable(Invalid):
@@ -51,7 +57,7 @@ class NotAcceptable(Invalid):
 
 def choose_format(accept: str | None) -> Format:
     """Return the form that an Accept header asks for; NDJSON where it leaves the choice. Raises `NotAcceptable`."""
-    ranges = _ranges(accept or "*/*")
+    ranges = accepted(accept or "*/*")
     best: tuple[float, Format] = (0.0, NDJSON)
     for one in FORMATS:
         quality = max(_quality(media_type, ranges) for media_type in one.media_types)
@@ -71,7 +77,8 @@ def format_named(name: str) -> Format:
     return found
 
 
-def _ranges(accept: str) -> dict[str, float]:
+def accepted(accept: str) -> dict[str, float]:
+    """Return the qualities that a header such as Accept gives to what it names; `*/*` where it names nothing."""
     found: dict[str, float] = {}
     for part in accept.split(","):
         media_type, *parameters = (piece.strip().lower() for piece in part.split(";"))
@@ -102,13 +109,22 @@ def _quality(media_type: str, ranges: dict[str, float]) -> float:
     return 0.0
 
 
-def render(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: Format, limit_bytes: int) -> bytes:
+class RenderedRows(NamedTuple):
+    """Rows as bytes, and how many they are."""
+
+    body: bytes
+    rows: int
+
+
+def render(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: Format, limit_bytes: int) -> RenderedRows:
     """Return the rows in a form. Raises `QueryTooCostly` beyond the limit, and what reading the rows raises."""
     writer = _WRITERS[form.name](schema, limit_bytes)
+    rows = 0
     for batch in batches:
+        rows += batch.num_rows
         for start in range(0, batch.num_rows, CHUNK_ROWS):
             writer.write(batch.slice(start, CHUNK_ROWS))
-    return writer.finish()
+    return RenderedRows(writer.finish(), rows)
 
 
 class _Writer(ABC):
@@ -191,11 +207,56 @@ class _ArrowWriter(_Writer):
         return super().finish()
 
 
+class _TsvWriter(_Writer):
+    r"""As ClickHouse has TabSeparatedWithNames: a null is `\N`, and a backslash stands before what would not fit."""
+
+    def __init__(self, schema: pa.Schema, limit_bytes: int) -> None:
+        super().__init__(limit_bytes)
+        self._line(schema.names)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for row in _rows(batch):
+            self._line(row)
+        self._check()
+
+    def _line(self, values: Iterable[Any]) -> None:
+        self._out.write(("\t".join(_tsv_field(value) for value in values) + "\n").encode())
+
+
+class _ParquetWriter(_Writer):
+    def __init__(self, schema: pa.Schema, limit_bytes: int) -> None:
+        import pyarrow.parquet as pq  # which other forms do not need
+
+        super().__init__(limit_bytes)
+        self._schema = pa.schema(
+            [field.with_name(name) for field, name in zip(schema, _distinct(schema.names), strict=True)]
+        )
+        self._file = pq.ParquetWriter(self._out, self._schema, compression="zstd")
+        self._waiting: list[pa.RecordBatch] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(pa.RecordBatch.from_arrays(batch.columns, schema=self._schema))
+        if sum(each.num_rows for each in self._waiting) >= ROW_GROUP_ROWS:
+            self._write_waiting()
+            self._check()
+
+    def finish(self) -> bytes:
+        self._write_waiting()
+        self._file.close()
+        return super().finish()
+
+    def _write_waiting(self) -> None:
+        self._file.write_table(pa.Table.from_batches(self._waiting, self._schema))
+        self._waiting = []
+
+
 _WRITERS: dict[str, Callable[[pa.Schema, int], _Writer]] = {
     NDJSON.name: _NdjsonWriter,
     JSON.name: _JsonWriter,
     CSV.name: _CsvWriter,
     ARROW.name: _ArrowWriter,
+    PARQUET.name: _ParquetWriter,
+    TSV.name: _TsvWriter,
 }
 
 
@@ -218,13 +279,27 @@ def _distinct(names: list[str]) -> list[str]:
 def _csv_field(value: Any) -> str:
     if value is None:
         return ""
+    text = _text(value)
+    if isinstance(value, str | dict | list) and (not text or any(character in text for character in ',"\r\n')):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+_TSV_ESCAPED = {"\\": "\\", "\t": "t", "\n": "n", "\r": "r", "\b": "b", "\f": "f", "\0": "0"}
+_TSV_ESCAPES = str.maketrans({sign: f"\\{letter}" for sign, letter in _TSV_ESCAPED.items()})
+
+
+def _tsv_field(value: Any) -> str:
+    return "\\N" if value is None else _text(value).translate(_TSV_ESCAPES)
+
+
+def _text(value: Any) -> str:
+    """Return a value that is not null as a field of text has it: lists and structs are JSON."""
     if isinstance(value, str):
-        needs_quotes = not value or any(character in value for character in ',"\r\n')
-        return '"' + value.replace('"', '""') + '"' if needs_quotes else value
+        return value
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else ("NaN" if math.isnan(value) else _infinity(value))
-    text = orjson.dumps(value).decode()
-    return _csv_field(text) if isinstance(value, dict | list) else text
+    return orjson.dumps(value).decode()
 
 
 def _infinity(value: float) -> str:

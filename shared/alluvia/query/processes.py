@@ -31,6 +31,7 @@ from alluvia import errors
 from alluvia.duck.connection import planner
 from alluvia.duck.failures import EngineError
 from alluvia.expressions.parse import Analysis
+from alluvia.query.formats import RenderedRows
 
 IDLE_MAX = 4
 """Processes kept ready for queries to come."""
@@ -273,12 +274,14 @@ class Engine:
             while "batch" in self._worker.reply(self._watch):
                 yield pa.ipc.open_stream(self._worker.data(self._watch))
 
-    def render(self, sql: str, form: str, limit_bytes: int, values: pa.Table | None = None) -> bytes | str:
+    def render(self, sql: str, form: str, limit_bytes: int, values: pa.Table | None = None) -> RenderedRows | str:
         """Run the query and return its rows in a form; a text that says so if they are more than the limit."""
         given = None if values is None else _arrow(values)
         with self._asking("render", given, sql=sql, form=form, limit_bytes=limit_bytes):
             reply = self._worker.reply(self._watch)
-            return str(reply["too_costly"]) if "too_costly" in reply else self._worker.data(self._watch)
+            if "too_costly" in reply:
+                return str(reply["too_costly"])
+            return RenderedRows(self._worker.data(self._watch), reply["rows"])
 
     def compute(self, sql: str, rows: pa.Table, limit_bytes: int) -> pa.Table | None:
         """Run a query over rows, which it knows as `rows`; None if its own rows take more bytes than the limit."""

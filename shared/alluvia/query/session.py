@@ -24,6 +24,7 @@ from alluvia.expressions.rewrite import VIEW_SCHEMA
 from alluvia.log.actions import AddFile
 from alluvia.operations.relations import Files, Inputs, LocalRows
 from alluvia.query.fetching import small_files
+from alluvia.query.formats import RenderedRows
 from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import Engine, EngineDied, OutOfMemory, OutOfTime, Watch
 from alluvia.scratch import scratch_root
@@ -180,7 +181,9 @@ class Session:
 
         return schema, batches()
 
-    def render(self, text: str, source: str, position: Callable[[int], int], form: str, limit_bytes: int) -> bytes:
+    def render(
+        self, text: str, source: str, position: Callable[[int], int], form: str, limit_bytes: int
+    ) -> RenderedRows:
         """Run a text as `run` does, and return its rows in a form of results. Raises our errors for DuckDB's."""
         with self._translated(Context(source, position)):
             found = self._engine.render(text, form, limit_bytes, self._values)

@@ -105,10 +105,10 @@ class QueryDatabase:
         reader = self._open.execute(sql, _values(rows)).to_arrow_reader(BATCH_ROWS)
         chosen = next(one for one in FORMATS if one.name == form)
         try:
-            body = render(reader.schema, reader, chosen, limit_bytes)
+            found = render(reader.schema, reader, chosen, limit_bytes)
         except QueryTooCostly as error:
             return {"too_costly": str(error)}
-        return {"body": body}
+        return {"rows": found.rows, "body": found.body}
 
     def compute(self, sql: str, limit_bytes: int, rows: bytes) -> Reply:
         """Run a query over rows, an Arrow stream that it knows as `rows`, and send its own, unless they are too large.

@@ -1,0 +1,141 @@
+"""What an answer is made of: the versions that a query reads, and what of the caller's rights changes what it sees.
+
+Two runs with the same identity answer the same. Before a run it says whether an answer is still good; the run itself
+tells it once more, from what it has in fact read, so that no answer is ever kept for versions that it is not of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from threading import Lock
+
+import duckdb
+import orjson
+
+from alluvia.access.rights import Rights
+from alluvia.errors import TableNotFound
+from alluvia.expressions.constants import Constants
+from alluvia.expressions.parse import Analyse, Analysis, Statement, parse
+from alluvia.expressions.references import At, Reference, find_references, names_in_use, shows_tables
+from alluvia.expressions.varying import condition_varies, varies
+from alluvia.operations.catalog import Catalog
+from alluvia.query.describe import describes
+from alluvia.query.limits import QueryLimits
+from alluvia.query.parameters import Parameters, check_given, named_values
+from alluvia.query.processes import Watch
+from alluvia.query.scans import newest_snapshots, snapshots
+from alluvia.query.session import Session
+from alluvia.query.views import expand
+from alluvia.table.claims import CLAIM
+from alluvia.table.snapshot import Snapshot
+from alluvia.version import __version__
+
+ENGINE = f"{__version__}/{duckdb.__version__}"
+"""Another version of either may answer otherwise."""
+STATEMENTS_KEPT = 128
+TEXT_KEPT_CHARS_MAX = 4096
+_statements: dict[str, Statement] = {}
+_lock = Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """One naming of a table in a query: the version that it means, and what of it is not to be seen."""
+
+    table: str
+    table_id: str
+    version: int
+    where: tuple[str, ...] = ()
+    hide: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What an answer is made of. `text` is the query with its views put in place; `reads` are in the text's order."""
+
+    text: str
+    reads: tuple[TableRead, ...]
+
+    def key(self, query: str, parameters: Parameters | None, form: str) -> str:
+        """Return what stands for the answer in a form to a query as it was sent: 64 hexadecimal digits."""
+        reads = [(each.table, each.table_id, each.version, each.where, each.hide) for each in self.reads]
+        parts = [ENGINE, form, query, parameters, self.text, reads]
+        return sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def identity_of(
+    rights: Rights | None, statement: Statement, read: Mapping[Reference, Snapshot] | None
+) -> Identity | None:
+    """Return what the answer to a query without views is made of; None if it may differ each time.
+
+    `read` has the version of each naming of a table, in the order of the text, and nothing else that is read.
+    """
+    if read is None or statement.explain or describes(statement.root) or varies(statement.root):
+        return None
+    reads = []
+    for reference, snapshot in read.items():
+        limits = None if rights is None else rights.restriction(snapshot.name)
+        where, hide = ((), ()) if limits is None else (limits.where, tuple(sorted(limits.hide)))
+        # A transaction that is being carried out changes what a version holds, and a column may be hidden in an old
+        # version because of what it is called now.
+        if _is_unsettled(snapshot) or ((where or hide) and reference.at != At()) or any(map(condition_varies, where)):
+            return None
+        reads.append(TableRead(snapshot.name, snapshot.state.metadata.id, snapshot.version, where, hide))
+    return Identity(statement.text, tuple(reads))
+
+
+def identify(
+    catalog: Catalog, query: str, limits: QueryLimits | None = None, parameters: Parameters | None = None
+) -> Identity | None:
+    """Return what the answer to a query would be made of now; None if it may differ each time.
+
+    No data file is read: one GET for each table that is warm. Raises what running the query raises for its text, its
+    parameters, and tables and versions that are not there.
+    """
+    limits = (limits or QueryLimits()).begun()
+
+    def analyse(text: str) -> Analysis:
+        session = Session(catalog.store, limits, Watch(limits.deadline(), limits.held_bytes_max))
+        try:
+            return session.analyse(text)
+        finally:
+            session.close()
+
+    statement = _parsed(query, analyse)
+    if shows_tables(statement.root):
+        return None
+    values = named_values(parameters)
+    if values:
+        check_given(statement.root, values)
+    references = find_references(statement.root, parameters=bool(values))
+    newest = newest_snapshots(catalog, references)
+    expanded = expand(catalog, statement, references, newest, analyse, parameters=bool(values))
+    if expanded.views:
+        newest = newest_snapshots(catalog, expanded.references)
+    if varies(expanded.statement.root):
+        return None
+    constants = Constants(0, names_in_use(expanded.statement.root))
+    try:
+        read = snapshots(catalog, expanded.references.tables, constants, dict(newest))
+    except TableNotFound:  # or a relation that is made of other tables: the run knows
+        return None
+    return identity_of(catalog.rights, expanded.statement, read)
+
+
+def _parsed(query: str, analyse: Analyse) -> Statement:
+    """Return a query, parsed: of the last ones, the process knows."""
+    with _lock:
+        found = _statements.pop(query, None)
+    statement = found or parse(query, analyse)
+    if len(query) <= TEXT_KEPT_CHARS_MAX:
+        with _lock:
+            while len(_statements) >= STATEMENTS_KEPT:
+                del _statements[next(iter(_statements))]
+            _statements[query] = statement  # the last used comes last
+    return statement
+
+
+def _is_unsettled(snapshot: Snapshot) -> bool:
+    return any(name.startswith(CLAIM) for name in snapshot.state.domains)
