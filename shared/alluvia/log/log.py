@@ -66,6 +66,26 @@ class Log:
         self._seen_ms = 0
         self._based_ms = 0
 
+    def copy(self) -> Log:
+        """Return another log of the same table that has seen what this one has; each goes on by itself."""
+        other = Log(self.store, self.root, self.clock)
+        with self.lock:
+            other.state, other.checkpoint_version = self.state, self.checkpoint_version
+            other._recent, other._id_chars, other._released = self._recent.copy(), self._id_chars, self._released
+            other._seen_ms, other._based_ms = self._seen_ms, self._based_ms
+        return other
+
+    def take_checkpoint(self, other: Log) -> None:
+        """Know the newest checkpoint that a copy knows, and go on from it if the copy's state is that checkpoint."""
+        with self.lock:
+            if (other.checkpoint_version or -1) <= (self.checkpoint_version or -1):
+                return
+            self.checkpoint_version = other.checkpoint_version
+            if other.state is not None and other.state.version == other.checkpoint_version:
+                later = self.since(other.state.version)
+                if later is not None:
+                    self.state, self._based_ms = replay(other.state, later), other._based_ms
+
     def open(self) -> State:
         """Read the newest version: `_last_checkpoint`, one listing, the checkpoint and the commits after it.
 
@@ -275,12 +295,16 @@ class Log:
         self._seen_ms = began_ms
         return state
 
+    def hint(self) -> Hint | None:
+        """Read `_last_checkpoint`. None if it is absent or broken."""
+        try:
+            return parse_last_checkpoint(self.store.get(self.root + LAST_CHECKPOINT))
+        except ObjectNotFound:
+            return None
+
     def _listing_from_hint(self, *, allow_empty: bool = False) -> tuple[Listing, Hint | None]:
         """List from the checkpoint that `_last_checkpoint` names; all of it if the hint is absent, broken or stale."""
-        try:
-            hint = parse_last_checkpoint(self.store.get(self.root + LAST_CHECKPOINT))
-        except ObjectNotFound:
-            hint = None
+        hint = self.hint()
         if hint is not None:
             listing = self._list(version_prefix(hint.version), allow_empty=True)
             if listing.checkpoints:

@@ -35,15 +35,19 @@ def checkpoint_overdue(handle: TableHandle) -> None:
 
 
 def _checkpoint(handle: TableHandle, table: tuple[str, str]) -> None:
-    """Write a checkpoint by a handle of its own, since one in use would stay locked, and tell the other handle."""
-    own = TableHandle(handle.store, handle.root, handle.name, handle.clock)
+    """Write a checkpoint by a copy of the handle, since one in use would stay locked. The handle goes on from it.
+
+    It reads nothing but `_last_checkpoint`, which names the checkpoint that another writer may have written.
+    """
     try:
-        snapshot = own.newest()
+        own = handle.copy()
+        snapshot = own.at_hand()
+        hint = own.log.hint()
+        if hint is not None and hint.version > (own.log.checkpoint_version or -1):
+            own.log.checkpoint_version = hint.version
         if checkpoint_due(own, snapshot) and snapshot.totals[0] <= FILES_MAX:
             checkpoint(own)
-        with handle.lock:
-            if (own.log.checkpoint_version or -1) > (handle.log.checkpoint_version or -1):
-                handle.log.checkpoint_version = own.log.checkpoint_version
+        handle.log.take_checkpoint(own.log)
     except AlluviaError as error:
         _logger.warning("table %s has no new checkpoint, though one is overdue: %s", handle.name, error)
     finally:

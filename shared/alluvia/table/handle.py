@@ -53,6 +53,15 @@ class TableHandle:
         self._overdue = overdue
         self._last: Snapshot | None = None
 
+    def copy(self) -> TableHandle:
+        """Return another handle that knows what this one knows, without a request; using it keeps nobody waiting."""
+        other = TableHandle(self.store, self.root, self.name, self.clock)
+        with self.lock:
+            other.log = self.log.copy()
+            other.lock = other.log.lock
+            other.window = self.window.copy() if self.window is not None else None
+        return other
+
     @property
     def takes_offers(self) -> bool:
         """Whether writers that meet here commit together; where nothing lies between, trying again is as fast."""

@@ -6,12 +6,14 @@ import logging
 from itertools import pairwise
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import pytest
 
 from alluvia.clock import ManualClock
-from alluvia.errors import Unavailable
+from alluvia.errors import ObjectNotFound, Unavailable
 from alluvia.lake import Lake
 from alluvia.operations import overdue
+from alluvia.operations.checkpoint import checkpoint
 from alluvia.store.counting import CountingStore
 from alluvia.store.memory import MemoryStore
 from alluvia.table.handle import OVERDUE
@@ -126,3 +128,35 @@ def test_the_caller_does_not_wait(store: CountingStore, monkeypatch: pytest.Monk
     assert known_checkpoint(table) == AT
     append(table, 1)
     assert lake(store).table("t").scan().read_all().num_rows == AT + 1
+
+
+def test_it_reads_nothing_but_which_checkpoint_is_newest(store: CountingStore) -> None:
+    interval = {"delta.checkpointInterval": str(INTERVAL)}
+    table = lake(store).create_table("t", {"event_id": "string"}, properties=interval)
+    for number in range(AT - 1):
+        table.ingest(pa.table({"event_id": [f"{number}"]}))
+    store.reset()
+    table.ingest(pa.table({"event_id": ["last"]}))
+    assert known_checkpoint(table) == AT
+    assert store.requests == {"put": 2 + 3, "get": 1}  # the index of event ids, the checkpoint and the hint to it
+    with pytest.raises(ObjectNotFound):
+        store.get(f"t/_delta_log/{AT + 1:020d}.json")
+    cold = lake(store).table("t")
+    assert cold.ingest(pa.table({"event_id": ["3", "new"]})).duplicates == 1
+    assert table.ingest(pa.table({"event_id": ["5", "new", "last", "newer"]})).duplicates == 3
+
+
+def test_commits_while_it_is_written_are_kept(store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake(store).create_table("t", {"n": "long"}, properties={"delta.checkpointInterval": str(INTERVAL)})
+
+    def slowly(handle: Any) -> int:
+        written = checkpoint(handle)
+        table.append([{"n": AT}])
+        table.delete("n = 0")
+        return written
+
+    monkeypatch.setattr(overdue, "checkpoint", slowly)
+    append(table, AT)
+    assert known_checkpoint(table) == AT
+    for each in (table, lake(store).table("t")):
+        assert sorted(each.to_arrow()["n"].to_pylist()) == list(range(1, AT + 1))

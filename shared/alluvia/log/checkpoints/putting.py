@@ -59,7 +59,8 @@ def put_v2_checkpoint(
         now_ms = clock.now_ms()
         return [new_sidecar(each, kind, parse, sidecar_name(clock.new_id()), now_ms, form) for each in rows]
 
-    adds, removes = plan_adds(state.files, form), plan_removes(state.tombstones, after_ms)
+    adds = plan_adds(state.files.in_one_layer(), form)
+    removes = plan_removes(state.tombstones.in_one_layer(), after_ms)
     new_adds = sidecars(adds.new, "add", AddFile.from_json)
     new_removes = sidecars(removes.new, "remove", RemoveFile.from_json)
     new = {each.rows.file.name: each.data for each in (*new_adds, *new_removes)}

@@ -8,7 +8,7 @@ Schema".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Protocol
 
@@ -67,6 +67,7 @@ def write_checkpoint(state: State, tombstones_after_ms: int, form: Form | None =
     Tombstones whose deletion lies at or before `tombstones_after_ms` are left out, as are removed domains.
     """
     form = form or Form()
+    state = replace(state, files=state.files.in_one_layer(), tombstones=state.tombstones.in_one_layer())
     open_rows((*state.files.parts, *state.tombstones.parts))
     add = pa.struct(list(form.add_fields.items()))
     schema = SCHEMA.set(SCHEMA.get_field_index("add"), pa.field("add", add))

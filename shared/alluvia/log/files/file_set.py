@@ -7,7 +7,7 @@ depends on what it changes, not on the number of files in the table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Generic
 
 import pyarrow as pa
@@ -32,6 +32,11 @@ class Layer(Generic[T]):
 
     def __len__(self) -> int:
         return len(self.changes)
+
+    def followed_by(self, later: Layer[T]) -> Layer[T]:
+        """Return the changes of both as one layer."""
+        kept = {key: action for key, action in self.changes.items() if key not in later.changes}
+        return Layer({**kept, **later.changes}, [*self.dropped, *later.dropped])
 
     @cached_property
     def keys(self) -> pa.Array:
@@ -72,17 +77,21 @@ class ActionSet(Generic[T]):
             new[key] = action
         if not new:
             return self
-        layers = list(self.layers)
-        while layers and len(layers[-1]) <= 2 * len(new):
-            older = layers.pop()
-            new = {**{key: action for key, action in older.changes.items() if key not in new}, **new}
-            dropped = [*older.dropped, *dropped]
+        layers, layer = list(self.layers), Layer(new, dropped)
+        while layers and len(layers[-1]) <= 2 * len(layer):
+            layer = layers.pop().followed_by(layer)
         if not self.parts:
-            dropped = []
-            new = new if layers else {key: action for key, action in new.items() if action is not None}
-        if not new:
+            every = layer.changes.items()
+            layer = Layer(layer.changes if layers else {key: action for key, action in every if action is not None})
+        if not layer.changes:
             return ActionSet(self._parse, (), ())
-        return ActionSet(self._parse, self.parts, (*layers, Layer(new, dropped)), live)
+        return ActionSet(self._parse, self.parts, (*layers, layer), live)
+
+    def in_one_layer(self) -> ActionSet[T]:
+        """Return the same set with one layer at most, for whoever goes through all sections: each takes its time."""
+        if len(self.layers) < 2:
+            return self
+        return ActionSet(self._parse, self.parts, (reduce(Layer.followed_by, self.layers),), self._live)
 
     def __repr__(self) -> str:
         return f"<ActionSet of {self.expected_len:,}>"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -136,6 +137,14 @@ class DedupWindow:
         self._found: dict[bytes, list[tuple[int, bytes]]] = {}
         self._looked_up = 0
         self._forget()
+
+    def copy(self) -> DedupWindow:
+        """Return a window that holds the same, and goes on by itself."""
+        self._settle()
+        other = DedupWindow(self.rules, self.version)
+        other._runs = [copy(run) for run in self._runs]  # which forget, each by itself
+        other._time_ms, other._borrowed, other._bare_version = self._time_ms, self._borrowed, self._bare_version
+        return other
 
     @property
     def has_bare_ids(self) -> bool:
