@@ -11,18 +11,18 @@ import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import accumulate
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from alluvia.formats.event_files import NDJSON
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
-from alluvia.ingest.alike import moved
-from alluvia.ingest.envelope import split_json, split_lines
+from alluvia.ingest.alike import MANY, moved
+from alluvia.ingest.envelope import split_json, split_lines, split_text
 from alluvia.ingest.identity import reject_id
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.values import NO_FIELDS, TOO_MANY_BYTES, Fields, Limits, RawEvent, Reject
@@ -99,8 +99,15 @@ def read_events(
         return added_to_events(events, folders), rejects
     if block.cut_bytes:
         return [], [_too_long(block.offset, len(block.data) + block.cut_bytes, block.data, limits)]
-    places, lines = _lines(block)
-    found = split_lines(places, added_to_lines(lines, folders) if folders else lines, limits)
+    text = block.data.removeprefix(_BOM) if block.offset == 0 else block.data
+    start = block.offset + len(block.data) - len(text)
+    text = text.rstrip(_SPACE)
+    count = text.count(b"\n") + 1
+    if count >= MANY and not folders:
+        found = split_text(_Places(cache(partial(_places, text, start)), range(count)), text, limits)
+    else:
+        lines = [line for line in map(_stripped, text.split(b"\n")) if line]
+        found = split_lines(_places(text, start), added_to_lines(lines, folders) if folders else lines, limits)
     return found.events, found.rejects
 
 
@@ -115,16 +122,30 @@ def _numbered(block: Block, limits: Limits) -> tuple[Sequence[RawEvent], list[Re
     return moved(found.events, block.offset), rejects
 
 
-def _lines(block: Block) -> tuple[list[int], list[bytes]]:
-    text = block.data.removeprefix(_BOM) if block.offset == 0 else block.data
-    start = block.offset + len(block.data) - len(text)
-    whole = text.split(b"\n")
-    places = list(accumulate((len(line) + 1 for line in whole), initial=start))[:-1]
-    lines = [line.strip(_SPACE) for line in whole]
-    if all(lines):
-        return places, lines
-    found = [(place, line) for place, line in zip(places, lines, strict=True) if line]
-    return [place for place, _ in found], [line for _, line in found]
+class _Places(Sequence[int]):
+    """Places of some lines of a text, which are looked for when the first is asked for: seldom."""
+
+    def __init__(self, find: Callable[[], Sequence[int]], which: range) -> None:
+        self._find = find
+        self._which = which
+
+    def __len__(self) -> int:
+        return len(self._which)
+
+    def __getitem__(self, at: Any) -> Any:
+        found = self._which[at]
+        return _Places(self._find, found) if isinstance(found, range) else self._find()[found]
+
+
+def _places(text: bytes, start: int) -> list[int]:
+    """Return the places of a text's lines that are not blank; the text is at `start`."""
+    lines = text.split(b"\n")
+    places = accumulate((len(line) + 1 for line in lines), initial=start)
+    return [place for place, line in zip(places, lines, strict=False) if _stripped(line)]
+
+
+def _stripped(line: bytes) -> bytes:
+    return line.strip(_SPACE)
 
 
 def _too_long(place: int, size_bytes: int, raw: bytes, limits: Limits) -> Reject:

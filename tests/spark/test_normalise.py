@@ -72,7 +72,7 @@ def test_nasty_events_become_what_ingestion_makes_of_them(
     lines = [line(number) for number in range(many)] + strange
     random.shuffle(lines)
     body = b"\n".join([line(100), line(101), *lines])
-    with patch("alluvia.ingest.envelope.MANY", 1):
+    with patch("alluvia.ingest.envelope.MANY", 1), patch("alluvia_spark.normalise.MANY", 2):
         sent = split(body, content_type=NDJSON, content_encoding=None, limits=limits)
         rows = to_rows(sent.events, schema, arrival_us=5, idempotency_key="key", new_id=lambda: "new", fields=fields)
         pieces = [body[at : at + piece * 10] for at in range(0, len(body), piece * 10)]
@@ -87,6 +87,11 @@ def test_nasty_events_become_what_ingestion_makes_of_them(
     expected = sorted(map(_told, [*sent.rejects, *rows.rejects]), key=repr)
     rejects = [_told(each) for block in blocks for each in block.rejects]
     assert sorted(rejects, key=repr) == expected
+    places = [event.position for block in blocks for event in block.read]
+    places += [each.position for block in blocks for each in block.rejects]
+    assert {body[at:].lstrip(b" \t\r\n").partition(b"\n")[0].strip() for at in places} == set(
+        map(bytes.strip, body.split(b"\n"))
+    ) - {b""}
 
 
 def _told(reject: Reject) -> tuple[str, bytes, str]:
