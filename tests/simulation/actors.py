@@ -24,9 +24,10 @@ from alluvia.ingest.identity import contents_of
 from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.values import RawEvent
 from alluvia.lake import Lake
+from tests.simulation.backfills import backfillers
 from tests.simulation.checker import Event, tuples
 from tests.simulation.erasing import erasers
-from tests.simulation.events import CLAIMS, KINDS, kind_of, time_of, value_of
+from tests.simulation.events import CLAIMS, KINDS, event_rows, value_of
 from tests.simulation.faults import HOUR_US, SECOND_US, FaultSource
 from tests.simulation.intents import (
     AddColumn,
@@ -76,7 +77,7 @@ def cast(world: World) -> Iterator[tuple[str, Callable[[], None]]]:
         world.actors[name] = actor
         yield name, _body(actor, act)
     others: list[tuple[str, Act]] = [(name, refresher) for name in refreshers(world)] if has_rollup(world) else []
-    others += [*(hitters(world) if has_hits(world) else ()), *erasers(world)]
+    others += [*(hitters(world) if has_hits(world) else ()), *erasers(world), *backfillers(world)]
     others += [*movers(world)] if has_vault(world) else []
     others += [(f"offerer{at}", ingest) for at in range(CROWD)] if is_crowded(world.seed) else []
     acts = [(name, act, Process(), dict[int, Lake]()) for name, act in others]
@@ -148,7 +149,7 @@ def ingest(actor: Actor) -> None:
     if through:
         _through_pipeline(actor, batch)
     else:
-        rows = _rows(batch, actor.lake.clock.now_us())
+        rows = event_rows(batch, actor.lake.clock.now_us())
         done = actor.table(EVENTS).ingest(rows, contents_of([RawEvent(0, value_of(event)) for event in batch]))
         if done.appended + done.duplicates != len(batch) or done.clashes:
             raise Violation("each event is new or a duplicate", f"{done} of {len(batch)}")
@@ -166,7 +167,7 @@ def dispute(actor: Actor) -> None:
     ids = [event.id for event in events]
     world.scheduler.note(f"claims {' '.join(map(str, zip(ids, kinds, strict=True)))}")
     actor.intent = Steps({"WRITE": AddEvents(frozenset(ids))})
-    done = actor.table(EVENTS).ingest(_rows(events, actor.lake.clock.now_us(), kinds))
+    done = actor.table(EVENTS).ingest(event_rows(events, actor.lake.clock.now_us(), kinds))
     if done.appended + done.duplicates + len(done.clashes) != len(events):
         raise Violation("each event is new, a duplicate or a clash", f"{done} of {len(events)}")
     world.checker.acknowledged(ids, EVENTS, REJECTS)
@@ -183,19 +184,6 @@ def _through_pipeline(actor: Actor, batch: list[Event]) -> None:
     rejected = sum(event.reject for event in batch)
     if (answer.accepted, answer.rejected) != (len(batch) - rejected, rejected):
         raise Violation("every event is accepted or rejected", f"{answer} for {len(batch)}, {rejected} of them broken")
-
-
-def _rows(batch: list[Event], now_us: int, kinds: list[str] | None = None) -> pa.Table:
-    received = datetime.fromtimestamp(now_us / 1e6, UTC)
-    time = pa.timestamp("us", "UTC")
-    return pa.table(
-        {
-            "event_id": [event.id for event in batch],
-            "ts": pa.array([time_of(event) for event in batch], time),
-            "event": kinds or [kind_of(event) for event in batch],
-            "received_at": pa.array([received] * len(batch), time),
-        }
-    )
 
 
 def _any_root(actor: Actor) -> str:

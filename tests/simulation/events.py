@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+
+import pyarrow as pa
 
 from tests.simulation.checker import Event
 from tests.simulation.faults import HOUR_US
@@ -28,3 +31,17 @@ def time_of(event: Event) -> datetime:
 def kind_of(event: Event) -> str:
     """Return what happened."""
     return KINDS[int(event.id[1:]) % len(KINDS)]
+
+
+def event_rows(batch: Sequence[Event], now_us: int, kinds: list[str] | None = None) -> pa.Table:
+    """Return events as rows that arrive now."""
+    received = datetime.fromtimestamp(now_us / 1e6, UTC)
+    time = pa.timestamp("us", "UTC")
+    return pa.table(
+        {
+            "event_id": [event.id for event in batch],
+            "ts": pa.array([time_of(event) for event in batch], time),
+            "event": kinds or [kind_of(event) for event in batch],
+            "received_at": pa.array([received] * len(batch), time),
+        }
+    )

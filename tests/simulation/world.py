@@ -183,12 +183,13 @@ class World:
 
     def run(self) -> Result:
         """Run to the end. Raises `Failure`."""
-        from tests.simulation import merge_queries, transfers
+        from tests.simulation import backfills, merge_queries, transfers
         from tests.simulation.actors import cast
         from tests.simulation.rollups import has_rollup, set_up
 
         with running(self.scheduler), pytest.MonkeyPatch.context() as patch:
             crowd(self.seed, patch)
+            backfills.set_up(patch)
             try:
                 self._set_up()
                 if has_rollup(self):

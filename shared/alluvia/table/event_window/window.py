@@ -173,9 +173,8 @@ class DedupWindow:
                     held.setdefault(prints[at], set()).add(content)
         return held
 
-    def files(self, undone: Gaps | None = None, after: int = -1) -> list[CommitFiles]:
+    def files(self, undone: Gaps, after: int = -1) -> list[CommitFiles]:
         """Return where the ids are that commits after a version do not carry. `undone` is that of `held`."""
-        undone = self.rules.undone if undone is None else undone
         return [each for each in self._files if each.version > after and not in_gap(undone, each.version)]
 
     def drop(self, files: CommitFiles) -> None:
