@@ -4,7 +4,8 @@ moto checks a condition and writes in two steps, so that two of many racing thre
 request that writes makes the pair one step. Run as a process of its own (`python -m tests.s3server`), it prints its
 port, counts requests, and injects faults on demand. `GET /_test/requests` returns counts and resets them;
 `POST /_test/faults` takes `[{"method", "match", "fault", "times"}]`, `fault` one of `status:NNN` (answered before the
-effect), `lost` (the effect happens, the connection breaks), `lost-before` (it breaks before the effect).
+effect), `lost` (the effect happens, the connection breaks), `lost-before` (it breaks before the effect), `delay:N`
+(answered after N seconds more).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -125,6 +127,8 @@ class _Exact:
             fault = self._fault(method, path)
         if fault.startswith("status:"):
             return _refuse(int(fault[7:]), environ, start_response)
+        if fault.startswith("delay:"):
+            time.sleep(float(fault[6:]))
         if fault == "lost-before":
             _break(environ)
         if method in ("PUT", "POST", "DELETE"):
