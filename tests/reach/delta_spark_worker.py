@@ -47,7 +47,7 @@ def settings(cache: Path, java_options: list[str]) -> dict[str, str]:
         # Hadoop's newer calls run `readlink` sixteen times a commit.
         "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
         "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.variant.allowReadingShredded": "true",
