@@ -301,3 +301,7 @@ class Done:
     def exception(self, timeout: float | None = None) -> Exception | None:
         """Return its error, or None."""
         return self._error
+
+    def cancelled(self) -> bool:
+        """Return False: it has run."""
+        return False

@@ -186,3 +186,16 @@ def test_a_checkpoint_of_the_table_keeps_what_was_read_of_the_files(
     store.reset()
     assert ingest(table, "e2", "x") == (1, 1)
     assert [kind for kind, key in store.keys if ID_FOLDER in key] == ["get"]
+
+
+def test_a_copy_of_the_window_knows_the_files(table: Table) -> None:
+    """From it an overdue checkpoint is written, meanwhile the window goes on."""
+    bring(table, "a")
+    assert ingest(table, "a") == (0, 1)
+    window = table._handle.window
+    assert window is not None
+    copied = window.copy()
+    bring(table, "b")
+    assert ingest(table, "b") == (0, 1)
+    assert [each.version for each in copied.files(())] == [1]
+    assert [each.version for each in window.files(())] == [1, 2]

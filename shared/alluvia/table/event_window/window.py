@@ -141,7 +141,7 @@ class DedupWindow:
     def copy(self) -> DedupWindow:
         """Return a window that holds the same, and goes on by itself."""
         self._settle()
-        other = DedupWindow(self.rules, self.version)
+        other = DedupWindow(self.rules, self.version, files=self._files)
         other._runs = [copy(run) for run in self._runs]  # which forget, each by itself
         other._time_ms, other._borrowed, other._bare_version = self._time_ms, self._borrowed, self._bare_version
         return other
