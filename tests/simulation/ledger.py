@@ -12,7 +12,7 @@ from tests.simulation.intents import Intent, Rows
 from tests.simulation.model import Row, TableModel, Version
 from tests.simulation.scheduler import Violation
 
-DECISIONS = "bank/_alluvia/transactions/"
+DECISIONS = "/_alluvia/transactions/"
 CLAIM = "alluvia.claim."
 HALF_A_DAY_MS = 12 * 3_600_000
 Actions = Sequence[Mapping[str, Any]]
@@ -50,13 +50,19 @@ class Together:
     flag: bool = False
     transaction_id: str | None = None
     started_ms: int = 0
+    claimed: dict[str, int] = field(default_factory=dict)
     carried_out: dict[str, int] = field(default_factory=dict)
     reads: list[Read] = field(default_factory=list)
+
+    def precedes(self, other: Together) -> bool:
+        """Whether another has claimed a table after this was carried out there."""
+        return any(at < other.claimed.get(root, 0) for root, at in self.carried_out.items())
 
     def check(self, table: TableModel, before: Version, after: Version, removed: Rows, added: Rows) -> None:
         """Take a claim: it changes no row."""
         if removed or added or after.operation != "CLAIM":
             raise Violation("a claim changes no row", f"{after.operation} {table.root} {after.number}")
+        self.claimed[table.root] = after.number
 
 
 class Ledger:
@@ -75,9 +81,9 @@ class Ledger:
 
     def decide(self, key: str, data: bytes, now_us: int, tables: Mapping[str, TableModel]) -> None:
         """Take a decision, if it is one. What comes too late is an abort; what stands when it comes was read so."""
-        if not key.startswith(DECISIONS):
+        if DECISIONS not in key:
             return
-        transaction_id = key.removeprefix(DECISIONS).removesuffix(".json")
+        transaction_id = key.partition(DECISIONS)[2].removesuffix(".json")
         together = self.known.get(transaction_id)
         if together is None:  # its first claim failed
             return

@@ -724,7 +724,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/late_table.py",
         "self._after = self._with_followers(self._changed())",
         "self._after: Transactions = {}",
-        ("tests/unit/operations/test_late_tables.py",),
     ),
     Mutant(
         "read in a late table what follows a transaction that is left out",

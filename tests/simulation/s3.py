@@ -54,6 +54,8 @@ class Bucket:
     keys: list[str] = field(default_factory=list)
     ever: set[str] = field(default_factory=set)
     requests: int = 0
+    tick_us: int = 1
+    """The store tells times in multiples of this."""
     fired: list[Fault] = field(default_factory=list)
 
     def put(self, key: str, data: bytes, *, absent: bool, intent: object) -> bool:
@@ -139,7 +141,7 @@ class Client:
         return self._send("GET", key, effect)
 
     def head(self, key: str) -> Json:
-        return self._send("HEAD", key, lambda: _listed(key, self._object(key)))
+        return self._send("HEAD", key, lambda: self._listed(key))
 
     def _object(self, key: str) -> tuple[bytes, int]:
         found = self._bucket.objects.get(key)
@@ -162,7 +164,12 @@ class Client:
 
     def _page(self, prefix: str, after: str) -> builtins.list[Json]:
         keys = self._bucket.below(prefix, after)[:PAGE_KEYS]
-        return [_listed(key, self._bucket.objects[key]) for key in keys]
+        return [self._listed(key) for key in keys]
+
+    def _listed(self, key: str) -> Json:
+        data, at_us = self._object(key)
+        moment = _EPOCH + timedelta(microseconds=at_us - at_us % self._bucket.tick_us)
+        return {"path": key, "size": len(data), "last_modified": moment, "e_tag": _tag(data)}
 
     def list_with_delimiter(self, prefix: str | None) -> Json:
         return {"common_prefixes": self._send("LIST", f"{prefix or ''} /", partial(self._folders, prefix or ""))}
@@ -288,12 +295,6 @@ def _ranged(data: bytes, wanted: Any) -> bytes:
     if start >= len(data):
         raise _error("InvalidRange", 416)
     return data[start:end]
-
-
-def _listed(key: str, found: tuple[bytes, int]) -> Json:
-    data, at_us = found
-    moment = _EPOCH + timedelta(microseconds=at_us)
-    return {"path": key, "size": len(data), "last_modified": moment, "e_tag": _tag(data)}
 
 
 def _error(code: str, status: int) -> Exception:

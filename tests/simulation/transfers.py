@@ -1,4 +1,4 @@
-"""Transactions over the bank and a vault in some runs: transfers, counters, flags, pairs of rows, readers of both.
+"""Transactions over the bank, a purse and a vault in some runs: transfers, counters, flags, pairs of rows, readers.
 
 It takes its chances from a source of its own, so that runs without a vault are as they were.
 """
@@ -28,8 +28,9 @@ from tests.simulation.world import ACCOUNTS, BANK, BANK_SCHEMA, Actor, World
 
 SHARE = 0.2
 """The share of runs about the bank that have a vault."""
-VAULT = "vault/"
+VAULT, PURSE = "vault/", "purse/"
 ROOTS = (BANK, VAULT)
+NAMES = ("bank", "purse", "vault")
 COLUMNS = ("id", "amount", "owner")
 
 
@@ -44,13 +45,15 @@ def has_vault(world: World) -> bool:
 
 
 def set_up(world: World, lake: Lake) -> None:
-    """Create the vault, and a flag in each table."""
+    """Create the vault and the purse, and a flag in two tables. The store tells time in whole seconds, as S3 does."""
+    world.bucket.tick_us = SECOND_US
     properties = {name: text for name, text in lake.table("bank").snapshot().properties.items() if name[:6] == "delta."}
     kept = {name: properties[name] for name in properties if "interval" in name.lower() or "Duration" in name}
-    lake.create_table("vault", BANK_SCHEMA, sort_by=["id"], properties=kept)
-    world.checker.sorted_by[VAULT] = ("id",)
-    lake.table("vault").append([{"id": f"a{at}", "amount": 100, "owner": "bank"} for at in range(ACCOUNTS)])
-    world.checker.totals[VAULT] = 100 * ACCOUNTS
+    for root in (VAULT, PURSE):
+        table = lake.create_table(root[:-1], BANK_SCHEMA, sort_by=["id"], properties=kept)
+        world.checker.sorted_by[root] = ("id",)
+        table.append([{"id": f"a{at}", "amount": 100, "owner": "bank"} for at in range(ACCOUNTS)])
+        world.checker.totals[root] = 100 * ACCOUNTS
     for name in ("bank", "vault"):
         lake.table(name).append([{"id": "flag", "amount": 0, "owner": "bank"}])
 
@@ -110,16 +113,25 @@ def _done(actor: Actor, together: Together) -> None:
 
 def transfer(actor: Actor) -> None:
     """Move an amount from an account of one table to one of the other."""
+    _move(actor, "bank", "vault")
+
+
+def hand_on(actor: Actor) -> None:
+    """Move an amount into the purse or out of it, so that what others see of two tables depends on the third."""
+    _move(actor, *actor.chance.choice([("bank", "purse"), ("purse", "vault")]))
+
+
+def _move(actor: Actor, source: str, target: str) -> None:
     chance = actor.chance
     amount = chance.randint(1, 5) * chance.choice([-1, 1])
     one, other = (f"a{chance.randrange(ACCOUNTS)}" for _ in ROOTS)
     together = Together(
-        {BANK: _change(one, lambda old: old - amount), VAULT: _change(other, lambda old: old + amount)},
-        {BANK: -amount, VAULT: amount},
+        {f"{source}/": _change(one, lambda old: old - amount), f"{target}/": _change(other, lambda old: old + amount)},
+        {f"{source}/": -amount, f"{target}/": amount},
     )
     tables = _begin(actor)
     actor.intent = together
-    for name, account, sign in chance.sample([("bank", one, "-"), ("vault", other, "+")], 2):
+    for name, account, sign in chance.sample([(source, one, "-"), (target, other, "+")], 2):
         update(tables.handle(name), {"amount": f"amount {sign} ({amount})"}, f"id = '{account}'")
         _pause(actor)
     tables.commit()
@@ -211,20 +223,28 @@ def use_vault(actor: Actor) -> None:
 
 
 def _least(actor: Actor) -> dict[str, int]:
-    return {root: actor.world.model(root).tip.number for root in ROOTS}
+    return {f"{name}/": actor.world.model(f"{name}/").tip.number for name in NAMES}
 
 
 def _check_cut(actor: Actor, least: Mapping[str, int], cut: Mapping[str, tuple[int, AbstractSet[str]]]) -> None:
-    """Check the versions of a cut, and the transactions that it holds besides: each is in all tables or in none."""
+    """Check the versions of a cut, and the transactions that it holds: each in all tables or in none, with all before.
+
+    The cut has for each table its version, and the transactions that it holds besides.
+    """
     known = actor.world.checker.ledger.known
     seen: dict[str, set[str]] = {}
     for root, (version, undone) in cut.items():
-        if version < least[root]:
+        if version < least.get(root, 0):
             raise Violation("a reader sees what was committed before", f"{root}: {version}, not {least[root]}")
-        done = {tx for tx, each in known.items() if each.carried_out.get(root, 1 << 60) <= version}
-        seen[root] = {tx for tx in done | undone if len(known[tx].intents) == len(ROOTS)}
-    if seen[BANK] != seen[VAULT]:
-        raise Violation("a cut holds a transaction in all tables or in none", f"{seen[BANK] ^ seen[VAULT]}")
+        seen[root] = {tx for tx, each in known.items() if each.carried_out.get(root, 1 << 60) <= version} | undone
+    there = set().union(*seen.values())
+    before = {tx for tx, each in known.items() if any(each.precedes(known[other]) for other in there)}
+    for tx in there | before:
+        missing = [root for root in known[tx].intents if root in cut and tx not in seen[root]]
+        if missing:
+            raise Violation(
+                "a cut holds a transaction, and what it follows, in all tables or in none", f"{tx} {missing}"
+            )
 
 
 def only_read(actor: Actor) -> None:
@@ -244,6 +264,28 @@ def only_read(actor: Actor) -> None:
     except Conflict as error:
         raise Violation("a transaction that only reads never conflicts", str(error)) from error
     _check_cut(actor, least, {handle.root: (handle.base.version, handle.held) for handle in handles})
+
+
+def read_late(actor: Actor) -> None:
+    """Read tables in a transaction that looks at each when it is used, whatever has happened to the others by then."""
+    actor.intent = ReadOnly()
+    world, chance = actor.world, actor.chance
+    least = _least(actor)
+    tables = StagedTables(actor.lake)
+    names = chance.sample(NAMES, chance.choice([2, 3]))
+    try:
+        for name in names:
+            _read(actor, tables, name, "owner = 'bank'", lambda _: True)
+            if world.skewed and tables.handle(name).base.version < least[f"{name}/"]:
+                world.scheduler.note("commits of one second, taken in the order of two clocks")
+                least.clear()
+            _pause(actor)
+        tables.commit()
+    except TransactionExpired:
+        raise
+    except Conflict as error:
+        raise Violation("a transaction that only reads never conflicts", str(error)) from error
+    _check_cut(actor, least, {each.root: (each.base.version, each.held) for each in map(tables.handle, names)})
 
 
 def read_both(actor: Actor) -> None:
@@ -276,7 +318,7 @@ def check_flags(world: World) -> None:
 
 def finish(world: World, lake: Lake) -> None:
     """Carry out what was decided, and see that nothing has happened in part."""
-    for handle in (lake.handle("bank"), lake.handle("vault")):
+    for handle in map(lake.handle, NAMES):
         handle.carry_out(handle.newest())
     world.checker.ledger.check_all_or_nothing(world.checker.failed)
     check_flags(world)
@@ -284,12 +326,16 @@ def finish(world: World, lake: Lake) -> None:
 
 ACTS: tuple[tuple[str, Callable[[Actor], None]], ...] = (
     ("mover", transfer),
+    ("mover", hand_on),
+    ("mover", hand_on),
     ("counter", count_up),
     ("flagger", raise_flag),
     ("flagger", raise_flag),
     ("pairer", append_both),
     ("looker", read_both),
     ("looker", only_read),
+    ("looker", read_late),
+    ("looker", read_late),
     ("teller", count_pairs),
     ("teller", count_pairs),
     ("vaulter", use_vault),
