@@ -1,4 +1,7 @@
-"""Reading tables by `alluvia_spark.read_table`, compared with `spark.read.parquet` of the same files, in turns."""
+"""Reading tables by `alluvia_spark.read_table`, compared with `spark.read.parquet` of the same files, in turns.
+
+A bare read has the partition columns from the folders' names, as Spark finds them there.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +50,10 @@ def figures(_: S3Server, folder: Path) -> list[Figure]:
 def _compared(spark: SparkSession, name: str, table: Table) -> list[Figure]:
     snapshot = table.snapshot()
     paths = [f"file:{table.lake.store.local_path(snapshot.key(file))}" for file in snapshot.files]
-    values = {name: F.lit("c") for name in snapshot.partition_columns}
+    root = f"file:{table.lake.uri}/{table.name}"
     sides: dict[str, Callable[[], DataFrame]] = {
         "ours": lambda: alluvia_spark.read_table(spark, table.lake, table.name),
-        "theirs": lambda: spark.read.parquet(*paths).withColumns(values),
+        "theirs": lambda: spark.read.option("basePath", root).parquet(*paths),
     }
     runs: dict[str, list[Measured]] = {side: [] for side in sides}
     for at in range(PAIRS + 1):

@@ -7,7 +7,8 @@ of them are what Spark would read out of the paths, it need not be told them row
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -17,7 +18,6 @@ from alluvia.table.partitioning.partition import NULL_FOLDER
 
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _FORMS = (
-    (pa.types.is_string, re.compile(r"(?s).+")),
     (pa.types.is_integer, re.compile(r"-?\d{1,18}", re.ASCII)),
     (pa.types.is_boolean, re.compile(r"true|false")),
     (pa.types.is_date, re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)),
@@ -25,39 +25,56 @@ _FORMS = (
 """The types, and their texts in the log, that Spark reads out of a path as we do."""
 
 
-def in_paths(files: Sequence[AddFile], columns: Sequence[pa.Field], others: Sequence[str]) -> bool:
-    """Whether Spark reads the values of all partition columns of files, and nothing else that counts, in their paths.
+@dataclass(frozen=True, slots=True)
+class FolderTexts:
+    """What Spark reads in the paths of files as one column. `as_text` says that it must read texts.
+
+    `others` are texts that are not the value in the log, each with a file that has it: all of them, if texts are read.
+    """
+
+    others: Mapping[str | None, AddFile]
+    as_text: bool
+
+
+def folder_texts(
+    files: Sequence[AddFile], columns: Sequence[pa.Field], others: Sequence[str]
+) -> Mapping[str, FolderTexts] | None:
+    """Return what Spark reads in paths as each partition column; None where it does not find all of them there.
 
     `columns` have the names that they have in the log, `others` are the names of the other columns.
     """
-    forms = {field.name: _form(field.type) for field in columns}
+    names = {field.name for field in columns}
     taken = {name.lower() for name in others}
-    names = _folders(files[0].path)
-    keys = [name for name, _ in names]
-    if None in forms.values() or not set(forms) <= set(keys) or len(set(keys)) < len(keys):
-        return False
+    keys = [name for name, _ in _folders(files[0].path)]
+    if not names <= set(keys) or len(set(keys)) < len(keys):
+        return None
     if any(key.lower() in taken or _ESCAPE.search(key) for key in keys):
-        return False
-    return all(_agrees(file, keys, forms) for file in files)
+        return None
+    found: dict[str, dict[str | None, AddFile]] = {name: {} for name in names}
+    for file in files:
+        folders = _folders(file.path)
+        if is_absolute(file.path) or [name for name, _ in folders] != keys:
+            return None
+        for name, text in folders:
+            if name in names:
+                read = None if text == NULL_FOLDER else _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+                if _value(found[name].setdefault(read, file), name) != _value(file, name):
+                    return None
+    return {field.name: _texts(field, found[field.name]) for field in columns}
 
 
-def _form(kind: pa.DataType) -> re.Pattern[str] | None:
-    return next((form for matches, form in _FORMS if matches(kind)), None)
+def _value(file: AddFile, name: str) -> str | None:
+    return file.partition_values.get(name) or None
 
 
-def _agrees(file: AddFile, keys: Sequence[str], forms: dict[str, re.Pattern[str] | None]) -> bool:
-    folders = _folders(file.path)
-    if is_absolute(file.path) or [name for name, _ in folders] != keys:
-        return False
-    for name, text in folders:
-        form = forms.get(name)
-        if form is None:
-            continue
-        value = file.partition_values.get(name) or None
-        read = None if text == NULL_FOLDER else _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
-        if read != value or (value is not None and not form.fullmatch(value)):
-            return False
-    return True
+def _texts(field: pa.Field, files: Mapping[str | None, AddFile]) -> FolderTexts:
+    differ = {text: file for text, file in files.items() if text != _value(file, field.name)}
+    form = next((form for matches, form in _FORMS if matches(field.type)), None)
+    if pa.types.is_string(field.type):
+        return FolderTexts(differ, as_text=False)
+    if form is None or differ or not all(text is None or form.fullmatch(text) for text in files):
+        return FolderTexts(files, as_text=True)
+    return FolderTexts({}, as_text=False)
 
 
 def _folders(path: str) -> list[tuple[str, str]]:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import alluvia
 import alluvia_spark
 from alluvia.errors import Invalid, TableNotFound, VersionNotFound
 from alluvia.lake import Table
-from alluvia_spark import reading
+from alluvia_spark import deleted_rows, file_scan
 from tests import judges
 from tests.property import row_model as model
 from tests.reach.tables import APART, EVERY_TYPE
@@ -49,13 +51,14 @@ SCHEMA = pa.schema(
 )
 
 
-@pytest.mark.parametrize("scans", [32, 0], ids=["by constants", "by joins"])
+@pytest.mark.parametrize("joins", [False, True], ids=["by constants", "by joins"])
 @pytest.mark.parametrize("places", [("a b", "x/y", None), ("ü→€", "50%", None)], ids=["in paths", "not in paths"])
 def test_partitions_deleted_rows_and_other_names(
-    spark: SparkSession, tmp_path: Path, places: tuple[str | None, ...], scans: int, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, places: tuple[str | None, ...], joins: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "SCANS_MAX", scans)
-    monkeypatch.setattr(reading, "SCAN_BYTES_MIN", 0)
+    if joins:
+        monkeypatch.setattr(file_scan, "CASES_MAX", 0)
+        monkeypatch.setattr(deleted_rows, "NUMBERS_MAX", 0)
     lake = alluvia.connect(str(tmp_path))
     table = lake.create_table("t", SCHEMA, partition_by=["place", "day(ts)"], properties=VECTORS)
     table.append(rows(places))
@@ -67,6 +70,26 @@ def test_partitions_deleted_rows_and_other_names(
         check(spark, table, version=1)
         check(spark, table, where="ts >= '2024-01-01 03:00:00' AND number <> 5")
         check(spark, table, where="number % 2 = 0 AND ts < timestamp '2024-01-01 07:00:00'")
+
+
+def test_values_that_are_in_no_path(spark: SparkSession, tmp_path: Path) -> None:
+    """As delta-spark writes tables whose columns have other names in files."""
+    table = alluvia.connect(str(tmp_path)).create_table(
+        "t", {"n": "long", "at": "timestamp", "x": "decimal(4,1)"}, partition_by=["at", "x"], properties=VECTORS
+    )
+    for n in range(3):
+        at = dt.datetime(2024, 1, 1, n, tzinfo=dt.UTC)
+        table.append([{"n": m, "at": at if n else None, "x": Decimal(n) / 2} for m in range(5 + 200 * n)])
+    table.delete("n = 1")
+    check(spark, table)
+    folder = Path(judges.uri_of(table))
+    for path in folder.rglob("part-*.parquet"):
+        path.rename(folder / path.name)
+    for log in folder.glob("_delta_log/*.json"):
+        log.write_text(re.sub(r'"path":"[^"]*/(part-)', r'"path":"\1', log.read_text()))
+    opened = alluvia.connect(str(tmp_path))["t"]
+    check(spark, opened)
+    assert "Join" not in alluvia_spark.read_table(spark, str(tmp_path), "t")._jdf.queryExecution().toString()
 
 
 def test_a_condition_prunes_files_and_is_one_of_sparks_own(spark: SparkSession, tmp_path: Path) -> None:
