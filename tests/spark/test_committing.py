@@ -62,7 +62,7 @@ def made(clock: ManualClock, *ids: str) -> MemoryStore:
     return store
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(STEPS)
 def test_any_mix_of_jobs_and_posts_stores_each_event_once(steps: list[tuple[object, ...]]) -> None:
     clock = ManualClock()

@@ -10,7 +10,7 @@ import pytest
 from alluvia.clock import ManualClock
 from alluvia.errors import ConcurrentAppend, Corrupt
 from alluvia.lake import Lake, Table
-from alluvia.store import CountingStore, MemoryStore
+from alluvia.store import CountingStore
 from alluvia.table.event_window.id_files import ID_FOLDER, IdFiles, plan_files
 from tests.contract.workers import events
 from tests.unit.operations.bringing import bring
@@ -164,15 +164,27 @@ def test_files_that_are_missing_too_soon_are_reported_and_nothing_is_stored_twic
     assert stored(table) == ["a"]
 
 
-def test_a_log_that_names_another_folder_is_refused(table: Table) -> None:
+@pytest.mark.parametrize(
+    ("said", "instead"),
+    [
+        (ID_FOLDER, "../../other/"),
+        ('"ranges":2', '"ranges":100000000'),
+        ('"pages":2', '"pages":100000000'),
+        ('"pages":2', '"pages":0'),
+        ('"filter_bytes":64', '"filter_bytes":"x"'),
+        ('"ranges":2,', ""),
+    ],
+)
+def test_a_commit_that_names_no_files_of_ids_is_refused(table: Table, said: str, instead: str) -> None:
     store = table._handle.store
-    assert isinstance(store, CountingStore)
-    assert isinstance(store.inner, MemoryStore)
     bring(table, "a")
     key = "t/_delta_log/00000000000000000001.json"
-    store.put(key, store.get(key).replace(ID_FOLDER.encode(), b"../../other/"))
+    text = store.get(key).decode()
+    assert text.count(said) == 1
+    store.put(key, text.replace(said, instead).encode())
     with pytest.raises(Corrupt, match="version 1: its event id files cannot be read"):
         ingest(Lake(store, table.lake.clock).table("t"), "b")
+    assert "event-ids-unreadable" in {each.kind for each in table.verify().findings}
 
 
 def test_a_checkpoint_of_the_table_keeps_what_was_read_of_the_files(

@@ -31,6 +31,8 @@ FILTER_BITS_AN_ID = 16
 FILTER_BYTES_MAX = 64 << 20
 """All filters of a commit together take no more memory: beyond 33 million ids there are fewer bits for each."""
 ArrayT = TypeVar("ArrayT", pa.Array, pa.ChunkedArray)
+RANGES_MAX, HEADER_BYTES_MAX = 1 << 16, 16 << 20
+"""What is more was not written by a backfill: 68 billion ids, and a header for eight million."""
 _PROBES = 3
 _OFFSET_BYTES = 4
 _LOW = (1 << 32) - 1
@@ -109,7 +111,9 @@ def decode_entries(bodies: Sequence[Mapping[str, Any]]) -> list[CommitFiles]:
 
 def _files(body: Mapping[str, Any]) -> IdFiles:
     found = IdFiles(str(body["folder"]), *(int(body[name]) for name in ("ids", "ranges", "pages", "filter_bytes")))
-    if not _FOLDER.fullmatch(found.folder) or min(found.ids, found.ranges, found.pages, found.filter_bytes) < 1:
+    numbers = (found.ids, found.ranges, found.pages, found.filter_bytes)
+    possible = min(numbers) > 0 and found.ranges <= RANGES_MAX and found.header_bytes <= HEADER_BYTES_MAX
+    if not _FOLDER.fullmatch(found.folder) or not possible:
         raise ValueError(f"{found} is not a folder of event ids")
     return found
 
