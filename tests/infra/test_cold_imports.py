@@ -132,3 +132,12 @@ def test_tokens_load_no_more_than_their_signature_needs(
     expected = next(packages for each, _, packages in CASES if each is spec)
     found = loaded(spec, {**event, "headers": {"authorization": f"Bearer {bearer}"}}, environment)
     assert found == expected | TOKENS
+
+
+def test_the_process_of_a_query_loads_duckdb_pyarrow_and_little_else() -> None:
+    code = "import sys, alluvia.query.worker; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    loaded = set(done.stdout.split())
+    assert {"duckdb", "pyarrow", "alluvia.query.formats"} <= loaded
+    for heavy in ("pyarrow.compute", "pyarrow.parquet", "obstore", "alluvia.store", "alluvia.log.actions"):
+        assert heavy not in loaded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from alluvia.duck.relation import quote_name
+from alluvia.duck.quoting import quote_name
 from alluvia.errors import Invalid
 from alluvia.sql.tokens import Unfinished, tokens_of
 

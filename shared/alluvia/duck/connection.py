@@ -14,7 +14,7 @@ from pathlib import Path
 
 import duckdb
 
-from alluvia.duck.relation import quote_text
+from alluvia.duck.quoting import quote_text
 from alluvia.errors import NotInstalled, Unavailable
 
 PLANNER_MEMORY = "256MB"

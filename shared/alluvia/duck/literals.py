@@ -8,7 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from alluvia.duck.relation import quote_text
+from alluvia.duck.quoting import quote_text
 from alluvia.errors import Invalid
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from alluvia.duck.relation import free_name
+from alluvia.duck.quoting import free_name
 from alluvia.errors import Invalid
 from alluvia.expressions.columnar import Mask, computed_condition
 from alluvia.expressions.complements import complement

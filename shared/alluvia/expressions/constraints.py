@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.duck.failures import QueryTooCostly
-from alluvia.duck.relation import quote_name
+from alluvia.duck.quoting import quote_name
 from alluvia.errors import Invalid, Unsupported
 from alluvia.expressions.condition import Condition, condition
 from alluvia.expressions.parse import parse

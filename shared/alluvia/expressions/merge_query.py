@@ -12,7 +12,8 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from alluvia.duck.relation import duckdb_type, quote_name
+from alluvia.duck.quoting import quote_name
+from alluvia.duck.relation import duckdb_type
 from alluvia.errors import Invalid
 from alluvia.expressions.parse import Statement, parse
 from alluvia.expressions.references import At, Reference, find_references

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from alluvia.duck.failures import QueryTooCostly
-from alluvia.duck.relation import quote_name
+from alluvia.duck.quoting import quote_name
 from alluvia.errors import Invalid
 from alluvia.expressions.parse import Analyse, Statement, analyse, read
 from alluvia.expressions.references import Reference

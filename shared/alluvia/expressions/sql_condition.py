@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from alluvia.duck.evaluators import current_evaluator
 from alluvia.duck.failures import Context, EngineError, translate
-from alluvia.duck.relation import free_name
+from alluvia.duck.quoting import free_name
 from alluvia.errors import Invalid
 from alluvia.expressions.functions import UNNESTING
 from alluvia.expressions.parse import parse

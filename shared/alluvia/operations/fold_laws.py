@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from alluvia.duck.connection import confine, connect
 from alluvia.duck.failures import Context, details_of, translate
-from alluvia.duck.relation import quote_name
+from alluvia.duck.quoting import quote_name
 from alluvia.errors import Invalid, cut
 from alluvia.expressions.merge_query import MergeQuery, read_merge_query
 from alluvia.expressions.rewrite import VIEW_SCHEMA

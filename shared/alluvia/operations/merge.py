@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alluvia.duck.relation import quote_name
+from alluvia.duck.quoting import quote_name
 from alluvia.errors import Invalid
 from alluvia.expressions.pairs import Pairs, PairTest, PairValues, Side
 from alluvia.expressions.sql_condition import read_expression

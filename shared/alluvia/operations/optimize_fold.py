@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.duck.failures import QueryTooCostly
-from alluvia.duck.relation import quote_name, relation_sql
+from alluvia.duck.quoting import quote_name
+from alluvia.duck.relation import relation_sql
 from alluvia.errors import Invalid, Unavailable
 from alluvia.expressions.merge_query import read_merge_query
 from alluvia.log.actions import AddFile

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.duck.memory import memory_shares, resident_bytes
-from alluvia.duck.relation import quote_name, quote_text
+from alluvia.duck.quoting import quote_name, quote_text
 from alluvia.duck.scratch import scratch_database
 from alluvia.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unavailable

@@ -13,7 +13,8 @@ from functools import cache
 import pyarrow as pa
 
 from alluvia.duck.connection import planner
-from alluvia.duck.relation import duckdb_type, quote_name, quote_text
+from alluvia.duck.quoting import quote_name, quote_text
+from alluvia.duck.relation import duckdb_type
 from alluvia.log.actions import AddFile
 from alluvia.operations.relations import Files, LocalRows, Relation
 from alluvia.rollups.change import SourceChange

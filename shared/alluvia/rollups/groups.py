@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from alluvia.duck.relation import quote_text
+from alluvia.duck.quoting import quote_text
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import parse
 from alluvia.expressions.predicates import table_predicate

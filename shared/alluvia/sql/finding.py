@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from alluvia.duck.relation import RowPlaces, free_name, quote_name
+from alluvia.duck.quoting import free_name, quote_name
+from alluvia.duck.relation import RowPlaces
 from alluvia.expressions.condition import columns_used
 from alluvia.expressions.masking import masked
 from alluvia.expressions.sql_assignments import SqlValues, read_value

@@ -11,7 +11,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from alluvia.duck.relation import free_name, quote_name
+from alluvia.duck.quoting import free_name, quote_name
 from alluvia.expressions.masking import masked
 from alluvia.expressions.pairs import Side
 from alluvia.expressions.sql_assignments import VALUE_AT, read_value

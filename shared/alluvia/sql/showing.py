@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 
 from alluvia.access.rights import READ
-from alluvia.duck.relation import quote_name, quote_text
+from alluvia.duck.quoting import quote_name, quote_text
 from alluvia.errors import Invalid
 from alluvia.operations.create import NOT_GIVEN
 from alluvia.operations.views import find_view, list_views

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.table.schema.serialization import parse_type
 
 
 def check_names(argument: str, given: object) -> None:
@@ -56,6 +55,8 @@ def type_of(name: object, kind: object) -> pa.DataType:
     """Return the type that a caller gives for a column, by Delta's name or as pyarrow's."""
     check_text("column name", name, "id")
     if isinstance(kind, str):
+        from alluvia.table.schema.serialization import parse_type  # loaded late: a query's process checks text alone
+
         return parse_type(kind)
     if isinstance(kind, pa.DataType):
         return kind

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from alluvia import connect
-from alluvia.duck.relation import duckdb_type, escape_glob, quote_name, quote_text, relation_sql, shown_sql
+from alluvia.duck.quoting import quote_name, quote_text
+from alluvia.duck.relation import duckdb_type, escape_glob, relation_sql, shown_sql
 from alluvia.errors import Unsupported
 from alluvia.lake import Table
 from tests.judges import canonical
