@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
+from pyspark.sql.functions import col, lit
 
 from alluvia.errors import Invalid, Unavailable
 from alluvia.table.event_window.id_files import ID_FOLDER, IdFiles, plan_files
@@ -40,7 +41,8 @@ Place: TypeAlias = tuple[int, tuple[str | None, ...], Key]
 _ROUTED = {TASK: "int", "task": "int", "part": "int", "groups": "binary", "payload": "binary"}
 _PAYLOAD = {TASK: "int", "number": "int", "payload": "binary"}
 _LOST = {TASK: "int", "task": "int", "payload": "binary"}
-_PLACES = {"table": "int", "place": "string", "rows": "long", "size": "long", "packed": "long"}
+_READ = {**CHUNK, "place": "string", "rows": "long"}
+"""A row is a chunk, or what its rows of one partition value (`place`) amount to: the other columns are null."""
 _COUNTS = {"task": "int", "clashes": "long", "rejects": "long"}
 
 
@@ -66,21 +68,21 @@ class _Run:
         self.ids: IdFiles | None = None
         self.base = base
         self.cores = parallelism(spark)
-        fair_bytes = files.bytes // (self.cores * WAVES)
+        fair_bytes = -(-files.cost_bytes // (self.cores * WAVES))
         self.splits = files.splits(min(SPLIT_BYTES_MAX, max(SPLIT_BYTES_MIN, fair_bytes)))
 
     def outcome(self) -> JobOutcome:
         """Do all steps."""
         scratch.put(self.job, SPLITS, encode(self.splits))
         with ExitStack() as stack:
-            chunks = self._kept(mapped(numbered(self.spark, len(self.splits)), partial(_read, self.job), CHUNK), stack)
+            chunks = self._kept(mapped(numbered(self.spark, len(self.splits)), partial(_read, self.job), _READ), stack)
             weights = _weights(chunks)
             _check(weights)
             if not weights:
                 return JobOutcome(0, 0, 0, 0, ())
             dropping, clashes = self._drop_repeats(chunks, weights)
             if clashes:
-                again = self._kept(mapped(self._each(sorted(clashes)), partial(_read_clashes, self.job), CHUNK), stack)
+                again = self._kept(mapped(self._each(sorted(clashes)), partial(_read_clashes, self.job), _READ), stack)
                 weights = _together(weights, _weights(again))
                 chunks = chunks.union(again)
             written = self._write(chunks, weights, dropping)
@@ -118,7 +120,11 @@ class _Run:
         """
         layout = plan_files(f"{ID_FOLDER}{self.job.run_id}/", sum(weight.rows for weight in weights.values()))
         count, self.ids = layout.ranges, layout
-        ids = mapped(chunks.select("ids"), partial(_ids, count), _PAYLOAD)
+        ids = chunks.where(col("ids").isNotNull()).select("ids")
+        if count == 1:
+            ids = ids.select(lit(task_key(0)).alias(TASK), lit(0).alias("number"), col("ids").alias("payload"))
+        else:
+            ids = mapped(ids, partial(_ids, count), _PAYLOAD)
         files = live.files_touched(self.base, ((values, key) for table, values, key in weights if table == ROWS))
         if held := live.plan_tasks(files):
             for number, some in enumerate(held):
@@ -128,8 +134,13 @@ class _Run:
             )
             ids = ids.union(there)
         spread = min(len(self.splits), self.cores * DROPS_A_CORE)
-        lost = mapped(to_tasks(ids, count), partial(_find, self.job, layout, spread), _LOST)
-        counted = mapped(to_tasks(lost, spread), partial(_put_drops, self.job), _COUNTS).collect()
+        find, ids = partial(_find, self.job, layout, spread), to_tasks(ids, count)
+        if count == 1:
+            counted = mapped(ids, partial(_find_and_put, find, self.job), _COUNTS).collect()
+        else:
+            counted = mapped(
+                to_tasks(mapped(ids, find, _LOST), spread), partial(_put_drops, self.job), _COUNTS
+            ).collect()
         clashes = {row.task: (row.clashes, row.rejects) for row in counted if row.clashes}
         return data_files.bitmap((row.task for row in counted), len(self.splits)), clashes
 
@@ -137,7 +148,8 @@ class _Run:
         layouts, sizes, file_bytes = _layouts(self.job, weights)
         plan = plan_shares(sizes, bucket_bytes(sum(sizes.values()), self.cores), file_bytes)
         scratch.put(self.job, data_files.PLAN, Routes(layouts, plan.shares, dropping).to_json())
-        routed = mapped(chunks.drop("ids"), partial(_route, self.job), _ROUTED)
+        given = chunks.where(col("payload").isNotNull()).select([name for name in CHUNK if name != "ids"])
+        routed = mapped(given, partial(_route, self.job), _ROUTED)
         written = mapped(to_tasks(routed, plan.tasks), partial(_write, self.job), {"written": "string"}).collect()
         return [Written.from_json(body) for row in written for body in orjson.loads(row.written)]
 
@@ -149,7 +161,7 @@ def _portion(job: Job, task: int) -> Portion:
 def _read(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
     for (task,) in rows:
         for chunk in tasks.read_task(job, task, _portion(job, task)):
-            yield chunk.to_row()
+            yield from _rows(chunk)
 
 
 def _read_clashes(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
@@ -157,30 +169,25 @@ def _read_clashes(job: Job, rows: Iterator[Row]) -> Iterator[Row]:
         drops = _drops(job, task)
         places = drops.filter(pc.equal(drops[repeats.KIND], repeats.CLASH))[ROW]
         for chunk in tasks.read_clashes(job, -1 - task, _portion(job, task), places.sort().to_pylist()):
-            yield chunk.to_row()
+            yield from _rows(chunk)
+
+
+def _rows(chunk: Chunk) -> Iterator[Row]:
+    yield *chunk.to_row(), None, None
+    for group in chunk.groups:
+        part = group.rows / max(1, chunk.rows)
+        place = orjson.dumps([group.values, group.key]).decode()
+        weight = {"table": chunk.table, "size": int(chunk.size * part), "packed": int(chunk.packed * part)}
+        yield *map(weight.get, CHUNK), place, group.rows
 
 
 def _weights(chunks: DataFrame) -> dict[Place, Weight]:
-    places = mapped(
-        chunks.drop("ids", "payload"),
-        _weigh,
-        {"table": "int", "place": "string", "rows": "long", "size": "long", "packed": "long"},
-    )
-    summed = places.groupBy("table", "place").sum("rows", "size", "packed").collect()
+    summed = chunks.where(col("place").isNotNull()).groupBy("table", "place").sum("rows", "size", "packed").collect()
     found = {}
     for table, place, *weight in summed:
         values, key = orjson.loads(place)
         found[table, tuple(values), read_key(key)] = Weight(*weight)
     return found
-
-
-def _weigh(rows: Iterator[Row]) -> Iterator[Row]:
-    for row in rows:
-        chunk = Chunk.from_row((*row, b"", b""))
-        for group in chunk.groups:
-            part = group.rows / max(1, chunk.rows)
-            place = orjson.dumps([group.values, group.key]).decode()
-            yield chunk.table, place, group.rows, int(chunk.size * part), int(chunk.packed * part)
 
 
 def _together(one: dict[Place, Weight], other: dict[Place, Weight]) -> dict[Place, Weight]:
@@ -234,6 +241,11 @@ def _find(job: Job, layout: IdFiles, spread: int, rows: Iterator[Row]) -> Iterat
         known_ids.put_ids(job, layout, number, stored)
         for task, drops in _by_task(lost):
             yield task_key(task % spread), task, encode(drops)
+
+
+def _find_and_put(find: Callable[[Iterator[Row]], Iterator[Row]], job: Job, rows: Iterator[Row]) -> Iterator[Row]:
+    """Do both steps, in the one task that has all identities."""
+    return _put_drops(job, find(rows))
 
 
 def _by_task(lost: pa.Table) -> Iterator[tuple[int, pa.Table]]:

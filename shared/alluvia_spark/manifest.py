@@ -64,6 +64,11 @@ class Manifest:
         """Return how many bytes all files have."""
         return sum(self.sizes)
 
+    @property
+    def cost_bytes(self) -> int:
+        """Return what reading all files costs, that of opening each included, as `splits` counts it."""
+        return self.bytes + OPEN_COST_BYTES * len(self.sizes)
+
     def splits(self, target_bytes: int) -> pa.Table:
         """Divide the files among tasks of about `target_bytes`, in order: a row of `Portion` for each task.
 

@@ -55,6 +55,12 @@ def test_small_files_share_a_task_in_order() -> None:
     assert [split.file for task in tasks for split in task] == _files([1] * 10)
 
 
+def test_files_of_one_size_are_divided_evenly() -> None:
+    planned = write_manifest(MemoryStore(), "m", _pages(_files([1_000_000] * 8), [True] * 8))
+    assert planned.bytes == 8_000_000
+    assert len(planned.splits(planned.cost_bytes // 4)) == 4
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 400_000), st.booleans()), min_size=1, max_size=30),
     st.integers(1000, 10**6),
