@@ -85,6 +85,11 @@ def test_three_columns_and_one(disk: Lake) -> None:
     assert all(share_read(several, column) < 0.55 for column in ("a", "b", "id"))
     one = filled(disk.create_table("u", SCHEMA, cluster_by=["b"], properties=SMALL))
     one.optimize()
+    snapshot = one.snapshot()
+    asked = [value for value in made(1, 2000)["b"].to_pylist()[:200] if value is not None]
+    read = [len(Scan(snapshot, Comparison(("b",), "=", value)).files) for value in asked]
+    assert len(snapshot.files) > 20
+    assert max(read) <= 2
     assert share_read(one, "b") < 0.15
 
 
