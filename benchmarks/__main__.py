@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import (
+    answers,
     appends,
     backfills,
     checkpoints,
@@ -45,6 +46,7 @@ PARTS = {
     "queries": queries.figures,
     "fetching": fetching.figures,
     "lookups": lookups.figures,
+    "answers": answers.figures,
     "row_changes": row_changes.figures,
     "rollups": rollups.figures,
     "vacuums": vacuums.figures,

@@ -27,6 +27,7 @@ from .settings import QuerySettings
 TEXT_LIMIT_BYTES = 1_000_000
 ROWS, VERSIONS = "Alluvia-Rows", "Alluvia-Versions"
 FILES_READ, BYTES_READ, ELAPSED = "Alluvia-Files-Read", "Alluvia-Bytes-Read", "Alluvia-Elapsed-Ms"
+VERSIONS_CHARS_MAX = 4000
 NO_STORE = "no-store"
 VARY = "Accept, Accept-Encoding, Authorization"
 
@@ -90,7 +91,9 @@ def told_of(found: Rendered, rights: Rights | None) -> dict[str, str]:
     told = {ROWS: str(found.rows)}
     if tables:
         named = dict.fromkeys(f"{fold(table.table)}={table.version}" for table in tables)
-        told[VERSIONS] = ", ".join(named)
+        versions = ", ".join(named)
+        if len(versions) <= VERSIONS_CHARS_MAX:
+            told[VERSIONS] = versions
     if rights is None or not any(grant.where or grant.hide for grant in rights.grants):
         told[FILES_READ] = str(sum(table.files_read for table in tables))
         told[BYTES_READ] = str(sum(table.bytes_read for table in tables))

@@ -24,7 +24,7 @@ def _zstd(body: bytes) -> bytes:
     return pa.compress(body, codec="zstd", asbytes=True)
 
 
-_CODINGS: dict[str, Callable[[bytes], bytes]] = {"zstd": _zstd, "gzip": _gzip}
+CODINGS: dict[str, Callable[[bytes], bytes]] = {"zstd": _zstd, "gzip": _gzip}
 
 
 def choose_coding(accept_encoding: str | None) -> str | None:
@@ -32,7 +32,7 @@ def choose_coding(accept_encoding: str | None) -> str | None:
     if not accept_encoding:
         return None
     qualities = accepted(accept_encoding)
-    found = {name: qualities.get(name, qualities.get("*", 0.0)) for name in _CODINGS}
+    found = {name: qualities.get(name, qualities.get("*", 0.0)) for name in CODINGS}
     best = max(found, key=lambda name: found[name])
     return best if found[best] > 0 and found[best] >= qualities.get("identity", 0.0) else None
 
@@ -41,4 +41,4 @@ def encoded(body: bytes, form: Format, coding: str | None) -> tuple[bytes, str |
     """Return a body as it is sent, and its coding; None for one that is sent as it is."""
     if coding is None or form.is_compressed or len(body) < LEAST_BYTES:
         return body, None
-    return _CODINGS[coding](body), coding
+    return CODINGS[coding](body), coding

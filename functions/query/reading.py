@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from hashlib import sha256
 
-from alluvia.errors import Invalid
+from alluvia.errors import AlluviaError, Invalid
 from alluvia.operations.results import KeptResult, find_result, forget_result, keep_result
 from alluvia.query.engine import Rendered
 from alluvia.query.identity import identify
@@ -34,6 +34,7 @@ from .answering import (
     wanted,
 )
 from .asking import QUERY_HEADERS, QueryRequest, shown
+from .codings import CODINGS
 from .rights import has_writes
 
 CACHE = "Alluvia-Cache"
@@ -75,10 +76,9 @@ def _read(asked: QueryRequest, wish: AnswerForm, caller: Caller, tags: str) -> R
     if key is None:
         return answer(asked, wish, caller)
     cached = {"Cache-Control": caller.settings.cache_control, "ETag": f'"{key}"'}
-    tag = next((tag for tag in _tags(tags) if tag.partition("-")[0] == key), None)
+    tag = next((tag for tag in _tags(tags) if tag in (key, *(f"{key}-{coding}" for coding in CODINGS))), None)
     if tag is not None:
-        headers = cached | {"ETag": f'"{tag}"', CACHE: HIT}
-        return {"statusCode": 304, "headers": headers, "body": "", "isBase64Encoded": False}
+        return {"statusCode": 304, "headers": cached | {"ETag": f'"{tag}"'}, "body": "", "isBase64Encoded": False}
     kept = find_result(caller.lake.store, key) if caller.settings.keeps_results else None
     if kept is not None:
         told = {**kept.told, FILES_READ: "0", BYTES_READ: "0", CACHE: HIT, ELAPSED: elapsed(caller, began_ms)}
@@ -113,11 +113,22 @@ def _kept(found: Rendered, told: dict[str, str], asked: QueryRequest, wish: Answ
     if not settings.keeps_results or key is None:
         return OFF
     if len(found.body) <= settings.kept_bytes_max:
-        keep_result(store, key, KeptResult(found.body, told))
-        # An erasure deletes results after it has changed the table: it saw this one, or this look sees the change.
-        if _key(asked, wish, caller) != key:
-            forget_result(store, key)
+        try:
+            keep_result(store, key, KeptResult(found.body, told))
+            # An erasure deletes results after it has changed the table: it saw this one, or this look sees the change.
+            if not _is_still(key, asked, wish, caller):
+                forget_result(store, key)
+        except AlluviaError:  # the answer is there, and need not wait for a store that does not take it
+            logger.warning("a result could not be kept", exc_info=True)
+            return OFF
     return MISS
+
+
+def _is_still(key: str, asked: QueryRequest, wish: AnswerForm, caller: Caller) -> bool:
+    try:
+        return _key(asked, wish, caller) == key
+    except AlluviaError:  # a version has expired, or a table is gone
+        return False
 
 
 def _tags(header: str) -> list[str]:

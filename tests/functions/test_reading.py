@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
-from alluvia.errors import Invalid
-from alluvia.operations.results import keep_result
+from alluvia.errors import Invalid, Unavailable
+from alluvia.operations.results import KeptResult, keep_result
+from alluvia.store import Store
 from functions.query import handler as query
 from functions.query import reading
 from functions.query.answering import run_query
@@ -62,7 +63,7 @@ def test_who_has_the_answer_gets_a_304_until_a_table_changes(lake: alluvia.Lake)
         for method in ("GET", "HEAD"):
             again = get(COUNT, sent, method)
             assert (again["statusCode"], again["body"], again["headers"]["ETag"]) == (304, "", tag)
-    assert {get(COUNT, sent)["statusCode"] for sent in ("*", '"other"', "", '"')} == {200}
+    assert {get(COUNT, sent)["statusCode"] for sent in ("*", '"other"', "", '"', tag[:-1] + '-br"')} == {200}
     alluvia.connect(lake.uri)["totals"].append([{"name": "c", "n": 4}])
     changed, body, _ = ok(get(COUNT, tag))
     assert (body, changed == tag) == ('{"c":3,"n":7}\n', False)
@@ -196,6 +197,24 @@ def test_an_erasure_deletes_kept_results_also_of_queries_under_way(
     assert [path.read_bytes() for path in kept(lake)] == [b""]
 
 
+def test_an_answer_does_not_wait_for_a_store_that_does_not_keep_it(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise Unavailable("the store does not answer")
+
+    monkeypatch.setattr(reading, "keep_result", refused)
+    assert ok(get(COUNT))[1:] == ('{"c":2,"n":3}\n', "off")
+
+    def dropped(store: Store, key: str, result: KeptResult) -> None:
+        keep_result(store, key, result)
+        lake.drop_table("totals")
+
+    monkeypatch.setattr(reading, "keep_result", dropped)
+    assert ok(get(COUNT))[1:] == ('{"c":2,"n":3}\n', "miss")
+    assert [path.read_bytes() for path in kept(lake)] == [b""]
+
+
 def test_no_answer_is_for_another_caller(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
     tokens = {
@@ -270,3 +289,54 @@ def test_cache_control_is_a_setting(lake: alluvia.Lake, monkeypatch: pytest.Monk
         QuerySettings.read({"ALLUVIA_CACHE_CONTROL": "private\r\nX: y"})
     with pytest.raises(Invalid, match="ALLUVIA_RESULT_CACHE is 'yes'"):
         QuerySettings.read({"ALLUVIA_RESULT_CACHE": "yes"})
+
+
+MATRIX = {  # who asks: the status of a read in each way, and of one with the tag of who may read all
+    "nobody": (401, 401),
+    "forged": (401, 401),
+    "append": (403, 403),
+    "write": (403, 403),
+    "admin": (403, 403),
+    "another table": (403, 403),
+    "read": (200, 304),
+    "read all tables": (200, 304),
+    "read some rows": (200, 200),
+    "read some columns": (200, 200),
+    "off": (200, 304),
+}
+
+
+def test_who_may_read_in_which_way(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    tag, whole, _ = ok(get("FROM totals"))  # which the lake keeps from now on
+    monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
+    grants = {
+        **{operation: grant(f"{operation}:totals") for operation in ("append", "write", "admin", "read")},
+        "another table": grant("read:others"),
+        "read all tables": grant("read:*"),
+        "read some rows": grant("read:totals", where="name = 'b'"),
+        "read some columns": grant("read:totals", hide="n"),
+    }
+    bearers = {"nobody": None, "forged": "a.b.c"} | {name: token(lake, each) for name, each in grants.items()}
+    digest = sha256(b"FROM totals").hexdigest()
+    search = {"rawQueryString": "query=FROM+totals"}
+    asked = {
+        "POST": event('{"query": "FROM totals"}'),
+        "GET": event("", method="GET") | search,
+        "HEAD": event("", method="HEAD") | search,
+        "hash": event("", method="GET", path=f"/q/{digest}") | search,
+    }
+    seen = {"read some rows": '{"name":"b","n":2}\n', "read some columns": '{"name":"a"}\n{"name":"b"}\n'}
+    for name, (status, with_tag) in MATRIX.items():
+        if name == "off":
+            monkeypatch.setenv("ALLUVIA_AUTH", "iam")
+        bearer = bearers.get(name)
+        headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
+        for way, sent in asked.items():
+            answer = query.handler(sent | {"headers": headers}, None)
+            assert answer["statusCode"] == status, (name, way)
+            if status == 200:
+                assert answer["body"] == seen.get(name, whole), (name, way)
+            else:
+                assert "name" not in answer["body"].replace("names", ""), (name, way)
+        again = query.handler(asked["GET"] | {"headers": headers | {"If-None-Match": tag}}, None)
+        assert again["statusCode"] == with_tag, name
