@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alluvia.clock import Clock, SystemClock
+from alluvia.log.committer import put_once
 from alluvia.table.event_window.id_files import (
     IdFiles,
     encode_range,
@@ -25,10 +27,22 @@ IDS_IN_COMMIT_MAX = 1 << 17
 """More identities than this, 2.8 MB of text, would make a commit too long: then it names the objects."""
 
 
-def put_ids(job: Job, layout: IdFiles, number: int, ids: pa.Table) -> None:
-    """Keep the identities and contents of the rows of one range, sorted by head, unless another task has done so."""
-    store = scratch.store_of(job, job.lake_uri)
-    store.put_if_absent(_key(job, layout, number), encode_range(layout, number, ids))
+def put_ids(job: Job, layout: IdFiles, number: int, ids: pa.Table, clock: Clock | None = None) -> None:
+    """Keep the identities and contents of the rows of one range, sorted by head, unless another task has done so.
+
+    That one has had the same rows. Raises `Unavailable` or `CommitUnknown` where the store does not answer.
+    """
+    store, key = scratch.store_of(job, job.lake_uri), _key(job, layout, number)
+    data = encode_range(layout, number, ids)
+    put_once(
+        store,
+        clock or SystemClock(),
+        key,
+        data,
+        what=f"the object {key}",
+        read=lambda: store.head(key),
+        is_ours=lambda _: True,
+    )
 
 
 def holds_any(job: Job, layout: IdFiles, prints: pa.Array) -> bool:

@@ -63,7 +63,7 @@ class Backfill:
         parts = dict(divided(ids, files.ranges))
         for number in range(files.ranges):
             part = parts.get(number, ids.slice(0, 0))
-            known_ids.put_ids(self._job, files, number, part.sort_by(HEAD))
+            known_ids.put_ids(self._job, files, number, part.sort_by(HEAD), self._lake.clock)
 
     def commit(self, job_id: str) -> Committed:
         """Commit the job. Raises `ConcurrentAppend` where its events have come meanwhile."""

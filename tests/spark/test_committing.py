@@ -15,12 +15,12 @@ from alluvia.errors import ConcurrentAppend
 from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore, MemoryStore
 from alluvia.table.event_window.content import content_hashes
-from alluvia.table.event_window.id_files import ID_FOLDER
+from alluvia.table.event_window.id_files import ID_FOLDER, IdFiles
 from alluvia_spark import known_ids
 from tests.contract.workers import events
 from tests.faults.store import MODES
 from tests.faults.test_fail_at_call import attempts, check_log, tried
-from tests.spark.jobs import Backfill, backfill
+from tests.spark.jobs import Backfill, backfill, job_of
 from tests.unit.operations.ingesting import ingest, stored
 
 POOL = "abcdefgh"
@@ -58,7 +58,8 @@ def made(clock: ManualClock, *ids: str) -> MemoryStore:
     store = MemoryStore("m", clock)
     lake = Lake(store, clock)
     lake.create_events("t", partition_by=())
-    begun(lake, *ids).commit("first")
+    if ids:
+        begun(lake, *ids).commit("first")
     return store
 
 
@@ -134,6 +135,18 @@ def test_a_restore_that_takes_a_job_back_lets_its_events_come_again() -> None:
     backfill(lake, "t", *rows_of(table, ["a", "b", "c"]), "first")
     assert stored(table) == ["a", "b", "c"]
     assert ingest(table, "a", "b", "c") == (0, 3)
+
+
+def test_files_of_ids_that_another_attempt_of_a_task_has_put_stay() -> None:
+    clock = ManualClock()
+    lake = Lake(made(clock), clock)
+    job, files = job_of(lake, "t"), IdFiles(f"{ID_FOLDER}run/", 1, 1, 1, 64)
+    for number in (1, 2):
+        columns = [pa.array([number], kind) for kind in (pa.uint64(), pa.uint32(), pa.uint32())]
+        known_ids.put_ids(job, files, 0, pa.table(columns, ["head", "tail", "content"]), clock)
+    data = lake.store.get(f"t/{files.name(0)}")
+    assert len(data) == files.header_bytes + 16
+    assert data.endswith(b"".join(number.to_bytes(width, "little") for number, width in ((1, 8), (1, 4), (1, 4))))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -30,9 +30,9 @@ FILTER_BITS_AN_ID = 16
 """With three probes one new id in 200 is not excluded."""
 FILTER_BYTES_MAX = 64 << 20
 """All filters of a commit together take no more memory: beyond 33 million ids there are fewer bits for each."""
-ArrayT = TypeVar("ArrayT", pa.Array, pa.ChunkedArray)
 RANGES_MAX, HEADER_BYTES_MAX = 1 << 16, 16 << 20
 """What is more was not written by a backfill: 68 billion ids, and a header for eight million."""
+ArrayT = TypeVar("ArrayT", pa.Array, pa.ChunkedArray)
 _PROBES = 3
 _OFFSET_BYTES = 4
 _LOW = (1 << 32) - 1
@@ -83,7 +83,7 @@ def plan_files(folder: str, ids_max: int) -> IdFiles:
     a_range = max(1, -(-ids_max // ranges))
     pages = -(-a_range // PAGE_IDS)
     size = min(PAGE_IDS * FILTER_BITS_AN_ID // 8, FILTER_BYTES_MAX // (ranges * pages))
-    return IdFiles(folder, ids_max, ranges, pages, size)
+    return IdFiles(folder, ids_max, ranges, pages, max(1, size))
 
 
 def files_info(files: Iterable[IdFiles]) -> dict[str, Any]:
