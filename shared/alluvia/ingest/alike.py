@@ -10,6 +10,7 @@ space, no escape, no digit that was rounded. Any other line, and any block of li
 
 from __future__ import annotations
 
+import re
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -32,7 +33,10 @@ BLOCK = 2048
 MANY = 256
 """Fewer lines are not worth it."""
 _LEAST = 128
+"""Of so few lines all are left to `jsontext` if pyarrow refuses one."""
+_AROUND = 64
 """So many lines around one that pyarrow refuses are left to `jsontext`."""
+_REFUSED = re.compile(r"in row (\d+)$")
 _MISSES_MAX = 2  # blocks of lines that are not alike: then no more of them are looked at
 _SAMPLES = 8
 _SPACE = b" \t\r\n"
@@ -226,14 +230,22 @@ def _tried(text: pa.Buffer, longest: int) -> Iterator[Alike | list[bytes]]:
             bare = pa.py_buffer(b"\n".join(lines))
             found = read_alike(bare, longest) if len(bare) < len(text) else None
         yield found or lines
-    except pa.ArrowInvalid:
-        sent = text.to_pybytes()
-        middle = sent.find(b"\n", len(sent) // 2)
-        if middle < 0 or sent.count(b"\n") < _LEAST:
-            yield list(filter(None, lines_of(text)))
-        else:
-            yield from _tried(text.slice(0, middle), longest)
-            yield from _tried(text.slice(middle + 1), longest)
+    except pa.ArrowInvalid as error:
+        lines = list(filter(None, lines_of(text)))
+        if len(lines) <= _LEAST:
+            yield lines
+            return
+        named = _REFUSED.search(str(error))
+        start = end = len(lines) // 2
+        if named is not None:
+            start = max(0, min(int(named[1]), len(lines) - 1) - _AROUND // 2)
+            end = start + _AROUND
+        if start:
+            yield from _tried(pa.py_buffer(b"\n".join(lines[:start])), longest)
+        if end > start:
+            yield lines[start:end]
+        if lines[end:]:
+            yield from _tried(pa.py_buffer(b"\n".join(lines[end:])), longest)
 
 
 def read_alike(text: pa.Buffer, longest: int = sys.maxsize) -> Alike | None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alluvia.ingest.alike import Alike, EventParts, moved, read_alike
+from alluvia.ingest.alike import Alike, EventParts, alike_parts, moved, read_alike
 from alluvia.ingest.envelope import split
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.values import NO_FIELDS, Fields, Limits, Split
@@ -109,7 +109,7 @@ def test_the_fast_way_gives_what_the_careful_one_gives(
     body = b"\n".join(lines)
     with patch("alluvia.ingest.alike.read_alike", lambda *_: None):
         careful = made(body, schema, fields, limits)
-    small = patch.multiple("alluvia.ingest.alike", BLOCK=8, _LEAST=2, _FEW=few, _COMPARED_BYTES=100)
+    small = patch.multiple("alluvia.ingest.alike", BLOCK=8, _LEAST=2, _AROUND=3, _FEW=few, _COMPARED_BYTES=100)
     with patch("alluvia.ingest.envelope.MANY", 1), small:
         assert made(body, schema, fields, limits) == careful
 
@@ -142,6 +142,16 @@ def test_most_lines_are_kept_as_columns_and_odd_ones_in_their_places(declared: b
     with patch("alluvia.ingest.rows._Conversion.__init__", side_effect=AssertionError):
         rows = to_rows(plain.events, schema, arrival_us=1, idempotency_key=None, new_id=lambda: "never")
     assert rows.table["event_id"].to_pylist() == [f"e{number}" for number in range(100, 400)]
+
+
+def test_a_line_that_pyarrow_refuses_takes_few_others_along() -> None:
+    for place in (0, 1000, 1999):
+        body = b"\n".join([b'{"event_id":"' if number == place else line(number) for number in range(2000)])
+        parts = list(alike_parts(body, len(body)))
+        assert sum(len(part) for part in parts if isinstance(part, list)) <= 64
+        sizes = [part.size if isinstance(part, Alike) else len(part) for part in parts]
+        assert len(sizes) <= 3
+        assert sum(sizes) == 2000
 
 
 def test_few_lines_and_lines_that_differ_are_not_tried() -> None:
