@@ -76,10 +76,7 @@ def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None
         commit = handle.transaction(snapshot).commit(batch.changes(), batch.after_loss)
         if batch.again:
             continue
-        with handle.lock:
-            follow_window(handle)
-            version = handle.at_hand().version if commit is None else commit.version
-        return batch.ingested(version)
+        return batch.ingested(handle.at_hand().version if commit is None else commit.version)
 
 
 def _check_still_there(handle: TableHandle, snapshot: Snapshot) -> None:

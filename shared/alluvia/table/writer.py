@@ -70,21 +70,22 @@ class FileWriter:
 
     def _encode(self, table: pa.Table, *, together: bool) -> Iterator[tuple[AddFile, bytes]]:
         order = sort_columns(table, self._settings)
-        if self._share is None and table.nbytes > self._settings.target_file_size:
+        if self._share is None and len(table) > 1 and table.nbytes > self._settings.target_file_size:
             self._share = sampled_share(table, self._settings, self._settings.row_group_rows)
         file_bytes = None if self._share is None else int(self._settings.target_file_size / self._share)
         for partition, logical in split(table, self._spec, order, file_bytes, together=together):
             rows, start = self._form.stored(logical), 0
             while start < len(rows):
-                data, count = self._encode_file(rows.slice(start))
-                stats = file_statistics(rows.slice(start, count), self._settings.indexed_columns)
+                data, count = self._encode_file(rows.slice(start) if start else rows)
+                written = rows if count == len(rows) else rows.slice(start, count)
+                stats = file_statistics(written, self._settings.indexed_columns)
                 yield new_file(partition, len(data), stats, self._clock), data
                 start += count
 
     def _encode_file(self, rows: pa.Table) -> tuple[bytes, int]:
         """Return a file's bytes, and how many of the first rows it holds: as many as the size of files allows."""
         target: float = self._settings.target_file_size
-        expected = rows.nbytes * (self._share or 0)
+        expected = 0 if self._share is None else rows.nbytes * self._share
         if expected <= target * (1 + FILE_SIZE_SLACK):
             return encode_parquet(rows, self._settings), len(rows)
         if expected >= target * 1.5:
@@ -190,7 +191,9 @@ class ParquetBuffer:
 
 def encode_parquet(rows: pa.Table, settings: Properties) -> bytes:
     """Return a Parquet file's bytes. Raises `Invalid`, naming the field, for a null where the schema has none."""
-    codec = "none" if len(rows) == 1 and rows.nbytes < PACKED_BYTES_MIN else None
+    # The buffers' sizes are known; what a slice takes of them must be worked out.
+    small = len(rows) == 1 and (rows.get_total_buffer_size() < PACKED_BYTES_MIN or rows.nbytes < PACKED_BYTES_MIN)
+    codec = "none" if small else None
     with ParquetBuffer(rows, settings, codec) as buffer:
         buffer.write(rows)
     return buffer.data()

@@ -7,6 +7,7 @@ import pytest
 from alluvia.clock import ManualClock
 from alluvia.lake import Lake, Table
 from alluvia.log.paths import LOG_FOLDER, commit_name
+from alluvia.operations.event_window import follow_window
 from alluvia.store import CountingStore
 from alluvia.table.event_window.index import index_name
 from tests.contract.workers import events
@@ -66,12 +67,10 @@ def test_a_cold_handle_knows_the_window_with_or_without_its_index(
     table.append(events(table.snapshot().schema, ["plain"]))
     cold = Lake(store, clock).table("t")
     ids = [f"e{number}" for number in range(6)]
-    warm = table._handle
     assert ingest(cold, *ids) == (2, 4)  # the first two are older than an hour
     assert ingest(table, *ids) == (0, 6)
-    assert warm.window is not None
-    assert cold._handle.window is not None
-    assert list(warm.window.entries()) == list(cold._handle.window.entries())
+    warm_window, cold_window = (follow_window(each._handle) for each in (table, cold))
+    assert list(warm_window.entries()) == list(cold_window.entries())
 
 
 def test_rows_that_were_appended_without_ids_are_not_known(table: Table) -> None:

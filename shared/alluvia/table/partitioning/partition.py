@@ -76,9 +76,13 @@ def split(
         return
     groups, rows = grouped(table, spec, order)
     data = table.drop_columns(list(spec.identity_columns)) if spec.identity_columns else table
-    start = 0
-    least = sys.maxsize if together else least_bytes(groups, table.nbytes / len(table), file_bytes)
-    for partition, count in partitions(groups, spec, table.nbytes / len(table), least):
+    if len(groups) == 1:
+        [only] = groups
+        yield partition_of(spec, only.values, Span(only.key, only.key)), data if rows is None else data.take(rows)
+        return
+    start, row_bytes = 0, table.nbytes / len(table)
+    least = sys.maxsize if together else least_bytes(groups, row_bytes, file_bytes)
+    for partition, count in partitions(groups, spec, row_bytes, least):
         yield partition, data.slice(start, count) if rows is None else data.take(rows.slice(start, count))
         start += count
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from alluvia.errors import Invalid
 from alluvia.table.partitioning.spans import KeyPart, part
 from alluvia.table.partitioning.spec import BUCKET, TIMES, PartitionField
+from alluvia.table.schema.moments import as_moment
 
 _LEAST = -(1 << 63)
 _A_TIME = "2026-01-01T00:00:00"
@@ -83,7 +84,7 @@ def transformed(column: pa.ChunkedArray, field: PartitionField) -> pa.ChunkedArr
 def plain(values: pa.Array, field: PartitionField) -> list[str | int | None]:
     """Return values of `transformed` as parts of keys. Raises `Invalid` for a time that Python has not."""
     try:
-        found: list[Any] = values.to_pylist()
+        found: list[Any] = [*map(as_moment, values)] if pa.types.is_timestamp(values.type) else values.to_pylist()
     except (OverflowError, ValueError) as error:
         raise Invalid(f"column {field.column}: a time outside the years 1 to 9999 has no partition") from error
     if field.transform in TIMES:

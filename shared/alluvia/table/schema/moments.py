@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 
@@ -10,6 +11,20 @@ import pyarrow as pa
 def is_zoned(kind: pa.DataType) -> bool:
     """Whether values of a type are moments, and not times of some unknown zone, or no times."""
     return pa.types.is_timestamp(kind) and kind.tz is not None
+
+
+_ZONED_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = _ZONED_EPOCH.replace(tzinfo=None)
+
+
+def as_moment(value: Any) -> Any:
+    """Return what `as_py` gives for a time, several times as fast. Raises `OverflowError` or `ValueError`."""
+    kind = value.type
+    if kind.unit != "us" or kind.tz not in (None, "UTC"):
+        return value.as_py()
+    if not value.is_valid:
+        return None
+    return (_EPOCH if kind.tz is None else _ZONED_EPOCH) + timedelta(microseconds=value.value)
 
 
 def moment(text: str, kind: pa.DataType) -> datetime:

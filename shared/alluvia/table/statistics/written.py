@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.table.schema.column_path import Json, put
+from alluvia.table.schema.moments import as_moment
 
 TEXT_LENGTH_MAX = 32
 INDEXED_COLUMNS = 32
@@ -87,7 +88,7 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
 def _python(value: pa.Scalar) -> Any:
     """Return a value as Python has it; None for a time outside the years 1 to 9999."""
     try:
-        return value.as_py()
+        return as_moment(value) if isinstance(value, pa.TimestampScalar) else value.as_py()
     except (ValueError, OverflowError):
         return None
 
