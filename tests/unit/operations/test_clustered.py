@@ -89,7 +89,7 @@ def test_three_columns_and_one(disk: Lake) -> None:
     asked = [value for value in made(1, 2000)["b"].to_pylist()[:200] if value is not None]
     read = [len(Scan(snapshot, Comparison(("b",), "=", value)).files) for value in asked]
     assert len(snapshot.files) > 20
-    assert max(read) <= 2
+    assert max(read) <= 3  # its range, that of a file of rows that are left over, and where two meet
     assert share_read(one, "b") < 0.15
 
 
