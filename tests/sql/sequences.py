@@ -67,6 +67,8 @@ class Sequence:
             text, parameters = self.bound(self.random.choice(kinds)())
             self.ran.append((text, parameters))
             self.both(text, parameters)
+            if self.counts["failed in DuckDB"]:
+                return
             assert self.of_lake() == self.of_plain(), self.story()
 
     def bound(self, text: str) -> tuple[str, list[Any]]:
@@ -78,6 +80,9 @@ class Sequence:
         """Run a text on both: both must take it, or refuse it."""
         refused = self.attempt(lambda: self.lake.sql(text, parameters), AlluviaError)
         wanted = self.attempt(lambda: self.of_duckdb(text, parameters), duckdb.Error)
+        if isinstance(wanted, duckdb.InternalException):  # of 1.5.5: a MERGE with subqueries in some places
+            self.counts["failed in DuckDB"] += 1
+            return
         assert (refused is None) == (wanted is None), f"{self.story()}\nthe lake: {refused}\nDuckDB: {wanted}"
         self.counts["refused by both" if refused else text.split(maxsplit=1)[0]] += 1
 
@@ -245,18 +250,28 @@ class Sequence:
         if self.random.random() < 0.3:
             return ""
         name = self.random.choice(names)
-        return " AND " + self.random.choice([f"{name}n > 20", f"{name}{text} IS NULL", f"{name}n + {names[-1]}n > 10"])
+        key = "x.k" if name == "x." else "y.id"
+        return " AND " + self.random.choice([
+            f"{name}n > 20", f"{name}{text} IS NULL", f"{name}n + {names[-1]}n > 10",
+            self.random.choice([
+                f"{key} IN (SELECT id FROM o WHERE n < {self.value('n')})", f"{name}n < (SELECT avg(n) FROM t)",
+                f"NOT EXISTS (FROM o WHERE o.id = {key} AND o.n > {names[-1]}n)", f"{key} < ALL (SELECT n FROM o)",
+            ]),
+        ])  # fmt: skip
 
     def action(self, when: str, names: tuple[str, ...]) -> str:
         name = self.random.choice(names)
         if when == "NOT MATCHED":
             return self.random.choice([
                 "INSERT (k, n, s) VALUES (y.id, y.n * 2, y.s)", "INSERT (s, k) VALUES (upper(y.s), id + 0)",
+                "INSERT (k, n, s) VALUES (id, (SELECT count(*) FROM t), (SELECT min(w) FROM o))",
                 "DO NOTHING",
             ])  # fmt: skip
         return self.random.choice([
             f"UPDATE SET n = coalesce({name}n, 0) + coalesce({names[-1]}n, 1)", "DELETE", "DO NOTHING",
             f"UPDATE SET s = {name}s || x.s, g = 2", "UPDATE SET k = x.k + 1",
+            # DuckDB 1.5.5 fails internally for values of a MERGE with subqueries that name its rows.
+            f"UPDATE SET n = (SELECT max(n) FROM o WHERE id < 7) + {name}n, s = (SELECT max(s) FROM t), d = 0.5",
         ])  # fmt: skip
 
 

@@ -25,27 +25,18 @@ def walk(value: Any) -> Iterator[Node]:
             pending.extend(reversed(value))
 
 
-def outside_subqueries(expression: Node) -> Iterator[Node]:
-    """Every dict at or below an expression, those of SELECTs in it left out: of a subquery, only its own node."""
+def outside_subqueries(expression: Node, *, lambdas: bool = True) -> Iterator[Node]:
+    """Every dict at or below an expression, those of SELECTs in it left out: of a subquery, only its own node.
+
+    Without `lambdas`, those of its lambda functions are left out as well.
+    """
     pending: list[Any] = [expression]
     while pending:
         value = pending.pop()
-        if isinstance(value, dict):
+        if isinstance(value, dict) and (lambdas or value.get("class") != "LAMBDA"):
             yield value
             inner = value.get("subquery") if value.get("class") == "SUBQUERY" else None
             pending.extend(child for child in value.values() if child is not inner)
-        elif isinstance(value, list):
-            pending.extend(value)
-
-
-def outside_lambdas(expression: Node) -> Iterator[Node]:
-    """Every dict at or below an expression, those of its lambda functions left out."""
-    pending: list[Any] = [expression]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, dict) and value.get("class") != "LAMBDA":
-            yield value
-            pending.extend(value.values())
         elif isinstance(value, list):
             pending.extend(value)
 

@@ -90,6 +90,11 @@ def places_in(snapshot: Snapshot) -> RowPlaces:
     return RowPlaces(free_name("alluvia_file", names), free_name("alluvia_position", names))
 
 
+def quote_table(name: str) -> str:
+    """Return a table's name as SQL has it."""
+    return ".".join(map(quote_name, name.split("/")))
+
+
 @contextmanager
 def found_rows(
     scope: SqlScope,
@@ -104,8 +109,8 @@ def found_rows(
 
     `shown` of each are the number of the clause that says what becomes of it, and values.
     """
-    name, known_as = ".".join(map(quote_name, table.split("/"))), quote_name(alias)
+    known_as = quote_name(alias)
     columns = ", ".join([f"{known_as}.{places.file}", f"{known_as}.{places.position}", *shown])
-    text = f"FROM {name} AS {known_as}{joined} SELECT {columns} WHERE (\n{condition}\n) ORDER BY 1, 2"
+    text = f"FROM {quote_table(table)} AS {known_as}{joined} SELECT {columns} WHERE (\n{condition}\n) ORDER BY 1, 2"
     with scope.located(text, places) as result, kept(result.scans, result.schema, result) as found:
         yield found

@@ -178,7 +178,8 @@ Node = (
 )  # fmt: skip
 
 
-def reads_more(node: Update | Delete) -> bool:
+def reads_more(node: Update | Delete | WhenClause) -> bool:
     """Whether a condition or a value has a subquery."""
-    values = [value for _, value in node.assignments] if isinstance(node, Update) else []
-    return any(map(holds_query, values if node.where is None else [*values, node.where]))
+    condition = node.condition if isinstance(node, WhenClause) else node.where
+    values = [] if isinstance(node, Delete) else [value for _, value in node.assignments or ()]
+    return any(map(holds_query, values if condition is None else [*values, condition]))

@@ -15,17 +15,19 @@ from alluvia.duck.quoting import free_name, quote_name
 from alluvia.expressions.masking import masked
 from alluvia.expressions.pairs import Side
 from alluvia.expressions.sql_assignments import VALUE_AT, read_value
-from alluvia.expressions.tree import LOCATION, outside_lambdas
+from alluvia.expressions.sql_condition import read_expression
+from alluvia.expressions.tree import LOCATION, outside_subqueries
 from alluvia.operations.edits import RowChanges, merge_metrics
 from alluvia.operations.folding import check_edit
 from alluvia.operations.found_rows import FoundClause, FoundEdit, FoundRules
 from alluvia.operations.merge import BY_SOURCE, MATCHED, UNMATCHED, MergeClause, MergeRules, ReadClause, read_clauses
 from alluvia.operations.row_changes import change_rows
 from alluvia.sql.binding import with_literals
-from alluvia.sql.finding import VALUES_FROM, found_rows, places_in
+from alluvia.sql.finding import VALUES_FROM, found_rows, places_in, quote_table
 from alluvia.sql.fitting import fit_rows
 from alluvia.sql.nodes import Merge
 from alluvia.sql.scope import SqlScope
+from alluvia.sql.tokens import Sql, holds_query
 
 _CLAUSE = "alluvia_clause"
 
@@ -36,18 +38,25 @@ def merge(scope: SqlScope, node: Merge, source: pa.Schema, rules: MergeRules) ->
     snapshot = handle.newest()
     check_edit(snapshot, "MERGE", None)
     target, given = Side(rules.alias, snapshot.schema), Side(rules.source_alias, source)
-    read_clauses(rules, snapshot.schema, source)  # what is wrong is said of what the user wrote
+    plain = replace(rules, clauses=list(map(_without_queries, rules.clauses)))
+    read_clauses(plain, snapshot.schema, source)  # what is wrong is said of what the user wrote
     rules = replace(rules, clauses=[_qualified(each, target, given) for each in rules.clauses])
-    clauses = read_clauses(rules, snapshot.schema, source)
+    clauses = read_clauses(replace(rules, clauses=list(map(_without_queries, rules.clauses))), snapshot.schema, source)
     places = places_in(snapshot)
     there = free_name("alluvia_there", source.names)
+    table = f"{quote_table(node.table)} AS {quote_name(rules.alias)}"
     mine = f"{quote_name(rules.alias)}.{places.file} IS NOT NULL"
     theirs = f"{quote_name(rules.source_alias)}.{there}"
     kind = _join({each.when for each in clauses})
     source_text = with_literals(node.source, scope.values)
     rows = f"(SELECT *, true AS {there} FROM {source_text}\n) AS {quote_name(rules.source_alias)}"  # noqa: S608
-    values, found = _values(clauses)
-    shown = [f"{_clause(rules.clauses, mine, theirs)} AS {_CLAUSE}", *values]
+    for each in rules.clauses:
+        _check_queries(scope, each, {MATCHED: [table, rows], UNMATCHED: [rows], BY_SOURCE: [table]}[each.when])
+    values, found = _values(rules.clauses, clauses)
+    clause = f"{_clause(rules.clauses, mine, theirs)} AS {_CLAUSE}"
+    chosen = ""
+    if any(each.condition is not None and _holds_query(each.condition) for each in rules.clauses):
+        clause, chosen = _CLAUSE, f" CROSS JOIN LATERAL (SELECT {clause}) AS {_CLAUSE}s"  # DuckDB copies no subquery
     matched = [each for each in rules.clauses if each.when == MATCHED and each.action != "nothing"]
     deletes = [each.action for each in matched] == ["delete"] and matched[0].condition is None
     edits = FoundRules(
@@ -61,9 +70,9 @@ def merge(scope: SqlScope, node: Merge, source: pa.Schema, rules: MergeRules) ->
         else f"MERGE: several rows of {rules.source_alias} would change one row of {node.table}: ask for more in ON or "
         "WHEN MATCHED AND, or group the rows of the source first",
     )
-    joined = f" {kind} JOIN {rows} ON (\n{rules.on}\n)"
+    joined = f" {kind} JOIN {rows} ON (\n{rules.on}\n){chosen}"
     condition = f"{_CLAUSE} IS NOT NULL"
-    with found_rows(scope, node.table, rules.alias, places, shown, condition, joined) as pairs:
+    with found_rows(scope, node.table, rules.alias, places, [clause, *values], condition, joined) as pairs:
         return change_rows(handle, "MERGE", lambda now: FoundEdit(now, pairs, edits))
 
 
@@ -85,9 +94,38 @@ def _qualified(clause: MergeClause, target: Side, given: Side) -> MergeClause:
     return replace(clause, condition=condition, values=values)
 
 
+def _without_queries(clause: MergeClause) -> MergeClause:
+    """Return a clause without the parts that have subqueries, which only a query can check and compute."""
+    condition = None if clause.condition is None or _holds_query(clause.condition) else clause.condition
+    if clause.values is None:
+        return replace(clause, condition=condition)
+    values = {name: text for name, text in clause.values.items() if not _holds_query(text)}
+    return replace(clause, condition=condition, values=values)
+
+
+def _holds_query(text: str) -> bool:
+    return holds_query(Sql(text))
+
+
+def _check_queries(scope: SqlScope, clause: MergeClause, relations: Sequence[str]) -> None:
+    """Have parts of a clause that have subqueries planned over the rows that it is about: they can name no others."""
+    texts = {name: text for name, text in (clause.values or {}).items() if _holds_query(text)}
+    for name, text in texts.items():
+        read_value(name, text, subqueries=True)
+    parts = list(texts.values())
+    if clause.condition is not None and _holds_query(clause.condition):
+        read_expression(clause.condition, subqueries=True)
+        parts.append(clause.condition)
+    if parts:
+        shown = ", ".join(f"(\n{text}\n)" for text in parts)
+        with scope.query(Sql(f"SELECT {shown} FROM {', '.join(relations)} WHERE false")):  # noqa: S608
+            pass
+
+
 def _with_side(text: str, side: Side, other: Side) -> str:
     data = text.encode()
-    for node in sorted(outside_lambdas(read_value("values", text)), key=lambda each: -int(each.get(LOCATION) or 0)):
+    nodes = outside_subqueries(read_value("values", text, subqueries=True), lambdas=False)
+    for node in sorted(nodes, key=lambda each: -int(each.get(LOCATION) or 0)):
         names = node.get("column_names")
         if names and len(names) == 1 and side.column(names[0]) and other.column(names[0]):
             at = node[LOCATION] - VALUE_AT
@@ -108,17 +146,14 @@ def _clause(clauses: Sequence[MergeClause], mine: str, theirs: str) -> str:
     return f"CASE {' '.join(cases)} END::INTEGER"
 
 
-def _values(clauses: Sequence[ReadClause]) -> tuple[list[str], list[FoundClause]]:
+def _values(clauses: Sequence[MergeClause], read: Sequence[ReadClause]) -> tuple[list[str], list[FoundClause]]:
     """Return what computes the values of all clauses, each where its clause applies, and where each finds its own."""
     values: list[str] = []
     found = []
-    for number, clause in enumerate(clauses):
-        clause.check()
-        names = [] if clause.values is None else list(clause.values.names)
-        found.append(FoundClause(clause.action, names, VALUES_FROM + len(values)))
-        values += [
-            f"CASE WHEN {_CLAUSE} = {number} THEN (\n{clause.values.typed(name)}\n) END"
-            for name in names
-            if clause.values is not None
-        ]
+    for number, (clause, plain) in enumerate(zip(clauses, read, strict=True)):
+        plain.check()
+        texts = {name: text for name, text in (clause.values or {}).items() if _holds_query(text)}
+        texts |= {} if plain.values is None else {name: plain.values.typed(name) for name in plain.values.names}
+        found.append(FoundClause(clause.action, list(texts), VALUES_FROM + len(values)))
+        values += [f"CASE WHEN {_CLAUSE} = {number} THEN (\n{text}\n) END" for text in texts.values()]
     return values, found

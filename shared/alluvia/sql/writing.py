@@ -17,7 +17,7 @@ from alluvia.sql.binding import assigned, column_of
 from alluvia.sql.fitting import fitted, table_schema
 from alluvia.sql.nodes import CreateTable, Delete, Insert, Merge, Update, reads_more
 from alluvia.sql.scope import Done, SqlScope
-from alluvia.sql.tokens import Sql
+from alluvia.sql.tokens import Sql, holds_query
 from alluvia.table.schema.names import fold
 
 SOURCE_BYTES = 256 << 20
@@ -112,12 +112,15 @@ def _create(scope: SqlScope, node: CreateTable, schema: pa.Schema) -> int:
 
 def merge(scope: SqlScope, node: Merge) -> Done:
     """Change a table's rows by those of a source."""
+    if holds_query(node.on):
+        raise Invalid("ON cannot use subqueries: write them in the source, or after AND in a WHEN clause")
     handle = scope.catalog.handle(node.table)
     schema = handle.newest().schema
     rules = _merge_rules(scope, node, schema.names)
     with scope.query(Sql(f"FROM {node.source.text}", node.source.placeholders)) as result:
         keys = merging.keys_of(rules, schema, result.schema)
-        source = result.read_within(min(SOURCE_BYTES, scope.memory_bytes or SOURCE_BYTES)) if keys.columns else None
+        fast = keys.columns and not any(map(reads_more, node.clauses))
+        source = result.read_within(min(SOURCE_BYTES, scope.memory_bytes or SOURCE_BYTES)) if fast else None
     done = None
     if source is not None:
         with suppress(RepeatedKey):  # which is no error where the table has no row of that key

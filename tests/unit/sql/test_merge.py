@@ -162,7 +162,7 @@ def test_a_merge_without_keys_ends_when_its_time_is_up(merged: alluvia.Lake) -> 
         ("USING u ON t.id = u.id WHEN MATCHED THEN INSERT *", "WHEN MATCHED THEN INSERT is not possible"),
         ("USING u ON t.id = u.id WHEN NOT MATCHED BY SOURCE THEN UPDATE SET *", "there is no row of the source"),
         ("USING u ON t.id = u.id WHEN MATCHED THEN DELETE WHEN MATCHED THEN DELETE", "so it would never apply"),
-        ("USING u ON t.id = (SELECT 1) WHEN MATCHED THEN DELETE", "ON: "),
+        ("USING u ON t.id = (SELECT 1) WHEN MATCHED THEN DELETE", "ON cannot use subqueries"),
         ("USING u USING (id) WHEN MATCHED THEN DELETE", "USING (columns) is not supported"),
         ("USING nothing ON t.id = nothing.id WHEN MATCHED THEN DELETE", "the lake has no table 'nothing'"),
     ],

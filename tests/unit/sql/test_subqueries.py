@@ -110,6 +110,53 @@ def test_what_a_subquery_reads_is_part_of_what_a_transaction_has_read(pair: allu
     assert (ids(pair, "other"), ids(pair, "gone")) == ([1, 2], [])
 
 
+def test_clauses_of_a_merge_may_have_subqueries(pair: alluvia.Lake) -> None:
+    pair.sql("DELETE FROM t WHERE id > 3; CREATE TABLE u AS SELECT unnest([1, 2, 7, 8]) AS id, 5 AS g")
+    done = pair.sql(
+        """MERGE INTO t USING u ON t.id = u.id
+           WHEN MATCHED AND EXISTS (FROM gone WHERE gone.id = t.id AND gone.id < u.g) THEN
+             UPDATE SET g = (SELECT max(id) FROM gone WHERE id < 3 * u.g) + t.g,
+                        s = (SELECT why FROM gone WHERE id = t.id)
+           WHEN MATCHED AND t.id < (SELECT min(id) FROM gone) THEN DELETE
+           WHEN NOT MATCHED AND id IN (SELECT id FROM gone) THEN
+             INSERT (id, g, s)
+             VALUES (id, (SELECT count(*) FROM t), (SELECT why FROM gone WHERE gone.id = u.id) || $more)
+           WHEN NOT MATCHED BY SOURCE AND g = (SELECT min(g) FROM t) THEN UPDATE SET s = (SELECT 'none')""",
+        {"more": "'!"},
+    )
+    assert done.to_pylist() == [{"rows_inserted": 1, "rows_updated": 3, "rows_deleted": 1, "version": 4}]
+    found = pair.sql("SELECT id, g, s FROM t ORDER BY id").to_pylist()
+    assert [tuple(row.values()) for row in found] == [(0, 0, "none"), (2, 9, "a"), (3, 0, "none"), (7, 4, "b'!")]
+
+
+@pytest.mark.parametrize(
+    ("clause", "message"),
+    [
+        ("NOT MATCHED AND EXISTS (FROM gone WHERE id = t.id) THEN INSERT (id) VALUES (2)", 'table "t" not found'),
+        ("NOT MATCHED BY SOURCE AND EXISTS (FROM gone WHERE id = u.id) THEN DELETE", 'table "u" not found'),
+        ("MATCHED THEN UPDATE SET s = (SELECT why FROM gone)", "More than one row"),
+        ("MATCHED THEN UPDATE SET s = (SELECT why FROM gone LIMIT 1), g = rank() OVER ()", "window functions"),
+        ("MATCHED THEN UPDATE SET g = (SELECT 'x')", "g is int"),
+        ("MATCHED AND (SELECT true) OR rank() OVER () = 1 THEN DELETE", "window functions"),
+    ],
+)
+def test_what_a_subquery_of_a_merge_cannot_be(pair: alluvia.Lake, clause: str, message: str) -> None:
+    with pytest.raises(Invalid, match=message):
+        pair.sql(f"MERGE INTO t USING (SELECT 1 AS id) AS u ON t.id = u.id WHEN {clause}")
+    assert pair["t"].version == 1
+
+
+def test_what_a_subquery_of_a_merge_reads_is_part_of_what_a_transaction_has_read(pair: alluvia.Lake) -> None:
+    merge = "MERGE INTO t USING (SELECT 1 AS id) AS u ON t.id = u.id WHEN MATCHED AND {} THEN DELETE"
+    with pair.transaction() as one, pytest.raises(Conflict):  # noqa: PT012
+        one.sql(merge.format("EXISTS (FROM gone WHERE why = 'a')"))
+        pair.sql("DELETE FROM gone WHERE why = 'a'")
+        one.commit()
+    with pytest.raises(Forbidden, match="read:gone"):
+        execute(pair, merge.format("EXISTS (FROM gone)"), rights=Rights((grant("read:t write:t"),)))
+    assert len(ids(pair)) == 10
+
+
 def test_a_statement_alone_runs_again_where_its_table_changes(
     pair: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
