@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
@@ -88,7 +87,7 @@ def count(snapshot: Snapshot, store: Store) -> int:
 def _read_count(snapshot: Snapshot, store: Store, file: AddFile) -> int:
     deleted = read_deletions(store, file, snapshot.locate)
     try:
-        rows = int(open_parquet(io.BytesIO(store.get(snapshot.key(file)))).metadata.num_rows)
+        rows = int(open_parquet(pa.BufferReader(store.get(snapshot.key(file)))).metadata.num_rows)
     except ObjectNotFound as error:
         raise Corrupt(f"data file {file.path} of version {snapshot.version} is missing") from error
     except UNREADABLE as error:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 KEYS_SORTED_MAX = 1 << 20
 """Beyond this many keys in a column, only the lowest and the highest decide which files can contain them."""
+FEW_ROWS = 4096
+"""Arrow finds so few keys in any file within half a millisecond, and a query takes longer than that to begin."""
 _CHUNK_BYTES = 256 << 20
 _PAIRS = "SELECT f.position, s.number FROM file f JOIN source s ON {on} ORDER BY f.position"
 _REPEATED = "SELECT {names}, count(*) FROM source GROUP BY {names} HAVING count(*) > 1 ORDER BY {names} LIMIT 1"
@@ -75,7 +77,7 @@ class UpsertSource:
 
     def pairs(self, keys: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
         """Return the positions, ascending, of those rows of `keys` that the source has, and its rows' numbers."""
-        if self._plain and len(self.rows) <= len(keys):
+        if self._plain and len(self.rows) <= max(len(keys), FEW_ROWS):
             matches = pc.index_in(keys.column(0).combine_chunks(), self.rows[self.on[0]], skip_nulls=True)
             return positions_of(pc.is_valid(matches)), matches.drop_null().cast(pa.int64())
         numbered = keys.rename_columns(self._keys).append_column("position", numbers(len(keys)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -19,6 +18,8 @@ from alluvia.table.deletion_vectors.storage import read_deletions
 from alluvia.table.masks import mask_of
 from alluvia.table.snapshot import Snapshot
 
+THREADED_BYTES_MIN = 1 << 20
+"""The columns of a smaller file are decoded one after another: that takes less time than to hand them to threads."""
 _CODEC_LACKING = "LZO"
 """The only compression of Parquet that Arrow does not support."""
 
@@ -37,11 +38,12 @@ def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema
         raise Corrupt(f"data file {file.path} of version {snapshot.version} is missing") from error
     metadata = None
     try:
-        parquet = open_parquet(io.BytesIO(data))
+        parquet = open_parquet(pa.BufferReader(data))
         metadata = parquet.metadata
         check_positions(file, deleted, metadata.num_rows)
         start = 0
-        for batch in parquet.iter_batches(columns=plan.stored_names(parquet.schema_arrow)):
+        columns, threads = plan.stored_names(parquet.schema_arrow), len(data) >= THREADED_BYTES_MIN
+        for batch in parquet.iter_batches(columns=columns, use_threads=threads):
             yield live_rows(plan.fit(batch, file), deleted, start)
             start += len(batch)
     except UNREADABLE as error:
@@ -51,7 +53,7 @@ def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema
         raise Corrupt(msg)
 
 
-def open_parquet(source: str | Path | IO[bytes]) -> pq.ParquetFile:
+def open_parquet(source: str | Path | IO[bytes] | pa.NativeFile) -> pq.ParquetFile:
     """Open a Parquet file; INT96 times are read as microseconds, since nanoseconds end in the year 2262."""
     return pq.ParquetFile(
         source,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -389,3 +390,18 @@ def test_rows_that_a_compaction_moved_before_they_went_are_put_in(lake: Lake) ->
     assert (changes.tries, changes.rows_inserted) == (2, 2)
     rows = ours.scan().read_all().to_pylist()
     assert sorted((row["k"], row["v"]) for row in rows) == [(1, "new"), (2, "old"), (3, "new")]
+
+
+@pytest.mark.parametrize("few", [0, upsert_source.FEW_ROWS], ids=["by a query", "by Arrow"])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string(), pa.timestamp("us", tz="UTC")], ids=str)
+def test_both_ways_to_find_keys_find_the_same(monkeypatch: pytest.MonkeyPatch, kind: pa.DataType, few: int) -> None:
+    monkeypatch.setattr(upsert_source, "FEW_ROWS", few)
+    chance = random.Random(1)
+    for _ in range(20):
+        given: list[int | None] = [*chance.sample(range(30), chance.randint(5, 12)), None, None]
+        there = [chance.choice([None, *range(30)]) for _ in range(4)]
+        source = upsert_source.UpsertSource(pa.table({"id": pa.array(given, pa.int64()).cast(kind)}), ["id"])
+        positions, numbers = source.pairs(pa.table({"id": pa.array(there, pa.int64()).cast(kind)}))
+        wanted = {at: given.index(key) for at, key in enumerate(there) if key is not None and key in given}
+        assert dict(zip(positions.to_pylist(), numbers.to_pylist(), strict=True)) == wanted
+        assert positions.to_pylist() == sorted(wanted)
