@@ -65,15 +65,17 @@ def update(
     `place`, `table` and `options` are those of `read_table`. The commit is one, with the conflict rules of the library.
     """
     from alluvia_spark import row_changes
+    from alluvia_spark.tables import TablePlace
 
-    return row_changes.update(spark, row_changes.TablePlace.of(place, table, options), values, where)
+    return row_changes.update(spark, TablePlace.of(place, table, options), values, where)
 
 
 def delete(spark: SparkSession, place: str, where: str, *, table: str | None = None, **options: str) -> RowChanges:
     """Delete the rows that match a condition in this library's SQL, as `Table.delete`; see `update`."""
     from alluvia_spark import row_changes
+    from alluvia_spark.tables import TablePlace
 
-    return row_changes.delete(spark, row_changes.TablePlace.of(place, table, options), where)
+    return row_changes.delete(spark, TablePlace.of(place, table, options), where)
 
 
 def upsert(
@@ -92,10 +94,11 @@ def upsert(
 ) -> RowChanges:
     """Insert or update the rows of a DataFrame by the key columns `on`, as `Table.upsert`; see `update`.
 
-    The table may have any size; the new rows must fit into the memory of the driver, and of each Python worker.
+    Table and rows may have any size: Spark joins them. The rows are computed once, and kept by Spark meanwhile.
     """
     from alluvia.operations.upsert import Rules
-    from alluvia_spark import row_changes
+    from alluvia_spark import joined_upsert
+    from alluvia_spark.tables import TablePlace
 
     rules = Rules(matched, columns, when, delete_when, unmatched, insert_when)
-    return row_changes.upsert(row_changes.TablePlace.of(place, table, options or {}), rows, on, rules)
+    return joined_upsert.upsert(TablePlace.of(place, table, options or {}), rows, on, rules)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkImportError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
+from pyspark.sql.types import StructType
 from pyspark.sql.udf import _create_udf
 from pyspark.util import PythonEvalType
 
@@ -74,7 +75,16 @@ def tasks(spark: SparkSession, count: int) -> DataFrame:
 def mapped(frame: DataFrame, function: Callable[[Iterator[Row]], Iterable[Row]], columns: Columns) -> DataFrame:
     """Return what a function makes of each partition's rows."""
     schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
-    run = partial(_map, function, tuple(columns.items()))
+    return mapped_batches(frame, partial(_map, function, tuple(columns.items())), schema)
+
+
+def mapped_batches(
+    frame: DataFrame,
+    function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: str | StructType,
+) -> DataFrame:
+    """Return what a function makes of each partition's rows, both as Arrow batches."""
+    run = partial(_run, function)
     try:
         return frame.mapInArrow(run, schema)
     except PySparkImportError:  # PySpark asks for pandas, which functions over Arrow batches do not use
@@ -85,12 +95,18 @@ def mapped(frame: DataFrame, function: Callable[[Iterator[Row]], Iterable[Row]],
         return ClassicFrame(made, frame.sparkSession)
 
 
+def _run(
+    function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    _spare_later_tasks()
+    return function(batches)
+
+
 def _map(
     function: Callable[[Iterator[Row]], Iterable[Row]],
     columns: tuple[tuple[str, str], ...],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    _spare_later_tasks()
     schema = pa.schema([(name, _ARROW[kind]) for name, kind in columns])
     given = (row for batch in batches for row in zip(*(each.to_pylist() for each in batch.columns), strict=True))
     waiting: list[Row] = []

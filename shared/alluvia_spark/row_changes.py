@@ -1,4 +1,4 @@
-"""Update, delete and upsert on Spark: the library's operations, with their files worked on by Spark's tasks.
+"""Update and delete on Spark: the library's operations, with their files worked on by Spark's tasks.
 
 The driver plans and commits, with the library's conflict rules. A task does to some files what the library would do to
 them: it reads them, and writes what replaces them, or their deletion vectors. A commit that loses a race is planned
@@ -8,14 +8,12 @@ again, with tasks only for files that are new.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as every user of Spark knows it
 
 from alluvia.clock import SystemClock
@@ -27,31 +25,12 @@ from alluvia.operations.edits import Edit, RowChanges
 from alluvia.operations.rewriting import Outcome, Part, Rewriter
 from alluvia.operations.row_changes import change_rows
 from alluvia.operations.update import UpdateEdit
-from alluvia.operations.upsert import Rules, UpsertEdit, check_rules
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.data_source import grouped
-from alluvia_spark.tables import handle_of
+from alluvia_spark.tables import TablePlace
 
 ReadEdit = Callable[[Snapshot], Edit]
-
-
-@dataclass(frozen=True)
-class TablePlace:
-    """Where a table is: what `handle_of` takes."""
-
-    uri: str
-    table: str | None
-    options: Mapping[str, str] = field(repr=False)
-
-    @classmethod
-    def of(cls, uri: str, table: str | None, options: Mapping[str, str]) -> TablePlace:
-        """Return a place that means the same in every process: workers may have another working directory."""
-        return cls(uri if "://" in uri else str(Path(uri).expanduser().absolute()), table, options)
-
-    def handle(self) -> TableHandle:
-        """Return the table's handle."""
-        return handle_of(self.uri, self.table, self.options)
 
 
 @dataclass(frozen=True)
@@ -75,22 +54,6 @@ def delete(spark: SparkSession, place: TablePlace, where: str) -> RowChanges:
     return _change(spark, place, "delete", lambda snapshot: DeleteEdit(snapshot, where))
 
 
-def upsert(place: TablePlace, rows: DataFrame, on: Sequence[str], rules: Rules) -> RowChanges:
-    """Update, delete and insert rows by key, as `Table.upsert` does."""
-    check_rules(rules)
-    names, given = list(on), _plain(rows.toArrow())
-    return _change(rows.sparkSession, place, "upsert", lambda snapshot: UpsertEdit(snapshot, given, names, rules))
-
-
-def _plain(rows: pa.Table) -> pa.Table:
-    """Return rows with moments in UTC, which Spark gives in the session's zone."""
-    fields = [
-        each.with_type(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(each.type) and each.type.tz else each
-        for each in rows.schema
-    ]
-    return rows.cast(pa.schema(fields)).combine_chunks()
-
-
 def _change(spark: SparkSession, place: TablePlace, name: str, edit: ReadEdit) -> RowChanges:
     def rewriter(handle: TableHandle, snapshot: Snapshot, planned: Edit) -> Rewriter:
         return SparkRewriter(handle, snapshot, planned, spark, place, edit)
@@ -99,7 +62,7 @@ def _change(spark: SparkSession, place: TablePlace, name: str, edit: ReadEdit) -
 
 
 class SparkRewriter(Rewriter):
-    """Has Spark's tasks work on files, and does the rest itself: what the log alone decides, and inserted rows."""
+    """Has Spark's tasks work on files, and does the rest itself: what the log alone decides."""
 
     def __init__(
         self,
@@ -150,7 +113,7 @@ def _dumped(value: object) -> bytes:
 
 
 _edits: dict[str, Edit] = {}
-"""The edit of the operation that this process has last worked for: an upsert sorts its rows once."""
+"""The edit of the operation that this process has last worked for."""
 
 
 def _work(task: Work, files: Sequence[AddFile]) -> bytes:
@@ -161,15 +124,8 @@ def _work(task: Work, files: Sequence[AddFile]) -> bytes:
         if task.number not in _edits:
             _edits.clear()
             _edits[task.number] = task.edit(snapshot)
-        rewriter = _FileRewriter(handle, snapshot, _edits[task.number])
+        rewriter = Rewriter(handle, snapshot, _edits[task.number])
         rewriter.work(snapshot, files)
         return _dumped(rewriter.parts)
     except AlluviaError as error:
         return _dumped(error)
-
-
-class _FileRewriter(Rewriter):
-    """Leaves rows to insert to the driver, which knows of all files."""
-
-    def _insert(self) -> None:
-        pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,24 @@ def handle_of(place: str | Lake, table: str | None, options: Mapping[str, str]) 
         raise Invalid(f"{place!r} exists only in this process: Spark needs a directory or s3://")
     given: Any = dict(options)
     return open_handle(place, **given) if table is None else alluvia.connect(place, **given).handle(table)
+
+
+@dataclass(frozen=True)
+class TablePlace:
+    """Where a table is, for every process: what `handle_of` takes."""
+
+    uri: str
+    table: str | None
+    options: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, uri: str, table: str | None, options: Mapping[str, str]) -> TablePlace:
+        """Return a place that means the same in every process: workers may have another working directory."""
+        return cls(uri if "://" in uri else str(Path(uri).expanduser().absolute()), table, options)
+
+    def handle(self) -> TableHandle:
+        """Return the table's handle."""
+        return handle_of(self.uri, self.table, self.options)
 
 
 def uris_of(spark: SparkSession, place: str | Lake, handle: TableHandle) -> Callable[[str], str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -9,7 +10,7 @@ import alluvia
 import alluvia_spark
 from alluvia.errors import Invalid
 from alluvia.lake import Lake, Table
-from alluvia_spark import row_changes
+from alluvia_spark import joined_upsert, row_changes
 from tests import judges
 from tests.property.row_model import KINDS
 
@@ -28,7 +29,8 @@ def make(lake: Lake, name: str, kind: str) -> Table:
 def test_spark_does_what_the_library_does(
     spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_changes, "grouped", lambda files: [[file] for file in files])
+    for module in (row_changes, joined_upsert):
+        monkeypatch.setattr(module, "grouped", lambda files: [[file] for file in files])
     lake = alluvia.connect(str(tmp_path))
     table, other = make(lake, "t", kind), make(lake, "other", kind)
     path = judges.uri_of(table)
@@ -75,3 +77,58 @@ def test_races_and_refusals(spark: SparkSession, tmp_path: Path, monkeypatch: py
     with pytest.raises(Invalid, match="id"):
         alluvia_spark.update(spark, judges.uri_of(table), {"id": "id * 9223372036854775807 + id"})
     assert table.version == version
+
+
+@pytest.mark.parametrize("keys_max", [1 << 20, 1], ids=["keys known", "keys not known"])
+def test_rows_of_an_upsert_are_joined_with_the_tables(
+    spark: SparkSession, tmp_path: Path, keys_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joined_upsert, "KEYS_SORTED_MAX", keys_max)
+    monkeypatch.setattr(joined_upsert, "INSERTED_ROWS", 2)
+    lake = alluvia.connect(str(tmp_path))
+    table, other = make(lake, "t", "vectors"), make(lake, "other", "vectors")
+    for each in (table, other):  # id 3 in two files, and a key with a null
+        each.append([{"id": 3, "name": "again", "place": "a"}, {"id": None, "name": "null", "place": "b"}])
+        each.delete("id = 4")
+    path = judges.uri_of(table)
+    ids = [3, 4, 12, 13, None, 14, 15, 21, 50, 51]
+    places = ["a", "a", "b", "c", "b", None, "b", "c", "z", "z"]
+    new = [
+        {"id": at, "name": f"new {at}", "place": place, "old": at == 21} for at, place in zip(ids, places, strict=True)
+    ]
+    rows = spark.createDataFrame([tuple(row.values()) for row in new], "id int, name string, place string, old boolean")
+    rules: dict[str, Any] = {"delete_when": "new.old", "when": "name <> 'n15'", "insert_when": "new.id <> 51"}
+    ours = alluvia_spark.upsert(path, rows, ["id", "place"], columns=["name"], **rules)
+    theirs = other.upsert(new, ["id", "place"], columns=["name"], **rules)
+    numbers = [(one.version, one.rows_inserted, one.rows_updated, one.rows_deleted) for one in (ours, theirs)]
+    assert numbers == [(theirs.version, 4, 3, 1)] * 2
+    assert judges.ours(table) == judges.ours(other)
+    metrics = [each.history()[0].metrics for each in (table, other)]
+    assert metrics[0]["numSourceRows"] == metrics[1]["numSourceRows"] == "10"
+    twice = spark.createDataFrame([(1, "a"), (1, "a"), (2, "a")], "id long, place string")
+    with pytest.raises(Invalid, match="id=1, place='a' occurs in 2 rows"):
+        alluvia_spark.upsert(path, twice, ["id", "place"])
+    gone = alluvia_spark.upsert(path, rows.drop("old"), ["id", "place"], matched="delete")
+    assert (gone.rows_deleted, gone.rows_inserted) == (7, 0)
+
+
+def test_an_upsert_that_loses_a_race_meets_the_rows_of_the_winner(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(alluvia.connect(str(tmp_path)), "t", "copied")
+    planned = joined_upsert.JoinRewriter.work
+    tries: list[int] = []
+
+    def raced(self, snapshot, candidates):  # type: ignore[no-untyped-def]
+        found = planned(self, snapshot, candidates)
+        if not tries:
+            table.append([{"id": 50, "name": "winner's", "place": "a"}])
+        tries.append(len(candidates))
+        return found
+
+    monkeypatch.setattr(joined_upsert.JoinRewriter, "work", raced)
+    rows = spark.createDataFrame([(3, "new"), (50, "new"), (51, "new")], "id long, name string")
+    done = alluvia_spark.upsert(judges.uri_of(table), rows, ["id"])
+    assert (done.rows_updated, done.rows_inserted, done.tries) == (2, 1, 2)
+    assert table.to_arrow(where="name = 'new'").sort_by("id")["id"].to_pylist() == [3, 50, 51]
+    assert table.count() == 32

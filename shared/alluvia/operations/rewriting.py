@@ -68,7 +68,7 @@ class _FoundRows:
 class Part:
     """Files that were worked on together: their new rows and their changes share files, and stand or fall together.
 
-    Nothing of it was written before `begun_ms`.
+    Nothing of it was written before `begun_ms`. `inserted` has the numbers of the source's rows that it inserts.
     """
 
     begun_ms: int
@@ -76,6 +76,7 @@ class Part:
     adds: list[AddFile] = field(default_factory=list)
     cdc: list[CdcFile] = field(default_factory=list)
     inserted: pa.Int64Array | None = None
+    rows_inserted: int = 0
 
 
 class Rewriter:
@@ -167,7 +168,7 @@ class Rewriter:
             self.parts.remove(earlier)
             self._read([outcome.file for outcome in earlier.outcomes.values()])
         if len(new.numbers):
-            self._open.inserted = new.numbers
+            self._open.inserted, self._open.rows_inserted = new.numbers, len(new.numbers)
             done = 0
             for rows in new.rows():
                 report(f"inserting into {self._handle.name}", done, len(new.numbers), "rows")

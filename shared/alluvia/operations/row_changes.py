@@ -53,7 +53,7 @@ class Plans:
         read = sum(outcome.rows > 0 or not outcome.changed for outcome in outcomes)
         self.done = RowChanges(snapshot.version, snapshot.timestamp_ms, files_read=read)
         changed = [outcome for outcome in outcomes if outcome.changed]
-        inserted = sum(len(part.inserted) for part in rewriter.parts if part.inserted is not None)
+        inserted = sum(part.rows_inserted for part in rewriter.parts)
         if not changed and not inserted:
             return None
         changes = self._changes(snapshot, rewriter, outcomes)

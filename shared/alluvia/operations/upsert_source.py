@@ -42,14 +42,17 @@ class UpsertSource:
     """Rows to put into a table by the key columns `on`. `rows` has the table's types, and possibly extra columns.
 
     Raises `Invalid`, naming the field, for a key that is not a column, and `RepeatedKey` for one that two rows have. A
-    row with a null in its key matches nothing.
+    row with a null in its key matches nothing. `bounds` says that `rows` are not the rows, but have the least and the
+    greatest value of each key column: enough to choose files.
     """
 
-    def __init__(self, rows: pa.Table, on: Sequence[str]) -> None:
+    def __init__(self, rows: pa.Table, on: Sequence[str], *, bounds: bool = False) -> None:
         self.rows = rows
         self.on = tuple(on)
         self._plain = len(self.on) == 1 and _is_plain(rows.schema.field(self.on[0]).type)
-        self._check_repeated()
+        self._every = not bounds
+        if not bounds:
+            self._check_repeated()
 
     @property
     def _keys(self) -> list[str]:
@@ -72,8 +75,7 @@ class UpsertSource:
                 return
         found = self._connection.execute(_REPEATED.format(names=", ".join(self._keys))).fetchone()
         if found is not None:
-            key = ", ".join(f"{name}={value!r}" for name, value in zip(self.on, found, strict=False))
-            raise RepeatedKey(f"rows: the key {key} occurs in {found[-1]} rows; each key must be unique")
+            raise repeated_key(self.on, found)
 
     def pairs(self, keys: pa.Table) -> tuple[pa.Int64Array, pa.Int64Array]:
         """Return the positions, ascending, of those rows of `keys` that the source has, and its rows' numbers."""
@@ -100,8 +102,8 @@ class UpsertSource:
                 continue
             values = pc.unique(self._whole_keys[name])
             values = values.take(pc.sort_indices(values))
-            every = len(values) <= KEYS_SORTED_MAX
-            if not every:
+            every = self._every and len(values) <= KEYS_SORTED_MAX
+            if len(values) > KEYS_SORTED_MAX:
                 values = values.take(pa.array([0, len(values) - 1]))
             try:
                 found[name] = _Values(values.to_pylist(), every)
@@ -164,6 +166,12 @@ class _Values:
             return at < len(self.ascending) and bool(self.ascending[at] <= bounds[1])
         except TypeError:
             return True
+
+
+def repeated_key(on: Sequence[str], found: Sequence[Any]) -> RepeatedKey:
+    """Return the error for a key that several rows have: its values, and how many they are."""
+    key = ", ".join(f"{name}={value!r}" for name, value in zip(on, found, strict=False))
+    return RepeatedKey(f"rows: the key {key} occurs in {found[-1]} rows; each key must be unique")
 
 
 def read_rows(rows: Any, schema: pa.Schema, on: Sequence[str], extra: Callable[[str], bool]) -> pa.Table:
