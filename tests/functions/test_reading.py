@@ -109,15 +109,38 @@ def test_all_that_an_answer_depends_on_is_in_its_tag(lake: alluvia.Lake, monkeyp
         ("EXPLAIN FROM totals", False),
         ("SELECT 1; SELECT 2", False),
         ("SELECT count(*) FROM fresh", False),
+        ("FROM sums_final", True),
+        ("FROM sums_final(version => 1) JOIN sums USING (name)", True),
+        ("FROM rolled", True),
+        ("FROM rolled_live", False),
+        ("FROM rolled_freshness", False),
     ],
 )
 def test_only_what_can_be_asked_again_has_a_tag(lake: alluvia.Lake, sql: str, tagged: bool) -> None:
     lake.sql("CREATE VIEW fresh AS SELECT * FROM totals WHERE n < extract('year' FROM now())")
+    if "sums" in sql:
+        folding = {"alluvia.merge_query": "SELECT name, sum(n) AS n FROM source GROUP BY name"}
+        lake.create_table("sums", {"name": "string", "n": "long"}, properties=folding).append([{"name": "a", "n": 1}])
+    if "rolled" in sql:
+        lake.create_rollup("rolled", "SELECT name, sum(n) AS n FROM totals GROUP BY name")
     answer = get(sql)
     assert answer["statusCode"] == 200
     assert ("ETag" in answer["headers"]) is tagged
     assert answer["headers"]["Cache-Control"] == ("private, no-cache" if tagged else "no-store")
     assert len(kept(lake)) == tagged
+
+
+def test_folded_rows_are_tagged_by_the_table_that_they_are_of(lake: alluvia.Lake) -> None:
+    folding = {"alluvia.merge_query": "SELECT name, sum(n) AS n FROM source GROUP BY name"}
+    table = lake.create_table("sums", {"name": "string", "n": "long"}, properties=folding)
+    tags = []
+    for n in (1, 2):
+        table.append([{"name": "a", "n": n}])
+        tag, _, state = ok(get("FROM sums_final"))
+        assert (state, ok(get("FROM sums_final"))[1:]) == ("miss", (f'{{"name":"a","n":{n * (n + 1) // 2}}}\n', "hit"))
+        tags.append(tag)
+    lake.create_table("sums_final", {"n": "long"})
+    assert ok(get("FROM sums_final"))[0] not in tags
 
 
 def test_a_kept_result_is_read_in_place_of_the_table(lake: alluvia.Lake) -> None:

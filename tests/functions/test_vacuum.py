@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import alluvia
 from alluvia.errors import AlluviaError, Invalid, Unavailable, VersionExpired
 from alluvia.operations import vacuum as vacuuming
+from alluvia.operations.results import RESULTS, KeptResult, keep_result
 from alluvia.serverless.rounds import MARGIN_MS
 from alluvia.store import base
 from functions.vacuum import handler as vacuum
@@ -197,4 +199,27 @@ def test_what_an_event_of_a_bus_holds_is_not_taken_for_all_tables(lake: alluvia.
 def test_no_lake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ALLUVIA_LAKE", raising=False)
     with pytest.raises(Invalid, match="ALLUVIA_LAKE is not set"):
+        handler({}, None)
+
+
+def test_a_round_over_all_tables_deletes_old_results_of_queries(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("a", "b", "c"):
+        keep_result(lake.store, key, KeptResult(b"x" * 1000, {}))
+    assert "results" not in handler({"tables": ["access_log"]}, None)
+    kept = {"deleted": 0, "bytes_freed": 0, "kept": 3}
+    assert handler(payload("vacuum_schedule"), None)["results"] == kept
+    monkeypatch.setattr(vacuum, "RESULT_MB", 0)
+    found = handler({"dry_run": True}, None)["results"]
+    assert (found["deleted"], found["kept"], len(list(lake.store.list(RESULTS)))) == (3, 0, 3)
+    for folder in Path(lake.uri.removeprefix("file://")).glob("_alluvia/results/[ab]"):
+        os.utime(folder, (0, 0))
+    monkeypatch.undo()
+    monkeypatch.setenv("ALLUVIA_LAKE", lake.uri)
+    monkeypatch.setenv("ALLUVIA_RESULT_CACHE_HOURS", "1")
+    assert handler(payload("vacuum_schedule"), None)["results"]["deleted"] == 2
+    assert [info.key for info in lake.store.list(RESULTS)] == [f"{RESULTS}c"]
+    monkeypatch.setenv("ALLUVIA_RESULT_CACHE_HOURS", "soon")
+    with pytest.raises(Invalid, match="ALLUVIA_RESULT_CACHE_HOURS is 'soon'"):
         handler({}, None)

@@ -11,7 +11,7 @@ import alluvia
 from alluvia.errors import Corrupt, Unavailable
 from alluvia.ingest import pipeline
 from alluvia.serverless import table_queue, warm_lake
-from functions.query import handler as query_module
+from functions.query import answering
 from tests.infra.metric_filters import Datapoint, datapoints
 from tests.infra.policies import resources_of, the_id
 from tests.log_lines import HANDLERS, Context, log_lines
@@ -76,7 +76,7 @@ def test_queries_that_are_answered_with_500_or_more(
     def fail(*args: Any, **options: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(query_module, "run_rendered", fail)
+    monkeypatch.setattr(answering, "run_rendered", fail)
     found = metrics_of(template, "Query", {"query": "SELECT 1"})
     assert found == [("HandledFailures", (("service", "query"),), 1.0)]
 

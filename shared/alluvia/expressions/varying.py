@@ -16,11 +16,16 @@ def varies(root: Node) -> bool:
     return any(_varies(node) for node in walk(root))
 
 
-@lru_cache(maxsize=256)
 def condition_varies(text: str) -> bool:
     """Whether a condition does, given as text."""
+    return query_varies(f"SELECT (\n{text}\n)")
+
+
+@lru_cache(maxsize=256)
+def query_varies(text: str) -> bool:
+    """Whether a query does, given as text; one that cannot be read does."""
     try:
-        return varies(parse(f"SELECT (\n{text}\n)").root)
+        return varies(parse(text).root)
     except Invalid:
         return True
 

@@ -58,7 +58,15 @@ def find_derived(
 def _final(
     catalog: Catalog, reference: Reference, constants: Constants, read: dict[str, Snapshot], prefix: str
 ) -> tuple[pa.Schema, Relation] | None:
-    """Return what `<table>_final` stands for, also at a version of the table; None for any other name.
+    """Return what `<table>_final` stands for; None for any other name. Raises what `final_snapshot` does."""
+    snapshot = final_snapshot(catalog, reference, constants, read)
+    return None if snapshot is None else (snapshot.schema, _folded_visible(catalog, snapshot, constants, prefix))
+
+
+def final_snapshot(
+    catalog: Catalog, reference: Reference, constants: Constants, read: dict[str, Snapshot]
+) -> Snapshot | None:
+    """Return the version of a table whose folded rows `<table>_final` stands for; None for any other name.
 
     `read` has, by name, the newest versions that the query reads, and gets those that are looked up.
     """
@@ -76,7 +84,7 @@ def _final(
         raise Invalid(
             f"{reference.shown}: version {snapshot.version} of {name} had no {MERGE_QUERY}; read {name} itself"
         )
-    return snapshot.schema, _folded_visible(catalog, snapshot, constants, prefix)
+    return snapshot
 
 
 def _folded_visible(catalog: Catalog, snapshot: Snapshot, constants: Constants, prefix: str) -> Relation:

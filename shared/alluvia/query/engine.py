@@ -20,10 +20,11 @@ from alluvia.duck.failures import QueryTooCostly, UnreadableFile, out_of_memory
 from alluvia.duck.relation import RowPlaces
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import Statement, parse
-from alluvia.expressions.references import Reference, find_references, names_in_use, shows_tables
+from alluvia.expressions.references import Reference, References, find_references, names_in_use, shows_tables
 from alluvia.expressions.rewrite import Rewritten, rewrite
 from alluvia.operations.catalog import Catalog
-from alluvia.operations.relations import Files, LocalRows
+from alluvia.operations.folding import FINAL
+from alluvia.operations.relations import Files, LocalRows, Relation
 from alluvia.query.derived import find_derived
 from alluvia.query.describe import describes, in_our_terms
 from alluvia.query.evaluation import evaluation
@@ -268,8 +269,24 @@ def _open(
     check_bytes(catalog.rights, [(each.snapshot.name, sum(file.size for file in each.files)) for each in read])
     rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
     session.open(inputs, views, fetched_max=_fetched_max(statement))
-    of_tables = None if derived else {reference: scan.snapshot for reference, scan in scans.items()}
-    return _Opened(statement, scans, tuple(reports), rewritten, of_tables)
+    relations = {reference: relation for reference, (_, relation) in derived.items()}
+    return _Opened(statement, scans, tuple(reports), rewritten, _tables_read(references, scans, relations))
+
+
+def _tables_read(
+    references: References, scans: Mapping[Reference, Scan], relations: Mapping[Reference, Relation]
+) -> Mapping[Reference, Snapshot] | None:
+    """Return the version of the one table that each naming reads; None where one reads more than that."""
+    found = {}
+    for reference in references.tables:
+        if reference in scans:
+            found[reference] = scans[reference].snapshot
+            continue
+        inputs = list(relations[reference].inputs.values())
+        if len(inputs) != 1 or not isinstance(inputs[0], Files) or not str(reference.table).endswith(FINAL):
+            return None
+        found[reference] = inputs[0].snapshot
+    return found
 
 
 def _fetched_max(statement: Statement) -> int | None:

@@ -19,8 +19,9 @@ from alluvia.errors import TableNotFound
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import Analyse, Analysis, Statement, parse
 from alluvia.expressions.references import At, Reference, find_references, names_in_use, shows_tables
-from alluvia.expressions.varying import condition_varies, varies
+from alluvia.expressions.varying import condition_varies, query_varies, varies
 from alluvia.operations.catalog import Catalog
+from alluvia.query.derived import final_snapshot
 from alluvia.query.describe import describes
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Parameters, check_given, named_values
@@ -82,6 +83,8 @@ def identity_of(
         # version because of what it is called now.
         if _is_unsettled(snapshot) or ((where or hide) and reference.at != At()) or any(map(condition_varies, where)):
             return None
+        if reference.table != snapshot.name and query_varies(snapshot.settings.merge_query):
+            return None
         reads.append(TableRead(snapshot.name, snapshot.state.metadata.id, snapshot.version, where, hide))
     return Identity(statement.text, tuple(reads))
 
@@ -117,8 +120,12 @@ def identify(
     if varies(expanded.statement.root):
         return None
     constants = Constants(0, names_in_use(expanded.statement.root))
+    read: dict[Reference, Snapshot] = {}
+    known = dict(newest)
     try:
-        read = snapshots(catalog, expanded.references.tables, constants, dict(newest))
+        for reference in expanded.references.tables:
+            final = None if reference.table in newest else final_snapshot(catalog, reference, constants, known)
+            read[reference] = final or snapshots(catalog, [reference], constants, known)[reference]
     except TableNotFound:  # or a relation that is made of other tables: the run knows
         return None
     return identity_of(catalog.rights, expanded.statement, read)
