@@ -65,6 +65,18 @@ def test_deleted_rows_and_files_that_are_left_to_duckdb(
     monkeypatch.undo()
     assert ask(lake, text) == expected
     assert s3_server.requests()["HEAD"] == 0
+    assert ask(lake, text) == expected
+    assert s3_server.requests() == {"GET": 1}
+
+
+def test_deletion_vectors_of_one_file_are_one_request_once(lake: alluvia.Lake, s3_server: S3Server) -> None:
+    lake.table("t").append([{"n": number % 10, "name": "x"} for number in range(20)])
+    lake.table("t").append([{"n": number % 10, "name": "y"} for number in range(20)])
+    lake.table("t").delete("n = 3")
+    s3_server.requests()
+    for data_files, vector_files in ((29 + 2, 1), (0, 0)):
+        assert ask(lake, "SELECT count(*) AS c FROM t") == [{"c": 29 + 36}]
+        assert s3_server.requests() == {"GET": 1 + data_files + vector_files}
 
 
 @pytest.mark.parametrize(

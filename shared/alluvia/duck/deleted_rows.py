@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from alluvia.log.actions import AddFile
 from alluvia.store import Store
-from alluvia.table.deletion_vectors.storage import read_deletions
+from alluvia.store.range_cache import RANGES
+from alluvia.table.deletion_vectors.storage import read_deletions, vector_parts
 from alluvia.table.reader import check_positions
 from alluvia.table.snapshot import Snapshot
 
@@ -46,8 +47,11 @@ def create_deleted(
     if not having:
         return None
 
+    parts = vector_parts([file for file, _ in having], snapshot.locate)
+    known = RANGES.get(store, parts) if store.parallel else {}
+
     def read(file: AddFile) -> pa.Int64Array:
-        found = read_deletions(store, file, snapshot.locate)
+        found = read_deletions(store, file, snapshot.locate, known)
         if file.num_records is not None:
             check_positions(file, found, file.num_records)
         return found
