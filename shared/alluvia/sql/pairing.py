@@ -5,7 +5,7 @@ A row of the table that several rows of the source update or delete is refused, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -27,13 +27,14 @@ from alluvia.sql.finding import VALUES_FROM, found_rows, places_in, quote_table
 from alluvia.sql.fitting import fit_rows
 from alluvia.sql.nodes import Merge
 from alluvia.sql.scope import SqlScope
+from alluvia.sql.source_keys import key_conditions
 from alluvia.sql.tokens import Sql, holds_query
 
 _CLAUSE = "alluvia_clause"
 
 
-def merge(scope: SqlScope, node: Merge, source: pa.Schema, rules: MergeRules) -> RowChanges:
-    """Change a table's rows by those of a source, of which the columns are given."""
+def merge(scope: SqlScope, node: Merge, source: pa.Schema, rules: MergeRules, keys: Mapping[str, str]) -> RowChanges:
+    """Change a table's rows by those of a source, of which the columns are given, and the `keys` that ON equates."""
     handle = scope.catalog.handle(node.table)
     snapshot = handle.newest()
     check_edit(snapshot, "MERGE", None)
@@ -70,7 +71,10 @@ def merge(scope: SqlScope, node: Merge, source: pa.Schema, rules: MergeRules) ->
         else f"MERGE: several rows of {rules.source_alias} would change one row of {node.table}: ask for more in ON or "
         "WHEN MATCHED AND, or group the rows of the source first",
     )
-    joined = f" {kind} JOIN {rows} ON (\n{rules.on}\n){chosen}"
+    reached = ""
+    if kind in ("INNER", "RIGHT"):  # the others keep rows of the table that have no row of the source
+        reached = key_conditions(scope, node, keys, snapshot.schema, source)
+    joined = f" {kind} JOIN {rows} ON (\n{rules.on}\n){reached}{chosen}"
     condition = f"{_CLAUSE} IS NOT NULL"
     with found_rows(scope, node.table, rules.alias, places, [clause, *values], condition, joined) as pairs:
         return change_rows(handle, "MERGE", lambda now: FoundEdit(now, pairs, edits))

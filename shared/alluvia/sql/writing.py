@@ -125,7 +125,7 @@ def merge(scope: SqlScope, node: Merge) -> Done:
     if source is not None:
         with suppress(RepeatedKey):  # which is no error where the table has no row of that key
             done = merging.merge(handle, source, rules)
-    done = done or pairing.merge(scope, node, result.schema, rules)
+    done = done or pairing.merge(scope, node, result.schema, rules, keys.columns)
     return {
         "rows_inserted": done.rows_inserted,
         "rows_updated": done.rows_updated,

@@ -9,10 +9,10 @@ import pytest
 import alluvia
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid
-from alluvia.operations import merge, rewriting
+from alluvia.operations import found_rows, merge, rewriting
 from alluvia.operations.row_changes import change_rows
 from alluvia.query.limits import QueryLimits
-from alluvia.sql import writing
+from alluvia.sql import finding, writing
 from alluvia.sql.run import execute
 from tests.sql.sequences import run
 
@@ -193,3 +193,47 @@ def test_random_statements_do_what_duckdb_does() -> None:
     """`python -m tests.sql.sequences --seeds N` runs more of them."""
     counts = run(range(100_000), seconds=8)
     assert counts.total() > 10
+
+
+@pytest.mark.parametrize(
+    ("source", "read"),
+    [
+        ("big", 1),
+        ("(SELECT id, n FROM big WHERE id > ?)", 1),
+        ("(SELECT 250 AS id, 1 AS n UNION ALL SELECT 901, 1)", 2),
+        ("(SELECT id, n FROM big UNION ALL SELECT NULL, 1)", 1),
+        ("(SELECT NULL::BIGINT AS id, 1 AS n)", 0),
+        ("(SELECT id::INT AS id, n FROM big)", 1),
+        ("(SELECT id, n FROM big LIMIT 300)", 10),
+        ("(SELECT id, n FROM big WHERE random() < 2)", 10),
+        ("a_view", 10),
+        ("(SELECT range AS id, 1 AS n FROM range(200, 210))", 1),
+    ],
+)
+def test_a_large_source_reaches_only_files_that_can_hold_its_keys(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch, source: str, read: int
+) -> None:
+    """A source that may have other rows when it is read again, or that a view hides, reaches all files."""
+    lake.sql("CREATE TABLE t (id BIGINT, n BIGINT) PARTITION BY (truncate(100, id))")
+    lake.sql("INSERT INTO t SELECT range, 0 FROM range(1000)")
+    lake.sql("CREATE TABLE big AS SELECT range + 200 AS id, 7 AS n FROM range(50)")
+    lake.sql("CREATE VIEW a_view AS FROM big")
+    monkeypatch.setattr(writing, "SOURCE_BYTES", 1)
+    scanned: list[int] = []
+    kept = found_rows.kept
+
+    def counted(scans: Any, *others: Any) -> Any:
+        scanned.append(len(scans[0].files))
+        return kept(scans, *others)
+
+    monkeypatch.setattr(finding, "kept", counted)
+    parameters = [-1] if "?" in source else None
+    before = {row[0] for row in rows(lake, f"SELECT id FROM {source} AS y WHERE id IS NOT NULL", parameters)}
+    done = lake.sql(
+        f"MERGE INTO t AS x USING {source} AS y ON x.id = y.id WHEN MATCHED THEN UPDATE SET n = y.n + 1 "
+        "WHEN NOT MATCHED THEN INSERT (id, n) VALUES (y.id, y.n)",
+        parameters,
+    ).to_pylist()[0]
+    assert scanned == [read]
+    assert (done["rows_updated"], done["rows_inserted"]) == (len(before), int("NULL" in source))
+    assert {row[0] for row in rows(lake, "SELECT id FROM t WHERE n > 0 AND id IS NOT NULL")} == before
