@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.duck.literals import literal
-from alluvia.duck.relation import quote_name
+from alluvia.duck.quoting import quote_name
 from alluvia.errors import Invalid
 from alluvia.expressions.parse import parse
 from alluvia.expressions.references import find_references
@@ -29,15 +29,19 @@ def key_conditions(scope: SqlScope, node: Merge, keys: Mapping[str, str], target
     `keys` are columns of the table with those of the source that they equal. Reads the source, once or twice. Empty
     where the source may give other rows when it is read again, or where the types have no common order.
     """
-    keys = {
-        mine: theirs for mine, theirs in keys.items() if _ordered(target.field(mine).type, source.field(theirs).type)
+    names = {
+        mine: quote_name(theirs)
+        for mine, theirs in keys.items()
+        if _ordered(target.field(mine).type, source.field(theirs).type)
     }
-    if not keys or not _is_same_again(scope, node):
+    if not names or not _is_same_again(scope, node):
         return ""
-    names = {mine: quote_name(theirs) for mine, theirs in keys.items()}
-    bounds = _row(scope, node, [f"{what}({name})" for name in names.values() for what in ("min", "max", _COUNT)])
-    few = [mine for at, mine in enumerate(names) if 0 < bounds[3 * at + 2] <= KEYS_MAX]
-    values = dict(zip(few, _row(scope, node, [f"list(DISTINCT {names[mine]})" for mine in few]), strict=True))
+    try:
+        bounds = _row(scope, node, [f"{what}({name})" for name in names.values() for what in ("min", "max", _COUNT)])
+        few = [mine for at, mine in enumerate(names) if 0 < bounds[3 * at + 2] <= KEYS_MAX]
+        values = dict(zip(few, _row(scope, node, [f"list(DISTINCT {names[mine]})" for mine in few]), strict=True))
+    except (ValueError, OverflowError):  # a time that Python cannot represent
+        return ""
     found = []
     for at, mine in enumerate(names):
         column, (least, greatest) = f"{quote_name(node.alias)}.{quote_name(mine)}", bounds[3 * at : 3 * at + 2]
