@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+import alluvia
 from alluvia.cli.commands import cli
+from alluvia.operations.results import KeptResult, forget_result, keep_result
 
 DATA = Path(__file__).parents[2] / "events" / "data" / "access_log.ndjson.gz"
 
@@ -262,3 +264,14 @@ def test_an_event_of_another_function_is_refused(shell: Shell, tmp_path: Path) -
     result = shell.run("invoke", "ingest", str(events / "merge_tables.json"))
     assert result.exit_code == 1
     assert "must be a request of API Gateway" in result.stderr
+
+
+def test_vacuum_of_all_tables_tells_of_results_of_queries(shell: Shell) -> None:
+    lake = alluvia.connect(str(shell.lake))
+    lake.create_table("t", {"n": "long"})
+    keep_result(lake.store, "old", KeptResult(b"", {}))
+    forget_result(lake.store, "old")
+    assert "kept results" not in shell.run("vacuum", "t").stderr
+    assert "kept results of queries: 1 would go, 0 stay" in shell.run("vacuum", "--dry-run").stderr
+    assert "kept results of queries: 1 deleted, 0 stay" in shell.run("vacuum").stderr
+    assert "kept results" not in shell.run("vacuum").stderr

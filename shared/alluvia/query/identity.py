@@ -62,8 +62,9 @@ class Identity:
     def key(self, query: str, parameters: Parameters | None, form: str) -> str:
         """Return what stands for the answer in a form to a query as it was sent: 64 hexadecimal digits."""
         reads = [(each.table, each.table_id, each.version, each.where, each.hide) for each in self.reads]
-        parts = [ENGINE, form, query, parameters, self.text, reads]
-        return sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+        # As Python writes them, so that no two types, and no null and NaN, look alike.
+        values = repr(dict(sorted(parameters.items())) if isinstance(parameters, Mapping) else parameters)
+        return sha256(orjson.dumps([ENGINE, form, query, values, self.text, reads])).hexdigest()
 
 
 def identity_of(
