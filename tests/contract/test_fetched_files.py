@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 import alluvia
+from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Corrupt, Unavailable
 from alluvia.query import fetching
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
+from alluvia.scratch import scratch_root
 from alluvia.store.file_cache import FILES
 from tests.s3server import S3Server
 
@@ -129,3 +131,12 @@ def test_copies_are_not_those_of_another_lake(lake: alluvia.Lake, s3_server: S3S
     lake.store.put(snapshot.key(file), lake.store.get(snapshot.key(other)).ljust(file.size))
     assert ask(same, "SELECT count(DISTINCT n) AS c FROM t") == [{"c": 29}]
     assert ask(lake, "SELECT count(DISTINCT n) AS c FROM t") == [{"c": 30}]
+
+
+def test_a_query_that_is_killed_holds_no_copies_and_leaves_no_files(lake: alluvia.Lake) -> None:
+    slow = "SELECT max(levenshtein(repeat('ab', 10000000 + n), repeat('ba', 10000000))) FROM t"
+    with pytest.raises(QueryTooCostly, match="longer than"):
+        ask(lake, slow, QueryLimits(timeout_seconds=1))
+    assert len(FILES._copies) >= 30
+    assert all(copy.is_idle for copy in FILES._copies.values())
+    assert [path for path in scratch_root().iterdir() if path != FILES.folder] == []
