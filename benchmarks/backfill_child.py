@@ -1,6 +1,7 @@
-"""Backfills against bare Spark jobs, in one process with one Spark: `python -m benchmarks.backfill_child FOLDER PAIRS`.
+"""Backfills against bare Spark jobs, in one process with one Spark.
 
-Prints JSON: for each side, its seconds and CPU seconds, turn by turn, and what was in memory at most.
+`python -m benchmarks.backfill_child FOLDER PAIRS SIDE…` prints JSON: for each side, its seconds and CPU seconds, turn
+by turn, and what was in memory at most.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,22 +22,27 @@ from pyspark.sql.functions import col, to_date
 import alluvia
 from alluvia_spark import backfill
 from alluvia_spark.session import session
-from benchmarks.backfills import COLUMNS, EVENTS
+from benchmarks.backfills import COLUMNS
+from tests.reach.delta_spark import cache_folder
+from tests.reach.delta_spark_worker import settings
+from tests.reach.truststore import write_truststore
 
 TICKS = os.sysconf("SC_CLK_TCK")
 FIELDS = "event_id string, ts timestamp, event string, source string, ip string, user string, path string, "
 FIELDS += "status long, bytes long, agent string"
 
 
-def main(folder: Path, pairs: int) -> None:
+def main(folder: Path, pairs: int, names: Sequence[str]) -> None:
     """Run each side once without counting it, then all in turns."""
-    with session(cores=2, driver_memory_mb=2048) as spark:
+    with _spark() as spark:
         sides: dict[str, Callable[[Path], None]] = {
             "ours": lambda source: _ours(spark, folder / "lake", source),
             "odd": lambda source: _ours(spark, folder / "lake", source.with_name("odd")),
             "alike": lambda source: _alike(_events(spark, source), folder / "out"),
             "plain": lambda source: _events(spark, source).write.parquet(str(folder / "out")),
+            "delta": lambda source: _events(spark, source).write.format("delta").save(str(folder / "out")),
         }
+        sides = {name: sides[name] for name in names}
         found: dict[str, list[list[float]]] = {name: [] for name in sides}
         for turn in range(-1, pairs):
             for name, side in sides.items():
@@ -44,14 +52,26 @@ def main(folder: Path, pairs: int) -> None:
                 side(folder / "in")
                 if turn >= 0:
                     found[name].append([time.perf_counter() - began, _cpu_seconds() - cpu])
-        workers = max(_peak_bytes(pid) for pid in _tree() if "pyspark.daemon" in _command(pid))
-        sys.stdout.write(json.dumps({"sides": found, "workers": workers, "driver": _peak_bytes(os.getpid())}))
+        workers = max(peak_bytes(pid) for pid in _tree() if "pyspark.daemon" in _command(pid))
+        sys.stdout.write(json.dumps({"sides": found, "workers": workers, "driver": peak_bytes(os.getpid())}))
+
+
+@contextmanager
+def _spark() -> Iterator[SparkSession]:
+    """Start Spark with Delta, and all else as it is by default."""
+    with tempfile.TemporaryDirectory(prefix="alluvia-trust-") as folder:
+        every = settings(cache_folder(), write_truststore(Path(folder, "trust")))
+        kept = ("spark.jars.", "spark.sql.extensions", "spark.sql.catalog.", "spark.driver.", "spark.delta.logStore.")
+        delta = {name: text for name, text in every.items() if name.startswith(kept)}
+        with session(cores=2, driver_memory_mb=2048, settings=delta) as spark:
+            yield spark
 
 
 def _ours(spark: SparkSession, lake: Path, source: Path) -> None:
     alluvia.connect(str(lake)).create_events("events", COLUMNS)
     report = backfill.run(str(lake), "events", str(source), spark=spark)
-    assert (report.rows, report.rejects) == (EVENTS, 0)
+    assert report.rows
+    assert report.rejects == 0
 
 
 def _events(spark: SparkSession, source: Path) -> DataFrame:
@@ -91,7 +111,8 @@ def _cpu_seconds() -> float:
     return total / TICKS
 
 
-def _peak_bytes(pid: int) -> int:
+def peak_bytes(pid: int) -> int:
+    """Return how much memory a process has had at most."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
@@ -101,4 +122,4 @@ def _command(pid: int) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
