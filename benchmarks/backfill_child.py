@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -60,9 +61,10 @@ def main(folder: Path, pairs: int, names: Sequence[str]) -> None:
 def _spark() -> Iterator[SparkSession]:
     """Start Spark with Delta, and all else as it is by default."""
     with tempfile.TemporaryDirectory(prefix="alluvia-trust-") as folder:
-        every = settings(cache_folder(), write_truststore(Path(folder, "trust")))
-        kept = ("spark.jars.", "spark.sql.extensions", "spark.sql.catalog.", "spark.driver.", "spark.delta.logStore.")
-        delta = {name: text for name, text in every.items() if name.startswith(kept)}
+        trust = write_truststore(Path(folder, "trust"))
+        kept = ("spark.jars.", "spark.sql.extensions", "spark.sql.catalog.", "spark.delta.logStore.")
+        delta = {name: text for name, text in settings(cache_folder(), []).items() if name.startswith(kept)}
+        delta["spark.driver.defaultJavaOptions"] = shlex.join(trust)  # not the tests' options: those spare compilation
         with session(cores=2, driver_memory_mb=2048, settings=delta) as spark:
             yield spark
 
