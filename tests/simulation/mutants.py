@@ -823,6 +823,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "            if True:\n                del self._lines[line]",
     ),
     Mutant(
+        "have a request alone wait for others",
+        "operations/grouping.py",
+        "line if len(group) > 1 or self._lines[line] else None",
+        "line",
+        ("tests/unit/operations/test_grouping.py",),
+    ),
+    Mutant(
         "look at no event of the group's other requests",
         "operations/ingest.py",
         "            if fingerprint not in first:",

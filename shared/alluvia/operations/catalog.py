@@ -40,7 +40,7 @@ class Catalog:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
         self.clock = clock
-        self.ingestion: RequestGroups[Any, Any] = RequestGroups()
+        self.ingestion: RequestGroups[Any, Any] = RequestGroups(clock)
         self._handles: dict[str, TableHandle] = {}
         self._absent: dict[str, int] = {}
         self._lock = Lock()

@@ -1,7 +1,9 @@
 """Requests of several threads, done together: those that wait while one is under way are the next group.
 
 The first request begins at once, alone. Whoever leads a group does the work for all of it, then hands the lead to the
-first of those who came meanwhile, so nobody leads twice. There is no timer: without contention nobody waits.
+first of those who came meanwhile, so nobody leads twice. After a group of several, the next one pauses for a small part
+of the time that it took: senders that were just answered and send again at once come along. Without that, they and
+those who waited would take turns, each half of them waiting for the other. Without contention nobody waits.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Generic, TypeVar
 
+from alluvia.clock import Clock
 from alluvia.errors import CommitUnknown
 
 Request = TypeVar("Request")
@@ -29,6 +32,9 @@ class Size:
 
 GROUP_MAX = Size(20_000, 16 << 20)
 """The most that joins a group. A request that is larger goes alone."""
+PAUSE = 0.05
+PAUSE_SECONDS_MAX = 0.01
+"""For what part of the time of the group before it a group waits for more requests, and for how long at most."""
 
 
 class _Member(Generic[Request, Result]):
@@ -52,8 +58,11 @@ class _Member(Generic[Request, Result]):
 class RequestGroups(Generic[Request, Result]):
     """Lines of requests, such as one for each table. Thread-safe."""
 
-    def __init__(self, most: Size = GROUP_MAX) -> None:
+    def __init__(self, clock: Clock, most: Size = GROUP_MAX) -> None:
+        self._clock = clock
         self._most = most
+        self._crowded: Hashable = None
+        self._pause_until_us = 0
         self._lock = Lock()
         self._lines: dict[Hashable, deque[_Member[Request, Result]]] = {}
 
@@ -76,21 +85,37 @@ class RequestGroups(Generic[Request, Result]):
             if not me.leads:
                 me.turn.acquire()
             if me.leads:
+                self._pause(line)
                 self._lead(line, me, work)
         finally:
             self._leave(line, me)
         return me.result()
 
+    def _pause(self, line: Hashable) -> None:
+        """Wait for those whom the last group answered, if several were waiting for it or in it."""
+        seconds = (self._pause_until_us - self._clock.now_us()) / 1_000_000
+        if self._crowded == line and 0 < seconds <= PAUSE_SECONDS_MAX:
+            self._clock.sleep(seconds)
+
+    def _took(self, line: Hashable, group: Sequence[_Member[Request, Result]], began_us: int) -> None:
+        """Take note of a group that is done, for whoever leads the next one."""
+        now_us = self._clock.now_us()
+        with self._lock:
+            self._crowded = line if len(group) > 1 or self._lines[line] else None
+            self._pause_until_us = now_us + int(min(PAUSE_SECONDS_MAX * 1_000_000, PAUSE * (now_us - began_us)))
+
     def _lead(self, line: Hashable, me: _Member[Request, Result], work: Work[Request, Result]) -> None:
         group = self._gather(line, me)
         interrupted = CommitUnknown("the thread that did this together with other requests was interrupted")
         outcomes: Sequence[Result | Exception] = [interrupted] * len(group)
+        began_us = self._clock.now_us()
         try:
             outcomes = work([member.request for member in group])
         except Exception as error:
             outcomes = [error] * len(group)
             raise
         finally:
+            self._took(line, group, began_us)
             for member, outcome in zip(group, outcomes, strict=True):
                 alone = member is me or not isinstance(outcome, Exception)
                 member.outcome = outcome if alone else _copy(outcome)  # type: ignore[arg-type]

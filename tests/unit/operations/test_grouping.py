@@ -10,8 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from alluvia.clock import Clock, ManualClock
 from alluvia.errors import CommitUnknown, Unavailable
-from alluvia.operations.grouping import RequestGroups, Size
+from alluvia.operations.grouping import PAUSE_SECONDS_MAX, RequestGroups, Size
 
 SMALL = Size(1, 10)
 MANY = Size(1000, 1_000_000)
@@ -20,8 +21,8 @@ MANY = Size(1000, 1_000_000)
 class Workplace:
     """RequestGroups whose work stops at a gate, and what was worked on by whom."""
 
-    def __init__(self, most: Size = MANY) -> None:
-        self.groups: RequestGroups[int, str] = RequestGroups(most)
+    def __init__(self, most: Size = MANY, clock: Clock | None = None) -> None:
+        self.groups: RequestGroups[int, str] = RequestGroups(clock or ManualClock(), most)
         self.gate = threading.Semaphore(0)
         self.lots: list[list[int]] = []
         self.leaders: list[int] = []
@@ -71,6 +72,61 @@ def test_those_that_wait_are_the_next_group_and_each_gets_its_own_answer() -> No
     place.open(2)
     assert [each.result(30) for each in sent] == [f"did {each}" for each in range(6)]
     assert place.lots == [[0], [1, 2, 3, 4, 5]]
+
+
+class Pauses(ManualClock):
+    """A clock on which a group takes a second, and a pause lasts until `until` holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+        self.until: Callable[[], bool] = lambda: True
+        self.place = Workplace(clock=self)
+        self.place.breaks = lambda _: self.advance(1)
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        self.place.wait(self.until)
+
+
+def test_those_who_send_again_as_soon_as_they_are_answered_go_with_those_who_waited() -> None:
+    clock = Pauses()
+    place = clock.place
+    clock.until = lambda: len(place.groups._lines["t"]) == 2
+    sent = [place.send(each) for each in range(3)]
+    place.open(1)
+    assert sent[0].result(30) == "did 0"
+    place.open(1)
+    again = place.pool.submit(place.groups.do, "t", 3, SMALL, place.work)
+    assert [each.result(30) for each in (*sent[1:], again)] == ["did 1", "did 2", "did 3"]
+    assert place.lots == [[0], [1, 2, 3]]
+    assert clock.seconds == [PAUSE_SECONDS_MAX]
+
+
+def test_the_first_of_a_group_to_send_again_waits_for_the_others() -> None:
+    clock = Pauses()
+    place = clock.place
+    sent = [place.send(each) for each in range(3)]
+    place.open(3)
+    assert [each.result(30) for each in sent] == ["did 0", "did 1", "did 2"]
+    clock.until = lambda: len(place.groups._lines["t"]) == 1
+    first = place.pool.submit(place.groups.do, "t", 3, SMALL, place.work)
+    place.wait(lambda: len(clock.seconds) == 2)
+    second = place.pool.submit(place.groups.do, "t", 4, SMALL, place.work)
+    assert [each.result(30) for each in (first, second)] == ["did 3", "did 4"]
+    assert place.lots == [[0], [1, 2], [3, 4]]
+    clock.advance(PAUSE_SECONDS_MAX)
+    place.open(1)
+    assert place.groups.do("t", 5, SMALL, place.work) == "did 5"
+    assert clock.seconds == [PAUSE_SECONDS_MAX] * 2
+
+
+def test_a_request_alone_does_not_pause_for_more() -> None:
+    clock = Pauses()
+    clock.place.open(3)
+    for each in range(3):
+        clock.place.groups.do("t", each, SMALL, clock.place.work)
+    assert clock.seconds == []
 
 
 def test_the_lead_is_handed_on() -> None:
