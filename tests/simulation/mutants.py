@@ -720,6 +720,12 @@ MUTANTS: tuple[Mutant, ...] = (
         ("tests/unit/operations/test_transactions.py",),
     ),
     Mutant(
+        "forget what a query, or a subquery of a change, has read in a transaction",
+        "lake_transaction.py",
+        "            staged.read(scan)\n\n    def tables",
+        "            pass\n\n    def tables",
+    ),
+    Mutant(
         "read a transaction in a late table that changed one that was read before",
         "operations/late_table.py",
         "self._after = self._with_followers(self._changed())",

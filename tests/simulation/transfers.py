@@ -6,16 +6,26 @@ It takes its chances from a source of its own, so that runs without a vault are 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from alluvia.errors import Conflict, Corrupt, TransactionExpired
 from alluvia.lake import Lake
+from alluvia.lake_transaction import LakeTransaction
 from alluvia.operations.append import append
 from alluvia.operations.cut import take_cut
+from alluvia.operations.found_rows import FoundClause, FoundEdit, FoundRules, kept
+from alluvia.operations.lake_commit import SERIALIZABLE
 from alluvia.operations.lake_transaction import StagedTables
+from alluvia.operations.row_changes import change_rows
 from alluvia.operations.scan import predicate_of, scan
-from alluvia.operations.update import update
+from alluvia.operations.update import update, update_metrics
+from alluvia.sql.finding import VALUES_FROM
+from alluvia.sql.fitting import fit_rows
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
 from tests.simulation.faults import SECOND_US
@@ -175,6 +185,53 @@ def raise_flag(actor: Actor) -> None:
     world.scheduler.note(f"flags {flags}")
 
 
+def raise_flag_by_subquery(actor: Actor) -> None:
+    """Raise a flag where no row of the other table says that its flag is up, as an UPDATE with a subquery does.
+
+    What a query's process would do with files is done here. What is noted of it, and all that follows, is the library.
+    """
+    mine, theirs = actor.chance.sample(["bank", "vault"], 2)
+    tx = LakeTransaction(actor.lake, _names(actor), SERIALIZABLE)
+    seen = tx.catalog.readable((mine, theirs))
+    scans = [Scan(seen[name], predicate_of(seen[name], "id = 'flag'")) for name in (mine, theirs)]
+    for each in scans:
+        tx.catalog.note_read(each)
+    places, others = (_flags(actor, each) for each in scans)
+    _pause(actor)
+    if not places or not others or any(amount for *_, amount in (*places, *others)):
+        return
+    reads = [
+        Read(each.snapshot.root, _row("flag"), Counter(("flag", amount) for *_, amount in flags))
+        for each, flags in zip(scans, (places, others), strict=True)
+    ]
+    intents: dict[str, Intent] = {f"{mine}/": _change("flag", lambda _: 1), f"{theirs}/": NoRows(("READ",))}
+    together = Together(intents, {f"{mine}/": len(places)}, flag=True, reads=reads)
+    actor.intent = together
+    found = pa.table({
+        "file": pa.array([file for file, *_ in places], pa.int64()),
+        "position": pa.array([position for _, position, _ in places], pa.int64()),
+        "clause": pa.array([0] * len(places), pa.int32()),
+        "amount": pa.array([1] * len(places), pa.int64()),
+    })  # fmt: skip
+    rules = FoundRules("UPDATE", [FoundClause("update", ["amount"], VALUES_FROM)], {}, update_metrics, fit_rows)
+    with kept(scans, found.schema, found.to_batches()) as rows:
+        change_rows(tx.catalog.handle(mine), "update", lambda now: FoundEdit(now, rows, rules))
+    tx.commit()
+    _done(actor, together)
+
+
+def _flags(actor: Actor, scan: Scan) -> list[tuple[int, int, int]]:
+    """Return where flags are, by the numbers of their files and their positions there, and what they show."""
+    found = []
+    for number, file in enumerate(scan.files):
+        data = actor.world.bucket.objects.get(scan.snapshot.root + file.path)
+        if data is None:
+            raise TransactionExpired(f"{file.path} is gone: an erasure or a vacuum has taken what was to be read")
+        rows = pq.ParquetFile(pa.BufferReader(data[0])).read(use_threads=False).to_pylist()
+        found += [(number, at, row["amount"]) for at, row in enumerate(rows) if row["id"] == "flag"]
+    return found
+
+
 def append_both(actor: Actor) -> None:
     """Append a row to both tables."""
     actor.world.pairs += 1
@@ -331,6 +388,8 @@ ACTS: tuple[tuple[str, Callable[[Actor], None]], ...] = (
     ("counter", count_up),
     ("flagger", raise_flag),
     ("flagger", raise_flag),
+    ("flagger", raise_flag_by_subquery),
+    ("flagger", raise_flag_by_subquery),
     ("pairer", append_both),
     ("looker", read_both),
     ("looker", only_read),
