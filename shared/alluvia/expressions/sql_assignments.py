@@ -66,9 +66,9 @@ def read_value(name: str, text: object, *, subqueries: bool = False) -> Node:
         raise Invalid(f"column {name}: give one SQL expression, without an alias, FROM or other clauses")
     expression: Node = items[0]
     if looks_beyond_its_row(expression, subqueries=subqueries):
-        what = "" if subqueries else "subqueries, "
+        what, instead = ("", "MERGE INTO") if subqueries else ("subqueries, ", "UPDATE or MERGE INTO")
         raise Invalid(
-            f"column {name}: an expression cannot use {what}window functions, unnest or *: use MERGE INTO in lake.sql"
+            f"column {name}: an expression cannot use {what}window functions, unnest or *: use {instead} in lake.sql"
         )
     return expression
 

@@ -204,3 +204,12 @@ def test_rows_that_may_have_been_merged_are_not_counted(lake: alluvia.Lake) -> N
         with pytest.raises(Invalid, match="merge"):
             lake.sql(f"DELETE FROM t WHERE {condition}")
     assert ids(lake) == [1]
+
+
+def test_calls_on_a_table_say_what_takes_subqueries(pair: alluvia.Lake) -> None:
+    with pytest.raises(Invalid, match=r"cannot use subqueries or window functions: use DELETE or UPDATE in lake\.sql"):
+        pair["t"].delete("id IN (SELECT id FROM gone)")
+    with pytest.raises(
+        Invalid, match=r"column g: an expression cannot use subqueries, .*: use UPDATE or MERGE INTO in"
+    ):
+        pair["t"].update({"g": "(SELECT count(*) FROM gone)"})
