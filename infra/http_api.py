@@ -1,4 +1,4 @@
-"""The HTTP API: events to /v1/events/{table} and /v1/logs, queries to /q, SQL that writes to /sql, and /healthz."""
+"""The HTTP API: events to /v1/events/{table} and /v1/logs, queries to /q, SQL that writes to /sql, tables, health."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from infra.settings import Settings
 
 EVENT_PATHS = ("/v1/events/{table}", "/v1/logs")
 _READ = (api.HttpMethod.GET, api.HttpMethod.HEAD)
-QUERY_ROUTES = {"/q": (api.HttpMethod.POST, *_READ), "/q/{hash}": _READ}
+QUERY_ROUTES = {
+    "/q": (api.HttpMethod.POST, *_READ),
+    "/q/{hash}": _READ,
+    "/v1/tables": _READ,
+    "/v1/tables/{table}": _READ,
+    "/readyz": _READ,
+}
 SQL_PATH = "/sql"
 # Events, handshakes, and what browsers ask before they send.
 WEBHOOK_METHODS = (api.HttpMethod.POST, api.HttpMethod.GET, api.HttpMethod.OPTIONS)

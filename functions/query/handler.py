@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from alluvia import Lake
+from alluvia.access.rights import Rights
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import AlluviaError, CommitUnknown, Conflict, TableExists, TableNotFound
 from alluvia.query.formats import NotAcceptable
@@ -67,7 +68,7 @@ def _invoked(event: dict[str, Any], caller: Caller) -> Response:
 
 
 def _taken(found: Routed[QueryTaker], request: Request, settings: QuerySettings, lake: Lake) -> Response:
-    rights = settings.authorization.rights(request, lake)
+    rights = Rights(()) if found.public else settings.authorization.rights(request, lake)
     return found.taker(request, found.name, Caller(settings, lake, rights))
 
 

@@ -54,6 +54,7 @@ def test_the_samples_run_one_after_the_other_in_one_lake(tmp_path: Path) -> None
     deliveries = answers["query_function_url.json"]["body"].splitlines()
     assert deliveries == ["event,deliveries", "installation,2", "ping,1", "team,1"]
     assert answers["query_get_api_gateway.json"]["body"] == answers["query_function_url.json"]["body"]
+    assert json.loads(answers["query_table_api_gateway.json"]["body"])["rows"] == 5
     assert json.loads(answers["query_invoke.json"]["body"]) == {"events": 5}
     assert answers["sql_api_gateway.json"]["statusCode"] == 403
     assert answers["vacuum_dry_run.json"]["dry_run"] is True

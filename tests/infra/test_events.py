@@ -15,6 +15,7 @@ from tests.infra.policies import resources_of, text, the_id
 
 Template = dict[str, Any]
 QUEUE = "AWS::SQS::Queue"
+READ_PATHS = ("/q", "/q/{hash}", "/readyz", "/v1/tables", "/v1/tables/{table}")
 
 
 QUEUES = {"Commit": "EventQueueEvents", "Merge": "MergeQueueTables", "Vacuum": "VacuumQueueTables"}
@@ -149,8 +150,8 @@ def test_every_route_asks_for_a_signature(template: Template) -> None:
     routes = resources_of(template, "AWS::ApiGatewayV2::Route").values()
     assert sorted((route["RouteKey"], route["AuthorizationType"]) for route in routes) == [
         ("GET /healthz", "AWS_IAM"),
-        *[(f"GET {path}", "AWS_IAM") for path in ("/q", "/q/{hash}")],
-        *[(f"HEAD {path}", "AWS_IAM") for path in ("/q", "/q/{hash}")],
+        *[(f"GET {path}", "AWS_IAM") for path in READ_PATHS],
+        *[(f"HEAD {path}", "AWS_IAM") for path in READ_PATHS],
         ("POST /q", "AWS_IAM"),
         ("POST /v1/events/{table}", "AWS_IAM"),
         ("POST /v1/logs", "AWS_IAM"),
@@ -163,7 +164,8 @@ def test_every_route_asks_for_a_signature(template: Template) -> None:
         ("POST /v1/events/{table}", "FunctionsIngest"),
         ("POST /v1/logs", "FunctionsIngest"),
         ("GET /healthz", "FunctionsIngest"),
-        *[(route, "FunctionsQuery") for route in ("POST /q", "GET /q", "GET /q/{hash}", "HEAD /q/{hash}")],
+        *[(f"{method} {path}", "FunctionsQuery") for path in READ_PATHS for method in ("GET", "HEAD")],
+        ("POST /q", "FunctionsQuery"),
     ],
 )
 def test_a_route_leads_to_its_function(template: Template, route: str, function: str) -> None:
@@ -212,7 +214,7 @@ def test_rates_and_concurrency_are_settings(placeholders: Sources, tmp_path: Pat
     found = read_template(synthesise(placeholders, tmp_path, **chosen))
     (stage,) = resources_of(found, "AWS::ApiGatewayV2::Stage").values()
     assert stage["DefaultRouteSettings"] == {"ThrottlingRateLimit": 50, "ThrottlingBurstLimit": 60}
-    routes = ("POST /q", "GET /q", "HEAD /q", "GET /q/{hash}", "HEAD /q/{hash}")
+    routes = ("POST /q", *(f"{method} {path}" for path in READ_PATHS for method in ("GET", "HEAD")))
     assert stage["RouteSettings"] == {key: {"ThrottlingRateLimit": 2, "ThrottlingBurstLimit": 3} for key in routes}
     concurrency = {name: mapping_of(found, name)["ScalingConfig"]["MaximumConcurrency"] for name in QUEUES}
     assert concurrency == {"Commit": 5, "Merge": 6, "Vacuum": 7}

@@ -227,8 +227,11 @@ def test_a_function_is_called_by_the_api_and_the_schedules_alone(template: Templ
         ("apigateway.amazonaws.com", f"{base}/healthz"),
         *[("apigateway.amazonaws.com", f"{base}/q")] * 3,
         *[("apigateway.amazonaws.com", f"{base}/q/{{hash}}")] * 2,
+        *[("apigateway.amazonaws.com", f"{base}/readyz")] * 2,
         ("apigateway.amazonaws.com", f"{base}/v1/events/{{table}}"),
         ("apigateway.amazonaws.com", f"{base}/v1/logs"),
+        *[("apigateway.amazonaws.com", f"{base}/v1/tables")] * 2,
+        *[("apigateway.amazonaws.com", f"{base}/v1/tables/{{table}}")] * 2,
         ("events.amazonaws.com", f"{{{merge}.Arn}}"),
         ("events.amazonaws.com", f"{{{vacuum}.Arn}}"),
     ]

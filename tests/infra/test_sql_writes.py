@@ -12,6 +12,7 @@ from tests.infra.conftest import read_template, synthesise
 from tests.infra.policies import allowed, grants, resources_of, text, the_id
 from tests.infra.test_alarms import EXPECTED, alarms, dimensions, metrics
 from tests.infra.test_compute import function
+from tests.infra.test_events import READ_PATHS
 from tests.infra.test_privileges import APPEND, READ, WRITES, actions, lake, statements
 
 Template = dict[str, Any]
@@ -72,7 +73,8 @@ def test_its_route_is_signed_throttled_and_its_own(writing: Template) -> None:
     routes = {each["RouteKey"]: each for each in resources_of(writing, "AWS::ApiGatewayV2::Route").values()}
     assert set(routes) == {
         "GET /healthz",
-        *("GET /q", "HEAD /q", "POST /q", "GET /q/{hash}", "HEAD /q/{hash}"),
+        *(f"{method} {path}" for path in READ_PATHS for method in ("GET", "HEAD")),
+        "POST /q",
         "POST /sql",
         "POST /v1/events/{table}",
         "POST /v1/logs",

@@ -134,6 +134,13 @@ class TableHandle:
         claims = happened(self.log, found.state)
         return self.as_of(with_claims(found.state, claims)) if claims else found
 
+    def oldest(self) -> int:
+        """Return the oldest version that can be read. Raises `TableNotFound`. One LIST besides the look for commits."""
+        newest = self.newest()
+        with self.lock, self._named():
+            first = first_version(version_gaps(newest.properties))
+            return max(oldest_readable(newest.state), self.log.oldest(), first)
+
     def waiting_events(self) -> Mapping[bytes, set[bytes]]:
         """Return the events, by fingerprint with their contents, that a transaction has yet to commit: none here."""
         return {}

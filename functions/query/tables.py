@@ -1,0 +1,88 @@
+"""What a lake has, as the caller may see it: its tables, and the columns, versions and sizes of one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from alluvia.access.rights import READ, table_pattern
+from alluvia.errors import AlluviaError, TableNotFound
+from alluvia.operations.catalog import Catalog
+from alluvia.operations.scan import count
+from alluvia.query.permitted import permitted
+from alluvia.query.visible import visible
+from alluvia.serverless.http import Request, Response
+from alluvia.serverless.http import answer as json_answer
+from alluvia.table.schema.type_names import type_name
+from alluvia.table.snapshot import Snapshot
+from alluvia.table_names import REJECTS
+
+from .answering import NO_STORE, Caller, logger
+
+
+def list_tables(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
+    """Answer the names of the tables that the caller may read."""
+    return _told({"tables": [{"name": each} for each in permitted(caller.lake, caller.rights).tables()]})
+
+
+def show_table(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
+    """Answer what there is to know of a table without a query.
+
+    Where rows or columns are hidden from the caller, nothing is told that depends on them: sizes are null.
+    """
+    catalog = permitted(caller.lake, caller.rights)
+    handle = catalog.handle(table_pattern(name))
+    snapshot = handle.readable()
+    seen = visible(catalog, snapshot, caller.lake.clock.now_ms() * 1000)
+    shown = snapshot.schema.names if seen is None else seen.shown.columns
+    facts: dict[str, Any] = {
+        "name": name,
+        "version": snapshot.version,
+        "versions": {"oldest": handle.oldest(), "newest": snapshot.version},
+        "committed": datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC).isoformat(),
+        "columns": [
+            {"name": each.name, "type": type_name(each.type), "nullable": each.nullable}
+            for each in map(snapshot.schema.field, shown)
+        ],
+    }
+    hidden = dict.fromkeys(("partition_by", "sort_by", "cluster_by", "files", "bytes", "rows", "rejects"))
+    return _told(facts | (hidden if seen is not None else _sizes(snapshot, catalog)))
+
+
+def say_ready(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
+    """Answer whether the lake's storage answers. Anyone may ask, so what is wrong is only in the log."""
+    try:
+        next(iter(caller.lake.store.list_folders("")), None)
+    except AlluviaError:
+        logger.exception("not ready", extra={"status": 503})
+        return _told({"status": "the storage of the lake does not answer"}, 503)
+    return _told({"status": "ok"})
+
+
+def _sizes(snapshot: Snapshot, catalog: Catalog) -> dict[str, Any]:
+    files, size = snapshot.totals
+    return {
+        "partition_by": [str(each) for each in snapshot.partition_spec.fields],
+        "sort_by": list(snapshot.settings.sort_by),
+        "cluster_by": list(snapshot.settings.cluster_by),
+        "files": files,
+        "bytes": size,
+        "rows": count(snapshot, catalog.store),
+        "rejects": _rejects(snapshot.name, catalog),
+    }
+
+
+def _rejects(table: str, catalog: Catalog) -> int | None:
+    """Return how many events of a table were rejected; None if the caller may not see all of them."""
+    rejects, rights = f"{table}/{REJECTS}", catalog.rights
+    if rights is not None and (not rights.may(READ, rejects) or rights.restriction(rejects)):
+        return None
+    if not table.endswith(f"/{REJECTS}"):
+        with suppress(TableNotFound):
+            return count(catalog.handle(rejects).readable(), catalog.store)
+    return 0
+
+
+def _told(body: dict[str, Any], status: int = 200) -> Response:
+    return json_answer(status, body, **{"Cache-Control": NO_STORE})
