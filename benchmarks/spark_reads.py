@@ -50,7 +50,7 @@ def figures(_: S3Server, folder: Path) -> list[Figure]:
 def _compared(spark: SparkSession, name: str, table: Table) -> list[Figure]:
     snapshot = table.snapshot()
     paths = [f"file:{table.lake.store.local_path(snapshot.key(file))}" for file in snapshot.files]
-    root = f"file:{table.lake.uri}/{table.name}"
+    root = f"{table.lake.uri}/{table.name}"
     sides: dict[str, Callable[[], DataFrame]] = {
         "ours": lambda: alluvia_spark.read_table(spark, table.lake, table.name),
         "theirs": lambda: spark.read.option("basePath", root).parquet(*paths),

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from alluvia_spark.session import session
 from tests.java import QUICK
+from tests.reach import alluvia_on_spark
 from tests.reach.truststore import write_truststore
 
 DELTA = "io.delta:delta-spark_4.1_2.13:4.4.0"
@@ -75,6 +76,9 @@ def answer(spark: SparkSession, kind: str, statements: list[str]) -> bytes | str
     try:
         if kind == "generate":
             create_generated(spark, *statements)
+            return b""
+        if kind == "write":
+            alluvia_on_spark.write(spark, *statements)
             return b""
         if kind == "load":
             return serialised(load(spark, *statements).toArrow())
