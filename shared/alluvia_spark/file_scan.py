@@ -38,7 +38,7 @@ _SIZE = "__alluvia_size"
 _CHANGED = "a data file does not have the size that the table's log says: check the table with alluvia verify"
 
 
-class Source(NamedTuple):
+class ScannedTable(NamedTuple):
     """A snapshot that a session reads. `uri` gives a file's URI in the session, by its key."""
 
     spark: SparkSession
@@ -53,7 +53,7 @@ class FileScan:
     expressions that Spark compiles into the scan. Else they come by a join on the file's name.
     """
 
-    def __init__(self, source: Source, files: Sequence[AddFile], deleted: Mapping[str, pa.Int64Array]) -> None:
+    def __init__(self, source: ScannedTable, files: Sequence[AddFile], deleted: Mapping[str, pa.Int64Array]) -> None:
         self._source = source
         snapshot = source.snapshot
         self._files = {source.uri(snapshot.key(file)): file for file in files}

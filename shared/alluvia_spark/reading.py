@@ -22,7 +22,7 @@ from alluvia.table.deletion_vectors.storage import read_deletions
 from alluvia.table.partitioning.hive import is_hidden
 from alluvia.table.scan import Scan
 from alluvia.table.schema.column_mapping import ColumnMapping
-from alluvia_spark.file_scan import FileScan, Source
+from alluvia_spark.file_scan import FileScan, ScannedTable
 from alluvia_spark.filters import RowFilter, named
 from alluvia_spark.schemas import all_nullable, nullable, shown_schema, stored_schema
 from alluvia_spark.tables import handle_of, uris_of
@@ -45,11 +45,11 @@ def read_table(
     snapshot = handle.readable(version, timestamp)
     kept = None if where is None else RowFilter.of(where, snapshot.schema)
     files = Scan(snapshot).files if kept is None else Scan(snapshot, kept.parsed.predicate).files
-    rows = _rows(Source(spark, snapshot, uris_of(spark, place, handle)), handle.store, files)
+    rows = _rows(ScannedTable(spark, snapshot, uris_of(spark, place, handle)), handle.store, files)
     return rows if kept is None else kept.apply(rows)
 
 
-def _rows(source: Source, store: Store, files: Sequence[AddFile]) -> DataFrame:
+def _rows(source: ScannedTable, store: Store, files: Sequence[AddFile]) -> DataFrame:
     """Return the rows of some files of a snapshot: the table's columns, in its order.
 
     Raises `Unsupported` for a table that Spark's reader would read wrongly.
@@ -70,7 +70,7 @@ def _rows(source: Source, store: Store, files: Sequence[AddFile]) -> DataFrame:
     return reduce(DataFrame.union, [scan.rows.select(*columns) for scan in scans])
 
 
-def _check(source: Source, files: Sequence[AddFile]) -> None:
+def _check(source: ScannedTable, files: Sequence[AddFile]) -> None:
     snapshot = source.snapshot
     if snapshot.mapping is ColumnMapping.ID and source.spark.conf.get(_BY_ID, "false") != "true":
         msg = f"table {snapshot.name} maps its columns by id: spark.conf.set({_BY_ID!r}, 'true') first"
