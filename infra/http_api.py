@@ -20,6 +20,7 @@ _READ = (api.HttpMethod.GET, api.HttpMethod.HEAD)
 QUERY_ROUTES = {
     "/q": (api.HttpMethod.POST, *_READ),
     "/q/{hash}": _READ,
+    "/v1/queries/{query}": _READ,
     "/v1/tables": _READ,
     "/v1/tables/{table}": _READ,
     "/readyz": _READ,

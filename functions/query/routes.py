@@ -9,6 +9,7 @@ from alluvia.serverless.routes import Route
 
 from .answering import Caller, answer, wanted
 from .asking import posted
+from .published import run_published
 from .reading import read, read_by_hash
 from .tables import list_tables, say_ready, show_table
 
@@ -28,6 +29,7 @@ ROUTES: tuple[Route[QueryTaker], ...] = (
     Route("/q", {"POST": run, **_READ}),
     Route("/q/{hash}", _READ_BY_HASH),
     Route("/sql", {"POST": run}),
+    Route("/v1/queries/{query}", {"GET": run_published, "HEAD": run_published}),
     Route("/v1/tables", {"GET": list_tables, "HEAD": list_tables}),
     Route("/v1/tables/{table}", {"GET": show_table, "HEAD": show_table}),
     Route("/readyz", {"GET": say_ready, "HEAD": say_ready}, public=True),

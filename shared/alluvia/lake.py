@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from alluvia.operations.relations import Evaluate
     from alluvia.query.limits import QueryLimits
     from alluvia.query.parameters import Parameters
+    from alluvia.query.published import PublishedQuery
 
 
 __all__ = ["Lake", "Table", "connect", "open_table"]
@@ -233,3 +234,19 @@ class Lake(TableCreation, Catalog):
         from alluvia.sql.run import execute
 
         return execute(self, text, parameters, limits=limits)
+
+    def publish(self, name: str, query: str, parameters: Mapping[str, str] | None = None) -> PublishedQuery:
+        """Publish a SELECT, for callers of `GET /v1/queries/<name>`. The next version replaces one of that name.
+
+        `parameters` has the types of `$name`, by name: `{"path": "string", "n": "int=10"}` with a default. Callers need
+        the right to read its tables. Raises `Invalid`, `TableNotFound`, and `Conflict` after a lost race.
+        """
+        from alluvia.query import published
+
+        return published.publish(self, name, query, parameters or {})
+
+    def unpublish(self, name: str) -> PublishedQuery:
+        """Withdraw a published query. Raises `Invalid` if there is none of that name."""
+        from alluvia.query import published
+
+        return published.unpublish(self, name)

@@ -24,6 +24,7 @@ _MODULES = {
     "changing_lake": ("convert", "drop", "undrop", "evolve"),
     "inspecting": ("query", "tables", "describe", "history", "files", "changes"),
     "statements": ("sql",),
+    "publishing": ("publish", "published", "unpublish"),
     "maintaining": ("optimize", "checkpoint", "expire", "vacuum"),
     "erasing": ("erase",),
     "verifying": ("verify",),

@@ -6,14 +6,11 @@ number counts. A view that was dropped is a version without a query.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-import orjson
-
 from alluvia.clock import Clock
-from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound
-from alluvia.log.committer import put_once
+from alluvia.errors import Corrupt, Invalid
+from alluvia.operations.numbered import newest_numbered, write_numbered
 from alluvia.store import Store
 from alluvia.table_names import TABLE_NAME
 
@@ -62,35 +59,16 @@ def write_view(store: Store, clock: Clock, name: str, query: str, *, known: View
     before = known or _newest(store, name)  # a dropped view's numbers go on
     version = 0 if before is None else before.version + 1
     view = View(name, version, query, clock.now_ms())
-    body = {"query": query, "createdMs": view.created_ms, "id": clock.new_id()}
-    data = orjson.dumps(body)
-
-    def read() -> bytes | None:
-        try:
-            return store.get(_key(name, version))
-        except ObjectNotFound:
-            return None
-
-    taken = put_once(
-        store, clock, _key(name, version), data, what=f"the view {name}", read=read, is_ours=lambda found: found == data
-    )
-    if taken is not None:
-        raise Conflict(f"view {name} was changed by another writer meanwhile: look at it, and try again")
+    body = {"query": query, "createdMs": view.created_ms}
+    write_numbered(store, clock, f"{VIEWS}{name}/", version, body, what=f"view {name}")
     return view
 
 
 def _newest(store: Store, name: str) -> View | None:
-    keys: Iterable[str] = (info.key for info in store.list(f"{VIEWS}{name}/"))
-    newest = max(keys, default=None)
-    if newest is None:
+    found = newest_numbered(store, f"{VIEWS}{name}/")
+    if found is None:
         return None
     try:
-        body = orjson.loads(store.get(newest))
-        version = int(newest.rpartition("/")[2].removesuffix(".json"))
-        return View(name, version, str(body["query"]), int(body["createdMs"]))
+        return View(name, found.number, str(found.body["query"]), int(found.body["createdMs"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise Corrupt(f"{newest} is not a view of this library") from error
-
-
-def _key(name: str, version: int) -> str:
-    return f"{VIEWS}{name}/{version:020}.json"
+        raise Corrupt(f"{found.key} is not a view of this library") from error

@@ -1,0 +1,170 @@
+"""Published queries, from the command that publishes them to their answers over HTTP."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from click.testing import CliRunner
+
+import alluvia
+from alluvia.cli.commands import cli
+from alluvia.errors import Invalid, TableNotFound
+from functions.query import handler as query
+from tests.access import grant, token
+from tests.functions.test_query import Answer, error_of, event
+
+TOP = "SELECT path, n FROM hits WHERE path = $path AND n >= $least ORDER BY n"
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> alluvia.Lake:
+    monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path / "lake"))
+    monkeypatch.setenv("ALLUVIA_RESULT_CACHE", "on")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    lake = alluvia.connect(str(tmp_path / "lake"))
+    columns = {"path": "string", "n": "long", "tenant": "string"}
+    rows = [("/", 1, "a"), ("/", 7, "b"), ("' OR 1=1 --", 9, "a")]
+    lake.create_table("hits", columns).append([dict(zip(columns, row, strict=True)) for row in rows])
+    return lake
+
+
+def run(*words: str) -> Any:
+    result = CliRunner().invoke(cli, [*words, "--json"])
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def get(name: str, headers: dict[str, str] | None = None, method: str = "GET", **fields: str) -> Answer:
+    sent = event("", method=method, path=f"/v1/queries/{name}")
+    return query.handler(sent | {"headers": headers or {}, "rawQueryString": urlencode(fields)}, None)
+
+
+def rows(answer: Answer) -> Any:
+    assert answer["statusCode"] == 200, answer["body"]
+    return json.loads(answer["body"])
+
+
+def test_from_the_command_to_the_answer(lake: alluvia.Lake) -> None:
+    [made] = run("publish", "top_pages", TOP, "--param", "path:string", "--param", "least:BIGINT=2")
+    assert made == {
+        "name": "top_pages",
+        "version": 0,
+        "parameters": "path (string), least (long, '2' by default)",
+        "query": TOP,
+    }
+    assert run("published") == [made]
+    assert rows(get("top_pages.json", path="/")) == [{"path": "/", "n": 7}]
+    assert rows(get("top_pages", {"Accept": "application/json"}, path="/", least="8")) == []
+    assert get("top_pages.csv", path="' OR 1=1 --")["body"] == "path,n\r\n' OR 1=1 --,9\r\n"
+    lake.publish("top_pages", "SELECT max(n) AS n FROM hits")
+    assert rows(get("top_pages.json")) == [{"n": 9}]
+    assert rows(get("top_pages.json", version="0", path="/")) == [{"path": "/", "n": 7}]
+    assert get("top_pages.json", version="2")["statusCode"] == 404
+    assert error_of(get("top_pages.json", version="-1")).startswith("version: '-1'")
+    assert run("unpublish", "top_pages") == [{"unpublished": "top_pages", "version": 2}]
+    assert [each["statusCode"] for each in (get("top_pages"), get("top_pages", version="0"))] == [404, 404]
+    assert run("published") == []
+    with pytest.raises(Invalid, match="no published query"):
+        lake.unpublish("top_pages")
+
+
+def test_answers_have_tags_and_are_kept(lake: alluvia.Lake) -> None:
+    lake.publish("top", TOP, {"path": "string", "least": "long=0"})
+    first = get("top.json", path="/")
+    tag = first["headers"]["ETag"]
+    assert first["headers"]["Alluvia-Cache"] == "miss"
+    assert get("top.json", path="/", least="0")["headers"]["Alluvia-Cache"] == "hit"
+    again = get("top.json", {"If-None-Match": tag}, "HEAD", path="/")
+    assert (again["statusCode"], again["headers"]["ETag"]) == (304, tag)
+    assert get("top.json", {"If-None-Match": tag}, path="/", least="1")["statusCode"] == 200
+    lake["hits"].append([{"path": "/", "n": 8}])
+    assert len(rows(get("top.json", {"If-None-Match": tag}, path="/"))) == 3
+
+
+VALUES = [
+    ("long", "42", 42),
+    ("integer", "-1", -1),
+    ("double", "0.5", Decimal("0.5")),
+    ("decimal(9,2)", "0.5", Decimal("0.50")),
+    ("boolean", "true", True),
+    ("date", "2026-01-31", "2026-01-31"),
+    ("timestamp", "2026-01-31T12:00:00+01:00", "2026-01-31T11:00:00Z"),
+    ("timestamp_ntz", "2026-01-31 12:00:00", "2026-01-31T12:00:00"),
+    ("string", "2026-01-31", "2026-01-31"),
+]
+
+
+def test_values_have_their_types_whatever_else_they_look_like(lake: alluvia.Lake) -> None:
+    tags, found = set(), []
+    for kind, text, _ in VALUES:
+        lake.publish("echo", "SELECT $x AS x", {"x": kind})
+        answer = get("echo.json", x=text)
+        found.append(json.loads(answer["body"], parse_float=Decimal)[0]["x"])
+        tags.add(answer["headers"]["ETag"])
+    assert found == [value for _, _, value in VALUES]
+    assert len(tags) == len(VALUES)  # the date and the text of it are two answers
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({}, "path is missing: the parameters of this query are path (string), least (long, '2' by default)"),
+        ({"path": "/", "pathh": "/"}, "pathh is not a parameter of this query, which has path (string), least"),
+        ({"path": "/", "least": "x"}, "least: 'x' is not a value of the type long"),
+        ({"path": "/", "least": ""}, "least: '' is not a value of the type long"),
+        ({"path": "/", "least": "9" * 30}, "is not a value of the type long"),
+    ],
+)
+def test_a_wrong_parameter_is_named(lake: alluvia.Lake, fields: dict[str, str], reason: str) -> None:
+    lake.publish("top", TOP, {"path": "string", "least": "long=2"})
+    answer = get("top.json", None, "GET", **fields)
+    assert (answer["statusCode"], reason in error_of(answer)) == (400, True), answer["body"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sql", "parameters", "reason"),
+    [
+        ("Top", "SELECT 1", {}, "query name 'Top'"),
+        ("top", "DELETE FROM hits", {}, "DELETE"),
+        ("top", "SELECT 1; SELECT 2", {}, "2 statements"),
+        ("top", "EXPLAIN SELECT 1", {}, "not EXPLAIN"),
+        ("top", "SELECT nothing FROM hits", {}, "nothing"),
+        ("top", TOP, {"path": "string"}, r"\$least has no value"),
+        ("top", "SELECT 1", {"x": "long"}, r"\$x has a value"),
+        ("top", "SELECT $x", {"x": "long=a"}, "x: 'a' is not a value of the type long"),
+        ("top", "SELECT $x", {"x": "array<long>"}, "parameter x: unknown type"),
+        ("top", "SELECT $x", {"x": "binary"}, "parameter x: binary has no form as text"),
+        ("top", "SELECT $version", {"version": "long"}, "parameter 'version'"),
+    ],
+)
+def test_what_cannot_be_published_says_why(
+    lake: alluvia.Lake, name: str, sql: str, parameters: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(Invalid, match=reason):
+        lake.publish(name, sql, parameters)
+    assert run("published") == []
+
+
+def test_a_table_that_is_not_there_is_named(lake: alluvia.Lake) -> None:
+    with pytest.raises(TableNotFound, match="none"):
+        lake.publish("top", "SELECT * FROM none")
+
+
+def test_it_runs_with_the_rights_of_its_caller(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.publish("top", "SELECT sum(n) AS n FROM hits")
+    monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
+
+    def of(*grants: Any) -> Answer:
+        return get("top.json", {"Authorization": f"Bearer {token(lake, *grants)}"})
+
+    assert get("top.json")["statusCode"] == 401
+    assert [of(grant("read:other"))["statusCode"], of(grant("append:hits write:hits"))["statusCode"]] == [403, 403]
+    everything, part = of(grant("read:hits")), of(grant("read:hits", where="tenant = 'a'"))
+    assert (rows(everything), rows(part)) == ([{"n": 17}], [{"n": 10}])
+    assert everything["headers"]["ETag"] != part["headers"]["ETag"]
+    assert of(grant("read:hits", hide="n"))["statusCode"] == 400
