@@ -17,6 +17,7 @@ from alluvia.ingest.envelope import split
 from alluvia.ingest.messages import pack
 from alluvia.ingest.values import Limits, Origin
 from alluvia.lake import Lake
+from alluvia.prices import GET_DOLLARS, LAMBDA_GB_SECOND_DOLLARS, PUT_DOLLARS
 from alluvia.serverless.warm_lake import using
 from alluvia.store import CountingStore, MemoryStore
 from benchmarks.report import Figure
@@ -28,11 +29,10 @@ from tests.samples import post
 EVENTS_A_POST = (1, 100, 1000)
 POSTS = 20
 EVENTS = 1_000_000
-PUT, LIST, GET = 5.0, 5.0, 0.4
+PUT, LIST, GET = 1e6 * PUT_DOLLARS, 1e6 * PUT_DOLLARS, 1e6 * GET_DOLLARS
 HTTP_API, LAMBDA, SQS = 1.0, 0.2, 0.4
 """US dollars for a million requests; SQS counts each 64 KB."""
 API_STEP_BYTES, SQS_STEP_BYTES = 512 << 10, 64 << 10
-GB_SECOND = 0.0000133334
 LOGS_GB = 0.5
 DIRECT_SECONDS, QUEUED_SECONDS, EVENT_SECONDS = 0.115, 0.030, 0.00002
 """Two PUTs, one after the other; one call of SQS; and what an event adds on the share of a processor that 1 GB has."""
@@ -115,7 +115,7 @@ def commits_a_day() -> float:
 def _posts(one: Counted, events: int, seconds: float, s3: float) -> float:
     """Return US dollars for a million events; `s3` is that of a million posts."""
     api = -(-one.body_bytes // API_STEP_BYTES) * HTTP_API
-    compute = LAMBDA + (seconds + events * EVENT_SECONDS) * MEMORY_GB * GB_SECOND * 1e6
+    compute = LAMBDA + (seconds + events * EVENT_SECONDS) * MEMORY_GB * LAMBDA_GB_SECOND_DOLLARS * 1e6
     logs = (one.log_bytes + PLATFORM_LOG_BYTES + ACCESS_LOG_BYTES) * 1e6 / 1e9 * LOGS_GB
     return (api + compute + logs + s3) / events
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from alluvia import Lake
 from alluvia.access.rights import Rights
+from alluvia.errors import Invalid
 from alluvia.query.engine import Rendered, run_rendered
 from alluvia.query.formats import Format, choose_format, format_named
 from alluvia.query.permitted import permitted
@@ -64,6 +65,8 @@ def answer(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> Response:
     """Run a query or statements, and answer. Raises what they raise."""
     began_ms = caller.lake.clock.now_ms()
     statements = allowed_statements(asked.text, writes=caller.settings.allow_writes)
+    if statements and asked.dry_run:
+        raise Invalid("dry_run: send one SELECT, and not several statements or one that writes")
     if not statements:
         found = run_query(asked, wish.form, caller)
         body, told = found.body, told_of(found, caller.rights)
@@ -82,7 +85,10 @@ def answer(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> Response:
 def run_query(asked: QueryRequest, form: Format, caller: Caller) -> Rendered:
     """Run one query. Raises what it raises."""
     catalog, settings = permitted(caller.lake, caller.rights), caller.settings
-    return run_rendered(catalog, asked.text, form, settings.result_limit_bytes, settings.limits, asked.parameters)
+    limit_bytes = settings.result_limit_bytes
+    return run_rendered(
+        catalog, asked.text, form, limit_bytes, settings.limits, asked.parameters, dry_run=asked.dry_run
+    )
 
 
 def told_of(found: Rendered, rights: Rights | None) -> dict[str, str]:

@@ -18,8 +18,8 @@ from alluvia.errors import Invalid, cut
 from alluvia.query.parameters import Parameters
 from alluvia.serverless.http import Request
 
-QUERY, PARAMETERS, FORMAT = "query", "parameters", "format"
-FIELDS = (QUERY, PARAMETERS, FORMAT)
+QUERY, PARAMETERS, FORMAT, DRY_RUN = "query", "parameters", "format", "dry_run"
+FIELDS = (QUERY, PARAMETERS, FORMAT, DRY_RUN)
 OTHER_NAMES = {"q": QUERY, "params": PARAMETERS}
 """Names that Tinybird and others have for the same."""
 PARAM = "param_"
@@ -37,11 +37,15 @@ class UnsupportedMediaType(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """A text, the values of its parameters, and the name of the form that the answer is to have."""
+    """A text, the values of its parameters, and the name of the form that the answer is to have.
+
+    `dry_run` asks what the query would read, instead of its rows.
+    """
 
     text: str
     parameters: Parameters | None = None
     format: str | None = None
+    dry_run: bool = False
 
 
 def posted(request: Request) -> QueryRequest:
@@ -69,14 +73,23 @@ def shown(request: Request) -> QueryRequest:
 
 def request_of(fields: Mapping[str, Any]) -> QueryRequest:
     """Return a request with some fields, by their own names. Raises `Invalid`, naming the field."""
-    text, parameters, form = (fields.get(name) for name in FIELDS)
+    text, parameters, form, dry_run = (fields.get(name) for name in FIELDS)
     if not isinstance(text, str):
         raise Invalid('query: send {"query": "SELECT …"}, with the text of one SELECT or of several statements')
     if not isinstance(parameters, list | dict | None):
         raise Invalid("parameters: send a list, with the values of ?, or an object, with those of $name")
     if not isinstance(form, str | None):
         raise Invalid("format: send the name of one, such as csv")
-    return QueryRequest(text, parameters, form)
+    return QueryRequest(text, parameters, form, _is_true(DRY_RUN, dry_run))
+
+
+def _is_true(name: str, value: object) -> bool:
+    """Return what a field says; a form and a query string have it as text. Raises `Invalid`, naming the field."""
+    if value is None or value is False or value in ("false", "0"):
+        return False
+    if value is True or value in ("true", "1"):
+        return True
+    raise Invalid(f"{name}: send true or false")
 
 
 def named(fields: object) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def answer_read(request: Request, asked: QueryRequest, caller: Caller) -> Respon
 
 def _read(asked: QueryRequest, wish: AnswerForm, caller: Caller, tags: str) -> Response:
     began_ms = caller.lake.clock.now_ms()
-    key = _key(asked, wish, caller) if is_query(asked.text) else None
+    key = _key(asked, wish, caller) if is_query(asked.text) and not asked.dry_run else None
     if key is None:
         return answer(asked, wish, caller)
     cached = {"Cache-Control": caller.settings.cache_control, "ETag": f'"{key}"'}

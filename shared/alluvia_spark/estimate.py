@@ -16,6 +16,7 @@ import alluvia
 from alluvia.clock import Clock, SystemClock
 from alluvia.errors import TableNotFound
 from alluvia.ingest.values import Fields, Limits
+from alluvia.prices import EMR_GB_HOUR_DOLLARS, EMR_VCPU_HOUR_DOLLARS, GET_DOLLARS, PUT_DOLLARS
 from alluvia.store import MemoryStore, Store
 from alluvia.table.partitioning.partition import PARTITIONS_MAX, grouped
 from alluvia.table.snapshot import Snapshot
@@ -35,8 +36,6 @@ _SHARE_ROWS = 1 << 14
 
 TEXT_BYTES_A_VCPU_SECOND = 20_000_000
 """As `python -m benchmarks backfill` measures it."""
-VCPU_HOUR_DOLLARS, GB_HOUR_DOLLARS = 0.052624, 0.0057785
-GET_DOLLARS, PUT_DOLLARS = 0.4e-6, 5e-6
 CORES, MEMORY_GB, OVERHEAD_GB, DRIVER_GB = 4, 8, 6, 16
 """Of an executor: four workers in Python take up to three times their 256 MB of rows each, and Spark the rest."""
 EXECUTORS_MAX = 15
@@ -199,7 +198,7 @@ def _dollars(vcpu_hours: float, executors: int) -> float:
     """Return the price of the executors' work, and of a driver of their size meanwhile."""
     hours = vcpu_hours / (executors * CORES)
     gb_hours = hours * (executors * (MEMORY_GB + OVERHEAD_GB) + DRIVER_GB)
-    return (vcpu_hours + hours * CORES) * VCPU_HOUR_DOLLARS + gb_hours * GB_HOUR_DOLLARS
+    return (vcpu_hours + hours * CORES) * EMR_VCPU_HOUR_DOLLARS + gb_hours * EMR_GB_HOUR_DOLLARS
 
 
 def requests_dollars(files: Manifest, written: int) -> float:

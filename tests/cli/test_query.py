@@ -31,6 +31,16 @@ def test_columns_of_one_name_keep_their_values(tmp_path: Path) -> None:
     assert lines(tmp_path, "query", "SELECT 1 AS a, 2 AS a", "--json") == ['{"a":1,"a_1":2}']
 
 
+def test_a_dry_run_prints_what_would_be_read(tmp_path: Path) -> None:
+    alluvia.connect(tmp_path).create_table("t", {"n": "long"}).append([{"n": 1}])
+    shown = [
+        json.loads(line) for line in lines(tmp_path, "sql", "FROM t WHERE n = $n", "-p", "n=1", "--dry-run", "--json")
+    ]
+    assert [(row["table"], row["files_read"], row["requests"]) for row in shown] == [("t", 1, 1), (None, 1, 1)]
+    refused = run(tmp_path, "sql", "DELETE FROM t", "--dry-run")
+    assert (refused.exit_code, "only a SELECT" in refused.output) == (1, True)
+
+
 def test_an_empty_result_has_its_head(tmp_path: Path) -> None:
     assert lines(tmp_path, "query", "SELECT 1 AS a, 2 AS a WHERE false") == ["a  a", "─  ─"]
     assert lines(tmp_path, "query", "SELECT 1 AS a WHERE false", "--json") == []

@@ -50,6 +50,18 @@ def test_ten_of_thirty_files_cost_ten_requests_once(lake: alluvia.Lake, s3_serve
     assert s3_server.requests()["HEAD"] == 10
 
 
+def test_a_dry_run_foresees_the_requests_and_makes_none(lake: alluvia.Lake, s3_server: S3Server) -> None:
+    lake.table("t").append([{"n": number % 10, "name": "x"} for number in range(20)])
+    lake.table("t").delete("n = 3 AND name = 'x'")
+    s3_server.requests()
+    text = "SELECT sum(n) AS s FROM t WHERE n BETWEEN 5 AND 14"
+    *_, total = run(lake, text, dry_run=True).read_all().to_pylist()
+    assert s3_server.requests() == {"GET": 1}  # a look for a newer commit
+    assert (total["files_read"], total["requests"]) == (11, 12)  # and the file of the deletion vector
+    assert ask(lake, text) == [{"s": 95 + 2 * (5 + 6 + 7 + 8 + 9)}]
+    assert s3_server.requests() == {"GET": total["requests"] + 1}
+
+
 def test_deleted_rows_and_files_that_are_left_to_duckdb(
     lake: alluvia.Lake, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

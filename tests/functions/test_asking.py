@@ -77,6 +77,22 @@ def test_a_get_has_its_query_in_the_query_string_or_a_header() -> None:
     assert get("/q?query=SELECT+1&format=csv")["headers"]["Content-Type"] == "text/csv; charset=utf-8"
 
 
+def test_a_dry_run_tells_what_would_be_read() -> None:
+    asked = {"query": SQL, "params": {"least": 9}, "format": "csv"}
+    for answer in (
+        post(json.dumps({**asked, "dry_run": True}), JSON),
+        get("/q?" + urlencode({"query": SQL, "params": '{"least": 9}', "format": "csv", "dry_run": "true"})),
+    ):
+        head, first, total, _ = body(answer).split("\r\n")
+        assert head == ("table,version,files_total,files_pruned,files_read,bytes_total,bytes_read,requests,dollars")
+        assert first.startswith("totals,1,1,1,0,")
+        assert first.endswith(",0,0,0.0")
+        assert total.startswith(",,1,1,0,")
+        told = answer["headers"]
+        assert (told["Alluvia-Bytes-Read"], told["Cache-Control"], "ETag" in told) == ("0", "no-store", False)
+    assert body(post(json.dumps({**asked, "dry_run": False}), JSON)) == "name,n\r\n"
+
+
 def test_a_get_by_hash() -> None:
     text = "SELECT 'é' AS x"
     digest = sha256(text.encode()).hexdigest()
@@ -106,6 +122,8 @@ def test_a_write_by_get_is_a_405(monkeypatch: pytest.MonkeyPatch) -> None:
         ('{"query": "SELECT 1", "zzz": []}', JSON, "", 400, "zzz is not a field of a request: send query"),
         ('{"query": "SELECT 1", "format": "excel"}', JSON, "", 400, "format: 'excel' must be one of ndjson"),
         ('{"query": "SELECT 1", "format": 1}', JSON, "", 400, "format: send the name of one"),
+        ('{"query": "SELECT 1", "dry_run": "perhaps"}', JSON, "", 400, "dry_run: send true or false"),
+        ('{"query": "SELECT 1; SELECT 2", "dry_run": true}', JSON, "", 400, "dry_run: send one SELECT"),
         ('{"query": "SELECT 1", "params": [], "parameters": []}', JSON, "", 400, "send it once, as parameters"),
         ('{"query": "SELECT 1", "params": "1"}', JSON, "", 400, "parameters: send a list"),
         ('{"query": "SELECT 1"}', JSON, "query=SELECT+2", 400, "query: send it in the body or in the query"),

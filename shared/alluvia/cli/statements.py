@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
 from alluvia.cli.options import Common, command, pair
+
+if TYPE_CHECKING:
+    from alluvia.query.limits import QueryLimits
 
 
 @command
@@ -24,7 +27,10 @@ from alluvia.cli.options import Common, command, pair
 @click.option(
     "--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop the statements after this."
 )
-def sql(common: Common, text: str | None, file: Path | None, given: tuple[str, ...], timeout: float | None) -> None:
+@click.option("--dry-run", is_flag=True, help="Show what one SELECT would read, and its price on AWS; read no data.")
+def sql(
+    common: Common, text: str | None, file: Path | None, given: tuple[str, ...], timeout: float | None, *, dry_run: bool
+) -> None:
     """Run SQL that may write, and print what its last read finds. Several statements are one transaction.
 
     Without TEXT: a prompt on a terminal, else standard input, as with "-". For one SELECT, `query` is enough.
@@ -32,7 +38,7 @@ def sql(common: Common, text: str | None, file: Path | None, given: tuple[str, .
     if text is not None and file is not None:
         raise click.UsageError("give TEXT or --file, not both")
     parameters = dict(_parameter(each) for each in given) or None
-    if text is None and file is None and sys.stdin.isatty() and sys.stdout.isatty():
+    if text is None and file is None and not dry_run and sys.stdin.isatty() and sys.stdout.isatty():
         from alluvia.cli.prompt import run_prompt
 
         run_prompt(common, timeout)
@@ -41,18 +47,27 @@ def sql(common: Common, text: str | None, file: Path | None, given: tuple[str, .
         text = file.read_text("utf-8")
     elif text is None or text == "-":
         text = sys.stdin.read()
-    _run(common, text, parameters, timeout)
-
-
-def _run(common: Common, text: str, parameters: dict[str, Any] | None, timeout: float | None) -> None:
-    from alluvia.cli.rows import show_rows
     from alluvia.query.limits import QueryLimits
+
+    limits = QueryLimits(timeout_seconds=timeout)
+    if dry_run:
+        from alluvia.cli.rows import show_rows
+        from alluvia.query.engine import run
+
+        found = run(common.lake(), text, limits, parameters, dry_run=True)
+        show_rows(common, found.schema, found)
+        return
+    _run(common, text, parameters, limits)
+
+
+def _run(common: Common, text: str, parameters: dict[str, Any] | None, limits: QueryLimits) -> None:
+    from alluvia.cli.rows import show_rows
     from alluvia.sql.run import execute
     from alluvia.sql.statements import parse
 
     lake = common.lake(new=any(statement.writes for statement in parse(text)))
     with common.progress("running the statements"):
-        answer = execute(lake, text, parameters, limits=QueryLimits(timeout_seconds=timeout))
+        answer = execute(lake, text, parameters, limits=limits)
     show_rows(common, answer.schema, answer.to_batches())
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from alluvia.duck.failures import QueryTooCostly, UnreadableFile, out_of_memory
 from alluvia.duck.relation import RowPlaces
+from alluvia.errors import Invalid
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import Statement, parse
 from alluvia.expressions.references import Reference, References, find_references, names_in_use, shows_tables
@@ -115,11 +116,14 @@ def run(
     limits: QueryLimits | None = None,
     parameters: Parameters | None = None,
     places: RowPlaces | None = None,
+    *,
+    dry_run: bool = False,
 ) -> Result:
     """Run one SELECT, EXPLAIN of one, or SHOW TABLES. `parameters` are a list for `?`, or a dict for `$name`.
 
     With `places`, the table that is named first has two more columns: the number of each row's file among the files of
-    the first of the result's `scans`, and the row's position in it.
+    the first of the result's `scans`, and the row's position in it. With `dry_run`, the answer is what the query would
+    read, and no data file is opened: a row for each table named, and one for all (see `scans.scan_table`).
     Raises `Invalid` with DuckDB's message for a query that is wrong or not allowed, its subclass `QueryTooCostly` at a
     limit, `TableNotFound`, `VersionNotFound`, `VersionExpired`; `Unavailable` and `Corrupt` for the lake's own trouble.
     """
@@ -128,7 +132,9 @@ def run(
         schema, batches = session.run(opened.rewritten.text, query, opened.rewritten.position)
         return Result(schema, batches, opened.reports, session.close, list(opened.scans.values()))
 
-    return _attempt(catalog, query, limits or QueryLimits(), stream, lambda result: result, parameters, places)
+    return _attempt(
+        catalog, query, limits or QueryLimits(), stream, lambda result: result, parameters, places, dry_run=dry_run
+    )
 
 
 def run_rendered(
@@ -138,6 +144,8 @@ def run_rendered(
     limit_bytes: int,
     limits: QueryLimits | None = None,
     parameters: Parameters | None = None,
+    *,
+    dry_run: bool = False,
 ) -> Rendered:
     """Run a query as `run` does and return its rows in a form. Raises `QueryTooCostly` where they exceed the limit."""
 
@@ -151,7 +159,7 @@ def run_rendered(
     def of_result(result: Result) -> Rendered:
         return Rendered(*render(result.schema, result, form, limit_bytes), result.tables)
 
-    return _attempt(catalog, query, limits or QueryLimits(), rendered, of_result, parameters)
+    return _attempt(catalog, query, limits or QueryLimits(), rendered, of_result, parameters, dry_run=dry_run)
 
 
 _Answer = TypeVar("_Answer")
@@ -165,6 +173,8 @@ def _attempt(
     of_result: Callable[[Result], _Answer],
     parameters: Parameters | None,
     places: RowPlaces | None = None,
+    *,
+    dry_run: bool,
 ) -> _Answer:
     """Plan a query and have it answered; once more for each kind of file that DuckDB turns out not to read."""
     watch = Watch(limits.deadline(), limits.held_bytes_max)
@@ -176,9 +186,13 @@ def _attempt(
             statement = parse(query, session.analyse)
             if shows_tables(statement.root) and not statement.explain:
                 session.close()
-                return of_result(_of_table(pa.table({"name": pa.array(catalog.tables(), pa.string())})))
-            opened = _open(catalog, statement, session, limits, values, places)
+                names = pa.table({"name": pa.array(catalog.tables(), pa.string())})
+                return of_result(_of_table(scan_table(()) if dry_run else names))
+            opened = _open(catalog, statement, session, limits, values, places, dry_run=dry_run)
             root, reports = opened.statement.root, opened.reports
+            if dry_run:
+                session.close()
+                return of_result(_of_table(scan_table(reports)))
             if not statement.explain and not describes(root):
                 return answer(session, opened)
             with closing(session):
@@ -220,8 +234,10 @@ def _open(
     limits: QueryLimits,
     values: pa.Table | None,
     places: RowPlaces | None,
+    *,
+    dry_run: bool,
 ) -> _Opened:
-    """Give a session what a query names."""
+    """Give a session what a query names, but not in a dry run."""
     given = {} if values is None else {name: values[name][0] for name in values.column_names}
     if given:
         check_given(statement.root, given)
@@ -234,11 +250,8 @@ def _open(
     if expanded.views:  # which name other tables: all are read at one moment
         statement, references = expanded.statement, expanded.references
         newest = newest_snapshots(catalog, references)
-    if statement.explain and catalog.rights is not None:
-        named = [each.table for each in references.tables if each.table is not None]
-        catalog.rights.check_sees_all("EXPLAIN", named)
     constants = Constants(now_us, names_in_use(statement.root), given)
-    evaluate = evaluation(catalog.store, limits)
+    evaluate = _nothing_evaluated if dry_run else evaluation(catalog.store, limits)
     derived = find_derived(catalog, references, constants, newest, evaluate, session.folder)
     schemas = {one: schema for one, (schema, _) in derived.items()}
     plan = plan_scans(catalog, references, constants, newest, schemas)
@@ -266,11 +279,20 @@ def _open(
             inputs[names[reference]] = files
             reports.append(report(reference.shown, files))
     read = [each for each in inputs.values() if isinstance(each, Files)]
-    check_bytes(catalog.rights, [(each.snapshot.name, sum(file.size for file in each.files)) for each in read])
+    if catalog.rights is not None and (dry_run or statement.explain):
+        what = "a dry run" if dry_run else "EXPLAIN"
+        catalog.rights.check_sees_all(what, [each.snapshot.name for each in read])
+    if not dry_run:
+        check_bytes(catalog.rights, [(each.snapshot.name, sum(file.size for file in each.files)) for each in read])
     rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
-    session.open(inputs, views, fetched_max=_fetched_max(statement))
+    if not dry_run:
+        session.open(inputs, views, fetched_max=_fetched_max(statement))
     relations = {reference: relation for reference, (_, relation) in derived.items()}
     return _Opened(statement, scans, tuple(reports), rewritten, _tables_read(references, scans, relations))
+
+
+def _nothing_evaluated(relation: Relation, take: Callable[[pa.Schema, Iterator[pa.RecordBatch]], _Answer]) -> _Answer:  # noqa: ARG001
+    raise Invalid("a dry run reads no rows, and it depends on rows which files this takes: send it without dry_run")
 
 
 def _tables_read(

@@ -17,6 +17,7 @@ from alluvia.expressions.references import At, Reference, References
 from alluvia.expressions.scopes import filters_by_table
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.relations import Files, ShownPart
+from alluvia.query.cost import dollars, requests_of
 from alluvia.query.visible import visible
 from alluvia.table.scan import Scan
 from alluvia.table.schema.names import fold
@@ -28,7 +29,10 @@ NAMES_SHOWN_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
-    """What one naming of a table cost: files and bytes of the version, and what was left to read of them."""
+    """What one naming of a table cost: files and bytes of the version, and what was left to read of them.
+
+    `requests` for the files that are left, and their price, are estimates: see `query.cost`.
+    """
 
     table: str
     version: int
@@ -37,6 +41,12 @@ class TableScan:
     files_read: int
     bytes_total: int
     bytes_read: int
+    requests: int
+
+    @property
+    def dollars(self) -> float:
+        """Return the price on AWS."""
+        return dollars(self.requests, self.bytes_read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,7 @@ def report(table: str, read: Files) -> TableScan:
         files_read=len(read.files),
         bytes_total=bytes_total,
         bytes_read=sum(file.size for file in read.files),
+        requests=requests_of(read.files),
     )
 
 
@@ -160,11 +171,16 @@ def _unknown(catalog: Catalog, reference: Reference) -> str:
     return f"the lake has no table {reference.shown!r}; {holds}"
 
 
-def scan_table(reports: Sequence[TableScan], plan: str) -> pa.Table:
-    """Return what EXPLAIN answers: a row for each table named, and a last one with DuckDB's plan."""
-    numbers = ("version", "files_total", "files_pruned", "files_read", "bytes_total", "bytes_read")
-    columns: dict[str, pa.Array] = {"table": pa.array([*(one.table for one in reports), None], pa.string())}
-    for name in numbers:
-        columns[name] = pa.array([*(getattr(one, name) for one in reports), None], pa.int64())
-    columns["plan"] = pa.array([*(None for _ in reports), plan], pa.string())
+def scan_table(reports: Sequence[TableScan], plan: str | None = None) -> pa.Table:
+    """Return a row for each table named, and a last one for all. EXPLAIN has DuckDB's plan in it."""
+    columns: dict[str, pa.Array] = {
+        "table": pa.array([*(one.table for one in reports), None], pa.string()),
+        "version": pa.array([*(one.version for one in reports), None], pa.int64()),
+    }
+    for name in ("files_total", "files_pruned", "files_read", "bytes_total", "bytes_read", "requests", "dollars"):
+        numbers = [getattr(one, name) for one in reports]
+        kind = pa.float64() if name == "dollars" else pa.int64()
+        columns[name] = pa.array([*numbers, sum(numbers)], kind)
+    if plan is not None:
+        columns["plan"] = pa.array([*(None for _ in reports), plan], pa.string())
     return pa.table(columns)

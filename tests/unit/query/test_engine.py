@@ -14,6 +14,7 @@ from alluvia.clock import ManualClock
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Corrupt, Invalid, TableNotFound, VersionNotFound
 from alluvia.operations.catalog import Catalog
+from alluvia.query.cost import file_requests
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
 from alluvia.query.scans import TableScan
@@ -32,24 +33,51 @@ def test_rows_come_with_the_tables_names_and_types(lake: alluvia.Lake) -> None:
 def test_an_answer_says_what_it_read(lake: alluvia.Lake) -> None:
     files = lake.table("events").snapshot().files
     sizes = {file.path.split("/")[0]: file.size for file in files}
+    users = sum(file.size for file in lake.table("users").snapshot().files)
     assert scans(lake, "SELECT count(*) FROM events e, users WHERE ts::DATE = '2024-01-02'") == [
-        TableScan("events", 5, 5, 4, 1, sum(sizes.values()), sizes["ts_day=2024-01-02"]),
-        TableScan("users", 2, 2, 0, 2, *[sum(file.size for file in lake.table("users").snapshot().files)] * 2),
+        TableScan("events", 5, 5, 4, 1, sum(sizes.values()), sizes["ts_day=2024-01-02"], 1),
+        TableScan("users", 2, 2, 0, 2, users, users, 2),
     ]
 
 
 def test_explain_names_files_and_gives_duckdbs_plan(lake: alluvia.Lake) -> None:
     table = run(lake, "EXPLAIN SELECT sum(n) FROM events JOIN users USING (n) WHERE events.n < 20").read_all()
     first, second, last = table.to_pylist()
-    assert first | {"bytes_read": 0, "bytes_total": 0} == {
+    assert first | {"bytes_read": 0, "bytes_total": 0, "dollars": 0} == {
         "table": "events", "version": 5, "files_total": 5, "files_pruned": 4, "files_read": 1,
-        "bytes_total": 0, "bytes_read": 0, "plan": None,
+        "bytes_total": 0, "bytes_read": 0, "requests": 1, "dollars": 0, "plan": None,
     }  # fmt: skip
     assert 0 < first["bytes_read"] < first["bytes_total"]
     assert (second["table"], second["files_pruned"]) == ("users", 0)
     assert last["table"] is None
     assert "HASH_JOIN" in last["plan"]
     assert "n<20" in last["plan"]
+
+
+def test_a_dry_run_names_files_bytes_requests_and_dollars(lake: alluvia.Lake) -> None:
+    text = "SELECT sum(n) FROM events JOIN users USING (n) WHERE events.n < $most"
+    first, second, total = run(lake, text, parameters={"most": 20}, dry_run=True).read_all().to_pylist()
+    files = lake.table("events").snapshot().files
+    size = next(file.size for file in files if file.path.startswith("ts_day=2024-01-01"))
+    price = 1 * 0.0000004 + size / 75e6 * 3.5 * 0.0000133334  # a GET, and a function of 3.5 GB meanwhile
+    assert first == {
+        "table": "events", "version": 5, "files_total": 5, "files_pruned": 4, "files_read": 1,
+        "bytes_total": sum(file.size for file in files), "bytes_read": size,
+        "requests": 1, "dollars": pytest.approx(price),
+    }  # fmt: skip
+    assert (second["table"], second["files_read"], second["requests"]) == ("users", 2, 2)
+    for name in ("files_total", "files_pruned", "files_read", "bytes_total", "bytes_read", "requests"):
+        assert total[name] == first[name] + second[name]
+    assert (total["table"], total["dollars"]) == (None, pytest.approx(first["dollars"] + second["dollars"]))
+    *_, explained = run(lake, f"EXPLAIN {text}", parameters={"most": 20}).read_all().to_pylist()
+    assert explained | {"plan": None} == total | {"plan": None}
+    [nothing] = run(lake, "SHOW TABLES", dry_run=True).read_all().to_pylist()
+    assert (nothing["table"], nothing["files_read"], nothing["dollars"]) == (None, 0, 0)
+
+
+def test_large_files_cost_more_requests() -> None:
+    mib = 1 << 20
+    assert [file_requests(size * mib) for size in (0, 4, 5, 8, 9, 128)] == [1, 1, 3, 3, 4, 18]
 
 
 @pytest.mark.parametrize(

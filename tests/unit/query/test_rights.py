@@ -168,6 +168,12 @@ def test_attacks_fail_and_their_errors_show_nothing(lake: alluvia.Lake, table: s
     assert not any(each in told for each in (SECRET, "7654321", "7_654_321", "b0@", "tenant = 'a'", ".parquet"))
 
 
+@pytest.mark.parametrize("sql", ["FROM mixed", "SELECT 1 FROM texts, mixed WHERE amount > 5"])
+def test_a_dry_run_needs_all_of_its_tables(lake: alluvia.Lake, sql: str) -> None:
+    with pytest.raises(Forbidden, match="only in part, and a dry run would tell"):
+        run(permitted(lake, reader()), sql, dry_run=True)
+
+
 def test_a_star_and_describe_have_only_what_is_shown(lake: alluvia.Lake) -> None:
     shown = [name for name in COLUMNS if name != "email"]
     assert list(ask(lake, "SELECT * FROM mixed LIMIT 1")[0]) == shown
