@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from alluvia import Lake
@@ -13,6 +13,7 @@ from alluvia.access.rights import Rights
 from alluvia.errors import Invalid
 from alluvia.query.engine import Rendered, run_rendered
 from alluvia.query.formats import Format, choose_format, format_named
+from alluvia.query.limits import QueryLimits
 from alluvia.query.permitted import permitted
 from alluvia.query.scans import TableScan
 from alluvia.serverless.http import Response
@@ -65,8 +66,9 @@ def answer(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> Response:
     """Run a query or statements, and answer. Raises what they raise."""
     began_ms = caller.lake.clock.now_ms()
     statements = allowed_statements(asked.text, writes=caller.settings.allow_writes)
-    if statements and asked.dry_run:
-        raise Invalid("dry_run: send one SELECT, and not several statements or one that writes")
+    if statements and (asked.dry_run or asked.max_bytes is not None):
+        field = "dry_run" if asked.dry_run else "max_bytes"
+        raise Invalid(f"{field}: send one SELECT, and not several statements or one that writes")
     if not statements:
         found = run_query(asked, wish.form, caller)
         body, told = found.body, told_of(found, caller.rights)
@@ -74,7 +76,7 @@ def answer(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> Response:
     else:
         from .running import run_statements
 
-        settings = caller.settings
+        settings = replace(caller.settings, limits=limits_of(asked, caller))
         done = run_statements(caller.lake, asked.text, asked.parameters, wish.form, settings, caller.rights)
         body, told = done.body, {ROWS: str(done.rows)}
         notes = {"statements": [statement.kind for statement in statements]}
@@ -82,12 +84,19 @@ def answer(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> Response:
     return success(body, wish, told | {ELAPSED: elapsed(caller, began_ms), "Cache-Control": NO_STORE})
 
 
+def limits_of(asked: QueryRequest, caller: Caller) -> QueryLimits:
+    """Return the limits of the settings, or those that a request sets below them."""
+    limits = caller.settings.limits
+    times = [each for each in (limits.timeout_seconds, asked.max_seconds) if each is not None]
+    return replace(limits, timeout_seconds=min(times, default=None), asked_bytes=asked.max_bytes)
+
+
 def run_query(asked: QueryRequest, form: Format, caller: Caller) -> Rendered:
     """Run one query. Raises what it raises."""
     catalog, settings = permitted(caller.lake, caller.rights), caller.settings
     limit_bytes = settings.result_limit_bytes
     return run_rendered(
-        catalog, asked.text, form, limit_bytes, settings.limits, asked.parameters, dry_run=asked.dry_run
+        catalog, asked.text, form, limit_bytes, limits_of(asked, caller), asked.parameters, dry_run=asked.dry_run
     )
 
 

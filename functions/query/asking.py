@@ -19,7 +19,8 @@ from alluvia.query.parameters import Parameters
 from alluvia.serverless.http import Request
 
 QUERY, PARAMETERS, FORMAT, DRY_RUN = "query", "parameters", "format", "dry_run"
-FIELDS = (QUERY, PARAMETERS, FORMAT, DRY_RUN)
+MAX_BYTES, MAX_SECONDS = "max_bytes", "max_seconds"
+FIELDS = (QUERY, PARAMETERS, FORMAT, DRY_RUN, MAX_BYTES, MAX_SECONDS)
 OTHER_NAMES = {"q": QUERY, "params": PARAMETERS}
 """Names that Tinybird and others have for the same."""
 PARAM = "param_"
@@ -39,13 +40,15 @@ class UnsupportedMediaType(Invalid):
 class QueryRequest:
     """A text, the values of its parameters, and the name of the form that the answer is to have.
 
-    `dry_run` asks what the query would read, instead of its rows.
+    `dry_run` asks what the query would read, instead of its rows. `max_bytes` of files and `max_seconds` are limits.
     """
 
     text: str
     parameters: Parameters | None = None
     format: str | None = None
     dry_run: bool = False
+    max_bytes: int | None = None
+    max_seconds: int | None = None
 
 
 def posted(request: Request) -> QueryRequest:
@@ -73,14 +76,15 @@ def shown(request: Request) -> QueryRequest:
 
 def request_of(fields: Mapping[str, Any]) -> QueryRequest:
     """Return a request with some fields, by their own names. Raises `Invalid`, naming the field."""
-    text, parameters, form, dry_run = (fields.get(name) for name in FIELDS)
+    text, parameters, form, dry_run, *limits = (fields.get(name) for name in FIELDS)
     if not isinstance(text, str):
         raise Invalid('query: send {"query": "SELECT …"}, with the text of one SELECT or of several statements')
     if not isinstance(parameters, list | dict | None):
         raise Invalid("parameters: send a list, with the values of ?, or an object, with those of $name")
     if not isinstance(form, str | None):
         raise Invalid("format: send the name of one, such as csv")
-    return QueryRequest(text, parameters, form, _is_true(DRY_RUN, dry_run))
+    max_bytes, max_seconds = map(_number_or_none, (MAX_BYTES, MAX_SECONDS), limits)
+    return QueryRequest(text, parameters, form, _is_true(DRY_RUN, dry_run), max_bytes, max_seconds)
 
 
 def _is_true(name: str, value: object) -> bool:
@@ -90,6 +94,15 @@ def _is_true(name: str, value: object) -> bool:
     if value is True or value in ("true", "1"):
         return True
     raise Invalid(f"{name}: send true or false")
+
+
+def _number_or_none(name: str, value: object) -> int | None:
+    """Return a limit; a form and a query string have it as text. Raises `Invalid`, naming the field."""
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,18}", value):
+        value = int(value)
+    if value is None or (type(value) is int and value > 0):
+        return value
+    raise Invalid(f"{name}: send a whole number above 0")
 
 
 def named(fields: object) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class QuerySettings:
                 timeout_seconds=number(environment, "ALLUVIA_QUERY_TIMEOUT_SECONDS", "seconds", TIMEOUT_SECONDS),
                 memory_bytes=None if memory_mb is None else memory_mb * 1_000_000,
                 spill_bytes=SPILL_LIMIT_BYTES,
+                allowed_bytes=number(environment, "ALLUVIA_QUERY_BYTES", "bytes", None),
                 file_cache_bytes=number(environment, "ALLUVIA_FILE_CACHE_BYTES", "bytes", FILE_CACHE_BYTES, least=0),
             ),
             number(environment, "ALLUVIA_RESULT_LIMIT_BYTES", "bytes", RESULT_LIMIT_BYTES),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
+from pathlib import Path
+from shutil import copytree
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -93,6 +95,35 @@ def test_a_dry_run_tells_what_would_be_read() -> None:
     assert body(post(json.dumps({**asked, "dry_run": False}), JSON)) == "name,n\r\n"
 
 
+def test_a_query_that_would_read_more_than_a_limit_reads_nothing(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copytree(uri, tmp_path / "lake")
+    monkeypatch.setenv("ALLUVIA_LAKE", str(tmp_path / "lake"))
+    [file] = (tmp_path / "lake" / "totals").rglob("*.parquet")
+    size = file.stat().st_size
+    text = "SELECT sum(n) AS n FROM totals"
+    assert body(post(json.dumps({"query": text, "max_bytes": size}), JSON)) == '{"n":3}\n'
+    file.unlink()
+    by_request = get("/q?" + urlencode({"query": text, "max_bytes": size - 1}))
+    monkeypatch.setenv("ALLUVIA_QUERY_BYTES", str(size - 2))
+    by_setting = get("/q?" + urlencode({"query": text, "max_bytes": size}))
+    for answer, most, of in (
+        (by_request, size - 1, "by max_bytes"),
+        (by_setting, size - 2, "by the setting ALLUVIA_QUERY_BYTES"),
+    ):
+        assert answer["statusCode"] == 422
+        assert f"would read {size} bytes, more than the {most} bytes allowed {of}:" in error_of(answer)
+
+
+def test_a_request_limits_its_time_below_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE (a.range * b.range) % 7 = 1"
+    for field, setting in ((1, "20"), (20, "1")):
+        monkeypatch.setenv("ALLUVIA_QUERY_TIMEOUT_SECONDS", setting)
+        answer = post(json.dumps({"query": slow, "max_seconds": field}), JSON)
+        assert (answer["statusCode"], "longer than the 1 seconds allowed" in error_of(answer)) == (422, True)
+
+
 def test_a_get_by_hash() -> None:
     text = "SELECT 'é' AS x"
     digest = sha256(text.encode()).hexdigest()
@@ -123,6 +154,9 @@ def test_a_write_by_get_is_a_405(monkeypatch: pytest.MonkeyPatch) -> None:
         ('{"query": "SELECT 1", "format": "excel"}', JSON, "", 400, "format: 'excel' must be one of ndjson"),
         ('{"query": "SELECT 1", "format": 1}', JSON, "", 400, "format: send the name of one"),
         ('{"query": "SELECT 1", "dry_run": "perhaps"}', JSON, "", 400, "dry_run: send true or false"),
+        ('{"query": "SELECT 1", "max_bytes": -1}', JSON, "", 400, "max_bytes: send a whole number above 0"),
+        ('{"query": "SELECT 1", "max_seconds": true}', JSON, "", 400, "max_seconds: send a whole number above 0"),
+        ('{"query": "SELECT 1; SELECT 2", "max_bytes": 1}', JSON, "", 400, "max_bytes: send one SELECT"),
         ('{"query": "SELECT 1; SELECT 2", "dry_run": true}', JSON, "", 400, "dry_run: send one SELECT"),
         ('{"query": "SELECT 1", "params": [], "parameters": []}', JSON, "", 400, "send it once, as parameters"),
         ('{"query": "SELECT 1", "params": "1"}', JSON, "", 400, "parameters: send a list"),

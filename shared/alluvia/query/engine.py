@@ -283,7 +283,9 @@ def _open(
         what = "a dry run" if dry_run else "EXPLAIN"
         catalog.rights.check_sees_all(what, [each.snapshot.name for each in read])
     if not dry_run:
-        check_bytes(catalog.rights, [(each.snapshot.name, sum(file.size for file in each.files)) for each in read])
+        check_bytes(
+            limits, catalog.rights, [(each.snapshot.name, sum(file.size for file in each.files)) for each in read]
+        )
     rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
     if not dry_run:
         session.open(inputs, views, fetched_max=_fetched_max(statement))

@@ -33,6 +33,10 @@ class QueryLimits:
     spill_bytes: int | None = None
     file_cache_bytes: int = FILE_CACHE_BYTES
     """How much of the disk copies of small data files may take, those of other queries included; 0: there are none."""
+    asked_bytes: int | None = None
+    """The most bytes of files that one SELECT may read, as its sender says (`max_bytes`)."""
+    allowed_bytes: int | None = None
+    """The most bytes of files that one SELECT may read, as the settings say."""
     until: float | None = None
     """When queries that share the time must be done; None: each has all of it."""
 
@@ -64,17 +68,23 @@ class QueryLimits:
         return machine_bytes() * 4 // 5 if self.memory_bytes is None else self.memory_bytes
 
 
-def check_bytes(rights: Rights | None, sizes: Sequence[tuple[str, int]]) -> None:
-    """Raise `QueryTooCostly` where the files that a query is about to read exceed what a caller may have read.
+def check_bytes(limits: QueryLimits, rights: Rights | None, sizes: Sequence[tuple[str, int]]) -> None:
+    """Raise `QueryTooCostly` where the files that a query is about to read exceed a limit, naming it.
 
-    `sizes` are the bytes to read, by table. How many they are is not said where a caller may not see all of a table.
+    `sizes` are the bytes to read, by table. How many they are is not said where a caller may not see all of a table,
+    and such a caller may not find it out by limits of its own: raises `Forbidden`.
     """
-    if rights is None or rights.query_bytes is None:
-        return
+    if rights is not None and limits.asked_bytes is not None:
+        rights.check_sees_all("max_bytes", [table for table, _ in sizes])
     planned = sum(size for _, size in sizes)
-    if planned > rights.query_bytes:
-        in_part = any(rights.restriction(table) for table, _ in sizes)
-        raise QueryTooCostly(
-            f"the query would read {'' if in_part else f'{planned} bytes, '}more than the {rights.query_bytes} bytes "
-            "allowed to this caller: narrow it by time or another column of the WHERE clause"
-        )
+    for most, of in (
+        (limits.asked_bytes, "by max_bytes"),
+        (limits.allowed_bytes, "by the setting ALLUVIA_QUERY_BYTES"),
+        (None if rights is None else rights.query_bytes, "to this caller"),
+    ):
+        if most is not None and planned > most:
+            in_part = rights is not None and any(rights.restriction(table) for table, _ in sizes)
+            raise QueryTooCostly(
+                f"the query would read {'' if in_part else f'{planned} bytes, '}more than the {most} bytes "
+                f"allowed {of}: narrow it by time or another column of the WHERE clause"
+            )

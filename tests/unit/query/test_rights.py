@@ -15,6 +15,7 @@ import alluvia
 from alluvia.access.rights import Grant, Rights
 from alluvia.errors import AlluviaError, Forbidden, Invalid, TableNotFound
 from alluvia.query.engine import run
+from alluvia.query.limits import QueryLimits
 from alluvia.query.permitted import permitted
 from alluvia.sql.run import execute
 from tests.light_engines import light_engines
@@ -166,6 +167,11 @@ def test_attacks_fail_and_their_errors_show_nothing(lake: alluvia.Lake, table: s
         ask(lake, sql.replace("{}", table))
     told = str(error.value)
     assert not any(each in told for each in (SECRET, "7654321", "7_654_321", "b0@", "tenant = 'a'", ".parquet"))
+
+
+def test_who_sees_a_table_in_part_cannot_measure_the_rest(lake: alluvia.Lake) -> None:
+    with pytest.raises(Forbidden, match="mixed only in part, and max_bytes would tell"):
+        run(permitted(lake, reader()), "FROM mixed", QueryLimits(asked_bytes=1 << 40))
 
 
 @pytest.mark.parametrize("sql", ["FROM mixed", "SELECT 1 FROM texts, mixed WHERE amount > 5"])
