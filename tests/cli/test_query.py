@@ -41,6 +41,14 @@ def test_a_dry_run_prints_what_would_be_read(tmp_path: Path) -> None:
     assert (refused.exit_code, "only a SELECT" in refused.output) == (1, True)
 
 
+def test_a_query_that_would_read_more_bytes_is_refused(tmp_path: Path) -> None:
+    alluvia.connect(tmp_path).create_table("t", {"n": "long"}).append([{"n": 1}])
+    assert json.loads(*lines(tmp_path, "sql", "FROM t", "--max-bytes", "100000", "--json")) == {"n": 1}
+    refused = run(tmp_path, "sql", "FROM t", "--max-bytes", "1")
+    assert (refused.exit_code, "more than the 1 bytes allowed by max_bytes" in refused.output) == (1, True)
+    assert run(tmp_path, "sql", "FROM t; FROM t", "--max-bytes", "100000").exit_code == 2
+
+
 def test_an_empty_result_has_its_head(tmp_path: Path) -> None:
     assert lines(tmp_path, "query", "SELECT 1 AS a, 2 AS a WHERE false") == ["a  a", "─  ─"]
     assert lines(tmp_path, "query", "SELECT 1 AS a WHERE false", "--json") == []

@@ -27,9 +27,17 @@ if TYPE_CHECKING:
 @click.option(
     "--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop the statements after this."
 )
+@click.option("--max-bytes", type=click.IntRange(1), metavar="BYTES", help="Refuse one SELECT that would read more.")
 @click.option("--dry-run", is_flag=True, help="Show what one SELECT would read, and its price on AWS; read no data.")
 def sql(
-    common: Common, text: str | None, file: Path | None, given: tuple[str, ...], timeout: float | None, *, dry_run: bool
+    common: Common,
+    text: str | None,
+    file: Path | None,
+    given: tuple[str, ...],
+    timeout: float | None,
+    max_bytes: int | None,
+    *,
+    dry_run: bool,
 ) -> None:
     """Run SQL that may write, and print what its last read finds. Several statements are one transaction.
 
@@ -38,7 +46,8 @@ def sql(
     if text is not None and file is not None:
         raise click.UsageError("give TEXT or --file, not both")
     parameters = dict(_parameter(each) for each in given) or None
-    if text is None and file is None and not dry_run and sys.stdin.isatty() and sys.stdout.isatty():
+    has_text = text is not None or file is not None
+    if not (has_text or dry_run or max_bytes) and sys.stdin.isatty() and sys.stdout.isatty():
         from alluvia.cli.prompt import run_prompt
 
         run_prompt(common, timeout)
@@ -49,7 +58,7 @@ def sql(
         text = sys.stdin.read()
     from alluvia.query.limits import QueryLimits
 
-    limits = QueryLimits(timeout_seconds=timeout)
+    limits = QueryLimits(timeout_seconds=timeout, asked_bytes=max_bytes)
     if dry_run:
         from alluvia.cli.rows import show_rows
         from alluvia.query.engine import run
@@ -62,10 +71,14 @@ def sql(
 
 def _run(common: Common, text: str, parameters: dict[str, Any] | None, limits: QueryLimits) -> None:
     from alluvia.cli.rows import show_rows
+    from alluvia.sql.nodes import Query
     from alluvia.sql.run import execute
     from alluvia.sql.statements import parse
 
-    lake = common.lake(new=any(statement.writes for statement in parse(text)))
+    statements = parse(text)
+    if limits.asked_bytes is not None and not (len(statements) == 1 and isinstance(statements[0].node, Query)):
+        raise click.UsageError("--max-bytes is for one SELECT, and not several statements or one that writes")
+    lake = common.lake(new=any(statement.writes for statement in statements))
     with common.progress("running the statements"):
         answer = execute(lake, text, parameters, limits=limits)
     show_rows(common, answer.schema, answer.to_batches())
