@@ -32,7 +32,7 @@ from alluvia.query.evaluation import evaluation
 from alluvia.query.fetching import EARLY_FILES, may_end_early
 from alluvia.query.formats import Format, render
 from alluvia.query.identity import Identity, identity_of
-from alluvia.query.limits import QueryLimits, check_bytes
+from alluvia.query.limits import PlannedReads, QueryLimits
 from alluvia.query.parameters import Parameters, arrow_row, check_given, named_values
 from alluvia.query.processes import Watch
 from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report, scan_table
@@ -251,7 +251,8 @@ def _open(
         statement, references = expanded.statement, expanded.references
         newest = newest_snapshots(catalog, references)
     constants = Constants(now_us, names_in_use(statement.root), given)
-    evaluate = _nothing_evaluated if dry_run else evaluation(catalog.store, limits)
+    reads = PlannedReads(limits, catalog.rights)
+    evaluate = _nothing_evaluated if dry_run else evaluation(catalog.store, limits, reads.add)
     derived = find_derived(catalog, references, constants, newest, evaluate, session.folder)
     schemas = {one: schema for one, (schema, _) in derived.items()}
     plan = plan_scans(catalog, references, constants, newest, schemas)
@@ -283,9 +284,7 @@ def _open(
         what = "a dry run" if dry_run else "EXPLAIN"
         catalog.rights.check_sees_all(what, [each.snapshot.name for each in read])
     if not dry_run:
-        check_bytes(
-            limits, catalog.rights, [(each.snapshot.name, sum(file.size for file in each.files)) for each in read]
-        )
+        reads.add(inputs)
     rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
     if not dry_run:
         session.open(inputs, views, fetched_max=_fetched_max(statement))

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from alluvia.duck.failures import UnreadableFile
 from alluvia.expressions.rewrite import VIEW_SCHEMA
-from alluvia.operations.relations import Evaluate, Relation
+from alluvia.operations.relations import Evaluate, Inputs, Relation
 from alluvia.query.limits import QueryLimits
 from alluvia.query.processes import Watch
 from alluvia.query.session import Session
@@ -19,12 +19,15 @@ from alluvia.store import Store
 T = TypeVar("T")
 
 
-def evaluation(store: Store, limits: QueryLimits | None = None) -> Evaluate:
-    """Return what computes relations over a store's files, each within the limits."""
+def evaluation(
+    store: Store, limits: QueryLimits | None = None, check: Callable[[Inputs], None] = lambda _: None
+) -> Evaluate:
+    """Return what computes relations over a store's files, each within the limits, after a check of what it reads."""
 
     allowed = limits or QueryLimits()
 
     def evaluate(relation: Relation, take: Callable[[pa.Schema, Iterator[pa.RecordBatch]], T]) -> T:
+        check(relation.inputs)
         watch = Watch(allowed.deadline(), allowed.held_bytes_max)
         unreadable: set[str | None] = set()
         while True:

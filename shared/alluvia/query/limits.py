@@ -11,6 +11,7 @@ from pathlib import Path
 
 from alluvia.access.rights import Rights
 from alluvia.duck.failures import QueryTooCostly
+from alluvia.operations.relations import Files, Inputs
 
 FILE_CACHE_BYTES = 256 << 20
 
@@ -66,6 +67,20 @@ class QueryLimits:
     def held_bytes_max(self) -> int:
         """Return how many bytes of rows a query's process may hold before it is killed; see `processes.Watch`."""
         return machine_bytes() * 4 // 5 if self.memory_bytes is None else self.memory_bytes
+
+
+class PlannedReads:
+    """What a query is about to read in all, checked each time before it reads more."""
+
+    def __init__(self, limits: QueryLimits, rights: Rights | None) -> None:
+        self._limits, self._rights = limits, rights
+        self._sizes: list[tuple[str, int]] = []
+
+    def add(self, inputs: Inputs) -> None:
+        """Add files that are to be read. Raises what `check_bytes` does."""
+        read = [each for each in inputs.values() if isinstance(each, Files)]
+        self._sizes += [(each.snapshot.name, sum(file.size for file in each.files)) for each in read]
+        check_bytes(self._limits, self._rights, self._sizes)
 
 
 def check_bytes(limits: QueryLimits, rights: Rights | None, sizes: Sequence[tuple[str, int]]) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import alluvia
 from alluvia.access.rights import Grant, Rights
+from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import AlluviaError, Forbidden, Invalid, TableNotFound
 from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
@@ -167,6 +168,18 @@ def test_attacks_fail_and_their_errors_show_nothing(lake: alluvia.Lake, table: s
         ask(lake, sql.replace("{}", table))
     told = str(error.value)
     assert not any(each in told for each in (SECRET, "7654321", "7_654_321", "b0@", "tenant = 'a'", ".parquet"))
+
+
+def test_the_live_rows_of_a_rollup_are_within_a_limit_before_they_are_computed(tmp_path: Path) -> None:
+    lake = alluvia.connect(tmp_path)
+    lake.create_table("hits", {"tenant": "string", "n": "long"}).append([{"tenant": "a", "n": 1}])
+    lake.create_rollup("daily", "SELECT tenant, count(*) AS hits FROM hits GROUP BY tenant")
+    before = {file.path for file in lake["hits"].snapshot().files}
+    lake["hits"].append([{"tenant": "b", "n": 2}])
+    [late] = [file for file in lake["hits"].snapshot().files if file.path not in before]
+    (tmp_path / "hits" / late.path).unlink()
+    with pytest.raises(QueryTooCostly, match=f"would read {late.size} bytes, more than the {late.size - 1} bytes"):
+        run(lake, "FROM daily_live", QueryLimits(asked_bytes=late.size - 1))
 
 
 def test_who_sees_a_table_in_part_cannot_measure_the_rest(lake: alluvia.Lake) -> None:
