@@ -13,6 +13,7 @@ from alluvia.operations.vacuum_plan import SCRATCH_FOLDER
 from alluvia.store import Store
 from alluvia.table.event_window.id_files import ID_FOLDER, IdFiles
 from alluvia.table.schema.rows import conform
+from alluvia.table.snapshot import Snapshot
 from alluvia_spark import known_ids
 from alluvia_spark.chunks import CONTENT, HEAD, TAIL, with_prints
 from alluvia_spark.committing import Committed, commit
@@ -43,12 +44,18 @@ class Backfill:
     """A job that has written the events that its table did not hold when it began."""
 
     def __init__(
-        self, lake: Lake, table: str, rows: pa.Table, contents: Sequence[bytes], parts: tuple[int, int, int] = SMALL
+        self,
+        lake: Lake,
+        table: str,
+        rows: pa.Table,
+        contents: Sequence[bytes],
+        parts: tuple[int, int, int] = SMALL,
+        base: Snapshot | None = None,
     ) -> None:
         self._lake = lake
         self._began_ms = lake.clock.now_ms()
         self._job = job_of(lake, table, lake.clock.new_id())
-        self.base = lake.table(table).snapshot()
+        self.base = base or lake.table(table).snapshot()
         held = set(scan(self.base, lake.store, columns=["event_id"]).read_all()["event_id"].to_pylist())
         new = [each not in held for each in rows["event_id"].to_pylist()]
         hashes = [int.from_bytes(each, "little") for each in contents]
