@@ -51,7 +51,7 @@ def figures(_: S3Server, folder: Path) -> list[Figure]:
         *_compared(f"{what}, an odd one in each block", "without", "ours", 0.9, {**sides, "ours": sides["odd"]}, sides),
         *_compared(f"{more}, one turn", "read.json → write.parquet", "plain", None, big["sides"]),
         Figure(
-            f"backfill: memory of a Python worker at most, {more}; three times a bucket",
+            f"backfill: memory of a Python worker at most, {more}; three times the largest bucket",
             megabytes(big["workers"]),
             megabytes(3 * BUCKET_BYTES_MAX),
             big["workers"] / (3 * BUCKET_BYTES_MAX),
