@@ -1,4 +1,4 @@
-"""A question that is asked again, over S3: a 304, a kept result, and running it, beside other engines.
+"""A query that is sent again, over S3: a 304, a kept result, and a run, compared with other engines.
 
 The others have no answer to keep: `delta_scan`, and DuckDB on a list of just the files.
 """

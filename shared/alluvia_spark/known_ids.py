@@ -1,4 +1,4 @@
-"""The identities of a job's rows, as its tasks leave them beside the commit: by range of fingerprints."""
+"""Files of the event ids of a job, which its tasks write before the commit: one for each range of fingerprints."""
 
 from __future__ import annotations
 

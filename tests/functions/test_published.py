@@ -69,7 +69,7 @@ def test_from_the_command_to_the_answer(lake: alluvia.Lake) -> None:
     assert run("unpublish", "top_pages") == [{"unpublished": "top_pages", "version": 2}]
     assert [each["statusCode"] for each in (get("top_pages"), get("top_pages", version="0"))] == [404, 404]
     assert run("published") == []
-    with pytest.raises(Invalid, match="no published query"):
+    with pytest.raises(Invalid, match="no query is published as"):
         lake.unpublish("top_pages")
 
 

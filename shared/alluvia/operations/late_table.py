@@ -87,7 +87,9 @@ class LateTable:
         }
         version = max([version, *needed.values()])
         if version < 0:
-            raise TableNotFound(f"there was no table {name!r} yet when the transaction read other tables")
+            raise TableNotFound(
+                f"table {name!r} did not exist yet when the transaction read other tables: start the transaction again"
+            )
         state = newest if version == newest.version else state_at(self._handle, version)
         held = [
             claim

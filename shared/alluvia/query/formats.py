@@ -177,8 +177,8 @@ class _JsonWriter(_Writer):
         return super().finish()
 
 
-class _CsvWriter(_Writer):
-    """RFC 4180: a null is nothing, an empty text a pair of quotes; lists and structs are JSON text."""
+class _LineWriter(_Writer, ABC):
+    """A line of names, then one for each row."""
 
     def __init__(self, schema: pa.Schema, limit_bytes: int) -> None:
         super().__init__(limit_bytes)
@@ -188,6 +188,14 @@ class _CsvWriter(_Writer):
         for row in _rows(batch):
             self._line(row)
         self._check()
+
+    @abstractmethod
+    def _line(self, values: Iterable[Any]) -> None:
+        """Write one line."""
+
+
+class _CsvWriter(_LineWriter):
+    """RFC 4180: a null is nothing, an empty text a pair of quotes; lists and structs are JSON text."""
 
     def _line(self, values: Iterable[Any]) -> None:
         self._out.write((",".join(_csv_field(value) for value in values) + "\r\n").encode())
@@ -207,17 +215,8 @@ class _ArrowWriter(_Writer):
         return super().finish()
 
 
-class _TsvWriter(_Writer):
+class _TsvWriter(_LineWriter):
     r"""As ClickHouse has TabSeparatedWithNames: a null is `\N`, and a backslash stands before what would not fit."""
-
-    def __init__(self, schema: pa.Schema, limit_bytes: int) -> None:
-        super().__init__(limit_bytes)
-        self._line(schema.names)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        for row in _rows(batch):
-            self._line(row)
-        self._check()
 
     def _line(self, values: Iterable[Any]) -> None:
         self._out.write(("\t".join(_tsv_field(value) for value in values) + "\n").encode())

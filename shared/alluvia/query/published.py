@@ -75,7 +75,7 @@ def publish(catalog: Catalog, name: str, query: str, parameters: Mapping[str, st
 def unpublish(catalog: Catalog, name: str) -> PublishedQuery:
     """Withdraw a published query with all its versions. Raises `Invalid` if there is none of that name."""
     if find_published(catalog.store, name) is None:
-        raise Invalid(f"there is no published query {name!r:.100}")
+        raise Invalid(f"no query is published as {name!r:.100}: `alluvia published` lists those that are")
     return _write(catalog, name, "", ())
 
 

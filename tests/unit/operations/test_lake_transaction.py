@@ -304,7 +304,7 @@ def test_what_names_no_table_sees_all_as_they_were_at_the_first_use_and_never_co
         clock.advance(1)
         other.create_table("d", NUMBERS)
         assert (amounts(tx, "b"), amounts(tx, "a")) == ([1, 2], [1, 2])
-        with pytest.raises(TableNotFound, match="there was no table 'd' yet"):
+        with pytest.raises(TableNotFound, match="table 'd' did not exist yet"):
             tx.table("d")
         assert amounts(tx, "c") == [1]
     assert counting.requests["put"] == 0

@@ -168,7 +168,7 @@ def test_a_table_that_was_created_later_is_not_there(lake: Lake, clock: ManualCl
     add(lake, "a")
     clock.advance(1)
     again(lake).create_table("d", SCHEMA)
-    with pytest.raises(TableNotFound, match="there was no table 'd' yet when the transaction read other tables"):
+    with pytest.raises(TableNotFound, match="table 'd' did not exist yet when the transaction read other tables"):
         begun.table("d")
     assert total(begun, "a") == 200
 

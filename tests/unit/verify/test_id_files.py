@@ -1,4 +1,4 @@
-"""The files of event ids beside commits: verify finds what is missing, or not where ingestion looks it up."""
+"""Files of event ids: verify finds those that are missing, and ids that ingestion would not find."""
 
 from __future__ import annotations
 

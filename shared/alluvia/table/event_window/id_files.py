@@ -1,4 +1,4 @@
-"""The event ids of a commit that brings too many to carry them, in objects beside it. Pure.
+"""Event ids of a commit that adds too many events to list them in its log entry: files of sorted pages. Pure.
 
 Fingerprints are evenly distributed, so each 64-bit head tells where its id is: `ranges` objects divide the ids evenly,
 and each has as many pages. An object begins with a header, which a process keeps: where each page begins, as 4-byte
