@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -379,6 +380,23 @@ class TestWrapper(StoreContract):
             assert vars(wrapper).keys().isdisjoint(for_many)
 
 
+class SignsUrls:
+    """Of stores whose objects others may be let at by a URL."""
+
+    def test_a_signed_url_needs_no_keys(self, store: Store) -> None:
+        for key in ("a b/c d.txt", "p=a%20b/é?x=y&z#"):
+            url = store.signed_url("PUT", key, 60)
+            assert url is not None
+            with urlopen(Request(url, b"sent", {"Content-Type": "text/plain"}, method="PUT"), timeout=30) as answer:
+                assert answer.status == 200
+            url = store.signed_url("GET", key, 60)
+            assert url is not None
+            with urlopen(url, timeout=30) as answer:
+                assert answer.read() == b"sent"
+            with urlopen(Request(url, headers={"Range": "bytes=1-2"}), timeout=30) as answer:
+                assert (answer.status, answer.read()) == (206, b"en")
+
+
 class TestCounting(StoreContract):
     @pytest.fixture
     def store(self) -> Store:
@@ -401,7 +419,7 @@ class TestDirectory(StoreContract, AmongProcesses, BeyondSixteenBits):
         return {}
 
 
-class TestS3(StoreContract, AmongProcesses, BeyondSixteenBits):
+class TestS3(StoreContract, AmongProcesses, BeyondSixteenBits, SignsUrls):
     @pytest.fixture
     def store(self, s3_server: S3Server) -> Store:
         return open_store(f"s3://{s3_server.new_bucket()}/some/lake", SystemClock(), **s3_server.options)
@@ -443,7 +461,7 @@ class TestS3(StoreContract, AmongProcesses, BeyondSixteenBits):
 
 
 @pytest.mark.slow
-class TestS3Proxy(StoreContract, AmongProcesses):
+class TestS3Proxy(StoreContract, AmongProcesses, SignsUrls):
     shows_half_written = True
 
     @pytest.fixture

@@ -21,6 +21,7 @@ from alluvia.lake import Lake
 from alluvia.query.limits import machine_bytes
 from alluvia.query.processes import POOL
 from alluvia.serverless.environment import environment
+from alluvia.serverless.signed_paths import signer_of, using_signer
 from alluvia.serverless.table_queue import QUEUE_URL
 from alluvia.serverless.warm_lake import using
 
@@ -72,7 +73,8 @@ def running(lake: Lake, options: Options) -> Iterator[waitress.server.BaseWSGISe
     if merge is not None:
         lake = Lake(CommitWatch(lake.store, merge.changed), lake.clock)
     upkeep = [each for each in (merge, vacuum) if each is not None]
-    with using(lake), environment(settings, without=[QUEUE_URL]):
+    signer = signer_of(os.environ, lake.clock)
+    with using(lake), using_signer(signer), environment(settings, without=[QUEUE_URL]):
         threads = THREADS + rules.queries.total + rules.large.total
         refresher = Refresher(lake)
         gateway = Gateway(lake.clock, rules, log, refresher.changed if options.refresh_rollups else _log_nothing)

@@ -183,6 +183,13 @@ class Store(ABC):
         """Parameters of DuckDB's `CREATE SECRET (TYPE s3, …)` for this store, None if it needs none. Never log them."""
         return None
 
+    def signed_url(self, method: str, key: str, seconds: int) -> str | None:  # noqa: ARG002
+        """Return a URL at which anyone may GET or PUT one object for a while; None if the store has no such URLs.
+
+        No request is sent. Never log it. S3's ends earlier where the keys that sign it do.
+        """
+        return None
+
     def local_path(self, key: str) -> Path | None:  # noqa: ARG002
         """Where an object lies as a file that may be read in place; None if it is not on this machine.
 

@@ -16,9 +16,10 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
+import obstore
 import obstore.store
 from obstore.exceptions import BaseError
 
@@ -367,6 +368,12 @@ class S3Store(Store):
             scheme, _, host = self._endpoint_url.partition("://")
             secret |= {"endpoint": host, "use_ssl": scheme == "https", "url_style": "path"}
         return secret
+
+    def signed_url(self, method: str, key: str, seconds: int) -> str:
+        """Return a presigned URL (SigV4, in the query string)."""
+        name = self._key(key)
+        signed: Literal["GET", "PUT"] = "PUT" if method == "PUT" else "GET"
+        return self._tried(key, lambda: obstore.sign(self._client, signed, name, timedelta(seconds=seconds)))
 
     def _key(self, key: str) -> str:
         return self._prefix + check_key(key)

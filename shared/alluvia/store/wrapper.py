@@ -76,6 +76,9 @@ class Wrapper(Store):
     def duckdb_secret(self) -> dict[str, str | bool] | None:
         return self.inner.duckdb_secret()
 
+    def signed_url(self, method: str, key: str, seconds: int) -> str | None:
+        return self.inner.signed_url(method, key, seconds)
+
     def local_path(self, key: str) -> Path | None:
         return self.inner.local_path(key)
 
