@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PREFIX = "alluvia:"
+QUERY_SECONDS_MAX = 27
+"""Less than the time-out of the functions that run queries, so that a long query fails as a query."""
 _S3_URI = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(?P<prefix>[A-Za-z0-9!_.'()/-]*)")
 _SECRET = re.compile(r"(?P<place>secretsmanager|ssm):(?P<name>arn:aws[a-z-]*:[A-Za-z0-9/_+=.@:-]+|[A-Za-z0-9/_+=.@-]+)")
 _RELEASE = re.compile(r"emr-spark-8\.[0-9]{1,2}\.[0-9]{1,2}")
@@ -50,6 +52,8 @@ class Settings:
     ingest_burst: int = 1000
     query_rate: int = 20
     query_burst: int = 40
+    query_bytes: int | None = None
+    query_seconds: int = 25
     webhooks: bool = False
     webhook_secrets: tuple[WebhookSecret, ...] = ()
     webhook_rate: int = 100
@@ -80,6 +84,8 @@ def read_settings(context: Mapping[str, object]) -> Settings:
 
     `alluvia:ingest_rate`, `alluvia:ingest_burst`  requests a second, and at once, of all routes but those of queries
     `alluvia:query_rate`, `alluvia:query_burst`    the same for queries: what is over it gets a 429
+    `alluvia:query_bytes`       the most bytes of data files that one SELECT may read; empty: any number
+    `alluvia:query_seconds`     the most seconds that a query may take, 1 to 27
     `alluvia:webhooks`          true for the routes of webhook sources, which are open to the internet, else false
     `alluvia:webhook_secrets`   secretsmanager:NAME and ssm:/NAME, separated by commas: what sources may name as secrets
     `alluvia:webhook_rate`, `alluvia:webhook_burst`  requests a second, and at once, of these routes
@@ -120,6 +126,8 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         ingest_burst=_number("ingest_burst", values, default.ingest_burst),
         query_rate=_number("query_rate", values, default.query_rate),
         query_burst=_number("query_burst", values, default.query_burst),
+        query_bytes=_number_or_none("query_bytes", values),
+        query_seconds=_number("query_seconds", values, default.query_seconds, 1, QUERY_SECONDS_MAX),
         webhooks=_whether("webhooks", values),
         webhook_secrets=_secrets("webhook_secrets", values.get("webhook_secrets", "")),
         webhook_rate=_number("webhook_rate", values, default.webhook_rate),

@@ -21,8 +21,6 @@ from infra.storage import LAKE_PREFIX, REJECTS, Storage
 
 # DuckDB gets two thirds of the function's memory; Python, Arrow results and the runtime share the rest.
 QUERY_MEMORY_MB = QUERY.memory_mb * 2 // 3
-# Less than the function's own time-out, so that a long query fails as a query.
-QUERY_TIMEOUT_SECONDS = 25
 TABLES_QUEUE = "ALLUVIA_TABLES_QUEUE_URL"
 
 
@@ -110,9 +108,10 @@ class AlluviaStack(Stack):
         create = {"ALLUVIA_CREATE_TABLES": str(settings.create_tables).lower()}
         queue = {"ALLUVIA_QUEUE_URL": self.events.queue.queue_url} if settings.ingest_mode == "queued" else {}
         query = {
-            "ALLUVIA_QUERY_TIMEOUT_SECONDS": str(QUERY_TIMEOUT_SECONDS),
+            "ALLUVIA_QUERY_TIMEOUT_SECONDS": str(settings.query_seconds),
             "ALLUVIA_QUERY_MEMORY_MB": str(QUERY_MEMORY_MB),
             "ALLUVIA_RESULT_CACHE": "on",
+            **({} if settings.query_bytes is None else {"ALLUVIA_QUERY_BYTES": str(settings.query_bytes)}),
         }
         spark = {
             "ALLUVIA_EMR_APPLICATION_ID": self.spark.application.attr_application_id,

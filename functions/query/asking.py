@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -20,6 +20,8 @@ from alluvia.serverless.http import Request
 
 QUERY, PARAMETERS, FORMAT, DRY_RUN = "query", "parameters", "format", "dry_run"
 MAX_BYTES, MAX_SECONDS = "max_bytes", "max_seconds"
+LIMIT_HEADERS = {MAX_BYTES: "Alluvia-Max-Bytes", MAX_SECONDS: "Alluvia-Max-Seconds"}
+"""Headers that set the same limits: where the query string has the parameters of a published query, or for a proxy."""
 FIELDS = (QUERY, PARAMETERS, FORMAT, DRY_RUN, MAX_BYTES, MAX_SECONDS)
 OTHER_NAMES = {"q": QUERY, "params": PARAMETERS}
 """Names that Tinybird and others have for the same."""
@@ -60,7 +62,7 @@ def posted(request: Request) -> QueryRequest:
         if twice is not None:
             raise Invalid(f"{twice}: send it in the body or in the query string, not in both")
         given = {**given, **sent, **_together(given.get(PARAMETERS), sent.get(PARAMETERS))}
-    return request_of(given)
+    return limited(request_of(given), request)
 
 
 def shown(request: Request) -> QueryRequest:
@@ -71,7 +73,24 @@ def shown(request: Request) -> QueryRequest:
         if header is None:
             raise Invalid("query: send GET /q?query=SELECT…, or the percent-encoded text in the header Alluvia-Query")
         given[QUERY] = _percent_decoded(header)
-    return request_of(given)
+    return limited(request_of(given), request)
+
+
+def limited(asked: QueryRequest, request: Request) -> QueryRequest:
+    """Return what is asked within the limits of the headers, too: the lower one holds. Raises `Invalid`, naming one."""
+    headers = {name: request.headers.get(header.lower()) for name, header in LIMIT_HEADERS.items()}
+    if not any(headers.values()):
+        return asked
+    limits = {name: _number_or_none(LIMIT_HEADERS[name], value) for name, value in headers.items()}
+    return replace(
+        asked,
+        max_bytes=_lower(asked.max_bytes, limits[MAX_BYTES]),
+        max_seconds=_lower(asked.max_seconds, limits[MAX_SECONDS]),
+    )
+
+
+def _lower(*limits: int | None) -> int | None:
+    return min((each for each in limits if each is not None), default=None)
 
 
 def request_of(fields: Mapping[str, Any]) -> QueryRequest:

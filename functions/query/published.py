@@ -9,7 +9,7 @@ from alluvia.query.declared import VERSION, values_of
 from alluvia.serverless.http import Request, Response, failure
 
 from .answering import NO_STORE, Caller
-from .asking import FIELDS_MAX, QueryRequest
+from .asking import FIELDS_MAX, QueryRequest, limited
 from .reading import answer_read
 
 
@@ -27,7 +27,8 @@ def run_published(request: Request, name: str, caller: Caller) -> Response:
         which = "" if number is None else f"version {number} of "
         reason = f"there is no {which}published query {cut(title, 100)!r}: `alluvia published` lists them"
         return failure(404, reason, **{"Cache-Control": NO_STORE})
-    return answer_read(request, QueryRequest(found.query, values_of(found.parameters, given), form or None), caller)
+    asked = QueryRequest(found.query, values_of(found.parameters, given), form or None)
+    return answer_read(request, limited(asked, request), caller)
 
 
 def _given(request: Request) -> dict[str, str]:

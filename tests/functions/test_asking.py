@@ -186,3 +186,25 @@ def test_a_get_without_a_query_says_where_to_put_it() -> None:
     answer = get("/q", headers={"Alluvia-Query": "%ff"})
     assert (answer["statusCode"], "percent-encode" in error_of(answer)) == (400, True)
     assert answer["headers"]["Cache-Control"] == "no-store"
+
+
+def test_limits_also_come_in_headers(uri: str) -> None:
+    text = "SELECT sum(n) AS n FROM totals"
+    alluvia.connect(uri).publish("total", text + " WHERE n < $max_bytes", {"max_bytes": "long=10"})
+    size = int(get("/q?" + urlencode({"query": text}))["headers"]["Alluvia-Bytes-Read"])
+    asked = {
+        "published": "/v1/queries/total.ndjson?max_bytes=9",
+        "read": "/q?" + urlencode({"query": text}),
+        "read with a higher limit": "/q?" + urlencode({"query": text, "max_bytes": size}),
+    }
+    refused = f"more than the {size - 1} bytes allowed by max_bytes"
+    for name, path in asked.items():
+        assert body(get(path, headers={"Alluvia-Max-Bytes": str(size)})) == '{"n":3}\n', name
+        answer = get(path, headers={"Alluvia-Max-Bytes": str(size - 1)})
+        assert (answer["statusCode"], refused in error_of(answer)) == (422, True), name
+    lower = get("/q?" + urlencode({"query": text, "max_bytes": 1}), headers={"alluvia-max-bytes": str(size)})
+    assert "more than the 1 bytes allowed by max_bytes" in error_of(lower)
+    wrong = get(asked["published"], headers={"Alluvia-Max-Seconds": "soon"})
+    assert (wrong["statusCode"], error_of(wrong)) == (400, "Alluvia-Max-Seconds: send a whole number above 0")
+    posted = query.handler(event(text) | {"headers": {"Content-Type": "text/plain", "Alluvia-Max-Bytes": "1"}}, None)
+    assert posted["statusCode"] == 422

@@ -205,6 +205,8 @@ def test_rates_and_concurrency_are_settings(placeholders: Sources, tmp_path: Pat
         "ingest_burst": "60",
         "query_rate": "2",
         "query_burst": "3",
+        "query_bytes": "1000000",
+        "query_seconds": "9",
         "ingest_concurrency": "70",
         "query_concurrency": "30",
         "commit_concurrency": "5",
@@ -221,7 +223,10 @@ def test_rates_and_concurrency_are_settings(placeholders: Sources, tmp_path: Pat
     functions = resources_of(found, "AWS::Lambda::Function")
     key, kind = "ReservedConcurrentExecutions", "AWS::Lambda::Function"
     reserved = {name: each[key] for name, each in functions.items() if key in each}
-    assert reserved == {the_id(found, kind, "FunctionsIngest"): 70, the_id(found, kind, "FunctionsQuery"): 30}
+    query = the_id(found, kind, "FunctionsQuery")
+    assert reserved == {the_id(found, kind, "FunctionsIngest"): 70, query: 30}
+    told = functions[query]["Environment"]["Variables"]
+    assert (told["ALLUVIA_QUERY_BYTES"], told["ALLUVIA_QUERY_TIMEOUT_SECONDS"]) == ("1000000", "9")
 
 
 @pytest.mark.parametrize("name", ["Merge", "Vacuum"])
