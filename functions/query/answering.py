@@ -109,10 +109,15 @@ def told_of(found: Rendered, rights: Rights | None) -> dict[str, str]:
         versions = ", ".join(named)
         if len(versions) <= VERSIONS_CHARS_MAX:
             told[VERSIONS] = versions
-    if rights is None or not any(grant.where or grant.hide for grant in rights.grants):
+    if sees_all(rights):
         told[FILES_READ] = str(sum(table.files_read for table in tables))
         told[BYTES_READ] = str(sum(table.bytes_read for table in tables))
     return told
+
+
+def sees_all(rights: Rights | None) -> bool:
+    """Whether a caller may see all rows and columns of the tables that it may read."""
+    return rights is None or not any(grant.where or grant.hide for grant in rights.grants)
 
 
 def elapsed(caller: Caller, began_ms: int) -> str:

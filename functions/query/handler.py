@@ -26,6 +26,7 @@ from alluvia.serverless.routes import Routed, routed
 
 from .answering import Caller, answer, wanted
 from .asking import UnsupportedMediaType, named, request_of
+from .costs import with_costs
 from .routes import ROUTES, QueryTaker
 from .settings import QuerySettings
 
@@ -51,25 +52,26 @@ def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001
     settings = QuerySettings.read(os.environ)
     lake = warm_lake.lake()
     if isinstance(event, dict) and "requestContext" not in event:
-        return _with_statuses(lambda: _invoked(event, Caller(settings, lake)))
+        return _with_statuses(lambda: with_costs(lambda: _invoked(event, Caller(settings, lake))))
     request = Request.read(event, '{"query": "SELECT …"}')
     found = routed(ROUTES, request, "send queries to POST /q")
     if isinstance(found, dict):
         return found
-    return _with_statuses(lambda: _taken(found, request, settings, lake))
+    return _with_statuses(lambda: with_costs(lambda: _taken(found, request, settings, lake)))
 
 
-def _invoked(event: dict[str, Any], caller: Caller) -> Response:
+def _invoked(event: dict[str, Any], caller: Caller) -> tuple[Response, Caller]:
     """Answer a direct invocation: whoever may invoke the function may do all."""
     given = dict(event)
     accept = given.pop("accept", None)
     asked = request_of(named(given))
-    return answer(asked, wanted(asked, {"accept": accept} if isinstance(accept, str) else {}), caller)
+    return answer(asked, wanted(asked, {"accept": accept} if isinstance(accept, str) else {}), caller), caller
 
 
-def _taken(found: Routed[QueryTaker], request: Request, settings: QuerySettings, lake: Lake) -> Response:
+def _taken(found: Routed[QueryTaker], request: Request, settings: QuerySettings, lake: Lake) -> tuple[Response, Caller]:
     rights = Rights(()) if found.public else settings.authorization.rights(request, lake)
-    return found.taker(request, found.name, Caller(settings, lake, rights))
+    caller = Caller(settings, lake, rights)
+    return found.taker(request, found.name, caller), caller
 
 
 def _with_statuses(respond: Callable[[], Response]) -> Response:

@@ -78,7 +78,8 @@ def _read(asked: QueryRequest, wish: AnswerForm, caller: Caller, tags: str) -> R
     cached = {"Cache-Control": caller.settings.cache_control, "ETag": f'"{key}"'}
     tag = next((tag for tag in _tags(tags) if tag in (key, *(f"{key}-{coding}" for coding in CODINGS))), None)
     if tag is not None:
-        return {"statusCode": 304, "headers": cached | {"ETag": f'"{tag}"'}, "body": "", "isBase64Encoded": False}
+        told = cached | {"ETag": f'"{tag}"', ELAPSED: elapsed(caller, began_ms)}
+        return {"statusCode": 304, "headers": told, "body": "", "isBase64Encoded": False}
     kept = find_result(caller.lake.store, key) if caller.settings.keeps_results else None
     if kept is not None:
         told = {**kept.told, FILES_READ: "0", BYTES_READ: "0", CACHE: HIT, ELAPSED: elapsed(caller, began_ms)}

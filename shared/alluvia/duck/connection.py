@@ -90,6 +90,7 @@ def use_s3(connection: duckdb.DuckDBPyConnection, secret: Mapping[str, str | boo
     connection.execute(f"SET http_timeout = {HTTP_TIMEOUT_SECONDS}")
     # Every data file is immutable, so what is known of it holds for the whole query.
     connection.execute("SET enable_http_metadata_cache = true")
+    connection.execute("CALL enable_logging('HTTP')")  # in memory: requests are counted by it
     parameters = ", ".join(
         f"{name} {str(value).lower() if isinstance(value, bool) else quote_text(value)}"
         for name, value in secret.items()
@@ -100,6 +101,13 @@ def use_s3(connection: duckdb.DuckDBPyConnection, secret: Mapping[str, str | boo
     except duckdb.Error:
         # DuckDB's message can quote the statement, and so the credentials.
         raise Unavailable("DuckDB rejects the lake's S3 credentials, region or endpoint: check them") from None
+
+
+def requests_sent(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """Return how many requests a connection's database has sent since `use_s3`, by kind, such as get and head."""
+    cursor = connection.cursor()  # in a transaction of its own: that of a query may have failed
+    kinds = "SELECT lower(request.type::VARCHAR), count(*) FROM duckdb_logs_parsed('HTTP') GROUP BY ALL"
+    return dict(cursor.execute(kinds).fetchall())
 
 
 @cache

@@ -38,6 +38,7 @@ from alluvia.query.processes import Watch
 from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report, scan_table
 from alluvia.query.session import Session
 from alluvia.query.views import expand
+from alluvia.store.metering import metered_here
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
 
@@ -243,7 +244,7 @@ def _open(
         check_given(statement.root, given)
     references = find_references(statement.root, parameters=bool(given))
     with ThreadPoolExecutor(1) as pool:  # the newest versions are looked up while DuckDB starts
-        looking = pool.submit(newest_snapshots, catalog, references)
+        looking = pool.submit(metered_here(newest_snapshots), catalog, references)
         now_us = session.begin()
     newest = looking.result()
     expanded = expand(catalog, statement, references, newest, session.analyse, parameters=bool(given))

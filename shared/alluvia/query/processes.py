@@ -32,6 +32,7 @@ from alluvia.duck.connection import planner
 from alluvia.duck.failures import EngineError
 from alluvia.expressions.parse import Analysis
 from alluvia.query.formats import RenderedRows
+from alluvia.store.metering import note_requests
 
 IDLE_MAX = 4
 """Processes kept ready for queries to come."""
@@ -301,7 +302,8 @@ class Engine:
         if self._answered:
             self._watch = Watch(time.monotonic() + _CLOSE_SECONDS)
             with contextlib.suppress(EngineDied, EngineError, OutOfTime, OutOfMemory):
-                self._ask("close")
+                for kind, count in self._ask("close").get("requests", {}).items():
+                    note_requests(kind, count)
                 POOL.give_back(self._worker)
                 return
         self._worker.kill()

@@ -23,7 +23,7 @@ import duckdb
 import orjson
 import pyarrow as pa
 
-from alluvia.duck.connection import confine, connect, use_s3
+from alluvia.duck.connection import confine, connect, requests_sent, use_s3
 from alluvia.duck.evaluators import ROWS
 from alluvia.duck.failures import QueryTooCostly, details_of
 from alluvia.errors import AlluviaError
@@ -46,6 +46,7 @@ class QueryDatabase:
         self._send = send
         self._asked = asked
         self._connection: duckdb.DuckDBPyConnection | None = None
+        self._sends_requests = False
 
     def analyse(self, text: str) -> Reply:
         """Have DuckDB read a text that a user wrote. No database needs to be open."""
@@ -55,13 +56,14 @@ class QueryDatabase:
 
     def open(self, options: dict[str, str]) -> Reply:
         """Open the database, begin its transaction, and tell its `now()` in µs since the Unix epoch."""
-        self._connection = connect(options)
+        self._connection, self._sends_requests = connect(options), False
         row = self._connection.execute("BEGIN").execute("SELECT epoch_us(now())").fetchone()
         return {"now_us": row[0] if row else 0}
 
     def use_s3(self, secret: dict[str, str | bool]) -> Reply:
         """Let the database open objects on S3."""
         use_s3(self._open, secret)
+        self._sends_requests = True
         return {}
 
     def execute(self, sql: str, parameters: list[Any]) -> Reply:
@@ -122,11 +124,14 @@ class QueryDatabase:
             self._open.unregister(ROWS)
         return {"too_large": True} if found.nbytes > limit_bytes else {"body": _arrow(found.schema, found.to_batches())}
 
-    def close(self) -> None:
-        """Close the database, if it is open."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def close(self) -> Reply:
+        """Close the database, if it is open, and tell how many requests it has sent, by kind."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return {}
+        requests = requests_sent(connection) if self._sends_requests else {}
+        connection.close()
+        return {"requests": requests}
 
     @property
     def _open(self) -> duckdb.DuckDBPyConnection:
@@ -191,8 +196,7 @@ def main(descriptor: int) -> None:
 
 def _answer(database: QueryDatabase, name: str, request: dict[str, Any]) -> Reply:
     if name == "close":
-        database.close()
-        return {}
+        return database.close()
     try:
         reply: Reply = getattr(database, name)(**request)
     except (duckdb.Error, pa.ArrowException, OSError) as error:

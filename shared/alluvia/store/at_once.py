@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from alluvia.scratch import scratch_root
+from alluvia.store.metering import metered_here
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -25,7 +26,7 @@ def each(work: Callable[[T], R], items: Iterable[T], *, parallel: bool, at_once:
     if not parallel or len(waiting) < 2:
         return [work(item) for item in waiting]
     with ThreadPoolExecutor(min(at_once, len(waiting))) as pool:
-        return list(pool.map(work, waiting))
+        return list(pool.map(metered_here(work), waiting))
 
 
 def one_ahead(work: Callable[[T], R], items: Iterable[T], *, parallel: bool) -> Iterator[R]:
@@ -34,7 +35,7 @@ def one_ahead(work: Callable[[T], R], items: Iterable[T], *, parallel: bool) -> 
     if not parallel or len(waiting) < 2:
         yield from map(work, waiting)
         return
-    pool = ThreadPoolExecutor(1)
+    pool, work = ThreadPoolExecutor(1), metered_here(work)
     try:
         coming = pool.submit(work, waiting[0])
         for item in waiting[1:]:
@@ -62,7 +63,7 @@ def fetched_ahead(
                 yield fetch(key, copy)
                 copy.unlink(missing_ok=True)
             return
-        pool = ThreadPoolExecutor(AHEAD_OBJECTS)
+        pool, fetch = ThreadPoolExecutor(AHEAD_OBJECTS), metered_here(fetch)
         try:
             while pending or ahead:
                 while pending and _may_fetch([size for size, _, _ in ahead], pending[0][1]):

@@ -26,6 +26,7 @@ from alluvia.errors import AlluviaError
 from alluvia.scratch import scratch_root
 from alluvia.store.at_once import REQUESTS_AT_ONCE
 from alluvia.store.base import Store
+from alluvia.store.metering import metered_here
 
 KEPT_SECONDS = 3600.0
 _CHECK_SECONDS = 0.05
@@ -117,7 +118,7 @@ class FileCache:
         with self._lock:
             copies, missing = self._reserve(store, dict.fromkeys(files), limit_bytes)
         pool = ThreadPoolExecutor(min(REQUESTS_AT_ONCE, max(1, len(missing))))
-        tasks = [(copy, pool.submit(self._fetch, store, copy)) for copy in missing]
+        tasks = [(copy, pool.submit(metered_here(self._fetch), store, copy)) for copy in missing]
         try:
             pending = {copy.fetched for copy in copies}
             while pending:

@@ -38,6 +38,7 @@ from alluvia.store.base import (
     check_range,
 )
 from alluvia.store.credentials import Access, Keys, find_access
+from alluvia.store.metering import note_requests
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
@@ -156,9 +157,9 @@ class S3Store(Store):
             options["range"] = (start, max(start + 1, end))
         elif start:
             options["range"] = {"offset": start}
-        found = self._attempted(key, lambda: bytes(self._client.get(name, options=options).bytes()))
+        found = self._attempted("get", key, lambda: bytes(self._client.get(name, options=options).bytes()))
         if found == NOT_PARTIAL:  # as servers answer the range of an empty object
-            found = self._attempted(key, lambda: bytes(self._client.get(name, options=whole).bytes())[start:end])
+            found = self._attempted("get", key, lambda: bytes(self._client.get(name, options=whole).bytes())[start:end])
         if isinstance(found, Failure):
             return b"" if found.status == 416 else found
         return b"" if end is not None and end <= start else found
@@ -169,7 +170,7 @@ class S3Store(Store):
 
     def _put(self, key: str, data: bytes | mmap.mmap) -> None:
         name = self._key(key)
-        self._tried(key, lambda: self._client_for(data).put(name, data, use_multipart=False))
+        self._tried("put", key, lambda: self._client_for(data).put(name, data, use_multipart=False))
 
     def _client_for(self, data: bytes | mmap.mmap) -> obstore.store.S3Store:
         return self._client if len(data) <= SMALL_BYTES else self._uploads
@@ -178,7 +179,9 @@ class S3Store(Store):
         """Write an object with `If-None-Match: *`, sent once; a 409 is sent again, a little later each time."""
         name = self._key(key)
         for attempt in range(CONFLICT_TRIES):
-            found = _sent(name, lambda: self._client_for(data).put(name, data, mode="create", use_multipart=False))
+            found = _sent(
+                "put", name, lambda: self._client_for(data).put(name, data, mode="create", use_multipart=False)
+            )
             if not isinstance(found, Failure):
                 return PutResult.CREATED
             if found.status == 412:
@@ -198,13 +201,13 @@ class S3Store(Store):
             found = self._client.get(name)
             return bytes(found.bytes()), found.meta["e_tag"] or ""
 
-        return self._tried(key, read)
+        return self._tried("get", key, read)
 
     def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
         """Write an object with `If-Match`, and again where that fails for a while."""
         name = self._key(key)
         found = self._attempted(
-            key, lambda: self._client_for(data).put(name, data, mode={"e_tag": tag}, use_multipart=False)
+            "put", key, lambda: self._client_for(data).put(name, data, mode={"e_tag": tag}, use_multipart=False)
         )
         if isinstance(found, Failure):
             if found.is_missing or found.status == 412:
@@ -256,13 +259,17 @@ class S3Store(Store):
 
         def read_page() -> Sequence[ObjectMeta]:
             nonlocal stream
-            pages = stream or self._client.list(folder or None, offset=after, chunk_size=PAGE_KEYS)
+            begun, pages = stream, stream or self._client.list(folder or None, offset=after, chunk_size=PAGE_KEYS)
             stream = None
+            if begun is None:
+                note_requests("list")
             page = next(pages, ())
+            if page and begun is not None:  # at the end of a listing, no request finds that out
+                note_requests("list")
             stream = pages
             return page
 
-        while page := self._tried(folder, read_page):
+        while page := self._tried(None, folder, read_page):
             fresh = []
             for entry in page:
                 if entry["size"]:
@@ -292,7 +299,8 @@ class S3Store(Store):
 
     def list_folders(self, prefix: str) -> Iterator[str]:
         whole = self._prefix + check_prefix(prefix)
-        found = self._tried(prefix, lambda: self._client.list_with_delimiter(whole or None))
+        found = self._tried("list", prefix, lambda: self._client.list_with_delimiter(whole or None))
+        note_requests("list", (len(found["common_prefixes"]) + len(found["objects"]) - 1) // PAGE_KEYS)
         yield from sorted((each[len(whole) :] for each in found["common_prefixes"]), key=lambda name: f"{name}/")
 
     def old_versions(self, prefix: str) -> Iterator[OldVersion]:
@@ -312,7 +320,8 @@ class S3Store(Store):
         for start in range(0, len(names), PAGE_KEYS):
             batch = names[start : start + PAGE_KEYS]
             while batch:
-                found = self._attempted(batch[0][len(self._prefix) :], partial(self._client.delete, batch))
+                key = batch[0][len(self._prefix) :]
+                found = self._attempted("delete", key, partial(self._client.delete, batch))
                 if not isinstance(found, Failure):
                     break
                 text = found.refused or ""
@@ -326,7 +335,7 @@ class S3Store(Store):
 
     def head(self, key: str) -> ObjectInfo | None:
         name = self._key(key)
-        found = self._attempted(key, lambda: self._client.head(name))
+        found = self._attempted("head", key, lambda: self._client.head(name))
         if isinstance(found, Failure):
             if found.is_missing:
                 return None
@@ -342,7 +351,7 @@ class S3Store(Store):
                 for chunk in self._client.get(name).stream(1 << 20):
                     file.write(chunk)
 
-        self._tried(key, copy)
+        self._tried("get", key, copy)
 
     def put_file(self, key: str, path: Path) -> None:
         """Send a local file's bytes as they lie in the system's cache, in one request (S3 takes up to 5 GiB so)."""
@@ -373,30 +382,35 @@ class S3Store(Store):
         """Return a presigned URL (SigV4, in the query string)."""
         name = self._key(key)
         signed: Literal["GET", "PUT"] = "PUT" if method == "PUT" else "GET"
-        return self._tried(key, lambda: obstore.sign(self._client, signed, name, timedelta(seconds=seconds)))
+        return self._tried(None, key, lambda: obstore.sign(self._client, signed, name, timedelta(seconds=seconds)))
 
     def _key(self, key: str) -> str:
         return self._prefix + check_key(key)
 
-    def _tried(self, key: str, request: Callable[[], T]) -> T:
-        found = self._attempted(key, request)
+    def _tried(self, kind: str | None, key: str, request: Callable[[], T]) -> T:
+        found = self._attempted(kind, key, request)
         if isinstance(found, Failure):
             _fail(found, key)
         return found
 
-    def _attempted(self, key: str, request: Callable[[], T]) -> T | Failure:
-        """Send a request that may be repeated until it succeeds, S3 refuses it, or it failed too often."""
+    def _attempted(self, kind: str | None, key: str, request: Callable[[], T]) -> T | Failure:
+        """Send a request that may be repeated until it succeeds, S3 refuses it, or it failed too often; see `_sent`."""
         for attempt in range(TRIES - 1):
-            found = _sent(self._prefix + key, request)
+            found = _sent(kind, self._prefix + key, request)
             if not isinstance(found, Failure) or found.is_final:
                 return found
             self._clock.sleep(self._clock.uniform() * 2**attempt)
-        return _sent(self._prefix + key, request)
+        return _sent(kind, self._prefix + key, request)
 
 
-def _sent(name: str, request: Callable[[], T]) -> T | Failure:
-    """Send a request. What obstore raises ends here, because it contains all of S3's answer."""
+def _sent(kind: str | None, name: str, request: Callable[[], T]) -> T | Failure:
+    """Send a request, and count it as one of a kind; None: it counts itself.
+
+    What obstore raises ends here, because it contains all of S3's answer.
+    """
     _check_process()
+    if kind is not None:
+        note_requests(kind)
     try:
         return request()
     except BaseError as error:
