@@ -107,7 +107,7 @@ class _Run:
         return to_tasks(self.spark.createDataFrame(rows, f"{TASK} int, task int"), len(rows)).select("task")
 
     def _kept(self, frame: DataFrame, stack: ExitStack) -> DataFrame:
-        kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        kept = frame.persist(StorageLevel.DISK_ONLY)  # in memory, arrays of such size soon leave no room for the next
         stack.callback(kept.unpersist)
         return kept
 

@@ -26,7 +26,7 @@ from alluvia.errors import Invalid
 from alluvia.serverless.environment import environment
 
 TASK_TRIES = 4
-DRIVER_MEMORY_MB = 1024
+DRIVER_MEMORY_MB, MEMORY_A_CORE_MB = 1024, 128
 _MISSING_MODULE = "jdk.incubator.vector"
 _LOOPBACK = "127.0.0.1"
 _STRANGERS = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
@@ -65,14 +65,15 @@ def session(
     app_name: str = "alluvia",
     *,
     cores: int | None = None,
-    driver_memory_mb: int = DRIVER_MEMORY_MB,
+    driver_memory_mb: int | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
     """Give a Spark session, and stop it afterwards if it was started here.
 
     Under `spark-submit` (EMR Serverless) that is the cluster's session; in a process that has one already, that one;
     else a new local session on `cores` threads (all cores by default), each task tried `TASK_TRIES` times, with Spark's
-    own `settings` in place of ours where they are given.
+    own `settings` in place of ours where they are given. Java's heap has `driver_memory_mb`, by default 1024, or 128 a
+    core where there are more than 8.
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         yield SparkSession.builder.appName(app_name).getOrCreate()
@@ -82,7 +83,8 @@ def session(
         yield active
         return
     scratch = _scratch()
-    spark = _start_local(app_name, cores, {**_settings(scratch, driver_memory_mb), **(settings or {})}, scratch)
+    memory_mb = driver_memory_mb or max(DRIVER_MEMORY_MB, MEMORY_A_CORE_MB * (cores or os.cpu_count() or 1))
+    spark = _start_local(app_name, cores, {**_settings(scratch, memory_mb), **(settings or {})}, scratch)
     try:
         yield spark
     finally:

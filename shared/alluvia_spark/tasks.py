@@ -38,7 +38,7 @@ from alluvia_spark.rejects import reject_rows
 from alluvia_spark.repeats import ids_of
 from alluvia_spark.scratch import store_of
 
-FLUSH_BYTES = 64 << 20
+FLUSH_BYTES = 16 << 20
 SAMPLE_ROWS = 1 << 14
 PROBLEM = -1  # the table number of a chunk that holds no rows but, as its one value, what is wrong with the input
 
