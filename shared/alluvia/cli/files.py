@@ -10,28 +10,21 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from alluvia.errors import Invalid
-from alluvia.formats.event_files import NDJSON, FilePart, parts
-from alluvia.formats.registry import by_name
-from alluvia.formats.values import SentBody
-from alluvia.ingest.alike import moved
-from alluvia.ingest.envelope import split
-from alluvia.ingest.pipeline import ingest_batch
+from alluvia.formats.event_files import FilePart, parts
 from alluvia.ingest.tables import find_events
-from alluvia.ingest.values import Limits
 from alluvia.lake import Lake, connect
 from alluvia.progress import report
+from alluvia.uploads.event_rows import store_part
 
 COUNTS = ("accepted", "stored", "duplicates", "rejected", "conflicting")
 WORKERS_MAX = 4
 LARGE_BYTES = 32 << 20
 """How large files are, together, that several processes take by default: each needs half a second to start."""
-_UNLIMITED = Limits(body_bytes=1 << 62, inflated_bytes=1 << 62, event_bytes=1 << 62)
 
 Counts = dict[str, int | None]
 Store = Callable[[Iterable[FilePart]], Iterator[Counts]]
@@ -76,7 +69,7 @@ def ingest_file(
     """
     if create and find_events(lake, table) is None:  # rejects are kept, even where a file holds nothing else
         lake.create_events(table, exist_ok=True)
-    store = store or partial(map, partial(store_part, lake, table))
+    store = store or partial(map, partial(_counts, lake, table))
     size = 0 if name == "-" else _size(stream)
     report(f"ingesting {name}", 0, size, "bytes")
     totals: dict[str, Any] = {"file": name, **dict.fromkeys(COUNTS, 0), "version": None}
@@ -89,18 +82,6 @@ def ingest_file(
         read = stream.tell() if size else totals["accepted"]
         report(f"ingesting {name}", read, size, "bytes" if size else "events")
     return totals
-
-
-def store_part(lake: Lake, table: str, part: FilePart) -> Counts:
-    """Commit a part of a file, and return its counts. Positions in rejects count from the file's start."""
-    now_us = lake.clock.now_us()
-    if part.media_type == NDJSON:
-        found = split(part.data, content_type=part.media_type, content_encoding=None, limits=_UNLIMITED)
-    else:
-        found = by_name("csv").read(SentBody({"content-type": part.media_type}, part.data, now_us), _UNLIMITED)
-    events = moved(found.events, part.position)
-    rejects = [replace(reject, position=reject.position + part.position) for reject in found.rejects]
-    return ingest_batch(lake, table, events, rejects, arrival_us=now_us, idempotency_key=part.key).counts()
 
 
 @contextmanager
@@ -143,7 +124,11 @@ def _open(uri: str, table: str, endpoint_url: str | None) -> None:
 
 def _store(part: FilePart) -> Counts:
     lake, table = _opened[-1]
-    return store_part(lake, table, part)
+    return _counts(lake, table, part)
+
+
+def _counts(lake: Lake, table: str, part: FilePart) -> Counts:
+    return store_part(lake, table, part).counts()
 
 
 def _size(stream: IO[bytes]) -> int:

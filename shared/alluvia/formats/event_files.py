@@ -31,7 +31,7 @@ PART_BYTES = 4 << 20
 VALUE_BYTES_MAX = 16 << 20
 """The longest JSON value or row of CSV that goes over several lines; a file up to this length is read in one go."""
 KINDS = ("json", "csv", "parquet")
-_PARQUET_ROWS = 5_000
+PARQUET_ROWS = 5_000
 _CHUNK_BYTES = 1 << 20
 _SPACE = b" \t\r\n"
 _SPACES = _SPACE.decode()
@@ -109,7 +109,7 @@ def _pieces(source: io.BufferedReader[Any], name: str, kind: str | None) -> tupl
         return NDJSON, parquet_parts(source)
     text = buffered(text_pieces(iter(partial(source.read1, _CHUNK_BYTES), b"")))
     media_type = csv_type(name, kind)
-    return (NDJSON, _json(text)) if media_type is None else (media_type, csv_parts(text, media_type))
+    return (NDJSON, json_pieces(text)) if media_type is None else (media_type, csv_parts(text, media_type))
 
 
 def csv_type(name: str, kind: str | None) -> str | None:
@@ -146,7 +146,7 @@ def _flushing(rows: Iterable[bytes], header: bytes = b"") -> Pieces:
             return
 
 
-def _json(source: io.BufferedReader[Any]) -> Pieces:
+def json_pieces(source: io.BufferedReader[Any]) -> Pieces:
     """Yield the lines; or everything if it is one value over several lines, an array's elements if it is too long."""
     value, start = value_parts(source)
     yield from _flushing(chain(io.BytesIO(start + source.readline()), source)) if value is None else value
@@ -262,8 +262,12 @@ def parquet_parts(source: io.BufferedReader[Any]) -> Pieces:
     """Yield rows as JSON objects, one a line."""
     import pyarrow.parquet as pq
 
-    for batch in pq.ParquetFile(source).iter_batches(_PARQUET_ROWS):
-        columns = [plain_values(column) for column in batch.columns]
-        names = batch.schema.names
-        rows = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
-        yield b"".join(orjson.dumps(row) + b"\n" for row in rows), len(batch)
+    for batch in pq.ParquetFile(source).iter_batches(PARQUET_ROWS):
+        yield json_lines(batch), len(batch)
+
+
+def json_lines(batch: pa.RecordBatch) -> bytes:
+    """Return rows as JSON objects, one a line."""
+    columns = [plain_values(column) for column in batch.columns]
+    rows = (dict(zip(batch.schema.names, values, strict=True)) for values in zip(*columns, strict=True))
+    return b"".join(orjson.dumps(row) + b"\n" for row in rows)

@@ -34,6 +34,10 @@ class Limits:
     events: int = sys.maxsize
 
 
+UNLIMITED = Limits(body_bytes=1 << 62, inflated_bytes=1 << 62, event_bytes=1 << 62)
+"""For files, which are read part by part."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """What an event inherits from the request that brought it: when it came, and the request's Idempotency-Key."""

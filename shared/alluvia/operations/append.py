@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from alluvia.errors import ConcurrentTransaction, Invalid, MetadataChanged, TransactionExpired, Unsupported
@@ -19,7 +20,9 @@ CHUNK_BYTES = 256 << 20
 """Rows of about so many bytes are sorted and written at once."""
 
 
-def append(handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None) -> Commit:
+def append(
+    handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None, info: Mapping[str, Any] | None = None
+) -> Commit:
     """Append rows (a pyarrow Table or RecordBatchReader, or a list of dicts) in one commit.
 
     On a handle that knows the table this costs one PUT for each file and one for the commit. With `txn`
@@ -34,7 +37,7 @@ def append(handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None) -
     transaction = handle.transaction(snapshot)
     writer = handle.writer(snapshot, row_check(snapshot.settings.constraints, snapshot.schema))
     adds = [add for chunk in conformed(rows, snapshot.schema, CHUNK_BYTES) for add in writer.write(chunk)]
-    return _commit(handle, transaction, snapshot, adds, txn)
+    return _commit(handle, transaction, snapshot, adds, txn, info or {})
 
 
 def commit_files(
@@ -74,6 +77,7 @@ def _commit(
     snapshot: Snapshot,
     adds: Sequence[AddFile],
     txn: tuple[str, int] | None,
+    info: Mapping[str, Any] = MappingProxyType({}),
 ) -> Commit:
     if not adds and txn is None:
         return Commit(snapshot.version, snapshot.timestamp_ms, 0, 0)
@@ -82,6 +86,7 @@ def _commit(
         {"mode": "Append"},
         adds=adds,
         txns=() if txn is None else [Txn(txn[0], txn[1], handle.clock.now_ms())],
+        info=info,
     )
     while True:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,9 @@ from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes, Commit, too_old
 
 
-def append_evolving(handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None) -> Commit:
+def append_evolving(
+    handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None, info: Mapping[str, Any] | None = None
+) -> Commit:
     """Append rows as `append` does; columns that only they have become nullable columns of the table.
 
     Their types are those of the rows. Raises `Invalid`, naming the column, for one whose type cannot be told or would
@@ -32,8 +34,8 @@ def append_evolving(handle: TableHandle, rows: Any, txn: tuple[str, int] | None 
         check_txn(txn)
     snapshot = handle.fitting(columns_of_rows(rows))
     if not columns_of_rows(rows) - set(snapshot.schema.names):
-        return append(handle, rows, txn)
-    work = _Evolving(handle, rows, txn)
+        return append(handle, rows, txn, info)
+    work = _Evolving(handle, rows, txn, info or {})
     commit, newest, _ = commit_planned(handle, work.plan)
     return commit or Commit(newest.version, newest.timestamp_ms, 0, 0)
 
@@ -41,10 +43,11 @@ def append_evolving(handle: TableHandle, rows: Any, txn: tuple[str, int] | None 
 class _Evolving:
     """The plans of one append: its files are written once, for the first."""
 
-    def __init__(self, handle: TableHandle, rows: Any, txn: tuple[str, int] | None) -> None:
+    def __init__(self, handle: TableHandle, rows: Any, txn: tuple[str, int] | None, info: Mapping[str, Any]) -> None:
         self._handle = handle
         self._rows = rows
         self._txn = txn
+        self._info = info
         self._seed = handle.clock.new_id()
         self._written: tuple[Metadata, list[AddFile]] | None = None
 
@@ -71,6 +74,7 @@ class _Evolving:
             metadata=None if metadata == before else metadata,
             protocol=protocol_for(snapshot.protocol, metadata),
             txns=() if self._txn is None else [Txn(*self._txn, self._handle.clock.now_ms())],
+            info=self._info,
         )
 
     def _write(self, snapshot: Snapshot, metadata: Metadata) -> list[AddFile]:

@@ -1,0 +1,144 @@
+"""CSV and TSV (RFC 4180) with a header row, as tables of a schema, batch by batch. Pure, but for the stream.
+
+An empty cell is null, and so is `""` in a column that is not text; in one of text, `""` is the empty text.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from alluvia.formats.file_text import MARK, PIECE_BYTES, buffered
+from alluvia.table.schema.names import fold
+from alluvia.uploads.misfit import Misfit, misfit
+from alluvia.uploads.text_values import TextType, typed
+
+COLUMNS_MAX = 2000
+HEADER_BYTES_MAX = 1 << 20
+BLOCK_BYTES = 4 << 20
+"""The longest row."""
+_ROW = re.compile(r"Row #(\d+): ")
+_COLUMN = re.compile(r"In CSV column #(\d+): ")
+
+
+class CsvRows:
+    """The rows of a file, which `open_text` opens anew for each pass. Raises `Misfit`."""
+
+    def __init__(self, open_text: Callable[[], IO[bytes]], delimiter: str) -> None:
+        self._open_text = open_text
+        self._delimiter = delimiter
+        self.names = self._header(open_text())
+
+    def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
+        """Return the file's columns: of the types that are known, else of the types that lose nothing."""
+        found = {name: TextType() for name in self.names if name not in known}
+        for _, batch in self._texts() if found else ():
+            for name, kind in found.items():
+                kind.see(batch.column(name))
+        return pa.schema([(name, known[name] if name in known else found[name].kind()) for name in self.names])
+
+    def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Yield the rows in columns of a schema, which has all of the file's."""
+        fields = [schema.field(name) for name in self.names]
+        for start, batch in self._texts():
+            columns = []
+            for field, texts in zip(fields, batch.columns, strict=True):
+                array, reasons = typed(texts, field)
+                if reasons:
+                    at = min(reasons)
+                    raise misfit(start + at + 1, field.name, f"{reasons[at]} ({_shown(texts[at].as_py())})")
+                columns.append(array)
+            yield pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+    def _header(self, stream: IO[bytes]) -> list[str]:
+        line = b""
+        while not line.strip() or line.count(b'"') % 2:
+            more = stream.readline(HEADER_BYTES_MAX + 1)
+            line += more
+            if len(line) > HEADER_BYTES_MAX:
+                raise Misfit(f"the header row is longer than {HEADER_BYTES_MAX} bytes")
+            if not more:
+                break
+        try:
+            rows = csv.reader([line.removeprefix(MARK).decode().strip("\r\n")], delimiter=self._delimiter, strict=True)
+            names = next(rows, [])
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise Misfit(f"the header row cannot be read: {error}") from None
+        if not names:
+            raise Misfit("the file is empty: its first row must name the columns")
+        return checked_names(names)
+
+    def _texts(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the cells as text, with the number of rows before them."""
+        stream = self._open_text()
+        self._header(stream)
+        quotes = _Quotes(stream)
+        try:
+            reader = arrow_csv.open_csv(
+                buffered(quotes.pieces()),
+                read_options=arrow_csv.ReadOptions(use_threads=False, column_names=self.names, block_size=BLOCK_BYTES),
+                parse_options=arrow_csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(self.names, pa.string()),
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+            start = 0
+            for batch in reader:
+                yield start, batch
+                start += len(batch)
+            if quotes.count % 2:
+                raise Misfit("a quote is not closed, or a cell that holds a quote is not within quotes")
+        except pa.ArrowInvalid as error:
+            if str(error) == "Empty CSV file":
+                return
+            raise self._refusal(str(error)) from None
+
+    def _refusal(self, text: str) -> Misfit:
+        row, column = _ROW.search(text), _COLUMN.search(text)
+        if "straddling" in text:
+            return Misfit(f"a row is longer than {BLOCK_BYTES} bytes, or a quote is not closed")
+        if column is not None:
+            name = self.names[int(column[1])]
+            return misfit(int(row[1]), name, "not valid UTF-8") if row else Misfit(f"column {name}: not valid UTF-8")
+        said = text.removeprefix("CSV parse error: ")
+        return Misfit(f"row {row[1]}: {said[said.index(row[0]) + len(row[0]) :]}" if row else said)
+
+
+class _Quotes:
+    """Counts the quotes of a text as it is read: Arrow takes the end of a file for the end of a quote."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.count = 0
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the text."""
+        while piece := self._stream.read(PIECE_BYTES):
+            self.count += piece.count(b'"')
+            yield piece
+
+
+def checked_names(names: list[str]) -> list[str]:
+    """Return the names of a file's columns. Raises `Misfit` for an empty one, one that comes twice, or too many."""
+    if len(names) > COLUMNS_MAX:
+        raise Misfit(f"the file has {len(names)} columns, more than the limit of {COLUMNS_MAX}")
+    seen: set[str] = set()
+    for at, name in enumerate(names, 1):
+        if not name.strip():
+            raise Misfit(f"column {at} of the file has no name")
+        if fold(name) in seen:
+            raise Misfit(f"the file has the column {name!r:.100} twice")
+        seen.add(fold(name))
+    return names
+
+
+def _shown(text: str | None) -> str:
+    return "no value" if text is None else f"it has {text!r:.100}"

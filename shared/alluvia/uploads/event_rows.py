@@ -1,0 +1,94 @@
+"""A file of rows into a table of events: each row is an event, ingested once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+
+import pyarrow as pa
+
+from alluvia.formats.event_files import NDJSON, PARQUET_ROWS, FilePart, json_lines, parts
+from alluvia.formats.registry import by_name
+from alluvia.formats.values import SentBody
+from alluvia.ingest.alike import moved
+from alluvia.ingest.envelope import split
+from alluvia.ingest.pipeline import Answer, ingest_batch
+from alluvia.ingest.values import UNLIMITED, Reject
+from alluvia.operations.catalog import Catalog
+from alluvia.uploads.parquet_rows import ParquetRows
+from alluvia.uploads.rows import OpenFile, open_text
+
+REJECTS_MAX = 100
+EVENT_COLUMNS = frozenset(("event_id", "ts", "received_at"))
+"""A table that has these is one of events."""
+
+
+@dataclass(slots=True)
+class StoredEvents:
+    """What became of a file's rows, as `ingest.pipeline.Answer` counts them; the first `REJECTS_MAX` of the rejects."""
+
+    accepted: int = 0
+    stored: int = 0
+    duplicates: int = 0
+    rejected: int = 0
+    conflicting: int = 0
+    version: int | None = None
+    rejects: list[Reject] = field(default_factory=list)
+
+    def add(self, answer: Answer) -> None:
+        """Count what became of a part."""
+        self.accepted += answer.accepted
+        self.stored += answer.stored
+        self.duplicates += answer.duplicates
+        self.rejected += answer.rejected
+        self.conflicting += answer.conflicting
+        self.version = answer.version if answer.version is not None else self.version
+        self.rejects += answer.rejects[: REJECTS_MAX - len(self.rejects)]
+
+
+def takes_events(schema: pa.Schema) -> bool:
+    """Whether a table's rows are events."""
+    return set(schema.names) >= EVENT_COLUMNS
+
+
+def store_events(
+    catalog: Catalog, table: str, open_file: OpenFile, kind: str, key: str | None, bytes_max: int
+) -> StoredEvents:
+    """Ingest a file of one of `rows.FORMATS` part by part, in one commit each.
+
+    Without a `key`, an event without an id gets one from the file's content up to its part's end and its position.
+    """
+    stored = StoredEvents()
+    for part in _parts(open_file, kind, bytes_max):
+        stored.add(store_part(catalog, table, part if key is None else replace(part, key=key)))
+    return stored
+
+
+def _parts(open_file: OpenFile, kind: str, bytes_max: int) -> Iterator[FilePart]:
+    if kind != "parquet":
+        name = f"the file.{kind}"
+        return parts(open_text(open_file, bytes_max), name, "json" if kind == "ndjson" else "csv")
+    return _parquet_parts(ParquetRows(open_file, bytes_max))
+
+
+def _parquet_parts(rows: ParquetRows) -> Iterator[FilePart]:
+    digest, position = blake2b(digest_size=16), 0
+    for table in rows.tables(rows.as_written):
+        for batch in table.to_batches(PARQUET_ROWS):
+            lines = json_lines(batch)
+            digest.update(lines)
+            yield FilePart(lines, NDJSON, position, digest.hexdigest())
+            position += len(batch)
+
+
+def store_part(catalog: Catalog, table: str, part: FilePart) -> Answer:
+    """Commit a part of a file, and return what became of it. Positions in rejects count from the file's start."""
+    now_us = catalog.clock.now_us()
+    if part.media_type == NDJSON:
+        found = split(part.data, content_type=part.media_type, content_encoding=None, limits=UNLIMITED)
+    else:
+        found = by_name("csv").read(SentBody({"content-type": part.media_type}, part.data, now_us), UNLIMITED)
+    events = moved(found.events, part.position)
+    rejects = [replace(reject, position=reject.position + part.position) for reject in found.rejects]
+    return ingest_batch(catalog, table, events, rejects, arrival_us=now_us, idempotency_key=part.key)

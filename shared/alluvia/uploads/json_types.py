@@ -1,0 +1,134 @@
+"""The types of JSON values of a column that lose nothing. Pure.
+
+A number is a long, a double or a decimal, whichever holds every value exactly. Text is a date or a time where every
+value is written as one. Objects are structs, arrays are arrays. Values of different kinds have no type: a declared one
+says what to do with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+import pyarrow as pa
+
+from alluvia.ingest.jsontext import ExactNumber, describe, survives_double
+from alluvia.ingest.timestamps import TIMESTAMP
+from alluvia.uploads.misfit import Misfit, misfit
+from alluvia.uploads.text_values import TextType
+
+Row = Callable[[int], int]
+"""The number of a value's row in the file, from the value's index."""
+_INT64 = 1 << 63
+_DECIMAL_DIGITS = 38
+_TIMES = (pa.date32(), TIMESTAMP, pa.timestamp("us"))
+_KINDS: dict[type, str] = {
+    bool: "boolean", int: "number", float: "number", ExactNumber: "number", str: "text", dict: "object", list: "array",
+}  # fmt: skip
+_SAID = {
+    "boolean": "true or false", "number": "a number", "text": "a string", "object": "an object", "array": "an array"
+}  # fmt: skip
+
+
+class JsonType:
+    """What the values of one column, or of a part of one, have in common. `path` names it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._kind: str | None = None
+        self._numbers = _Numbers()
+        self._text = TextType(_TIMES)
+        self._fields: dict[str, JsonType] = {}
+        self._elements: JsonType | None = None
+
+    def see(self, values: Sequence[object], row: Row) -> None:
+        """Take values into account; null says nothing. Raises `Misfit` for one of another kind than those before."""
+        for kind in {type(value) for value in values} - {type(None)}:
+            self._take(_KINDS[kind], kind, values, row)
+        if self._kind == "number":
+            self._numbers.see(values)
+        elif self._kind == "text":
+            self._text.see(pa.array(values, pa.string()))
+        elif self._kind == "object":
+            self._see_objects(values, row)
+        elif self._kind == "array":
+            self._see_arrays(values, row)
+
+    def kind(self) -> pa.DataType:
+        """Return the type. Raises `Misfit` if no type holds the values exactly."""
+        if self._kind == "number":
+            found = self._numbers.kind()
+            if found is None:
+                raise Misfit(
+                    f"column {self._path}: its numbers have more digits than any type holds: send them as text"
+                )
+            return found
+        if self._kind == "object":
+            if not self._fields:
+                raise Misfit(f"column {self._path}: objects without fields have no type: declare one, or leave it out")
+            return pa.struct([(name, field.kind()) for name, field in self._fields.items()])
+        if self._kind == "array":
+            return pa.list_(pa.string() if self._elements is None else self._elements.kind())
+        return pa.bool_() if self._kind == "boolean" else self._text.kind()
+
+    def _take(self, kind: str, of: type, values: Sequence[object], row: Row) -> None:
+        if self._kind is None:
+            self._kind = kind
+        elif self._kind != kind:
+            at = next(at for at, value in enumerate(values) if type(value) is of)
+            reason = f"expected {_SAID[self._kind]}, as in rows before, got {describe(values[at])}: declare a schema"
+            raise misfit(row(at), self._path, reason)
+
+    def _see_objects(self, values: Sequence[object], row: Row) -> None:
+        objects = [value for value in values if isinstance(value, dict)]
+        for name in dict.fromkeys(name for each in objects for name in each):
+            field = self._fields.setdefault(name, JsonType(f"{self._path}.{name}"))
+            field.see([value.get(name) if isinstance(value, dict) else None for value in values], row)
+
+    def _see_arrays(self, values: Sequence[object], row: Row) -> None:
+        flat = [(at, each) for at, value in enumerate(values) if isinstance(value, list) for each in value]
+        if flat:
+            if self._elements is None:
+                self._elements = JsonType(f"{self._path}[]")
+            self._elements.see([each for _, each in flat], lambda at: row(flat[at][0]))
+
+
+class _Numbers:
+    """Which types hold all numbers of a column."""
+
+    def __init__(self) -> None:
+        self._long = self._double = True
+        self._digits = self._scale = 0
+
+    def see(self, values: Sequence[object]) -> None:
+        if {int, type(None)}.issuperset(map(type, values)):
+            whole = [value for value in values if isinstance(value, int)]
+            least, most = min(whole), max(whole)
+            self._long = self._long and least >= -_INT64 and most < _INT64
+            if least >= -(1 << 53) and most <= 1 << 53:
+                self._digits = max(self._digits, len(str(abs(least))), len(str(abs(most))))
+                return
+        for value in values:
+            if value is not None:
+                self._see_one(value)
+
+    def _see_one(self, value: object) -> None:
+        text = value.text if isinstance(value, ExactNumber) else str(value)
+        self._long = self._long and isinstance(value, int) and -_INT64 <= value < _INT64
+        self._double = self._double and (isinstance(value, float) or survives_double(text))
+        if self._long:
+            self._digits = max(self._digits, len(text.lstrip("-")))
+            return
+        _, digits, exponent = Decimal(text).as_tuple() if len(text) < 400 else (0, (0,) * 400, 0)
+        assert isinstance(exponent, int)  # noqa: S101 - JSON has no infinities
+        self._digits = max(self._digits, len(digits) + exponent)
+        self._scale = max(self._scale, -exponent)
+
+    def kind(self) -> pa.DataType | None:
+        """Return the type; None if there is none."""
+        if self._long:
+            return pa.int64()
+        if self._double:
+            return pa.float64()
+        precision = max(1, self._digits) + self._scale
+        return pa.decimal128(precision, self._scale) if precision <= _DECIMAL_DIGITS else None

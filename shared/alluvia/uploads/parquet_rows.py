@@ -1,0 +1,184 @@
+"""Parquet as tables of a schema, batch by batch. Pure, but for the stream.
+
+Text is read as dictionaries, so that a small file of few long values cannot fill the memory before it is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from alluvia.errors import Invalid
+from alluvia.table.schema.rows import conform
+from alluvia.uploads.csv_rows import checked_names
+from alluvia.uploads.misfit import Misfit, TooLarge, misfit
+
+BATCH_ROWS = 8192
+FIXED_BYTES_MAX = 1 << 10
+PIECE_BYTES = 64 << 20
+_UNSIGNED = {
+    pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(), pa.null(): pa.string(),
+}  # fmt: skip
+
+
+class ParquetRows:
+    """The rows of a file, which `open_file` opens anew for each pass; at most `bytes_max` of them, as Arrow counts.
+
+    Raises `Misfit` and `TooLarge`.
+    """
+
+    def __init__(self, open_file: Callable[[], IO[bytes]], bytes_max: int) -> None:
+        self._open_file = open_file
+        self._bytes_max = bytes_max
+        file = self._opened([])
+        self._fields = {field.name: _plain_type(field.type) for field in file.schema_arrow}
+        self.names = checked_names(file.schema_arrow.names)
+        self.as_written = pa.schema(self._fields)
+        leaves = [file.schema.column(at) for at in range(len(file.schema))]
+        self._texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        wide = next((leaf for leaf in leaves if leaf.length > FIXED_BYTES_MAX), None)
+        if wide is not None:
+            raise Misfit(f"column {wide.path}: its values have {wide.length} bytes each: at most {FIXED_BYTES_MAX}")
+
+    def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
+        """Return the file's columns: of the types that are known, else of those that hold all of the file's values."""
+        return pa.schema([(name, known.get(name) or _delta_type(self._fields[name], name)) for name in self.names])
+
+    def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Yield the rows in columns of a schema, which has all of the file's."""
+        wanted = pa.schema([schema.field(name) for name in self.names])
+        start = size = 0
+        try:
+            for batch in self._opened(self._texts).iter_batches(BATCH_ROWS):
+                for piece in _pieces(batch):
+                    size += _plain_bytes(piece) + len(piece)
+                    if size > self._bytes_max:
+                        raise TooLarge(f"the file's rows take more than the limit of {self._bytes_max} bytes")
+                    yield self._fitted(piece, wanted, start)
+                    start += len(piece)
+        except pa.ArrowException as error:
+            raise Misfit(f"the Parquet file is damaged: {error}") from None
+
+    def _opened(self, texts: list[str]) -> pq.ParquetFile:
+        try:
+            return pq.ParquetFile(self._open_file(), read_dictionary=texts)
+        except (pa.ArrowException, OSError) as error:
+            raise Misfit(f"the Parquet file is damaged: {error}") from None
+
+    def _fitted(self, piece: pa.RecordBatch, wanted: pa.Schema, start: int) -> pa.Table:
+        columns = [array.cast(self._fields[field.name]) for field, array in zip(wanted, piece.columns, strict=True)]
+        plain = pa.Table.from_arrays(columns, names=self.names)
+        try:
+            return conform(plain, wanted)
+        except Invalid as error:
+            raise _located(plain, wanted, start) or Misfit(str(error)) from None
+
+
+def _located(rows: pa.Table, wanted: pa.Schema, start: int) -> Misfit | None:
+    """Return the error of the first row and column that do not fit; None if it is no row's."""
+    for field in wanted:
+        one = pa.schema([field])
+        column = rows.select([field.name])
+        if _fault(column.slice(0, 0), one) is not None or _fault(column, one) is None:
+            continue
+        low, high = 0, len(column)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if _fault(column.slice(low, middle - low), one) is not None else (middle, high)
+        value = _shown(column.column(0)[low])
+        reason = str(_fault(column.slice(low, 1), one)).removeprefix(f"column {field.name}").removeprefix(": ").strip()
+        return misfit(start + low + 1, field.name, f"{reason} (it has {value:.100})")
+    return None
+
+
+def _fault(rows: pa.Table, schema: pa.Schema) -> Invalid | None:
+    try:
+        conform(rows, schema)
+    except Invalid as error:
+        return error
+    return None
+
+
+def _shown(value: pa.Scalar) -> str:
+    try:
+        return repr(value.as_py())
+    except ValueError:  # nanoseconds, or a year that Python lacks
+        return str(value.value)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in pieces that are small enough once their dictionaries are replaced by their values."""
+    if len(batch) > 1 and _plain_bytes(batch) > PIECE_BYTES:
+        middle = len(batch) // 2
+        yield from _pieces(batch.slice(0, middle))
+        yield from _pieces(batch.slice(middle))
+    elif len(batch):
+        yield batch
+
+
+def _plain_bytes(batch: pa.RecordBatch) -> int:
+    return sum(_array_bytes(column) for column in batch.columns)
+
+
+def _array_bytes(array: pa.Array) -> int:
+    """Return how many bytes an array takes once its dictionaries are replaced by their values."""
+    if isinstance(array, pa.DictionaryArray):
+        lengths = pc.binary_length(array.dictionary).take(array.indices)
+        return (pc.sum(lengths).as_py() or 0) + 4 * len(array)
+    if isinstance(array, pa.StructArray):
+        return sum(_array_bytes(child) for child in array.flatten())
+    if isinstance(array, pa.MapArray):
+        whole = array.slice(0)
+        first, last = whole.offsets[0].as_py(), whole.offsets[-1].as_py()
+        parts = (array.keys.slice(first, last - first), array.items.slice(first, last - first))
+        return 4 * len(array) + sum(map(_array_bytes, parts))
+    if isinstance(array, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
+        return 4 * len(array) + _array_bytes(array.flatten())
+    return array.nbytes
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type without dictionaries in it."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
+    return _mapped(kind, _plain_type)
+
+
+def _delta_type(kind: pa.DataType, name: str) -> pa.DataType:
+    """Return the type of a table's column that holds every value of a file's. Raises `Misfit` if there is none."""
+    types = pa.types
+    if kind in _UNSIGNED:
+        return _UNSIGNED[kind]
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    if types.is_date(kind):
+        return pa.date32()
+    if types.is_decimal(kind):
+        if kind.precision > 38 or kind.scale < 0:
+            raise Misfit(f"column {name}: {kind} has more digits than decimal(38,s): declare another type")
+        return pa.decimal128(kind.precision, kind.scale)
+    if types.is_large_string(kind) or types.is_string_view(kind):
+        return pa.string()
+    if types.is_large_binary(kind) or types.is_fixed_size_binary(kind) or types.is_binary_view(kind):
+        return pa.binary()
+    if types.is_time(kind) or types.is_duration(kind) or types.is_interval(kind):
+        raise Misfit(f"column {name}: a table has no type for {kind}: leave it out, or write it as another type")
+    return _mapped(kind, lambda inner: _delta_type(inner, name))
+
+
+def _mapped(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type whose parts are changed."""
+    types = pa.types
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, change(field.type)) for field in kind.fields])
+    if types.is_map(kind):
+        return pa.map_(change(kind.key_type), change(kind.item_type))
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return pa.list_(change(kind.value_type))
+    return kind

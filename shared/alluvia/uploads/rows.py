@@ -1,0 +1,106 @@
+"""The rows of an uploaded file, whichever format it has."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import IO, Any, Protocol
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid
+from alluvia.formats.file_text import MARK, buffered, is_parquet, text_pieces
+from alluvia.uploads.misfit import TooLarge
+
+FORMATS = ("csv", "tsv", "ndjson", "parquet")
+_CHUNK_BYTES = 1 << 20
+_TYPES = {
+    "text/csv": "csv",
+    "application/csv": "csv",
+    "text/tab-separated-values": "tsv",
+    "application/x-ndjson": "ndjson",
+    "application/ndjson": "ndjson",
+    "application/jsonl": "ndjson",
+    "application/x-jsonlines": "ndjson",
+    "application/jsonlines": "ndjson",
+    "application/json": "ndjson",
+    "application/vnd.apache.parquet": "parquet",
+    "application/parquet": "parquet",
+    "application/x-parquet": "parquet",
+}
+_NAMES = {"json": "ndjson", "jsonl": "ndjson", "jsoneachrow": "ndjson", "csvwithnames": "csv", "tab": "tsv"}
+"""Other names of formats: endings of files, and ClickHouse's."""
+OpenFile = Callable[[], IO[bytes]]
+
+
+class FileRows(Protocol):
+    """The rows of a file. All raise `Misfit` for what does not fit."""
+
+    names: list[str] | None
+    """The file's columns; None where each line names its own."""
+
+    def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
+        """Return the file's columns: of types that are known, else of types that hold all of its values exactly."""
+        ...
+
+    def tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """Yield the rows in columns of a schema."""
+        ...
+
+
+def rows_of(open_file: OpenFile, kind: str, bytes_max: int) -> FileRows:
+    """Return the rows of a file of one of `FORMATS`, which inflates to at most so many bytes."""
+    if kind == "parquet":
+        from alluvia.uploads.parquet_rows import ParquetRows
+
+        return ParquetRows(open_file, bytes_max)
+    text = partial(open_text, open_file, bytes_max)
+    if kind == "ndjson":
+        from alluvia.uploads.json_rows import JsonRows
+
+        return JsonRows(text)
+    from alluvia.uploads.csv_rows import CsvRows
+
+    return CsvRows(text, "\t" if kind == "tsv" else ",")
+
+
+def open_text(open_file: OpenFile, bytes_max: int) -> io.BufferedReader[Any]:
+    """Return a file's text in UTF-8, inflated. Reading raises `TooLarge` beyond a number of bytes."""
+    stream = open_file()
+
+    def pieces() -> Iterator[bytes]:
+        size = 0
+        for piece in text_pieces(iter(partial(stream.read, _CHUNK_BYTES), b"")):
+            size += len(piece)
+            if size > bytes_max:
+                raise TooLarge(f"the file inflates to more than the limit of {bytes_max} bytes")
+            yield piece
+
+    return buffered(pieces())
+
+
+def format_of(asked: str | None, media_type: str, name: str, start: bytes) -> str:
+    """Return the format of a file: what was asked for, what its first bytes, its type or its name say.
+
+    Raises `Invalid` where nothing says it.
+    """
+    if asked is not None:
+        found = _named(asked.lower())
+        if found is None:
+            raise Invalid(f"format: {asked!r:.100} is none: use one of {', '.join(FORMATS)}")
+        return found
+    if is_parquet(start):
+        return "parquet"
+    endings = [each for each in map(_named, reversed(name.lower().split(".")[1:])) if each is not None]
+    found = _TYPES.get(media_type) or (endings[0] if endings else None)
+    if found is not None:
+        return found
+    if start.removeprefix(MARK).lstrip()[:1] in (b"{", b"["):
+        return "ndjson"
+    raise Invalid("the format is not known: send Content-Type: text/csv, or ?format=csv, tsv, ndjson or parquet")
+
+
+def _named(name: str) -> str | None:
+    found = _NAMES.get(name, name)
+    return found if found in FORMATS else None

@@ -1,0 +1,102 @@
+"""Columns as senders declare them: Delta's JSON, Arrow's JSON, an object of names and types, or `name:type` pairs. Pure.
+
+Seafowl takes Arrow's JSON: `{"fields": [{"name": "id", "type": {"name": "int", "bitWidth": 64, "isSigned": true}}]}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from alluvia.errors import Corrupt, Invalid, Unsupported
+from alluvia.table.arguments import schema_of
+from alluvia.table.schema.serialization import arrow_schema, parse_type
+from alluvia.uploads.csv_rows import checked_names
+
+_EXAMPLE = 'such as sku:string,price:decimal(9,2), or {"sku": "string", "price": "decimal(9,2)"}'
+_INTEGERS = {
+    (8, True): "byte", (16, True): "short", (32, True): "integer", (64, True): "long",
+    (8, False): "short", (16, False): "integer", (32, False): "long", (64, False): "decimal(20,0)",
+}  # fmt: skip
+_FLOATS = {"HALF": "float", "SINGLE": "float", "DOUBLE": "double"}
+_PLAIN = {
+    "utf8": "string", "largeutf8": "string", "bool": "boolean", "binary": "binary", "largebinary": "binary",
+    "date": "date",
+}  # fmt: skip
+
+
+def declared_schema(text: str) -> pa.Schema:
+    """Return the columns that a text declares. Raises `Invalid`, naming the column."""
+    text = text.strip()
+    try:
+        found = _of_json(orjson.loads(text), text) if text.startswith("{") else schema_of(_pairs(text))
+    except (orjson.JSONDecodeError, Corrupt, Unsupported) as error:
+        raise Invalid(f"schema: {error}") from None
+    except Invalid as error:
+        raise Invalid(f"schema: {str(error).removeprefix('schema: ')}") from None
+    if not len(found):
+        raise Invalid(f"schema: name at least one column, {_EXAMPLE}")
+    checked_names(found.names)
+    return found
+
+
+def _of_json(value: Any, text: str) -> pa.Schema:
+    fields = value.get("fields")
+    if not isinstance(fields, list):
+        return schema_of(value)
+    if all(
+        isinstance(field, dict) and isinstance(field.get("type"), dict) and "name" in field["type"] for field in fields
+    ):
+        return pa.schema([_arrow_field(field) for field in fields])
+    return arrow_schema(text)
+
+
+def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
+    name = field.get("name")
+    if not isinstance(name, str):
+        raise Invalid(f"expected columns, {_EXAMPLE}")
+    return pa.field(name, _arrow_type(name, field["type"]), field.get("nullable") is not False)
+
+
+def _arrow_type(column: str, kind: Mapping[str, Any]) -> pa.DataType:
+    name = str(kind["name"]).lower()
+    if name == "int":
+        found = _INTEGERS.get((kind.get("bitWidth", 0), kind.get("isSigned") is not False))
+    elif name == "floatingpoint":
+        found = _FLOATS.get(str(kind.get("precision", "")).upper())
+    elif name == "timestamp":
+        found = "timestamp" if kind.get("timezone") else "timestamp_ntz"
+    elif name == "decimal":
+        found = f"decimal({kind.get('precision')},{kind.get('scale')})"
+    else:
+        found = _PLAIN.get(name)
+    if found is None:
+        raise Invalid(f"column {column!r:.100}: the type {orjson.dumps(dict(kind)).decode():.200} is not supported")
+    return parse_type(found)
+
+
+def _pairs(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in _parts(text):
+        name, colon, kind = (part.strip() for part in pair.rpartition(":"))
+        if not colon or not name or not kind:
+            raise Invalid(f"{pair.strip()!r:.100} is no column: use name:type, {_EXAMPLE}")
+        if name in found:
+            raise Invalid(f"the column {name!r:.100} is declared twice")
+        found[name] = kind
+    return found
+
+
+def _parts(text: str) -> list[str]:
+    """Cut at commas and line ends outside parentheses."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter in ",\n" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part for part in parts if part.strip()]

@@ -1,0 +1,133 @@
+"""Columns of text, as CSV has them, to columns of a type, and the type that loses nothing. Pure.
+
+Inference takes a type only where every value of the file is written as that type writes it: `007`, `1.50e400`, `+5` and
+numbers beyond 64 bits make a column text. Declared types take what they can hold exactly, as ingestion does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alluvia.ingest.convert import column
+from alluvia.ingest.jsontext import survives_double
+from alluvia.ingest.texts import read_text
+from alluvia.ingest.timestamps import TIMESTAMP, plain_instants
+
+_CLOCK = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
+_PATTERNS: dict[pa.DataType, str] = {
+    pa.bool_(): r"^(?i:true|false)$",
+    pa.int64(): r"^(?:0|-?[1-9][0-9]{0,18})$",
+    pa.float64(): r"^-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,99})?(?:[eE][-+]?[0-9]{1,3})?$",
+    pa.date32(): r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    TIMESTAMP: rf"^{_CLOCK}(?:Z|[-+][0-9]{{2}}(?::?[0-9]{{2}})?)$",
+    pa.timestamp("us"): rf"^{_CLOCK}$",
+}
+_SURVIVING = r"^-?[0-9.]{1,16}$"
+"""Every decimal of up to 15 digits survives a double."""
+
+
+def plain(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the value of each text that is written as the type writes it, and null for the others.
+
+    Where a text only looks like a value (February 30), others may be null, too.
+    """
+    texts = pc.if_else(pc.match_substring_regex(texts, _PATTERNS[kind]), texts, pa.scalar(None, pa.string()))
+    if kind == TIMESTAMP:
+        return plain_instants(texts)
+    if pa.types.is_boolean(kind):
+        return pc.equal(pc.ascii_lower(texts), "true")
+    try:
+        found = texts.cast(kind)
+    except pa.ArrowInvalid:
+        return pa.nulls(len(texts), kind)
+    return pc.if_else(_exact(texts), found, pa.scalar(None, kind)) if kind == pa.float64() else found
+
+
+def _exact(texts: pa.Array) -> pa.Array:
+    """Return for each number whether a double holds all of its digits."""
+    sure = pc.fill_null(pc.match_substring_regex(texts, _SURVIVING), False)
+    if pc.all(sure).as_py():
+        return sure
+    doubtful = pc.indices_nonzero(pc.and_(pc.invert(sure), pc.is_valid(texts)))
+    found = pa.array([survives_double(text) for text in texts.take(doubtful).to_pylist()], pa.bool_())
+    mask = pc.and_(pc.invert(sure), pc.is_valid(texts))
+    return pc.replace_with_mask(sure, mask, found)
+
+
+class TextType:
+    """The types that all texts of a column seen so far can have."""
+
+    def __init__(self, kinds: Sequence[pa.DataType] = tuple(_PATTERNS)) -> None:
+        self._left = list(kinds)
+        self._seen = False
+
+    def see(self, texts: pa.Array) -> None:
+        """Take some of the column's texts into account; nulls and empty texts say nothing."""
+        if not self._left:
+            return
+        texts = texts.filter(pc.fill_null(pc.not_equal(texts, ""), False))
+        if len(texts):
+            self._seen = True
+            self._left = [kind for kind in self._left if self._all_are(texts, kind)]
+
+    def kind(self) -> pa.DataType:
+        """Return the type: text where no other is exact, or nothing was seen."""
+        return self._left[0] if self._seen and self._left else pa.string()
+
+    @staticmethod
+    def _all_are(texts: pa.Array, kind: pa.DataType) -> bool:
+        first = texts.slice(0, 1)
+        return not plain(first, kind).null_count and not plain(texts, kind).null_count
+
+
+Typed = tuple[pa.Array, dict[int, str]]
+"""An array, and why values do not fit, by their index; they are null in it."""
+
+
+def typed(texts: pa.Array, field: pa.Field) -> Typed:
+    """Return texts as values of a field. An empty text is null, but for a column of text."""
+    kind = field.type
+    if pa.types.is_string(kind):
+        return _required(texts, field, {})
+    texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    read = _readers.get(kind)
+    found = pa.nulls(len(texts), kind) if read is None else read(texts)
+    odd = pc.and_(pc.is_valid(texts), pc.is_null(found))
+    if not pc.any(odd).as_py():
+        return _required(found, field, {})
+    values = [read_text(kind, text) for text in texts.filter(odd).to_pylist()]
+    places = pc.indices_nonzero(odd).to_pylist()
+    array, reasons = column(field.with_nullable(True), values)
+    found = pc.replace_with_mask(found, odd, array)
+    return _required(found, field, {places[at]: _bare(reason, field) for at, reason in reasons.items()})
+
+
+def _required(array: pa.Array, field: pa.Field, reasons: dict[int, str]) -> Typed:
+    if not field.nullable and array.null_count:
+        for at in pc.indices_nonzero(pc.is_null(array)).to_pylist():
+            reasons.setdefault(at, "required, but missing or null")
+    return array, reasons
+
+
+def _bare(reason: str, field: pa.Field) -> str:
+    """Return a reason without the column's name, which comes before it anyway."""
+    return reason.removeprefix(f"{field.name}: ")
+
+
+def _integers(kind: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+    def read(texts: pa.Array) -> pa.Array:
+        found = plain(texts, pa.int64())
+        try:
+            return found.cast(kind)
+        except pa.ArrowInvalid:
+            return pa.nulls(len(texts), kind)
+
+    return read
+
+
+_readers: dict[pa.DataType, Callable[[pa.Array], pa.Array]] = {
+    kind: (lambda texts, kind=kind: plain(texts, kind)) for kind in _PATTERNS
+} | {kind: _integers(kind) for kind in (pa.int32(), pa.int16(), pa.int8())}
