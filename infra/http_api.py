@@ -26,6 +26,7 @@ QUERY_ROUTES = {
     "/readyz": _READ,
 }
 SQL_PATH = "/sql"
+UPLOAD_ROUTES = {"/v1/upload/{table}": (api.HttpMethod.POST,)}
 # Events, handshakes, and what browsers ask before they send.
 WEBHOOK_METHODS = (api.HttpMethod.POST, api.HttpMethod.GET, api.HttpMethod.OPTIONS)
 CALLS = ("track", "identify", "page", "screen", "group", "alias", "batch", "import")
@@ -59,7 +60,8 @@ class HttpApi(Construct):
     Senders of webhooks have none of these: where the settings ask for their routes, all requests reach the function,
     which verifies each.
 
-    Routes of queries, and those of webhooks, have throttles of their own, so that no flood takes requests from others.
+    Routes of queries and uploads, and those of webhooks, have throttles of their own, so that no flood takes requests
+    from others.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class HttpApi(Construct):
         ingest: lambda_.Alias,
         query: lambda_.Alias,
         sql: lambda_.Alias | None,
+        upload: lambda_.Alias | None,
         throttle: api.ThrottleSettings,
         query_throttle: api.ThrottleSettings,
         authorizer: api.IHttpRouteAuthorizer,
@@ -88,6 +91,9 @@ class HttpApi(Construct):
         if sql is not None:
             to_sql = integrations.HttpLambdaIntegration("Sql", sql)
             queries.append((SQL_PATH, (api.HttpMethod.POST,), to_sql))
+        if upload is not None:
+            to_upload = integrations.HttpLambdaIntegration("Upload", upload)
+            queries += [(path, methods, to_upload) for path, methods in UPLOAD_ROUTES.items()]
         routes = [
             route
             for path, methods, integration in queries

@@ -18,7 +18,8 @@ class LogMetrics(Construct):
 
     Events                  events that were accepted over HTTP
     Rejects                 events that became rejects, at once or on their way out of the queue
-    HandledFailures         requests that a function answered with 500 or more; by service: ingest, query, sql
+    HandledFailures         requests that a function answered with 500 or more; by service: ingest, query, sql,
+                            upload
     PartialBatchFailures    messages of a queue that failed and will come again; by service: ingest, merge, vacuum
     CommitsSinceCheckpoint  of one table, after its merge
     Sweeps                  that put all tables into a queue; by service: merge, vacuum
@@ -31,9 +32,10 @@ class LogMetrics(Construct):
         self._log_groups = log_groups
         answers = logs.FilterPattern.all(_number("$.accepted"), _number("$.rejected"))
         failures = _number("$.status", 500)
-        self._count("Events", ["Ingest"], answers, "$.accepted")
-        self._count("Rejects", ["Ingest", "Commit"], answers, "$.rejected")
-        over_http = [name for name in ("Ingest", "Query", "Sql") if name in log_groups]
+        events = [name for name in ("Ingest", "Upload") if name in log_groups]
+        self._count("Events", events, answers, "$.accepted")
+        self._count("Rejects", [*events, "Commit"], answers, "$.rejected")
+        over_http = [name for name in ("Ingest", "Query", "Sql", "Upload") if name in log_groups]
         self._count("HandledFailures", over_http, failures, "1", by_service=True)
         failed, commits = "$.failed_messages", "$.commits_since_checkpoint"
         consumers = ["Commit", "Merge", "Vacuum"]

@@ -38,6 +38,7 @@ class Settings:
     ingest_mode: str = "queued"
     create_tables: bool = False
     sql_writes: bool = False
+    uploads: bool = False
     auth: str = "iam"
     jwt_issuer: str | None = None
     jwt_audience: str | None = None
@@ -61,6 +62,7 @@ class Settings:
     ingest_concurrency: int | None = None
     query_concurrency: int | None = None
     sql_concurrency: int | None = None
+    upload_concurrency: int | None = None
     commit_concurrency: int = 8
     merge_concurrency: int = 4
     vacuum_concurrency: int = 2
@@ -72,6 +74,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     `alluvia:ingest_mode`       queued (answer 202, commit from the queue) or direct (commit, then answer 200)
     `alluvia:create_tables`     true if the first event may create its table, else false
     `alluvia:sql_writes`        true for a function, behind POST /sql, that runs SQL that writes, else false
+    `alluvia:uploads`           true for a function, behind POST /v1/upload/{table}, that stores files, else false
     `alluvia:auth`              whom the HTTP routes answer: iam (requests signed with AWS credentials), tokens (those
                                 who bear a token of the lake) or jwt (one of an identity provider)
     `alluvia:jwt_issuer`, `alluvia:jwt_audience`  whose tokens are valid, and for whom they must be; only for jwt
@@ -90,9 +93,9 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     `alluvia:webhook_secrets`   secretsmanager:NAME and ssm:/NAME, separated by commas: what sources may name as secrets
     `alluvia:webhook_rate`, `alluvia:webhook_burst`  requests a second, and at once, of these routes
     `alluvia:ingest_concurrency`  how many ingest functions are set aside, and may run, for HTTP; empty: none set aside
-    `alluvia:query_concurrency`, `alluvia:sql_concurrency`  the same for queries, and for SQL that writes. Lambda wants
-                                  100 of the account's concurrent executions left for all, so an account with fewer,
-                                  such as a new one, can set none aside
+    `alluvia:query_concurrency`, `alluvia:sql_concurrency`, `alluvia:upload_concurrency`  the same for queries, for SQL
+                                  that writes and for uploads. Lambda wants 100 of the account's concurrent executions
+                                  left for all, so an account with fewer, such as a new one, can set none aside
     `alluvia:commit_concurrency`  how many functions may commit from the queue at once, 2 to 1000
     `alluvia:merge_concurrency`, `alluvia:vacuum_concurrency`  how many may merge, and vacuum, tables at once, 2 to 1000
 
@@ -112,6 +115,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         ingest_mode=_one_of("ingest_mode", values.get("ingest_mode", default.ingest_mode), ("queued", "direct")),
         create_tables=_whether("create_tables", values),
         sql_writes=_whether("sql_writes", values),
+        uploads=_whether("uploads", values),
         auth=auth,
         jwt_issuer=values.get("jwt_issuer"),
         jwt_audience=values.get("jwt_audience"),
@@ -135,6 +139,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         ingest_concurrency=_number_or_none("ingest_concurrency", values),
         query_concurrency=_number_or_none("query_concurrency", values),
         sql_concurrency=_number_or_none("sql_concurrency", values),
+        upload_concurrency=_number_or_none("upload_concurrency", values),
         commit_concurrency=_number("commit_concurrency", values, default.commit_concurrency, 2, 1000),
         merge_concurrency=_number("merge_concurrency", values, default.merge_concurrency, 2, 1000),
         vacuum_concurrency=_number("vacuum_concurrency", values, default.vacuum_concurrency, 2, 1000),

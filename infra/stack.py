@@ -10,7 +10,7 @@ from infra.alarms import Alarms
 from infra.backfill import Backfill
 from infra.backfill_runs import BackfillRuns
 from infra.http_api import HttpApi, authorization_environment, authorizer_of
-from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, VACUUM, Functions
+from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, UPLOAD, VACUUM, Functions
 from infra.metrics import LogMetrics
 from infra.queues import EVENTS, TABLES, FunctionQueue
 from infra.schedules import Schedules
@@ -34,12 +34,14 @@ class AlluviaStack(Stack):
     Merge     takes messages about tables and sends itself some, appends to the lake
     Query     reads the lake, and keeps results of queries, which are all that it can write
     Sql       the same folder, deployed if the settings ask for it: appends to the lake, and so runs no VACUUM
+    Upload    the folder of Ingest, deployed if the settings ask for it: appends to the lake what files hold
     Vacuum    the same with a queue of its own, and deletes from the lake, the only one
     Backfill  starts and watches jobs; a job reads its input and appends to the lake
 
     Ingest is deployed twice from one folder: what is reached over HTTP should be able to write no table's log, only
-    the queue's reader should take messages off it, and each has the memory and the time-out that its work asks for.
-    So is query: who may send queries may write to no table, unless they may also call the route of Sql.
+    the queue's reader should take messages off it, and each has the memory and the time-out that its work asks for. A
+    third time it is deployed for files, which take memory and may create tables. So is query: who may send queries may
+    write to no table, unless they may also call the route of Sql.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, sources: Sources, settings: Settings) -> None:
@@ -73,6 +75,7 @@ class AlluviaStack(Stack):
             ingest=live["Ingest"],
             query=live["Query"],
             sql=live.get("Sql"),
+            upload=live.get("Upload"),
             throttle=api.ThrottleSettings(rate_limit=settings.ingest_rate, burst_limit=settings.ingest_burst),
             query_throttle=api.ThrottleSettings(rate_limit=settings.query_rate, burst_limit=settings.query_burst),
             authorizer=authorizer_of(settings),
@@ -91,7 +94,7 @@ class AlluviaStack(Stack):
         metrics = LogMetrics(self, "Metrics", log_groups=self.functions.logs)
         alarms.watch_queue(self.events.queue, self.events.dead_letters, metrics)
         alarms.watch_api(self.http.api)
-        for name in ("Ingest", "Query", "Sql"):
+        for name in ("Ingest", "Query", "Sql", "Upload"):
             if name in functions:
                 alarms.watch_requests(name, functions[name], metrics)
         for name in ("Commit", "Merge", "Vacuum", "Backfill"):
@@ -129,6 +132,9 @@ class AlluviaStack(Stack):
         if settings.sql_writes:
             writes = {"ALLUVIA_ALLOW_WRITES": "true", "POWERTOOLS_SERVICE_NAME": "sql"}
             add("Sql", SQL, {**lake, **auth, **query, **writes}, reserved=settings.sql_concurrency)
+        if settings.uploads:
+            files = {**lake, **auth, "ALLUVIA_MODE": "direct", **create, "POWERTOOLS_SERVICE_NAME": "upload"}
+            add("Upload", UPLOAD, files, reserved=settings.upload_concurrency)
         add("Vacuum", VACUUM, {**own["Vacuum"], "ALLUVIA_RETENTION_HOURS": str(settings.retention_hours)})
         add("Backfill", BACKFILL, {**lake, **spark})
 
@@ -147,6 +153,8 @@ class AlluviaStack(Stack):
         self.storage.allow_results(roles["Query"])
         if settings.sql_writes:
             self.storage.allow_append(roles["Sql"])
+        if settings.uploads:
+            self.storage.allow_append(roles["Upload"])
         self.storage.allow_append(roles["Vacuum"])
         self.storage.allow_delete(roles["Vacuum"])
         self.spark.allow_start(roles["Backfill"])

@@ -38,7 +38,16 @@ class Machine:
 LAMBDA = Machine()
 CORE = Recipe(
     "core",
-    ("aws-lambda-powertools", "boto3", "cryptography", "obstore", "opentelemetry-proto", "orjson", "pyarrow"),
+    (
+        "aws-lambda-powertools",
+        "boto3",
+        "cryptography",
+        "multipart",
+        "obstore",
+        "opentelemetry-proto",
+        "orjson",
+        "pyarrow",
+    ),
 )
 QUERY = Recipe("query", ("duckdb", "duckdb-extension-httpfs"))
 SPARK = Recipe("spark", ("boto3", "obstore", "orjson", "pandas", "pyarrow"))

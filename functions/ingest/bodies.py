@@ -16,14 +16,14 @@ from alluvia.ingest.values import Origin, Split
 from alluvia.serverless.http import Request, Response, TooManyRequests, Unauthenticated, refusal
 from alluvia.serverless.log_lines import Logger
 
-from .settings import IngestSettings
+from .settings import SERVICE, IngestSettings
 from .settling import settle
 
 KEY_LIMIT_CHARS = 255
 REFUSED = (Invalid, Unsupported, TableNotFound, Unavailable, CommitUnknown, Conflict, Unauthenticated, TooManyRequests)
 """The errors that are answered with a status: see `refused`."""
 
-logger = Logger(service="ingest", child=True)
+logger = Logger(service=SERVICE, child=True)
 
 
 def take_body(

@@ -10,13 +10,15 @@ from alluvia.ingest.messages import unpack
 from alluvia.ingest.pipeline import ingest_batch
 from alluvia.serverless.log_lines import Logger
 
+from .settings import SERVICE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from alluvia import Lake
     from alluvia.ingest.values import RawEvent
 
-logger = Logger(service="ingest", child=True)
+logger = Logger(service=SERVICE, child=True)
 
 
 def consume(

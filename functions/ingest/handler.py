@@ -20,9 +20,9 @@ from alluvia.serverless.sending import sqs
 from .bodies import REFUSED, refused
 from .consumer import consume
 from .routes import ROUTES
-from .settings import IngestSettings
+from .settings import SERVICE, IngestSettings
 
-logger = Logger(service="ingest")
+logger = Logger(service=SERVICE)
 warm_lake.prepare()
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ and os.environ.get("ALLUVIA_MODE") == "queued":
     sqs()

@@ -22,10 +22,18 @@ def say_healthy(request: Request, name: str, settings: IngestSettings, lake: Lak
     return answer(200, {"status": "ok"})
 
 
+def take_upload(request: Request, table: str, settings: IngestSettings, lake: Lake) -> Response:
+    """Take a file of rows."""
+    from .uploads import take_file  # loads what reads files, which events do without
+
+    return take_file(request, table, settings, lake)
+
+
 _CALL_TAKERS: dict[str, EventTaker] = {"POST": take_calls, "OPTIONS": allow_calls}
 ROUTES: tuple[Route[EventTaker], ...] = (
     Route("/v1/events/{table}", {"POST": take_events}),
     Route("/v1/logs", {"POST": take_logs}),
+    Route("/v1/upload/{table}", {"POST": take_upload}),
     *(Route(f"/v1/{call}", _CALL_TAKERS, public=True) for call in CALL_PATHS),
     Route("/v1/webhooks/{source}", {"POST": take_webhook, "GET": shake_hands, "OPTIONS": allow_browser}, public=True),
     Route("/healthz", {"GET": say_healthy, "HEAD": say_healthy}, public=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,10 +11,14 @@ from alluvia.ingest.values import Limits
 from alluvia.serverless.authorization import Authorization
 from alluvia.serverless.settings import choice, number, text
 
+SERVICE = os.environ.get("POWERTOOLS_SERVICE_NAME", "ingest")
+"""What log lines call the function: its folder is deployed under several names."""
 EVENTS_MAX = 100_000
 """Events of one request: more would not fit the memory of the function, however small they are."""
 TABLES_MAX = 1000
 """Tables of a lake beyond which posts create none: whoever may post may invent names."""
+UPLOAD_BYTES = 1 << 30
+"""A file of an upload inflates to no more."""
 LOGS_TABLE = "logs"
 """Where the log records of POST /v1/logs go."""
 _DEFAULT = Limits()
@@ -28,6 +33,7 @@ class IngestSettings:
     limits: Limits
     tables_max: int = TABLES_MAX
     logs_table: str = LOGS_TABLE
+    upload_bytes: int = UPLOAD_BYTES
     authorization: Authorization = field(default_factory=Authorization)
     rights: Rights | None = None
     """What the sender of a request may do; None: all."""
@@ -48,5 +54,6 @@ class IngestSettings:
             ),
             number(environment, "ALLUVIA_CREATE_TABLES_MAX", "tables", TABLES_MAX),
             environment.get("ALLUVIA_LOGS_TABLE") or LOGS_TABLE,
+            number(environment, "ALLUVIA_UPLOAD_LIMIT_BYTES", "bytes", UPLOAD_BYTES),
             Authorization.read(environment),
         )

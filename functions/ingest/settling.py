@@ -13,11 +13,11 @@ from alluvia.serverless.http import TABLE_HEADER, Response, answer
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.sending import send, sqs
 
-from .settings import IngestSettings
+from .settings import SERVICE, IngestSettings
 
 ERRORS_MAX = 100
 
-logger = Logger(service="ingest", child=True)
+logger = Logger(service=SERVICE, child=True)
 
 
 def settle(table: str, found: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
@@ -43,7 +43,7 @@ def commit(table: str, found: Split, origin: Origin, settings: IngestSettings, l
     counts = done.counts()
     logger.info("committed", extra={"table": table, **counts})
     status = status_of(found, done.accepted, done.rejected, 200)
-    body = counts | errors_of(done.rejects) | (not_kept(table) if not done.kept else {})
+    body = counts | errors_of(done.rejects, done.rejected) | (not_kept(table) if not done.kept else {})
     return answer(status, body, **{TABLE_HEADER: table})
 
 
@@ -65,7 +65,9 @@ def enqueue(table: str, found: Split, origin: Origin, settings: IngestSettings, 
     counts = {"accepted": accepted, "rejected": len(rejects)}
     logger.info("queued", extra={"table": table, "messages": len(packed.messages), **counts})
     status = status_of(found, accepted, len(rejects), 202)
-    return answer(status, counts | errors_of(rejects) | ({} if kept else not_kept(table)), **{TABLE_HEADER: table})
+    return answer(
+        status, counts | errors_of(rejects, len(rejects)) | ({} if kept else not_kept(table)), **{TABLE_HEADER: table}
+    )
 
 
 def not_kept(table: str) -> dict[str, str]:
@@ -80,8 +82,8 @@ def status_of(found: Split, accepted: int, rejected: int, good: int) -> int:
     return 413 if found.too_large else 400
 
 
-def errors_of(rejects: list[Reject]) -> dict[str, Any]:
-    """Say why the first rejects are rejects, and how many are left out here."""
+def errors_of(rejects: list[Reject], count: int) -> dict[str, Any]:
+    """Say why the first rejects are rejects, and how many of all are left out here."""
     shown = [{"position": each.position, "reason": each.reason} for each in rejects[:ERRORS_MAX]]
-    left_out = len(rejects) - len(shown)
+    left_out = count - len(shown)
     return {"errors": shown} | ({"errors_left_out": left_out} if left_out else {})

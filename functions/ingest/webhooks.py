@@ -31,7 +31,7 @@ from alluvia.sources.receiving import challenge_of, events_of
 from alluvia.sources.signatures import same
 
 from .bodies import answered, read_body, settle_body
-from .settings import IngestSettings
+from .settings import SERVICE, IngestSettings
 
 CHALLENGE_CHARS_MAX = 1024
 _SEGMENT = "segment"
@@ -39,7 +39,7 @@ _AGES_MS = ((STALE_MS, SECRET_STALE_MS), (LOOK_MS, SECRET_LOOK_MS))
 """How old a source and a secret may be, at first, and where that proves nothing: either may just have been replaced."""
 _SITE = "the page's origin is not one of the source's"
 
-logger = Logger(service="ingest", child=True)
+logger = Logger(service=SERVICE, child=True)
 
 
 class Known(NamedTuple):

@@ -7,15 +7,19 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from alluvia.sources.definition import Source
 from alluvia.sources.kinds.registry import KINDS
+from tests.serving import serving
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [DOCS / "SOURCES.md", *sorted((DOCS / "guides").glob("*.md"))]
+LOCAL = "localhost:8080"
+"""Where the pages have a server; the test's is elsewhere."""
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -24,15 +28,9 @@ BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 def test_the_commands_of_a_page(page: Path, tmp_path: Path) -> None:
     found = BLOCK.findall(page.read_text())
     script = "".join(f"{text}echo ----\n" for kind, text in found if kind == "sh")
-    command = f'alluvia() {{ {shlex.quote(sys.executable)} -m alluvia.cli "$@"; }}\n{script}'
-    done = subprocess.run(
-        ["bash", "-euc", command],
-        env={**os.environ, "ALLUVIA_LAKE": "lake", "POWERTOOLS_LOG_LEVEL": "ERROR"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    server = serving(tmp_path / "lake", quiet=True) if LOCAL in script else nullcontext((None, 0))
+    with server as (_, port):
+        done = _run(script.replace(LOCAL, f"127.0.0.1:{port}"), tmp_path)
     assert done.returncode == 0, done.stderr
     printed = iter(done.stdout.split("----\n"))
     output = ""
@@ -41,6 +39,18 @@ def test_the_commands_of_a_page(page: Path, tmp_path: Path) -> None:
             output = next(printed)
         else:
             assert [line.rstrip() for line in output.splitlines()] == text.splitlines()
+
+
+def _run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = f'alluvia() {{ {shlex.quote(sys.executable)} -m alluvia.cli "$@"; }}\n{script}'
+    return subprocess.run(
+        ["bash", "-euc", command],
+        env={**os.environ, "ALLUVIA_LAKE": "lake", "POWERTOOLS_LOG_LEVEL": "ERROR"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_the_guide_names_every_kind_and_setting() -> None:

@@ -6,9 +6,10 @@ The operation is repeated as a caller would repeat it, and afterwards the table 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from io import BytesIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.values import RawEvent
 from alluvia.lake import Lake
 from alluvia.store import MemoryStore
+from alluvia.uploads import storing
 from tests.faults.store import MODES, Died, FailingStore
 
 CALLS_MAX = 200
@@ -82,6 +84,7 @@ CASES = (
         lambda lake: lake.table("t").append([{"id": "x", "amount": 9, "more": "m"}], txn=("app", 1), evolve=True),
         [*START, ("x", 9)],
     ),
+    Case("upload", lambda lake: upload(lake, "t"), [*START, ("x", 9)]),
     Case("restore to a time", lambda lake: lake.table("t").restore(timestamp=_second(lake)), START[:3]),
 )
 KINDS: dict[str, dict[str, str]] = {
@@ -91,6 +94,10 @@ KINDS: dict[str, dict[str, str]] = {
     "change feed": {"delta.enableChangeDataFeed": "true"},
     "any writer": {"alluvia.writers": "any"},
 }
+
+
+def upload(lake: Lake, table: str) -> object:
+    return storing.store(lake, storing.Upload(table, lambda: BytesIO(b"id,amount\nx,9\n"), "csv", key="k", content="c"))
 
 
 def _second(lake: Lake) -> datetime:
@@ -197,6 +204,20 @@ def _hold(case: Case, mode: str, kind: str) -> None:
         assert reopened.table("t").snapshot().version <= before + versions_max, store.at
         done += 1
     assert done > 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_upload_that_creates_its_table_whose_nth_call_fails(mode: str) -> None:
+    """Whatever failed, the same upload again stores the rows once, and the next gets the first answer."""
+    for store, clock in attempts(mode, lambda clock: MemoryStore("faults", clock)):
+        tried(upload, Lake(store, clock), "new")
+        answer = upload(Lake(store.inner, clock), "new")
+        again = upload(Lake(store.inner, clock), "new")
+        lake = Lake(store.inner, clock)
+        assert lake.table("new").to_arrow().to_pylist() == [{"id": "x", "amount": 9}], store.at
+        assert isinstance(answer, storing.Stored)
+        assert again == replace(answer, repeated=True)
+        check_log(lake, "new")
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -21,6 +21,7 @@ MODULES = {
     "cryptography": {"cryptography", "cffi"},
     "duckdb": {"duckdb", "_duckdb"},
     "duckdb-extension-httpfs": {"duckdb_extension_httpfs"},
+    "multipart": {"multipart"},
     "obstore": {"obstore"},
     "opentelemetry-proto": {"google", "opentelemetry"},
     "orjson": {"orjson"},

@@ -23,7 +23,7 @@ import pytest
 
 import alluvia
 from infra import lambdas
-from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, VACUUM, Spec
+from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, UPLOAD, VACUUM, Spec
 from infra.sources import LIBRARY, stage_functions
 from layers.build import PACKAGE_FOLDER, build_layer, build_library
 from layers.recipes import LAYERS, Machine
@@ -187,7 +187,7 @@ def body_of(answer: Json) -> Json:
 
 def test_no_function_is_left_out() -> None:
     assert {each for each in vars(lambdas).values() if isinstance(each, Spec)} == {
-        *(INGEST, COMMIT, MERGE, QUERY, SQL, VACUUM, BACKFILL)
+        *(INGEST, COMMIT, MERGE, QUERY, SQL, UPLOAD, VACUUM, BACKFILL)
     }
 
 

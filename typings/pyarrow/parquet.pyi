@@ -51,6 +51,8 @@ class ColumnSchema:
     def path(self) -> str: ...
     @property
     def physical_type(self) -> str: ...
+    @property
+    def length(self) -> int: ...
 
 class ParquetSchema:
     @property
@@ -83,6 +85,7 @@ class ParquetFile:
         memory_map: bool = False,
         pre_buffer: bool = True,
         page_checksum_verification: bool = False,
+        read_dictionary: Sequence[str] | None = None,
     ) -> None: ...
     @property
     def metadata(self) -> FileMetaData: ...

@@ -24,6 +24,8 @@ class Places:
 
 QUERIES = Places(4, 16)
 LARGE = Places(8, 56)
+UPLOADS = Places(2, 30)
+"""A file takes up to some hundred MB while it is written."""
 
 
 class Door:

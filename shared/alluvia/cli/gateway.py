@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from alluvia.cli.bundled import Handler, LocalContext, load_handler, load_routes
-from alluvia.cli.doors import LARGE, QUERIES, Door, Places
+from alluvia.cli.doors import LARGE, QUERIES, UPLOADS, Door, Places
 from alluvia.cli.guards import refusal
 from alluvia.cli.listening import request_line
 from alluvia.clock import Clock
@@ -20,6 +20,7 @@ from alluvia.serverless.http import TABLE_HEADER, Response, failure
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 LARGE_BYTES = 64 * 1024
+UPLOAD_PATHS = "/v1/upload/"
 _COMPRESSED = ("H4s", "KLUv")  # how gzip and zstd begin in base64
 
 
@@ -27,12 +28,13 @@ _COMPRESSED = ("H4s", "KLUv")  # how gzip and zstd begin in base64
 class ServerRules:
     """What a server takes: the names it may be called by besides those of loopback (None: any), and how much at once.
 
-    `large` are posts of large or compressed bodies, which take memory while they are parsed.
+    `large` are posts of large or compressed bodies, which take memory while they are parsed, `uploads` those of files.
     """
 
     hosts: Collection[str] | None = ()
     queries: Places = QUERIES
     large: Places = LARGE
+    uploads: Places = UPLOADS
 
 
 class Gateway:
@@ -57,6 +59,7 @@ class Gateway:
         self._query_routes = load_routes("query")
         self._queries = Door(rules.queries, "queries")
         self._large = Door(rules.large, "large posts")
+        self._uploads = Door(rules.uploads, "uploads")
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request, as WSGI has it."""
@@ -80,7 +83,8 @@ class Gateway:
             return failure(403, refused)
         if all(route.name_in(event["rawPath"]) is None for route in self._query_routes):
             call = partial(self._call, self._ingest, event)
-            answer = self._large.through(call) if _is_large(event) else call()
+            door = self._uploads if event["rawPath"].startswith(UPLOAD_PATHS) else self._large
+            answer = door.through(call) if door is self._uploads or _is_large(event) else call()
             table = answer["headers"].get(TABLE_HEADER)
             if answer["statusCode"] < 300 and table is not None:
                 self._changed(table)

@@ -75,7 +75,7 @@ def running(lake: Lake, options: Options) -> Iterator[waitress.server.BaseWSGISe
     upkeep = [each for each in (merge, vacuum) if each is not None]
     signer = signer_of(os.environ, lake.clock)
     with using(lake), using_signer(signer), environment(settings, without=[QUEUE_URL]):
-        threads = THREADS + rules.queries.total + rules.large.total
+        threads = THREADS + rules.queries.total + rules.large.total + rules.uploads.total
         refresher = Refresher(lake)
         gateway = Gateway(lake.clock, rules, log, refresher.changed if options.refresh_rollups else _log_nothing)
         server = listen(gateway, options.host, options.port, threads, log)

@@ -36,6 +36,17 @@ class StoredEvents:
     version: int | None = None
     rejects: list[Reject] = field(default_factory=list)
 
+    def counts(self) -> dict[str, int | None]:
+        """Return the numbers as an answer to the sender has them."""
+        return {
+            "accepted": self.accepted,
+            "stored": self.stored,
+            "duplicates": self.duplicates,
+            "rejected": self.rejected,
+            "conflicting": self.conflicting,
+            "version": self.version,
+        }
+
     def add(self, answer: Answer) -> None:
         """Count what became of a part."""
         self.accepted += answer.accepted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -44,7 +45,7 @@ class JsonRows:
                     kind = found[name] = JsonType(name)
                     checked_names(list(found))
                 if name not in known:
-                    kind.see([row.get(name) for row in rows], lambda at, start=start: start + at + 1)
+                    kind.see([row.get(name) for row in rows], partial(_number, start))
         if not found:
             raise Misfit("the file has no rows, so its columns are not known: declare a schema")
         return pa.schema([(name, known[name] if name in known else kind.kind()) for name, kind in found.items()])
@@ -76,6 +77,11 @@ class JsonRows:
             if rows:
                 yield start, rows
             start += len(rows)
+
+
+def _number(start: int, at: int) -> int:
+    """Return the number of a row, from 1, of those after the first `start`."""
+    return start + at + 1
 
 
 def _objects(piece: bytes, start: int) -> Values:

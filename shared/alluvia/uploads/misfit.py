@@ -9,10 +9,6 @@ class Misfit(Invalid):
     """A file does not fit its table, or no type: the message names the row, the column and the kind of the value."""
 
 
-class TooLarge(Invalid):
-    """A file is larger than a limit allows: the message names it, and what takes larger ones."""
-
-
 def misfit(row: int, column: str, reason: str) -> Misfit:
     """Return the error for a value. `row` counts the file's rows from 1, without a header."""
     return Misfit(f"row {row}, column {column}: {reason}")

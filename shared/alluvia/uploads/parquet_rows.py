@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from alluvia.errors import Invalid
+from alluvia.ingest.inflate import TooLarge
 from alluvia.table.schema.rows import conform
 from alluvia.uploads.csv_rows import checked_names
-from alluvia.uploads.misfit import Misfit, TooLarge, misfit
+from alluvia.uploads.misfit import Misfit, misfit
 
 BATCH_ROWS = 8192
 FIXED_BYTES_MAX = 1 << 10
@@ -108,7 +109,7 @@ def _shown(value: pa.Scalar) -> str:
     try:
         return repr(value.as_py())
     except ValueError:  # nanoseconds, or a year that Python lacks
-        return str(value.value)
+        return "a moment that Python has no name for"
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -10,8 +10,9 @@ from typing import IO, Any, Protocol
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.formats.file_text import MARK, buffered, is_parquet, text_pieces
-from alluvia.uploads.misfit import TooLarge
+from alluvia.formats.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
+from alluvia.ingest.inflate import TooLarge
+from alluvia.uploads.misfit import Misfit
 
 FORMATS = ("csv", "tsv", "ndjson", "parquet")
 _CHUNK_BYTES = 1 << 20
@@ -34,11 +35,13 @@ _NAMES = {"json": "ndjson", "jsonl": "ndjson", "jsoneachrow": "ndjson", "csvwith
 OpenFile = Callable[[], IO[bytes]]
 
 
-class FileRows(Protocol):
+class UploadedRows(Protocol):
     """The rows of a file. All raise `Misfit` for what does not fit."""
 
-    names: list[str] | None
-    """The file's columns; None where each line names its own."""
+    @property
+    def names(self) -> list[str] | None:
+        """Return the file's columns; None where each line names its own."""
+        ...
 
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
         """Return the file's columns: of types that are known, else of types that hold all of its values exactly."""
@@ -49,7 +52,7 @@ class FileRows(Protocol):
         ...
 
 
-def rows_of(open_file: OpenFile, kind: str, bytes_max: int) -> FileRows:
+def rows_of(open_file: OpenFile, kind: str, bytes_max: int) -> UploadedRows:
     """Return the rows of a file of one of `FORMATS`, which inflates to at most so many bytes."""
     if kind == "parquet":
         from alluvia.uploads.parquet_rows import ParquetRows
@@ -66,16 +69,19 @@ def rows_of(open_file: OpenFile, kind: str, bytes_max: int) -> FileRows:
 
 
 def open_text(open_file: OpenFile, bytes_max: int) -> io.BufferedReader[Any]:
-    """Return a file's text in UTF-8, inflated. Reading raises `TooLarge` beyond a number of bytes."""
+    """Return a file's text in UTF-8, inflated. Reading raises `TooLarge` beyond a number of bytes, and `Misfit`."""
     stream = open_file()
 
     def pieces() -> Iterator[bytes]:
         size = 0
-        for piece in text_pieces(iter(partial(stream.read, _CHUNK_BYTES), b"")):
-            size += len(piece)
-            if size > bytes_max:
-                raise TooLarge(f"the file inflates to more than the limit of {bytes_max} bytes")
-            yield piece
+        try:
+            for piece in text_pieces(iter(partial(stream.read, _CHUNK_BYTES), b"")):
+                size += len(piece)
+                if size > bytes_max:
+                    raise TooLarge(f"the file inflates to more than the limit of {bytes_max} bytes")
+                yield piece
+        except Damaged as error:
+            raise Misfit(str(error)) from None
 
     return buffered(pieces())
 

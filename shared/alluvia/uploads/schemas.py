@@ -1,4 +1,4 @@
-"""Columns as senders declare them: Delta's JSON, Arrow's JSON, an object of names and types, or `name:type` pairs. Pure.
+"""Columns as senders declare them: in Delta's or Arrow's JSON, an object of types, or `name:type` pairs. Pure.
 
 Seafowl takes Arrow's JSON: `{"fields": [{"name": "id", "type": {"name": "int", "bitWidth": 64, "isSigned": true}}]}`.
 """

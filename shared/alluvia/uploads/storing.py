@@ -21,7 +21,7 @@ from alluvia.table.snapshot import Snapshot
 from alluvia.uploads.event_rows import StoredEvents, store_events, takes_events
 from alluvia.uploads.keys import info_of, recorded, txn_of
 from alluvia.uploads.misfit import Misfit
-from alluvia.uploads.rows import FileRows, OpenFile, rows_of
+from alluvia.uploads.rows import OpenFile, UploadedRows, rows_of
 
 BYTES_MAX = 16 << 20
 _COUNTING = threading.Lock()
@@ -32,8 +32,9 @@ class Upload:
     """A file for a table, and what may be done with it.
 
     kind: one of `rows.FORMATS`. declared: the columns, where the sender says them. key: what identifies it, so that it
-    is stored once; `content` is a hash of what the key stands for. create: why the table may not be
-    created, None where it may. evolve: the table gets the file's new columns. hidden: columns, folded, that messages must not name.
+    is stored once; `content` is a hash of what the key stands for. create: why the table may not be created; None where
+    it may. evolve: the table gets the file's new columns. bytes_max: of the file, inflated. hidden: columns, folded,
+    that messages must not name.
     """
 
     table: str
@@ -120,7 +121,7 @@ def _repeated(handle: TableHandle, snapshot: Snapshot, upload: Upload) -> Stored
     return None if found is None else Stored(found.version, found.rows, found.columns, repeated=True)
 
 
-def _schema(upload: Upload, rows: FileRows, snapshot: Snapshot | None) -> pa.Schema:
+def _schema(upload: Upload, rows: UploadedRows, snapshot: Snapshot | None) -> pa.Schema:
     """Return the columns that the rows are read into. Raises `Misfit` for those that are missing or too many."""
     declared = upload.declared
     if declared is not None:
@@ -145,7 +146,7 @@ def _schema(upload: Upload, rows: FileRows, snapshot: Snapshot | None) -> pa.Sch
     return table
 
 
-def _check_names(rows: FileRows, declared: pa.Schema) -> None:
+def _check_names(rows: UploadedRows, declared: pa.Schema) -> None:
     if rows.names is None:
         return
     extra = [name for name in rows.names if name not in declared.names]
@@ -175,7 +176,7 @@ def _create(catalog: Catalog, handle: TableHandle, upload: Upload, schema: pa.Sc
 
 
 def _append(
-    handle: TableHandle, upload: Upload, rows: FileRows, schema: pa.Schema, created: Mapping[str, str]
+    handle: TableHandle, upload: Upload, rows: UploadedRows, schema: pa.Schema, created: Mapping[str, str]
 ) -> Stored:
     def batches() -> Iterator[pa.RecordBatch]:
         for table in rows.tables(schema):

@@ -25,7 +25,7 @@ _PATTERNS: dict[pa.DataType, str] = {
     TIMESTAMP: rf"^{_CLOCK}(?:Z|[-+][0-9]{{2}}(?::?[0-9]{{2}})?)$",
     pa.timestamp("us"): rf"^{_CLOCK}$",
 }
-_SURVIVING = r"^-?[0-9.]{1,16}$"
+_SURVIVING = r"^-?[0-9.]{1,15}$"
 """Every decimal of up to 15 digits survives a double."""
 
 
@@ -46,7 +46,7 @@ def plain(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.if_else(_exact(texts), found, pa.scalar(None, kind)) if kind == pa.float64() else found
 
 
-def _exact(texts: pa.Array) -> pa.Array:
+def _exact(texts: pa.Array) -> pa.BooleanArray:
     """Return for each number whether a double holds all of its digits."""
     sure = pc.fill_null(pc.match_substring_regex(texts, _SURVIVING), False)
     if pc.all(sure).as_py():

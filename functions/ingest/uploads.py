@@ -1,0 +1,168 @@
+"""POST /v1/upload/{table}: a file of rows in the body, raw or as a form, for the table that the path names."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import parse_qsl
+
+from alluvia import Lake
+from alluvia.access.rights import ADMIN, APPEND, READ
+from alluvia.errors import AlluviaError, Invalid, Unsupported
+from alluvia.ingest.envelope import media_type
+from alluvia.ingest.inflate import TooLarge, inflate
+from alluvia.serverless.http import TABLE_HEADER, Request, Response, answer, refusal
+from alluvia.serverless.log_lines import Logger
+from alluvia.uploads.event_rows import StoredEvents
+from alluvia.uploads.misfit import Misfit
+from alluvia.uploads.rows import OpenFile, format_of, open_text
+from alluvia.uploads.schemas import declared_schema
+from alluvia.uploads.storing import Stored, Upload, store
+
+from .bodies import KEY_LIMIT_CHARS, REFUSED
+from .settings import SERVICE, IngestSettings
+from .settling import errors_of
+
+PARAMETERS = ("format", "schema", "key", "create", "evolve")
+REPLAYED = "Idempotent-Replayed"
+_STATUSES: dict[type[AlluviaError], int] = {TooLarge: 413, Misfit: 422, Unsupported: 400}
+_SWITCHES = {"true": True, "1": True, "false": False, "0": False}
+_ENCODINGS = ("", "identity", "gzip", "x-gzip", "zstd", "deflate")
+
+logger = Logger(service=SERVICE, child=True)
+
+
+def take_file(request: Request, table: str, settings: IngestSettings, lake: Lake) -> Response:
+    """Store the file of a request, and answer what became of its rows, errors included."""
+    try:
+        _check_direct(settings)
+        if settings.rights is not None:
+            settings.rights.check(APPEND, table)
+        asked = asked_of(request)
+        data, kind_said, name = request.body(), media_type(request.headers.get("content-type")), ""
+        if kind_said == "multipart/form-data":
+            from .forms import read_form  # loads the parser, for forms alone
+
+            form = read_form(data, request.headers["content-type"])
+            data, kind_said, name = form.data, form.media_type, form.file_name
+            asked = asked | form.fields
+        if not data:
+            raise Invalid("the body is empty: send a file, such as curl --data-binary @rows.csv")
+        if len(data) > settings.limits.body_bytes:
+            raise TooLarge(f"the body has {len(data)} bytes, more than the limit of {settings.limits.body_bytes}")
+        data = _inflated(data, request.headers.get("content-encoding", ""), settings.upload_bytes)
+        file = partial(io.BytesIO, data)
+        kind = format_of(asked.get("format"), kind_said, name, data[:64])
+        upload = upload_of(table, file, kind, asked, settings, _key(request, asked))
+        return stored_answer(table, store(lake, upload))
+    except REFUSED as error:
+        return refusal(error, logger, _STATUSES)
+
+
+def upload_of(
+    table: str,
+    file: OpenFile,
+    kind: str,
+    asked: Mapping[str, str],
+    settings: IngestSettings,
+    key: str | None,
+    content: str | None = None,
+) -> Upload:
+    """Return a file with what its sender asked for and may do. Raises `Invalid` and `Forbidden`."""
+    rights = settings.rights
+    evolve = _switch("evolve", asked, default=False)
+    if evolve and rights is not None:
+        rights.check(ADMIN, table)
+    admin = rights is None or rights.may(ADMIN, table)
+    if key is not None and content is None:
+        content = _digest(file, kind, settings.upload_bytes)
+    why = None if admin or settings.create_tables else f"this caller lacks the scope admin:{table}, to create it"
+    hidden = rights.restriction(table).hide if rights is not None and rights.may(READ, table) else frozenset()
+    return Upload(
+        table,
+        file,
+        kind,
+        declared_schema(asked["schema"]) if asked.get("schema") else None,
+        key,
+        content or "",
+        why if _switch("create", asked, default=True) else "create=false forbids to create it",
+        evolve,
+        settings.upload_bytes,
+        None if admin else settings.tables_max,
+        hidden,
+    )
+
+
+def asked_of(request: Request, others: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return a request's parameters. Raises `Invalid` for one that there is not, or that comes twice."""
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(str(request.event.get("rawQueryString") or ""), keep_blank_values=True):
+        known = (*PARAMETERS, *others)
+        if name not in known:
+            raise Invalid(f"{name!r:.100} is no parameter of uploads: use {', '.join(known)}")
+        if name in found:
+            raise Invalid(f"{name} is given twice")
+        found[name] = value
+    return found
+
+
+def stored_answer(table: str, done: Stored | StoredEvents) -> Response:
+    """Return the answer of a file that was stored, or whose events were all rejected."""
+    headers = {TABLE_HEADER: table}
+    if isinstance(done, StoredEvents):
+        counts = done.counts()
+        logger.info("committed", extra={"table": table, **counts})
+        status = 200 if done.accepted or not done.rejected else 400
+        return answer(status, counts | errors_of(done.rejects, done.rejected), **headers)
+    logger.info("uploaded", extra={"table": table, "rows": done.rows, "version": done.version})
+    body: dict[str, Any] = {"table": table, "rows": done.rows, "version": done.version}
+    if done.columns:
+        body["columns"] = dict(done.columns)
+    if done.repeated:
+        headers[REPLAYED] = "true"
+    return answer(200, body, **headers)
+
+
+def _check_direct(settings: IngestSettings) -> None:
+    if settings.queue_url is not None:
+        raise Unsupported("this function only puts events into a queue: send files to one whose mode is direct")
+
+
+def _key(request: Request, asked: Mapping[str, str]) -> str | None:
+    header, parameter = request.headers.get("idempotency-key"), asked.get("key")
+    if header and parameter and header != parameter:
+        raise Invalid("Idempotency-Key and key: send one of them, or the same in both")
+    key = header or parameter
+    if key and len(key) > KEY_LIMIT_CHARS:
+        raise Invalid(f"key: longer than {KEY_LIMIT_CHARS} characters")
+    return key or None
+
+
+def _switch(name: str, asked: Mapping[str, str], *, default: bool) -> bool:
+    value = asked.get(name)
+    if value is None:
+        return default
+    if value not in _SWITCHES:
+        raise Invalid(f"{name}: expected true or false, got {value!r:.100}")
+    return _SWITCHES[value]
+
+
+def _inflated(data: bytes, encoding: str, bytes_max: int) -> bytes:
+    """Return a body without deflate. Files tell gzip and zstd by themselves, and are inflated as they are read."""
+    if encoding.strip().lower() == "deflate":
+        return inflate(data, encoding, bytes_max)
+    if encoding.strip().lower() not in _ENCODINGS:
+        raise Invalid(f"Content-Encoding {encoding!r:.100} is not supported: send gzip, zstd or deflate, or none")
+    return data
+
+
+def _digest(file: OpenFile, kind: str, bytes_max: int) -> str:
+    """Return a hash of a file's content, whichever way it is compressed."""
+    stream = file() if kind == "parquet" else open_text(file, bytes_max)
+    digest = blake2b(digest_size=16)
+    while piece := stream.read(1 << 20):
+        digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,300 @@
+"""POST /v1/upload/{table}: files as people send them, by the ingest function over a directory."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import alluvia
+from alluvia.access.rights import Grant, Rights
+from alluvia.ingest.values import Limits
+from alluvia.serverless.http import Request
+from functions.ingest.settings import IngestSettings
+from functions.ingest.uploads import REPLAYED, take_file
+from tests.samples import payload
+
+SETTINGS = IngestSettings(None, False, Limits())
+CSV = b"sku,price,stock\n007,9.90,12\n008,,\n"
+ARROW = (
+    b'{"fields": [{"name": "sku", "type": {"name": "utf8"}}, '
+    b'{"name": "stock", "type": {"name": "int", "bitWidth": 64, "isSigned": true}}]}'
+)
+FORM = "multipart/form-data; boundary=x"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> alluvia.Lake:
+    return alluvia.connect(str(tmp_path))
+
+
+def send(
+    lake: alluvia.Lake,
+    table: str,
+    body: bytes,
+    query: str = "",
+    settings: IngestSettings = SETTINGS,
+    **headers: str,
+) -> tuple[int, dict[str, Any], Mapping[str, str]]:
+    event = payload("ingest_api_gateway")
+    event["rawPath"] = event["requestContext"]["http"]["path"] = f"/v1/upload/{table}"
+    event["rawQueryString"] = query
+    event["headers"] = {name.replace("_", "-"): value for name, value in headers.items()}
+    event["body"], event["isBase64Encoded"] = base64.b64encode(body).decode(), True
+    answer = take_file(Request.read(event, ""), table, settings, lake)
+    return answer["statusCode"], json.loads(answer["body"]), answer["headers"]
+
+
+def rows(lake: alluvia.Lake, table: str) -> list[dict[str, Any]]:
+    return list(lake.table(table).to_arrow().to_pylist())
+
+
+def form(*parts: tuple[str, bytes]) -> bytes:
+    lines = [
+        b"--x\r\nContent-Disposition: form-data; name=" + name.encode() + b"\r\n\r\n" + data + b"\r\n"
+        for name, data in parts
+    ]
+    return b"".join(lines) + b"--x--\r\n"
+
+
+def parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+def refused(answer: tuple[int, dict[str, Any], Any]) -> tuple[int, str]:
+    return answer[0], answer[1]["error"]
+
+
+def test_a_file_creates_its_table_and_the_answer_says_the_types(lake: alluvia.Lake) -> None:
+    status, body, headers = send(lake, "prices", CSV, content_type="text/csv; charset=utf-8")
+    columns = {"sku": "string", "price": "double", "stock": "long"}
+    assert (status, body) == (200, {"table": "prices", "rows": 2, "version": 1, "columns": columns})
+    assert headers["Alluvia-Table"] == "prices"
+    assert rows(lake, "prices") == [
+        {"sku": "007", "price": 9.9, "stock": 12},
+        {"sku": "008", "price": None, "stock": None},
+    ]
+    assert send(lake, "prices", CSV, "format=csv")[1] == {"table": "prices", "rows": 2, "version": 2}
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "headers"),
+    [
+        (b'{"sku": "7", "stock": 1}\n{"sku": "8"}', "", {}),
+        (b'[{"sku": "7", "stock": 1}, {"sku": "8", "stock": null}]', "", {"content_type": "application/json"}),
+        (b"sku\tstock\n7\t1\n8\t\n", "schema=sku:string,stock:long", {"content_type": "text/tab-separated-values"}),
+        (b"sku,stock\n7,1\n8,\n", "format=CSVWithNames&schema=sku:string,stock:bigint", {}),
+        (parquet(pa.table({"sku": ["7", "8"], "stock": [1, None]})), "", {"content_type": "application/octet-stream"}),
+        (gzip.compress(b'{"sku": "7", "stock": 1}\n{"sku": "8"}'), "format=ndjson", {"content_encoding": "gzip"}),
+        (pa.compress(b'{"sku": "7", "stock": 1}\n{"sku": "8"}', "zstd", asbytes=True), "format=jsonl", {}),
+        (form(("data", b'{"sku": "7", "stock": 1}\n{"sku": "8"}')), "", {"content_type": FORM}),
+        (
+            form(
+                ("schema", ARROW),
+                ("format", b"csv"),
+                ("data", b"sku,stock\n7,1\n8,\n"),
+            ),
+            "",
+            {"content_type": FORM},
+        ),
+    ],
+    ids=range(9),
+)  # fmt: skip
+def test_every_form_makes_the_same_rows(lake: alluvia.Lake, body: bytes, query: str, headers: dict[str, str]) -> None:
+    status, answer, _ = send(lake, "t", body, query, SETTINGS, **headers)
+    assert (status, answer["columns"]) == (200, {"sku": "string", "stock": "long"})
+    assert rows(lake, "t") == [{"sku": "7", "stock": 1}, {"sku": "8", "stock": None}]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "error"),
+    [
+        (b"sku,price,stock\n1,2,3\n1,x,3\n", 422, "row 2, column price: expected a number (double), got a string"),
+        (b"sku,price,stock\n1,2,3.5\n", 422, "row 1, column stock: 3.5 has a fraction, which a long cannot hold"),
+        (b"sku,price,stock\n1,2,9223372036854775808\n", 422, "row 1, column stock: the number does not fit a long"),
+        (b"sku,price,stock\n1,2\n", 422, "row 1: Expected 3 columns, got 2: 1,2"),
+        (b"sku,price\n1,2\n", 422, "the file lacks the column 'stock' of the table: add it, or declare a schema"),
+        (b"sku,price,stock,more\n1,2,3,4\n", 422, "column 'more' is not in the table: leave it out"),
+        (b"sku,price,stock\n1,2,3\n\xff,2,3\n", 422, "row 2, column sku: not valid UTF-8"),
+        (b'sku,price,stock\n"1,2,3\n', 422, "row 1: Expected 3 columns"),
+        (b'sku,price,stock\n1,2,3\n"1",2,"3\n', 422, "a quote is not closed"),
+        (b"", 400, "the body is empty"),
+        (b"\n\n", 422, "the file is empty"),
+        (b"sku,SKU,stock\n", 422, "the file has the column 'SKU' twice"),
+        (b"sku,,stock\n", 422, "column 2 of the file has no name"),
+        (b"," * 3000, 422, "the file has 3001 columns, more than the limit of 2000"),
+        (b"x" * (1 << 21), 422, "the header row is longer than"),
+        (gzip.compress(CSV)[:-9], 422, "the gzip data is damaged"),
+    ],
+    ids=range(16),
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_whole(lake: alluvia.Lake, body: bytes, status: int, error: str) -> None:
+    send(lake, "prices", CSV, "format=csv")
+    found = refused(send(lake, "prices", body, "format=csv"))
+    assert found[0] == status
+    assert found[1].startswith(error)
+    assert lake.table("prices").version == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b'{"a": 1}\n{"a": "x"}', "row 2, column a: expected a number, as in rows before, got a string"),
+        (b'{"a": 1}\n{"a": 1', "row 2: not valid JSON"),
+        (b'{"a": 1}\n5', "row 2: "),
+        (b'{"a": {}}', "column a: objects without fields have no type"),
+        (parquet(pa.table({"a": pa.array([1], pa.time64("us"))})), "column a: a table has no type for time64[us]"),
+        (parquet(pa.table({"a": pa.array([1000, 1500], pa.timestamp("ns"))})), "row 2, column a: "),
+        (b"PAR1 and no more", "the Parquet file is damaged"),
+    ],
+    ids=range(7),
+)  # fmt: skip
+def test_what_has_no_type_creates_no_table(lake: alluvia.Lake, body: bytes, error: str) -> None:
+    status, found = refused(send(lake, "t", body))
+    assert (status, found[: len(error)]) == (422, error)
+    assert lake.tables() == []
+
+
+def test_a_declared_schema_that_the_rows_do_not_fit_creates_no_table(lake: alluvia.Lake) -> None:
+    found = refused(send(lake, "t", b"a\n1\nx\n", "format=csv&schema=a:long"))
+    assert found == (422, "row 2, column a: expected a number (long), got a string (it has 'x')")
+    assert lake.tables() == []
+
+
+def test_a_declared_schema_leaves_columns_of_the_table_out_and_types_what_is_new(lake: alluvia.Lake) -> None:
+    send(lake, "prices", CSV, "format=csv")
+    assert send(lake, "prices", b"sku\n9\n", "format=csv&schema=sku:string")[1]["rows"] == 1
+    status, body, _ = send(
+        lake, "prices", b"sku,cost\n9,1.5\n", "format=csv&schema=sku:string,cost:decimal(9,2)&evolve=1"
+    )
+    assert (status, body["columns"]) == (200, {"cost": "decimal(9,2)"})
+    assert rows(lake, "prices")[-1] == {"sku": "9", "price": None, "stock": None, "cost": Decimal("1.50")}
+    found = refused(send(lake, "prices", b"sku\n9\n", "format=csv&schema=sku:long"))
+    assert found == (422, "schema: column sku is string in the table, not long")
+    found = refused(send(lake, "prices", b"sku,stock\n9,1\n", "format=csv&schema=sku:string"))
+    assert found == (422, "schema: the file has the column 'stock', which the schema does not declare")
+
+
+def test_rules_of_the_table_hold(lake: alluvia.Lake) -> None:
+    lake.create_table("t", {"a": "long"}, properties={"delta.constraints.positive": "a > 0"})
+    status, error = refused(send(lake, "t", b"a\n1\n-1\n", "format=csv"))
+    assert (status, "positive" in error, lake.table("t").count()) == (422, True, 0)
+
+
+def test_a_key_stores_a_file_once_and_gives_the_first_answer(lake: alluvia.Lake) -> None:
+    first = send(lake, "prices", CSV, "format=csv", idempotency_key="2026-11-23")
+    send(lake, "prices", CSV, "format=csv")
+    again = send(alluvia.connect(lake.uri), "prices", gzip.compress(CSV), "format=csv&key=2026-11-23")
+    assert again[:2] == first[:2]
+    assert (first[2].get(REPLAYED), again[2][REPLAYED]) == (None, "true")
+    assert lake.table("prices").count() == 4
+    found = refused(send(lake, "prices", CSV + b"9,1,1\n", "format=csv&key=2026-11-23"))
+    assert found == (422, "this key was used for an upload of other content: use one key for each content")
+    assert lake.table("prices").count() == 4
+    assert refused(send(lake, "prices", CSV, "format=csv&key=a", idempotency_key="b"))[0] == 400
+
+
+def test_uploads_of_one_key_at_once_store_one(lake: alluvia.Lake) -> None:
+    lake.create_table("t", {"a": "long"})
+    lakes = [alluvia.connect(lake.uri) for _ in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda one: send(one, "t", b"a\n1\n", "format=csv&key=k"), lakes))
+    assert [answer[:2] for answer in answers] == [(200, {"table": "t", "rows": 1, "version": 1})] * 6
+    assert sum(REPLAYED not in answer[2] for answer in answers) == 1
+    assert lake.table("t").count() == 1
+
+
+def test_a_file_for_a_table_of_events_is_ingested(lake: alluvia.Lake) -> None:
+    lake.create_events("clicks", pa.schema([("n", pa.int64())]))
+    body = b"event_id,event,n\n1,open,5\n2,close,x\n"
+    counts = {"accepted": 1, "stored": 1, "duplicates": 0, "rejected": 1, "conflicting": 0, "version": 1}
+    errors = [{"position": 1, "reason": "n: expected a number (long), got a string"}]
+    assert send(lake, "clicks", body, "format=csv")[:2] == (200, counts | {"errors": errors})
+    assert send(lake, "clicks", body, "format=csv")[1]["duplicates"] == 1
+    table = pa.table({"event": ["a", "b"], "tags": pa.array(["x", "y"]).dictionary_encode()})
+    for expected in ((2, 0), (0, 2)):
+        answer = send(lake, "clicks", parquet(table), "key=k")[1]
+        assert (answer["stored"], answer["duplicates"]) == expected
+    assert {row["properties"] for row in rows(lake, "clicks")} == {None, '{"tags":"x"}', '{"tags":"y"}'}
+    assert refused(send(lake, "clicks", body, "format=csv&evolve=true"))[0] == 400
+
+
+def test_rights(lake: alluvia.Lake) -> None:
+    def with_rights(*operations: str, create: bool = False) -> IngestSettings:
+        grants = (Grant(frozenset(operations), ("prices",)),)
+        return replace(SETTINGS, rights=Rights(grants), create_tables=create)
+
+    def as_one(*operations: str, query: str = "format=csv", create: bool = False, body: bytes = CSV) -> tuple[int, str]:
+        status, answer, _ = send(lake, "prices", body, query, with_rights(*operations, create=create))
+        return status, answer.get("error", "")
+
+    assert as_one("read") == (403, "this needs the scope append:prices, which this caller lacks")
+    found = as_one("append")
+    assert found == (404, "there is no table 'prices', and this caller lacks the scope admin:prices, to create it")
+    assert as_one("append", "admin", query="format=csv&create=false")[0] == 404
+    assert as_one("append", create=True) == (200, "")
+    assert as_one("append") == (200, "")
+    assert as_one("append", query="format=csv&evolve=true")[0] == 403
+    limited = Rights(
+        (Grant(frozenset({"append"}), ("*",)), Grant(frozenset({"read"}), ("*",), hide=frozenset({"stock"})))
+    )
+    status, answer, _ = send(lake, "prices", b"sku,price\n1,2\n", "format=csv", replace(SETTINGS, rights=limited))
+    assert (status, "stock" in answer["error"]) == (422, False)
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "headers", "error"),
+    [
+        (CSV, "", {}, "the format is not known"),
+        (CSV, "format=orc", {}, "format: 'orc' is none"),
+        (CSV, "formt=csv", {}, "'formt' is no parameter of uploads"),
+        (CSV, "format=csv&format=tsv", {}, "format is given twice"),
+        (CSV, "format=csv&create=maybe", {}, "create: expected true or false"),
+        (CSV, "format=csv", {"content_encoding": "br"}, "Content-Encoding 'br' is not supported"),
+        (CSV, "format=csv&schema=a", {}, "schema: 'a' is no column"),
+        (form(("file", CSV)), "", {"content_type": FORM}, "the form has the field 'file': send data"),
+        (form(("data", CSV), ("data", CSV)), "", {"content_type": FORM}, "the form has the field data twice"),
+        (form(("schema", b"a:long")), "", {"content_type": FORM}, "the form has no field data"),
+        (form(("data", CSV))[:-9], "", {"content_type": FORM}, "the form cannot be read"),
+        (CSV, "", {"content_type": "multipart/form-data"}, "Content-Type: multipart/form-data must name its boundary"),
+        (form(*((f"f{at}", b"") for at in range(100))), "", {"content_type": FORM}, "the form "),
+    ],
+    ids=range(13),
+)  # fmt: skip
+def test_requests_that_make_no_sense(
+    lake: alluvia.Lake, body: bytes, query: str, headers: dict[str, str], error: str
+) -> None:
+    status, found = refused(send(lake, "t", body, query, SETTINGS, **headers))
+    assert (status, found[: len(error)]) == (400, error)
+    assert lake.tables() == []
+
+
+def test_bombs_end_at_the_limit(lake: alluvia.Lake) -> None:
+    small = replace(SETTINGS, upload_bytes=1 << 20)
+    bomb = gzip.compress(b"a\n" + b"1\n" * (1 << 20))
+    assert refused(send(lake, "t", bomb, "format=csv", small))[0] == 413
+    words = pa.array(["x" * 10_000] * 5000).dictionary_encode()
+    for column in (words, pa.array([["y" * 10_000] * 100] * 50), pa.nulls(2 << 20)):
+        body = parquet(pa.table({"a": column}))
+        assert len(body) < 200_000
+        assert refused(send(lake, "t", body, "", small))[0] == 413
+    assert refused(send(lake, "t", CSV, "format=csv", replace(SETTINGS, limits=Limits(body_bytes=9))))[0] == 413
+    assert lake.tables() == []
+
+
+def test_a_function_that_queues_events_takes_no_files(lake: alluvia.Lake) -> None:
+    status, error = refused(send(lake, "t", CSV, "format=csv", replace(SETTINGS, queue_url="https://queue")))
+    assert (status, error.partition(":")[0]) == (400, "this function only puts events into a queue")
