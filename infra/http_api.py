@@ -24,6 +24,7 @@ QUERY_ROUTES = {
     "/v1/tables": _READ,
     "/v1/tables/{table}": _READ,
     "/readyz": _READ,
+    "/openapi.json": _READ,
 }
 SQL_PATH = "/sql"
 UPLOAD_ROUTES = {"/v1/upload/{table}": (api.HttpMethod.POST,)}

@@ -23,6 +23,13 @@ def run(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG00
     return answer(asked, wanted(asked, request.headers), caller)
 
 
+def describe(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
+    """Answer with the OpenAPI document."""
+    from .openapi import tell_openapi  # which no query needs
+
+    return tell_openapi(request, caller)
+
+
 _READ: dict[str, QueryTaker] = {"GET": read, "HEAD": read}
 _READ_BY_HASH: dict[str, QueryTaker] = {"GET": read_by_hash, "HEAD": read_by_hash}
 ROUTES: tuple[Route[QueryTaker], ...] = (
@@ -33,4 +40,5 @@ ROUTES: tuple[Route[QueryTaker], ...] = (
     Route("/v1/tables", {"GET": list_tables, "HEAD": list_tables}),
     Route("/v1/tables/{table}", {"GET": show_table, "HEAD": show_table}),
     Route("/readyz", {"GET": say_ready, "HEAD": say_ready}, public=True),
+    Route("/openapi.json", {"GET": describe, "HEAD": describe}, public=True),
 )

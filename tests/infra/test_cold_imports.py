@@ -43,7 +43,7 @@ TOKENS = {"cryptography"}
 LIGHT = ("certifi", "functions", "pyarrow.lib", "pyarrow.types", "pyarrow.util", "pyarrow.vendored")
 """What comes with anything else; certifi is in no layer, and botocore uses it where there is one."""
 LISTED = re.compile(
-    r"alluvia\.(duck|expressions|query|sql\.statements|verify|cli"
+    r"alluvia\.(duck|expressions|query|serverless\.openapi|sql\.statements|verify|cli"
     r"|operations\.(append_evolving|changes|convert|count|delete|history|optimize|update|upsert|vacuum))"
 )
 """The parts of the library that not every function needs."""

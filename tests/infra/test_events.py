@@ -15,7 +15,7 @@ from tests.infra.policies import resources_of, text, the_id
 
 Template = dict[str, Any]
 QUEUE = "AWS::SQS::Queue"
-READ_PATHS = ("/q", "/q/{hash}", "/readyz", "/v1/queries/{query}", "/v1/tables", "/v1/tables/{table}")
+READ_PATHS = ("/openapi.json", "/q", "/q/{hash}", "/readyz", "/v1/queries/{query}", "/v1/tables", "/v1/tables/{table}")
 
 
 QUEUES = {"Commit": "EventQueueEvents", "Merge": "MergeQueueTables", "Vacuum": "VacuumQueueTables"}
