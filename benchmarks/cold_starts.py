@@ -16,8 +16,8 @@ from typing import Any
 
 import alluvia
 from benchmarks.report import Figure
-from infra.lambdas import BACKFILL, INGEST, MERGE, QUERY, VACUUM, Spec
 from infra.sources import LIBRARY, stage_functions
+from infra.specs import BACKFILL, INGEST, MERGE, QUERY, VACUUM, Spec
 from layers.build import PACKAGE_FOLDER, build_layer, build_library
 from layers.recipes import LAYERS, Machine
 from tests.s3server import CREDENTIALS, REGION, S3Server

@@ -10,13 +10,14 @@ from infra.alarms import Alarms
 from infra.backfill import Backfill
 from infra.backfill_runs import BackfillRuns
 from infra.http_api import HttpApi, authorization_environment, authorizer_of
-from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, UPLOAD, VACUUM, Functions
+from infra.lambdas import Functions
 from infra.metrics import LogMetrics
 from infra.queues import EVENTS, TABLES, FunctionQueue
 from infra.schedules import Schedules
 from infra.secrets import allow_secrets
 from infra.settings import Settings
 from infra.sources import Sources
+from infra.specs import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, UPLOAD, VACUUM
 from infra.storage import LAKE_PREFIX, REJECTS, Storage
 
 # DuckDB gets two thirds of the function's memory; Python, Arrow results and the runtime share the rest.

@@ -13,9 +13,8 @@ from cdk_nag import AwsSolutionsChecks
 
 from infra.settings import read_settings
 from infra.sources import Sources, build_sources
+from infra.specs import STACK_NAME
 from infra.stack import AlluviaStack
-
-STACK_NAME = "Alluvia"
 
 
 def main(root: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.sources import FUNCTIONS, LIBRARY, Sources
-from infra.synth import STACK_NAME, create_app
+from infra.specs import STACK_NAME
 from layers.recipes import LAYERS
 from tests.samples import lake as lake  # noqa: PLC0414 - a fixture
 
@@ -47,6 +47,8 @@ def template(assembly: Path) -> dict[str, Any]:
 
 
 def synthesise(sources: Sources, outdir: Path, **settings: str) -> Path:
+    from infra.synth import create_app  # takes seconds, and every process imports this module
+
     context = CDK_CONTEXT | {f"alluvia:{name}": value for name, value in settings.items()}
     create_app(sources, context, str(outdir)).synth()
     return outdir

@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from aws_cdk import Stack
-from aws_cdk import aws_s3 as s3
 
 from infra.sources import Sources
-from infra.synth import STACK_NAME, create_app
+from infra.specs import STACK_NAME
 from tests.infra.conftest import CDK_CONTEXT
 
 
@@ -20,6 +18,11 @@ def test_the_stack_has_no_finding_left(assembly: Path) -> None:
 
 
 def test_a_finding_that_nobody_accepted_fails_the_synthesis(placeholders: Sources, tmp_path: Path) -> None:
+    from aws_cdk import Stack
+    from aws_cdk import aws_s3 as s3
+
+    from infra.synth import create_app
+
     app = create_app(placeholders, CDK_CONTEXT, str(tmp_path))
     stack = app.node.find_child(STACK_NAME)
     assert isinstance(stack, Stack)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import alluvia
-from infra.lambdas import BACKFILL, INGEST, MERGE, QUERY, VACUUM, Spec
+from infra.specs import BACKFILL, INGEST, MERGE, QUERY, VACUUM, Spec
 from tests.access import grant, token
 from tests.infra.conftest import ROOT
 from tests.s3server import CREDENTIALS, REGION, S3Server

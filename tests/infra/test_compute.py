@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from functions.backfill.handler import WORKERS
-from infra.synth import STACK_NAME
+from infra.specs import STACK_NAME
 from tests.infra.policies import resources_of, text, the_id
 
 Template = dict[str, Any]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from infra.synth import STACK_NAME
+from infra.specs import STACK_NAME
 from layers.build import size_bytes
 from layers.recipes import UNZIPPED_LIMIT_BYTES
 from tests.infra.conftest import ROOT, read_template

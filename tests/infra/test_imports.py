@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from infra.lambdas import BACKFILL, INGEST, MERGE, QUERY, VACUUM, Spec
+from infra.specs import BACKFILL, INGEST, MERGE, QUERY, VACUUM, Spec
 from layers.recipes import LAYERS, SPARK
 from tests.infra.conftest import ROOT
 

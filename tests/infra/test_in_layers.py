@@ -22,9 +22,9 @@ import pyarrow as pa
 import pytest
 
 import alluvia
-from infra import lambdas
-from infra.lambdas import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, UPLOAD, VACUUM, Spec
+from infra import specs
 from infra.sources import LIBRARY, stage_functions
+from infra.specs import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, UPLOAD, VACUUM, Spec
 from layers.build import PACKAGE_FOLDER, build_layer, build_library
 from layers.recipes import LAYERS, Machine
 from tests.infra.conftest import ROOT
@@ -186,7 +186,7 @@ def body_of(answer: Json) -> Json:
 
 
 def test_no_function_is_left_out() -> None:
-    assert {each for each in vars(lambdas).values() if isinstance(each, Spec)} == {
+    assert {each for each in vars(specs).values() if isinstance(each, Spec)} == {
         *(INGEST, COMMIT, MERGE, QUERY, SQL, UPLOAD, VACUUM, BACKFILL)
     }
 
