@@ -9,7 +9,7 @@ FULL := .venv/.full
 CORE := .venv/.core
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo serve test test-fast simulate mutants chaos lint format synth emr bench lock clean
+.PHONY: demo serve test test-fast deep simulate mutants chaos lint format synth emr bench lock clean
 
 demo: $(CORE)
 	$(BIN)/alluvia demo
@@ -22,6 +22,13 @@ test: $(FULL)
 
 test-fast: $(FULL)
 	$(PYTEST) -n 3 -m "not slow" tests
+
+# make deep TIMES=10: the tests that draw examples at random, with so many times as many
+TIMES ?= 10
+
+deep: $(FULL)
+	ALLUVIA_EXAMPLES=$(TIMES) $(PYTEST) -n 3 -o timeout=0 \
+		$$(grep --recursive --files-with-matches --include='test_*.py' -E '^from (hypothesis|tests.examples) import|judged' tests)
 
 # make simulate SEEDS=100000 FROM=0: seeded runs under faults; a failure comes with its seed and a minimised history
 SEEDS ?= 1000

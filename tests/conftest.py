@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.examples import examples
 from tests.no_pandas import NoPandas
 from tests.s3proxy import running_s3proxy
 from tests.s3server import S3Endpoint, S3Server, running_server
@@ -20,6 +21,7 @@ ID_MAX = 80
 
 settings.register_profile(
     "alluvia",
+    max_examples=examples(100),
     deadline=None,
     derandomize=False,  # as Hypothesis would where it finds itself in CI: then portions of a test would be the same
     print_blob=True,

@@ -9,7 +9,7 @@ import pytest
 from tests.processes.chaos import Place, place_on, run
 from tests.s3server import S3Endpoint, S3Server
 
-SECONDS = 15
+SECONDS = 6
 SEED = 20
 
 

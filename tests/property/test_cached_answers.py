@@ -16,6 +16,7 @@ import alluvia
 from alluvia.serverless.environment import environment
 from functions.query import handler as query
 from tests.access import grant, token
+from tests.examples import examples
 from tests.functions.test_query import event
 
 QUERIES = {
@@ -103,7 +104,7 @@ def ask(model: Model, caller: str, name: str, tag: str | None) -> dict[str, Any]
     return query.handler(event("", method="GET") | {"headers": headers, "rawQueryString": search}, None)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(rounds=ROUNDS)
 def test_no_answer_is_stale_or_anothers(place: Path, rounds: list[tuple[Any, ...]]) -> None:
     folder = place / f"lake-{len(list(place.iterdir()))}"

@@ -16,6 +16,7 @@ from alluvia.errors import TableExists, TableNotFound, VersionExpired, VersionNo
 from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from tests.contract.workers import events
+from tests.examples import examples
 
 PROPERTIES = {"delta.checkpointInterval": "3", "alluvia.dedup_window": "365 days"}
 LAKES = st.integers(0, 1)
@@ -174,7 +175,7 @@ class Run:
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(STEPS, min_size=5, max_size=25))
 def test_any_course_of_events(steps: list[tuple[str, int, object]]) -> None:
     run = Run()

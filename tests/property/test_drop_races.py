@@ -12,9 +12,10 @@ from alluvia.errors import Conflict, TableExists, TableNotFound, VersionExpired
 from alluvia.lake import Lake
 from alluvia.store import MemoryStore
 from tests.contract.workers import events
+from tests.examples import seeds_from
 from tests.property.interleaving import Scheduler, TakingTurns
 
-SEEDS = range(40)
+SEEDS = seeds_from(0, 20)
 
 
 class Race:

@@ -15,6 +15,7 @@ from alluvia.clock import ManualClock
 from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore
 from tests.erased import traces
+from tests.examples import examples
 from tests.transactions import APPLY_OF_A, DECISION, stopped
 
 Row = dict[str, Any]
@@ -68,7 +69,7 @@ def order(rows: list[Row]) -> list[tuple[str, int]]:
     return sorted((str(row["u"]), row["n"]) for row in rows)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(STEPS, st.sampled_from(sorted(CONDITIONS)), st.booleans())
 def test_an_erasure_of_plain_rows(steps: list[Any], where: str, vectors: bool) -> None:
     clock = ManualClock()

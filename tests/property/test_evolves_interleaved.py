@@ -10,12 +10,13 @@ from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
 from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore
+from tests.examples import seeds_from
 from tests.property.interleaving import Scheduler, TakingTurns
 
 WRITERS = 3
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds_from(0, 20))
 def test_every_column_comes_once_and_no_row_is_lost(seed: int) -> None:
     clock, scheduler = ManualClock(seed=seed), Scheduler(seed)
     store = MemoryStore("m", clock)

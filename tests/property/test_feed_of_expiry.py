@@ -15,6 +15,7 @@ import pytest
 from alluvia.clock import ManualClock
 from alluvia.lake import Lake
 from alluvia.store import MemoryStore
+from tests.examples import seeds_from
 from tests.property.row_model import KINDS
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -120,6 +121,6 @@ def run(kind: str, seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(100, 110))
+@pytest.mark.parametrize("seed", seeds_from(100, 4))
 def test_who_follows_the_changes_through_many_runs(kind: str, seed: int) -> None:
     run(kind, seed)

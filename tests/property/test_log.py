@@ -14,6 +14,7 @@ from alluvia.log.checkpoints.writer import write_checkpoint
 from alluvia.log.commit import CommitActions, encode_commit, parse_commit
 from alluvia.log.paths import decode_path, encode_path
 from alluvia.log.replay import State, replay
+from tests.examples import examples
 from tests.property import actions
 
 Model = dict[str, Any]
@@ -41,7 +42,7 @@ def test_a_path_is_encoded_once_and_decoded_once(path: str) -> None:
     assert uri.count("%") >= path.count("%")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(40))
 @given(actions.histories(), st.data())
 def test_a_checkpoint_at_any_version_equals_the_replay(commits: list[CommitActions], data: st.DataObject) -> None:
     at = data.draw(st.integers(1, len(commits)), label="commits before the checkpoint")
@@ -58,7 +59,7 @@ def test_a_checkpoint_at_any_version_equals_the_replay(commits: list[CommitActio
     assert found | {"tombstones": None} == expected | {"tombstones": None}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(40))
 @given(actions.histories())
 def test_replay_in_steps_equals_replay_at_once(commits: list[CommitActions]) -> None:
     state = replay(None, commits[:1])
@@ -69,7 +70,7 @@ def test_replay_in_steps_equals_replay_at_once(commits: list[CommitActions]) -> 
     assert state.timestamp_ms == 1000 + state.version
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(30))
 @given(actions.histories())
 def test_a_file_is_found_by_its_key(commits: list[CommitActions]) -> None:
     plain = replay(None, commits)

@@ -18,6 +18,7 @@ import pytest
 from alluvia.clock import ManualClock
 from alluvia.lake import Lake
 from alluvia.store import MemoryStore
+from tests.examples import seeds_from
 
 SCHEMA = pa.schema(
     [
@@ -165,5 +166,6 @@ def run(name: str, layout: list[str], seed: int, steps: int) -> Run:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_final_through_many_merges(name: str, layout: list[str]) -> None:
-    assert run(name, layout, 7, steps=30).folded
+@pytest.mark.parametrize("seed", seeds_from(7, 1))
+def test_final_through_many_merges(name: str, layout: list[str], seed: int) -> None:
+    assert run(name, layout, seed, steps=20).folded

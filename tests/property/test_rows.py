@@ -13,6 +13,7 @@ from alluvia.clock import ManualClock
 from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore
 from tests import judges
+from tests.examples import seeds_from
 from tests.property import row_model as model
 from tests.property.row_model import KINDS, Rows
 
@@ -141,14 +142,14 @@ def memory_lake(seed: int) -> Lake:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(100, 108))
+@pytest.mark.parametrize("seed", seeds_from(100, 4))
 def test_many_operations(kind: str, seed: int) -> None:
     run(memory_lake(seed), kind, seed, steps=30)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(200, 203))
+@pytest.mark.parametrize("seed", seeds_from(200, 2))
 def test_other_readers_see_the_same_rows(tmp_path: Path, kind: str, seed: int) -> None:
     found = run(alluvia.connect(str(tmp_path)), kind, seed, steps=15)
     for version, rows in found.versions.items():

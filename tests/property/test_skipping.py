@@ -23,6 +23,7 @@ from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Operator, Or, Predicate, Unknown
 from alluvia.table.skipping.pruning import prune
 from alluvia.table.statistics.written import cut_upwards, file_statistics
+from tests.examples import examples
 from tests.judges import canonical
 
 Row = dict[str, Any]
@@ -146,7 +147,7 @@ def _cut(maxima: Any) -> Any:
     return maxima[:32] if isinstance(maxima, str) and not maxima.endswith("Z") else maxima
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(80))
 @given(st.lists(st.lists(ROWS, min_size=1, max_size=4), min_size=1, max_size=3), st.data())
 def test_no_file_with_a_matching_row_is_pruned(groups: list[list[Row]], data: st.DataObject) -> None:
     predicate = data.draw(predicates([row for group in groups for row in group]), label="predicate")
@@ -169,7 +170,7 @@ def test_no_file_with_a_matching_row_is_pruned(groups: list[list[Row]], data: st
             assert add.path in kept
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(30))
 @given(st.lists(ROWS, min_size=2, max_size=6), st.data())
 def test_no_merged_file_with_a_matching_row_is_pruned(pool: list[Row], data: st.DataObject) -> None:
     """The statistics of a merged file come from DuckDB; its rows are those of its parts."""

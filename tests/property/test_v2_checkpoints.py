@@ -19,6 +19,7 @@ from alluvia.log.checkpoints.writer import Form
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import State, replay, totals
 from alluvia.store import MemoryStore
+from tests.examples import examples
 from tests.property import actions
 from tests.property.test_log import _as_model, _model
 
@@ -46,7 +47,7 @@ def check_checkpoints(commits: list[CommitActions], data: st.DataObject) -> None
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(actions.histories(commits_max=12), st.data())
 def test_checkpoints_on_checkpoints_equal_the_replay_at_length(
     commits: list[CommitActions], data: st.DataObject

@@ -1,4 +1,4 @@
-"""Thousands of seeded runs of the real code under faults, held against a plain model."""
+"""Hundreds of seeded runs of the real code under faults, held against a plain model."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.simulation.runtime import simulated
 from tests.simulation.world import run
 
 ROOT = Path(__file__).parents[2]
-PORTIONS = 40
-PORTION_SEEDS = 50
-"""Seeds of one test: 40 of them are 2,000 seeds, which the workers of a run share."""
+PORTIONS = 20
+PORTION_SEEDS = 40
+"""Seeds of one test: 20 of them are 800 seeds, which the workers of a run share."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,6 +16,7 @@ from alluvia.clock import ManualClock
 from alluvia.errors import VersionExpired, VersionNotFound
 from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore
+from tests.examples import examples
 
 HOUR, DAY = 3600, 24 * 3600
 KEYS = st.integers(0, 7).map(lambda number: f"k{number}")
@@ -223,6 +224,6 @@ class LakeMachine(RuleBasedStateMachine):
 
 
 LakeMachine.TestCase.settings = settings(
-    max_examples=25, stateful_step_count=30, suppress_health_check=list(HealthCheck)
+    max_examples=examples(25), stateful_step_count=30, suppress_health_check=list(HealthCheck)
 )
 test_the_table_is_what_the_model_says = pytest.mark.slow(LakeMachine.TestCase)

@@ -28,6 +28,7 @@ from alluvia.expressions.tree import Node
 from alluvia.query import scans
 from alluvia.query.engine import run
 from alluvia.table.skipping.predicate import Unknown
+from tests.examples import examples, seeds_from
 from tests.light_engines import light_engines
 from tests.unit.query.nested_queries import Generator, Seen, build, compare
 
@@ -233,20 +234,20 @@ def test_pruning_never_changes_an_answer(lake: alluvia.Lake, query: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("_portion", range(4))
+@pytest.mark.parametrize("_portion", range(2))
 def test_pruning_never_changes_an_answer_at_length(lake: alluvia.Lake, _portion: int) -> None:
     """With light engines: the test above asks processes, as users do."""
     answered = 0
 
     @given(query=QUERIES)
-    @settings(max_examples=155, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
     def never(query: str) -> None:
         nonlocal answered
         answered += check(lake, query)
 
     with light_engines():
         never()
-    assert answered > 140
+    assert answered > examples(90)
 
 
 def test_the_conditions_of_these_tests_do_prune(lake: alluvia.Lake) -> None:
@@ -279,7 +280,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[alluvia.Lake, duckdb
     ("seeds", "engines"),
     [
         pytest.param(range(100), nullcontext, id="few"),
-        pytest.param(range(100, 800), light_engines, id="many", marks=pytest.mark.slow),
+        pytest.param(seeds_from(100, 200), light_engines, id="many", marks=pytest.mark.slow),
     ],
 )
 def test_nested_queries_answer_as_plain_duckdb_does(
@@ -293,9 +294,9 @@ def test_nested_queries_answer_as_plain_duckdb_does(
             compare(*both, Generator(seed).query(), seen)
     assert seen.valid > len(seeds) / 2
     assert seen.valid + seen.refused + seen.disagreeing + seen.failing == len(seeds)
-    assert seen.disagreeing + seen.failing <= 1
+    assert seen.disagreeing + seen.failing <= 1 + len(seeds) // 1000
     assert seen.pruning > seen.valid / 2
-    assert seen.files_pruned > 5 * seen.valid
+    assert seen.files_pruned > 3 * seen.valid
 
 
 def _stars_without_the_unknown(patch: pytest.MonkeyPatch) -> None:

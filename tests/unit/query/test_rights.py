@@ -19,6 +19,7 @@ from alluvia.query.engine import run
 from alluvia.query.limits import QueryLimits
 from alluvia.query.permitted import permitted
 from alluvia.sql.run import execute
+from tests.examples import examples
 from tests.light_engines import light_engines
 from tests.unit.query.nested_queries import TABLES, Generator, build, rows_of
 
@@ -333,7 +334,7 @@ def test_live_rows_of_a_rollup_need_all_of_its_source(tmp_path: Path) -> None:
 
 
 FILTERS = {"a": "k < 8 OR k IS NULL", "b": "id + 1 > 5", "c": "n IN (2, 3, 4, 5, 8, 9, 10)"}
-SEEDS = 120
+SEEDS = examples(60)
 HIDDEN = {"a": frozenset({"n"}), "b": frozenset({"s"}), "c": frozenset[str]()}
 
 

@@ -191,7 +191,7 @@ def test_a_merge_waits_for_no_one_and_loses_nothing(merged: alluvia.Lake, monkey
 
 def test_random_statements_do_what_duckdb_does() -> None:
     """`python -m tests.sql.sequences --seeds N` runs more of them."""
-    counts = run(range(100_000), seconds=8)
+    counts = run(range(100_000), seconds=4)
     assert counts.total() > 10
 
 

@@ -14,6 +14,7 @@ from alluvia.table.event_window.id_runs import CommitIds
 from alluvia.table.event_window.index import read_index, write_index
 from alluvia.table.event_window.window import UNKNOWN, DedupWindow, WindowRules
 from alluvia.table.lineage import Gaps, in_gap
+from tests.examples import examples
 from tests.unit.table.old_window import old_index
 
 POOL = [
@@ -95,7 +96,7 @@ def pairs(ids: CommitIds) -> list[tuple[bytes, bytes]]:
     return sorted((ids.prints[12 * each : 12 * each + 12], ids.contents[4 * each : 4 * each + 4]) for each in at)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(150))
 @given(STEPS, st.sampled_from([0, 150, 500, 1000]), RANGES, st.integers(0, 5), st.integers(1, 20))
 def test_the_window_knows_what_a_queue_of_dicts_knows(
     steps: list[tuple[object, ...]], window_ms: int, gaps: list[tuple[int, int]], newest: int, largest: int
