@@ -78,7 +78,7 @@ def build_archive(layers: Sequence[Path], name: str, *, build: Path) -> Path:
         with (
             _draft(target) as draft,
             (draft / name).open("wb") as raw,
-            gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed,
+            gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=4, mtime=0) as packed,
         ):
             _write_tar(packed, [layer / PACKAGE_FOLDER for layer in layers])
     return target / name
