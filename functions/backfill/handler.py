@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from alluvia.errors import AlluviaError, Invalid, Unavailable
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.events import fields_of
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.settings import text

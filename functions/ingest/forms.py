@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
 
 from alluvia.errors import Invalid
 from alluvia.ingest.envelope import media_type
+from alluvia.lazy_dataclasses import dataclass
 
 FIELDS_MAX = 8
 FIELD_BYTES_MAX = 1 << 20

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from alluvia.access.rights import Rights
 from alluvia.ingest.values import Limits
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.authorization import Authorization
 from alluvia.serverless.settings import choice, number, text
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from alluvia import Lake
 from alluvia.access.rights import Rights
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.engine import Rendered, run_rendered
 from alluvia.query.formats import Format, choose_format, format_named
 from alluvia.query.limits import QueryLimits

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 import orjson
 
 from alluvia.errors import Invalid, cut
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.parameters import Parameters
 from alluvia.serverless.http import Request
 

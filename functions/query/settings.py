@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.limits import FILE_CACHE_BYTES, QueryLimits
 from alluvia.serverless.authorization import Authorization
 from alluvia.serverless.settings import choice, number

@@ -6,11 +6,11 @@ What is not known here is refused, so that no later limit is ignored by a verifi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from alluvia.access.rights import GRANTS_MAX, Grant, Rights
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 
 ISSUER = "alluvia"
 OURS = "alluvia"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from alluvia.access.rights import GRANTS_MAX, OPERATIONS, READ, Grant, Rights, table_pattern
 from alluvia.errors import Forbidden, Invalid
+from alluvia.lazy_dataclasses import dataclass
 
 _NAME = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 VALUE_CHARS_MAX = 500

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import base64
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -22,6 +21,7 @@ from alluvia.access.claims import SKEW_SECONDS, TokenClaims, read_claims
 from alluvia.access.signing import KEY_ID, encoded, key_id
 from alluvia.clock import Clock
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.store import Store
 from alluvia.store.base import ByteRange
 

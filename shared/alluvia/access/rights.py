@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from alluvia.errors import Forbidden, Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table_names import REJECTS
 
 APPEND, READ, WRITE, ADMIN = "append", "read", "write", "admin"

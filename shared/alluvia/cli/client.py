@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
 
 import orjson
+
+from alluvia.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

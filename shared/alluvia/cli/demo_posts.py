@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import orjson
+
+from alluvia.lazy_dataclasses import dataclass
 
 REQUESTS = "access_log.ndjson.gz"
 WEBHOOKS = "github_webhooks.ndjson.gz"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import BoundedSemaphore
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.http import Response, failure
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import traceback
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -16,6 +15,7 @@ from alluvia.cli.doors import LARGE, QUERIES, UPLOADS, Door, Places
 from alluvia.cli.guards import refusal
 from alluvia.cli.listening import request_line
 from alluvia.clock import Clock
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.http import TABLE_HEADER, Response, failure
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
+
+from alluvia.lazy_dataclasses import dataclass
 
 GAP = "  "
 TEXT_WIDTH_MIN = 16

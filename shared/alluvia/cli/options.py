@@ -8,7 +8,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +17,7 @@ from alluvia.cli.place import check_folder, folder_of, is_empty
 from alluvia.cli.progress import progress
 from alluvia.cli.terminal import tell
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table_names import REJECTS_IN_SQL
 
 if TYPE_CHECKING:

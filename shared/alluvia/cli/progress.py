@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from os import get_terminal_size
 from threading import Event, Thread
 from time import monotonic
@@ -13,6 +13,7 @@ from time import monotonic
 from alluvia.cli.layout import cut_to, width_of
 from alluvia.cli.output import size
 from alluvia.cli.terminal import escaped
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.progress import reporting_to
 
 AFTER_SECONDS = 1.0

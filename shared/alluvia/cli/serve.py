@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import waitress
@@ -18,6 +17,7 @@ from alluvia.cli.listening import listen
 from alluvia.cli.refreshing import Refresher
 from alluvia.cli.upkeep import CommitWatch, Upkeep
 from alluvia.lake import Lake
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.limits import machine_bytes
 from alluvia.query.processes import POOL
 from alluvia.serverless.environment import environment

@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from alluvia.errors import MESSAGE_CHARS_MAX, AlluviaError, Corrupt, Invalid, Unavailable, cut
+from alluvia.lazy_dataclasses import dataclass
 
 LINE_LENGTH_MAX = 100
 _CUT_OFF = "Could not read enough bytes"

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from alluvia.lazy_dataclasses import dataclass
 
 ENGINE_BYTES = 96_000_000
 """What DuckDB takes outside its limit: its own code, and buffers of files that it reads and spills."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from alluvia.duck.quoting import free_name, quote_name, quote_text
 from alluvia.errors import Unsupported
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.table.partitioning.values import partition_value
 

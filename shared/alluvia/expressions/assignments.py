@@ -7,7 +7,6 @@ to it: text never becomes a number implicitly, and a number never loses digits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from alluvia.errors import Invalid
 from alluvia.expressions.columnar import Compute, computed_value
 from alluvia.expressions.condition import columns_used
 from alluvia.expressions.plain import plain_value
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.names import fold
 from alluvia.table.schema.rows import conform
 

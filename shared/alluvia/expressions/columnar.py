@@ -7,13 +7,13 @@ overflow in less than 64 bits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.expressions.tree import Node, is_constant
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.names import fold
 
 Mask = Callable[[pa.RecordBatch], pa.BooleanArray]

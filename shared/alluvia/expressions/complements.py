@@ -6,12 +6,11 @@ alone. Anything not understood is `Unknown`, which every file can match, so noth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.operands import ColumnFinder
 from alluvia.expressions.predicates import all_of, any_of, column_predicate
 from alluvia.expressions.tree import Node
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.skipping.predicate import IsNull, Or, Predicate, Unknown, columns_of
 
 NEVER = Or(())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from alluvia.expressions.predicates import column_predicate
 from alluvia.expressions.references import At, Reference, names_in_use
 from alluvia.expressions.scopes import Scope, table_item
 from alluvia.expressions.tree import Node, integer_literal, is_constant, text_literal, walk
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.arguments import check_text
 from alluvia.table.schema.names import fold
 from alluvia.table.skipping.predicate import Predicate

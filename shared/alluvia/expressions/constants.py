@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from alluvia.expressions.functions import FOLDABLE, NOW_FUNCTIONS, TODAY_FUNCTIONS
 from alluvia.expressions.tree import Node, is_constant, text_literal, walk, without_locations
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.names import fold
 
 CONSTANTS_MAX = 10_000

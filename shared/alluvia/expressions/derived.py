@@ -13,13 +13,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
 from alluvia.expressions.functions import FOLDABLE, UNNESTING
 from alluvia.expressions.references import Reference, References
 from alluvia.expressions.tree import Node, walk
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.names import fold
 
 _SCALAR_FUNCTIONS = FOLDABLE | {

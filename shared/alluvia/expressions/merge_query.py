@@ -7,7 +7,6 @@ refuses the shapes in which no query could, and says which columns tell the rows
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from alluvia.expressions.references import At, Reference, find_references
 from alluvia.expressions.reproducible import clauses, expressions
 from alluvia.expressions.rewrite import rewrite
 from alluvia.expressions.tree import Node, integer_literal
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.arguments import check_text
 from alluvia.table.properties import MERGE_QUERY
 from alluvia.table.schema.names import fold

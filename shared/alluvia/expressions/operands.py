@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from alluvia.expressions.moments import UNITS
 from alluvia.expressions.references import Reference
 from alluvia.expressions.scopes import Item, Scope
 from alluvia.expressions.tree import Node, text_literal
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.column_path import ColumnPath
 from alluvia.table.schema.moments import is_zoned
 from alluvia.table.schema.names import fold

@@ -6,7 +6,6 @@ Each row is known by its alias, `t.a`, and a column that only one of them has by
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from alluvia.expressions.condition import Condition, condition
 from alluvia.expressions.sql_assignments import SqlValues
 from alluvia.expressions.sql_condition import read_expression
 from alluvia.expressions.tree import Node, walk
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.masks import definite
 from alluvia.table.schema.names import fold
 from alluvia.table.schema.rows import conform

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -19,6 +18,7 @@ from alluvia.duck.connection import planner
 from alluvia.duck.failures import query_error
 from alluvia.errors import Invalid
 from alluvia.expressions.tree import Node
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.arguments import check_text
 
 QUERY_LIMIT_BYTES = 256 * 1024

@@ -7,7 +7,6 @@ becomes `Unknown`. A NOT is pushed down to the comparisons, where it is exact, b
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from alluvia.expressions.operands import ColumnFinder, Operand
 from alluvia.expressions.references import Reference
 from alluvia.expressions.scopes import Filter
 from alluvia.expressions.tree import Node, text_literal
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.names import fold
 from alluvia.table.skipping.predicate import (
     And,

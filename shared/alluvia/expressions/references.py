@@ -7,12 +7,13 @@ someone has reviewed it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from alluvia.errors import Invalid
 from alluvia.expressions.functions import TABLE_FUNCTIONS, is_refused
 from alluvia.expressions.tree import LOCATION, Node, integer_literal, walk
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.names import fold
 from alluvia.table_names import REJECTS, TABLE_NAME
 

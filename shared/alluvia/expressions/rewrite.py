@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.duck.quoting import quote_name
@@ -19,6 +18,7 @@ from alluvia.expressions.parse import Analyse, Statement, analyse, read
 from alluvia.expressions.references import Reference
 from alluvia.expressions.second_wall import check_tables
 from alluvia.expressions.tree import LOCATION, Node, same
+from alluvia.lazy_dataclasses import dataclass
 
 VIEW_SCHEMA = "alluvia"
 # After these words the grammar takes the name of a table, but no alias.

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import pyarrow as pa
 
 from alluvia.expressions.derived import Columns, entry_name, is_row_by_row, table_names
 from alluvia.expressions.references import Reference, References
 from alluvia.expressions.tree import Node
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.names import fold
 
 _OUTER = frozenset({"OUTER", "FULL"})

@@ -10,7 +10,6 @@ import codecs
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
@@ -25,6 +24,7 @@ from alluvia.formats.file_text import MARK, Damaged, buffered, is_parquet, text_
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
 from alluvia.ingest.values import Limits
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.plain import plain_values
 
 PART_BYTES = 4 << 20

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import orjson
 
 from alluvia.ingest.envelope import media_type
 from alluvia.ingest.values import Limits, Split
+from alluvia.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

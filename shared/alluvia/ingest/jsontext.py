@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from typing import TYPE_CHECKING, NoReturn
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 import orjson
 
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

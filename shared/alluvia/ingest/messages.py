@@ -7,7 +7,6 @@ events that the request says something about (`Given`) has format 2: readers of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -18,6 +17,7 @@ from alluvia.ingest.jsontext import decode_all, encode
 from alluvia.ingest.rejects import given_text
 from alluvia.ingest.timestamps import MAX_US, MIN_US
 from alluvia.ingest.values import Given, Origin, RawEvent, Reject
+from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

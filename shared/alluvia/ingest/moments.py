@@ -7,7 +7,6 @@ of `ts`, `timestamp`, `@timestamp` and `time` that is a valid time (see `timesta
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 from alluvia.ingest.identity import all_at_path, at_path
 from alluvia.ingest.timestamps import TIMESTAMP, instant, instants
 from alluvia.ingest.values import all_but
+from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import chain, repeat
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from alluvia.ingest.rejects import clash_reason, reject_of, reject_rows
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.tables import create_events, event_schema, find_events, rejects_of
 from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Origin, RawEvent, Reject
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.grouping import GROUP_MAX, Size
 from alluvia.operations.ingest import Ingested, ingest, refusals

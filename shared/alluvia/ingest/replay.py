@@ -7,7 +7,6 @@ time, neither lose nor double an event. Events keep the time of their arrival, a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from alluvia.ingest.rejects import read_given, reject_of, reject_rows
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.tables import find_events
 from alluvia.ingest.values import EventRows, Fields, Limits, Origin, RawEvent
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.ingest import ingest, refusals
 from alluvia.operations.lake_commit import WRITE_SERIALIZABLE

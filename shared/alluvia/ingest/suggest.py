@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from alluvia.ingest.convert import column
 from alluvia.ingest.jsontext import decode_all, describe, encode
 from alluvia.ingest.tables import find_events
 from alluvia.ingest.timestamps import TIMESTAMP
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.operations.catalog import Catalog
 from alluvia.table.handle import TableHandle

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from alluvia.errors import cut
+from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -7,10 +7,11 @@ writing. A file from another writer keeps its original URI, because some readers
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import orjson
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.fields import (
     Json,
     flag,

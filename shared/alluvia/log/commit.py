@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
 
 from alluvia.errors import Corrupt
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
 from alluvia.log.fields import Json
 from alluvia.log.paths import commit_name

@@ -6,9 +6,9 @@ Source: Delta protocol, "Delta Log Entries", "Checkpoints" and "Last Checkpoint 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.store.uris import canonical_path as canonical_path  # noqa: PLC0414
 
 LOG_FOLDER = "_delta_log/"

@@ -6,10 +6,11 @@ Source: Delta protocol, "Action Reconciliation".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 from alluvia.errors import Corrupt
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
 from alluvia.log.commit import CommitActions
 from alluvia.log.files.file_set import ActionSet

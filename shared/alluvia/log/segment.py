@@ -6,9 +6,10 @@ Source: Delta protocol, "Action Reconciliation".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from alluvia.errors import Corrupt, VersionExpired, VersionNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.paths import CheckpointFile, CommitFile, commit_name, parse_name
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, VersionExpired, VersionNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, CdcFile, RemoveFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.paths import commit_name

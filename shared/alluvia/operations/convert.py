@@ -6,7 +6,7 @@ Only the footer of each file is read, in one or two ranged GETs.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.errors import Invalid, ObjectNotFound, TableExists, Unavailable
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.log.paths import is_absolute
 from alluvia.operations.create import create, plan_create

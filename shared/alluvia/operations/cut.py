@@ -6,8 +6,8 @@ Every transaction over several tables that is in one table of the cut is in all 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import State
 from alluvia.table.claims import TRANSACTION, Claim, pending, with_claims

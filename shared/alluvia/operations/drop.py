@@ -8,10 +8,10 @@ of any library, loses a race that it must notice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound, VersionExpired
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.paths import LOG_FOLDER
 from alluvia.log.replay import State

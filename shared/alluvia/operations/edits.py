@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.expressions.condition import ROWS_AT_ONCE_BY_DUCKDB, condition
 from alluvia.expressions.masking import masked
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
 from alluvia.table.deletion_vectors.storage import NO_POSITIONS

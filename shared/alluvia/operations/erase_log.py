@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, DomainMetadata
 from alluvia.log.fields import Json
 from alluvia.log.paths import decode_path

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
 
 from alluvia.expressions.condition import Condition, condition
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.table.masks import definite
 from alluvia.table.scan import Scan

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.store import OldVersion
 
 DATA, CHANGES, COMMIT, CHECKPOINT, SIDECAR = "data files", "change files", "commits", "checkpoints", "sidecars"

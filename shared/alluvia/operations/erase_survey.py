@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from itertools import chain
 
@@ -14,6 +14,7 @@ import orjson
 import pyarrow.compute as pc
 
 from alluvia.errors import Corrupt, ObjectNotFound, Unsupported
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.commit import parse_commit
 from alluvia.log.files.parquet import ActionFile, bodies

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 
 from alluvia.errors import TableNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import Txn
 from alluvia.operations.expire_plan import ExpiryPlan, plan_expiry
 from alluvia.operations.replanning import check_not_append_only, commit_planned

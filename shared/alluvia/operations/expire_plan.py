@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, Metadata
 from alluvia.table.partitioning.spans import tagged_span
 from alluvia.table.partitioning.spec import TIMES, parse_spec

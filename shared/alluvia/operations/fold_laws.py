@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import lru_cache
 from threading import Timer
 
@@ -23,6 +22,7 @@ from alluvia.errors import Invalid, cut
 from alluvia.expressions.merge_query import MergeQuery, read_merge_query
 from alluvia.expressions.rewrite import VIEW_SCHEMA
 from alluvia.expressions.tree import walk
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import Metadata
 from alluvia.operations.constraints import row_check
 from alluvia.operations.expire_plan import time_column

@@ -9,13 +9,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Conflict, Invalid, Unavailable
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
 from alluvia.operations.edits import Edit, Hits, Inserts, RowChanges

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Generic, TypeVar
 
 from alluvia.clock import Clock
 from alluvia.errors import CommitUnknown
+from alluvia.lazy_dataclasses import dataclass
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")

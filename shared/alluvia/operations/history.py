@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from alluvia.errors import Corrupt, Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.commit import CommitActions
 from alluvia.log.paths import commit_name
 from alluvia.log.segment import oldest_version

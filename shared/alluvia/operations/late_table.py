@@ -11,11 +11,11 @@ Two things say where that is in the table's log (docs/TRANSACTIONS.md):
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 
 from alluvia.clock import Clock
 from alluvia.errors import TableNotFound, TransactionExpired, VersionExpired
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.commit import CommitActions
 from alluvia.log.log import Log
 from alluvia.log.replay import State

@@ -7,7 +7,6 @@ of the source can be changed as well. What has no keys, or too large a source, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ from alluvia.errors import Invalid
 from alluvia.expressions.pairs import Pairs, PairTest, PairValues, Side
 from alluvia.expressions.sql_condition import read_expression
 from alluvia.expressions.tree import Node
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
 from alluvia.operations.edits import Edit, Hits, Inserts, RowChanges, merge_metrics

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from alluvia.clock import Clock
 from alluvia.errors import Conflict, Corrupt, ObjectNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.committer import put_once
 from alluvia.store import Store
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.operations.checkpoint import checkpoint, checkpoint_due
 from alluvia.operations.optimize_files import candidates, merged_row_bytes

@@ -6,13 +6,13 @@ A table with nothing to do has none of them, however many files it has, and so c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.log.files.file_set import FEW_ACTIONS, ActionSet
 from alluvia.log.files.parquet import joined

@@ -6,7 +6,6 @@ The query is a user's: it runs in a query's process, as confined as any query, o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from alluvia.duck.quoting import quote_name
 from alluvia.duck.relation import relation_sql
 from alluvia.errors import Invalid, Unavailable
 from alluvia.expressions.merge_query import read_merge_query
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.operations.constraints import row_check
 from alluvia.operations.folding import folded

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.optimize_plan import next_rows
 from alluvia.table.encodings import encodings_of
 from alluvia.table.partitioning.spans import Span

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, groupby, pairwise
 from math import ceil, inf, log
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.optimize_clusters import worth_dividing
 from alluvia.operations.optimize_files import CLUSTER_FILES_MIN, Candidate
 from alluvia.table.clustering import part_cell

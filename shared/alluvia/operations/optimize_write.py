@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from alluvia.duck.quoting import quote_name, quote_text
 from alluvia.duck.scratch import scratch_database
 from alluvia.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unavailable
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.log.files.parquet import UNREADABLE
 from alluvia.operations.optimize_outputs import Output, Outputs, SortedRows

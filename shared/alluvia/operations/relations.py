@@ -7,12 +7,13 @@ name that is not a table's (`query/derived.py`); a rollup is computed with one (
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow as pa
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Predicate, columns_of, only_about

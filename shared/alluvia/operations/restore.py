@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from alluvia.errors import Invalid, VersionExpired
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, Metadata, Protocol, Txn
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, IN_COMMIT_TIMESTAMPS
 from alluvia.operations.replanning import check_not_append_only, check_not_rollup, commit_planned

@@ -8,7 +8,6 @@ may show rows that were erased.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 
 import orjson
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from alluvia.clock import Clock
 from alluvia.errors import ObjectNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.store import Store
 
 RESULTS = "_alluvia/results/"

@@ -6,11 +6,12 @@ One file is encoded while the next is read. Memory holds one row group of each a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, CdcFile
 from alluvia.operations.change_files import ChangeWriter
 from alluvia.operations.constraints import row_check

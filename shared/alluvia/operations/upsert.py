@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 from alluvia.errors import Invalid
 from alluvia.expressions.condition import PairCondition, pair_condition
 from alluvia.expressions.masking import masked
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
 from alluvia.operations.edits import Edit, Hits, Inserts, RowChanges, merge_metrics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from alluvia.errors import (
     VersionExpired,
     VersionNotFound,
 )
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import DomainMetadata, RemoveFile
 from alluvia.log.features import GUARD
 from alluvia.log.paths import LOG_FOLDER

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.paths import LOG_FOLDER, CheckpointFile, parse_name
 from alluvia.operations.change_files import CHANGE_FOLDER
 from alluvia.operations.log_cleanup import expired_log, unnamed_sidecars

@@ -6,10 +6,9 @@ number counts. A view that was dropped is a version without a query.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from alluvia.clock import Clock
 from alluvia.errors import Corrupt, Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.numbered import newest_numbered, write_numbered
 from alluvia.store import Store
 from alluvia.table_names import TABLE_NAME

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
 from alluvia.errors import Invalid, Unsupported
 from alluvia.expressions.masking import masked
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, Metadata, Txn
 from alluvia.operations.append import applied, check_txn
 from alluvia.operations.append_evolving import fits

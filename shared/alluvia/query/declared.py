@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from alluvia.errors import Invalid, Unsupported
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.serialization import parse_type
 from alluvia.table.schema.type_names import normal_name
 

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Self, TypeVar
 
@@ -23,6 +23,7 @@ from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import Statement, parse
 from alluvia.expressions.references import Reference, References, find_references, names_in_use, shows_tables
 from alluvia.expressions.rewrite import Rewritten, rewrite
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.folding import FINAL
 from alluvia.operations.relations import Files, LocalRows, Relation

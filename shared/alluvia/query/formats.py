@@ -10,7 +10,6 @@ import io
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import orjson
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.plain import plain_values
 
 CHUNK_ROWS = 2048

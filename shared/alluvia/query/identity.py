@@ -7,7 +7,6 @@ tells it once more, from what it has in fact read, so that no answer is ever kep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from threading import Lock
 
@@ -20,6 +19,7 @@ from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import Analyse, Analysis, Statement, parse
 from alluvia.expressions.references import At, Reference, find_references, names_in_use, shows_tables
 from alluvia.expressions.varying import condition_varies, query_varies, varies
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.query.derived import final_snapshot
 from alluvia.query.describe import describes

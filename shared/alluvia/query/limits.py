@@ -6,11 +6,12 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from alluvia.access.rights import Rights
 from alluvia.duck.failures import QueryTooCostly
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.relations import Files, Inputs
 
 FILE_CACHE_BYTES = 256 << 20

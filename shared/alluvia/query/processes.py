@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing import Pipe
 from pathlib import Path
@@ -31,6 +30,7 @@ from alluvia import errors
 from alluvia.duck.connection import planner
 from alluvia.duck.failures import EngineError
 from alluvia.expressions.parse import Analysis
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.formats import RenderedRows
 from alluvia.store.metering import note_requests
 

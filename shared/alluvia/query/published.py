@@ -7,10 +7,11 @@ query that was withdrawn is a version without a text. A published query runs wit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from alluvia.errors import Corrupt, Invalid
 from alluvia.expressions.parse import parse
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.numbered import Numbered, find_numbered, newest_numbered, write_numbered
 from alluvia.query.declared import Declared, declare, sample_of

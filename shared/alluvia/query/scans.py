@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from alluvia.expressions.moments import to_datetime
 from alluvia.expressions.predicates import all_of, table_predicate
 from alluvia.expressions.references import At, Reference, References
 from alluvia.expressions.scopes import filters_by_table
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.relations import Files, ShownPart
 from alluvia.query.cost import dollars, requests_of

@@ -6,13 +6,13 @@ So a view gives nothing that its reader could not read, and conditions on it pru
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from alluvia.errors import Invalid
 from alluvia.expressions.parse import QUERY_LIMIT_BYTES, Analyse, Statement, parse, read
 from alluvia.expressions.references import At, Reference, References, find_references
 from alluvia.expressions.rewrite import put_subqueries
 from alluvia.expressions.tree import walk
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.views import View
 from alluvia.table.schema.names import fold

@@ -7,12 +7,12 @@ part of the query on a row before the filter has let it through, so not even an 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from alluvia.access.rights import Restriction
 from alluvia.errors import Forbidden, Invalid
 from alluvia.expressions.condition import Condition, condition
 from alluvia.expressions.predicates import all_of
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.relations import ShownPart
 from alluvia.table.schema.names import fold

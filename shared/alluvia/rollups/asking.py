@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.errors import Invalid, TableNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.relations import Evaluate, LocalRows, Relation
 from alluvia.rollups.change import app_id, find_change

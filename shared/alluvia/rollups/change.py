@@ -8,7 +8,7 @@ such an append, since it may bring back rows that had expired, which the rollup 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from alluvia.errors import Invalid, VersionExpired, VersionNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, CdcFile, RemoveFile, Txn
 from alluvia.log.commit import CommitActions
 from alluvia.operations.change_files import AFTER, INSERT

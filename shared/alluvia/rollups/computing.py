@@ -7,7 +7,6 @@ that a change touches are *recomputed* from the source.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow as pa
 from alluvia.duck.connection import planner
 from alluvia.duck.quoting import quote_name, quote_text
 from alluvia.duck.relation import duckdb_type
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.operations.relations import Files, LocalRows, Relation
 from alluvia.rollups.change import SourceChange

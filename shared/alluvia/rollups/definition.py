@@ -7,7 +7,7 @@ way: then a change of the source changes the groups of the rows that it inserts 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 
 import orjson
@@ -19,6 +19,7 @@ from alluvia.expressions.references import At, Reference, find_references
 from alluvia.expressions.reproducible import PICKING, clauses, expressions
 from alluvia.expressions.rewrite import VIEW_SCHEMA, rewrite
 from alluvia.expressions.tree import Node, integer_literal, walk, without_locations
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.arguments import check_text
 from alluvia.table.properties import ROLLUP
 from alluvia.table.schema.names import fold

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +23,7 @@ from alluvia.expressions.parse import parse
 from alluvia.expressions.predicates import table_predicate
 from alluvia.expressions.scopes import Filter, Scope, table_item
 from alluvia.expressions.tree import Node
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.relations import LocalRows
 from alluvia.rollups.definition import RollupQuery
 from alluvia.table.scan import Scan

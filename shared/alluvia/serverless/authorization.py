@@ -8,7 +8,7 @@ of an identity provider; where it has not, its keys are asked for, if the settin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,6 +18,7 @@ from alluvia.access.rate import RequestRates
 from alluvia.access.rights import Rights
 from alluvia.errors import Invalid
 from alluvia.lake import Lake
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.http import Request, TooManyRequests, Unauthenticated
 from alluvia.serverless.settings import choice, text
 from alluvia.table.schema.names import fold

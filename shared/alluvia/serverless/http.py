@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -26,6 +25,7 @@ from alluvia.errors import (
     VersionNotFound,
     cut,
 )
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.log_lines import Logger
 
 Response = dict[str, Any]

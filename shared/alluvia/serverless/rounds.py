@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
 from typing import Any
 
 from alluvia.errors import AlluviaError, Invalid, TableNotFound
 from alluvia.lake import Lake, Table
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.events import fields_of
 from alluvia.serverless.log_lines import Logger
 

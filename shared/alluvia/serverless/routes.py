@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Generic, TypeVar
 from urllib.parse import unquote
 
 from alluvia.errors import cut
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.http import Request, Response, failure
 
 Taker = TypeVar("Taker")

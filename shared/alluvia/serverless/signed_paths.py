@@ -11,12 +11,13 @@ import hmac
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from urllib.parse import parse_qsl, urlencode
 
 from alluvia.clock import Clock
 from alluvia.errors import Forbidden, Invalid
+from alluvia.lazy_dataclasses import dataclass
 
 SIGNING_KEY = "ALLUVIA_SIGNING_KEY"
 KEY_CHARS_MIN = 32

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote_plus
 
 import orjson
 
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table_names import REJECTS, TABLE_OR_REJECTS
 
 NOTIFIED_EVERY = 10

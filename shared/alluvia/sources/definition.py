@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
 from alluvia.errors import Invalid
 from alluvia.formats.registry import NAMES
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.sources.kinds.hmac_header import ALGORITHMS, ENCODINGS
 from alluvia.sources.kinds.registry import KINDS
 from alluvia.sources.references import check_reference

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from alluvia.errors import AnswerLost, Conflict, Invalid, ObjectNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.sources.file import KEY, parse, render
 from alluvia.store import PutResult
 

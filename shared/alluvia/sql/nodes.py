@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.sql.tokens import Sql, holds_query
 
 Assignments = tuple[tuple[str, Sql], ...]

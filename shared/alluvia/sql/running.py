@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from alluvia.duck.evaluators import evaluating
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.lake import Lake
 from alluvia.lake_transaction import LakeTransaction
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.views import find_view
 from alluvia.progress import listener, reporting_to
 from alluvia.query.evaluator import ProcessEvaluator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from alluvia.errors import TableNotFound
 from alluvia.lake import Lake
 from alluvia.lake_table import Table
 from alluvia.lake_transaction import LakeTransaction
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.query.engine import Result, run
 from alluvia.query.limits import QueryLimits

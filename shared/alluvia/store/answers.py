@@ -8,7 +8,8 @@ obstore's stays attached to one of ours.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from alluvia.lazy_dataclasses import dataclass
 
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)|External AWS credential provider: (\w+)")

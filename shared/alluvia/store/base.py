@@ -28,13 +28,13 @@ import enum
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from alluvia.errors import Invalid, ObjectNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.store.at_once import REQUESTS_AT_ONCE, each, fetched_ahead, one_ahead
 from alluvia.store.uris import key_below
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import boto3

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count
 from pathlib import Path
 from threading import Lock, Timer
@@ -23,6 +23,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from alluvia.errors import AlluviaError
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.scratch import scratch_root
 from alluvia.store.at_once import REQUESTS_AT_ONCE
 from alluvia.store.base import Store

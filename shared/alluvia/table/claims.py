@@ -8,12 +8,13 @@ the claim and the other commit both only append.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from alluvia.errors import Corrupt
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import DomainMetadata
 from alluvia.log.commit import Action, CommitActions, encode_commit, parse_commit
 from alluvia.log.replay import State, replay

@@ -7,7 +7,7 @@ raise. Source: Delta protocol, by way of the reference implementation's conflict
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from alluvia.errors import (
     ConcurrentAppend,
@@ -21,6 +21,7 @@ from alluvia.errors import (
     ProtocolChanged,
     TableDropped,
 )
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS

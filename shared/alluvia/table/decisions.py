@@ -7,12 +7,13 @@ anyone who has waited long enough. Whoever comes second reads what stands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import orjson
 
 from alluvia.clock import Clock
 from alluvia.errors import Corrupt, ObjectNotFound, Unsupported
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.committer import put_once
 from alluvia.log.log import Log
 from alluvia.log.replay import State

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import expm1, log2, sqrt
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from alluvia.lazy_dataclasses import dataclass
 
 SAMPLE_ROWS = 4096
 SAMPLE_RUNS = 16

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyarrow as pa
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.fitting import fit_array
 from alluvia.table.properties import Properties
 from alluvia.table.schema.column_mapping import ColumnMapping

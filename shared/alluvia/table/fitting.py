@@ -9,12 +9,12 @@ refused.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Corrupt
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.table.partitioning.values import partition_value
 from alluvia.table.schema.column_mapping import FIELD_ID, ColumnMapping

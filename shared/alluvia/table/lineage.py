@@ -9,12 +9,12 @@ sets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from alluvia.errors import Corrupt
+from alluvia.lazy_dataclasses import dataclass
 
 DROPPED = "alluvia.dropped"
 """The version of the drop, as long as there is no table of that name."""

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
 from alluvia.errors import Corrupt
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.commit import EVENT_FILES, CommitActions
 from alluvia.table.event_window.id_runs import CONTENT_BYTES, FINGERPRINT_BYTES
 from alluvia.table.event_window.window import parts

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
 from alluvia.errors import Corrupt, Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.features import TYPE_WIDENING
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from alluvia.errors import CommitUnknown, ConcurrentDomain, TransactionExpired, Unavailable, Unsupported
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
 from alluvia.log.commit import EVENTS_INFO, Action, CommitActions, encode_commit
 from alluvia.log.features import GUARD

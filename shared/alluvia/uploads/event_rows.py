@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import blake2b
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from alluvia.ingest.alike import moved
 from alluvia.ingest.envelope import split
 from alluvia.ingest.pipeline import Answer, ingest_batch
 from alluvia.ingest.values import UNLIMITED, Reject
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.uploads.parquet_rows import ParquetRows
 from alluvia.uploads.rows import OpenFile, open_text

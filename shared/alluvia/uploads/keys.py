@@ -8,11 +8,11 @@ content, so that a key does not stand for two, and what was created, so that a r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 from alluvia.errors import VersionExpired, VersionNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.commit import CommitActions
 from alluvia.log.log import Log
 from alluvia.log.time_travel import version_at

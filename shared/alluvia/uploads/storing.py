@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
 import pyarrow as pa
 
 from alluvia.errors import ConcurrentTransaction, Invalid, TableNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.append import append
 from alluvia.operations.append_evolving import append_evolving
 from alluvia.operations.catalog import Catalog

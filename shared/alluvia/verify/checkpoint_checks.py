@@ -8,12 +8,12 @@ sidecar's action are this library's own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import pyarrow.compute as pc
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, Metadata, Protocol, RemoveFile
 from alluvia.log.checkpoints.writer import STRUCT
 from alluvia.log.files.file_set import ActionSet

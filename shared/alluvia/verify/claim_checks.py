@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unsupported
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, DomainMetadata
 from alluvia.log.commit import CommitActions
 from alluvia.log.log import Log

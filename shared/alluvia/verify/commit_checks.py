@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.commit import CommitActions
 from alluvia.log.paths import commit_name
 from alluvia.verify.report import Findings

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.errors import Corrupt, Invalid, Unsupported
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.log.files.parquet import UNREADABLE
 from alluvia.operations.datafile import BATCH_ROWS

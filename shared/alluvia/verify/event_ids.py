@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.duck.scratch import scratch_database
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.scratch import scratch_root
 from alluvia.table.event_window.content import EVENT_ID, SOURCE
 

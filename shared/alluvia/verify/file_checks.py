@@ -6,9 +6,10 @@ Source: Delta protocol, "Add File and Remove File", "Deletion Vectors", "Partiti
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from alluvia.errors import AlluviaError, Corrupt, Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.store import ObjectInfo, Store
 from alluvia.table.deletion_vectors.descriptors import cardinality_of, decode_inline

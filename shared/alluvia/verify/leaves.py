@@ -7,7 +7,6 @@ compare as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal, localcontext
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.errors import Corrupt
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.table.schema.column_mapping import ColumnMapping, mapping_of, physical_schema
 from alluvia.table.schema.column_path import ColumnPath

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from alluvia.errors import Corrupt, ObjectNotFound, Unavailable, Unsupported
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import CdcFile, Metadata, Protocol, RemoveFile
 from alluvia.log.checkpoints.agreement import disagreement
 from alluvia.log.checkpoints.reader import Checkpoint as OpenCheckpoint

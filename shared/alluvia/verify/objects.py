@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.paths import LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, CommitFile, parse_name
 from alluvia.operations.change_files import CHANGE_FOLDER
 from alluvia.store import ObjectInfo

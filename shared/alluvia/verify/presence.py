@@ -7,9 +7,9 @@ The caller checks again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from alluvia.errors import AlluviaError, Corrupt, Unsupported
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.store import ObjectInfo
 from alluvia.table.deletion_vectors.descriptors import StoredVector, stored_vector

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 import pyarrow as pa
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.store import Store
 from alluvia.table.event_window.content import EVENT_ID
 from alluvia.table.snapshot import Snapshot

@@ -6,8 +6,9 @@ Source: Delta protocol, "Action Reconciliation".
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import State

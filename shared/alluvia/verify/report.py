@@ -5,7 +5,9 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from alluvia.lazy_dataclasses import dataclass
 
 SHOWN_MAX = 100
 """Findings of one kind that are told one by one; the others are only counted."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.column_path import ColumnPath
 from alluvia.table.statistics.typed import has_bounds
 from alluvia.verify.leaves import Leaf, comparable

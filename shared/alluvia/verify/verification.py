@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound, TableNotFound, Unsupported
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.features import GUARD
 from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, commit_name, version_prefix
 from alluvia.log.replay import State

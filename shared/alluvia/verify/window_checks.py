@@ -6,10 +6,11 @@ An event missing from the index would be stored twice; an event that is wrongly 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import blake2b
 
 from alluvia.errors import Corrupt
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.commit import CommitActions
 from alluvia.log.in_commit_timestamps import has_in_commit_timestamps

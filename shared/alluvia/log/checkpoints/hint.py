@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import orjson
+
+from alluvia.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

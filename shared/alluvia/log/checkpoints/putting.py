@@ -8,10 +8,11 @@ clean-up deletes the sidecars that nothing names.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from alluvia.clock import Clock
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.checkpoints.hint import last_checkpoint
 from alluvia.log.checkpoints.v2 import NewSidecar, manifest, new_sidecar, plan_adds, plan_removes

@@ -8,13 +8,13 @@ checkpoint depends on what changed since the last one. Source: Delta protocol, "
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.checkpoints.schema import ADD, REMOVE, SCHEMA
 from alluvia.log.checkpoints.writer import Form, few_actions, live_tombstones_of, section_structs

@@ -8,7 +8,7 @@ Schema".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Protocol
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.checkpoints.schema import ADD, REMOVE, SCHEMA
 from alluvia.log.fields import Json

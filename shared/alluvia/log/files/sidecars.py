@@ -6,13 +6,14 @@ What fetches them is given by the caller. Source: Delta protocol, "Sidecar Files
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.fields import Json, text, text_map, whole
 from alluvia.log.files.parquet import ActionFile, Path
 from alluvia.log.files.rows import FileRows, LogRows, Parse, T, check_fields

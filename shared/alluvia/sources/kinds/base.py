@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from alluvia.ingest.timestamps import instant
 from alluvia.ingest.values import Given
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.sources.signatures import MISSING, WRONG, same
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
 
 import pyarrow as pa
 
 from alluvia.errors import Corrupt, Unsupported
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.fields import Json
 from alluvia.log.paths import decode_path
 from alluvia.table.deletion_vectors.roaring import decode_native, decode_roaring, encode_roaring

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from alluvia.lazy_dataclasses import dataclass
 
 _PLAIN_COOKIE = 12346
 _RUN_COOKIE = 12347

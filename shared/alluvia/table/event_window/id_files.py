@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Corrupt
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.commit import EVENT_FILES, CommitActions
 from alluvia.table.event_window.id_runs import CONTENT_BYTES, FINGERPRINT, FINGERPRINT_BYTES, HEAD_BYTES
 

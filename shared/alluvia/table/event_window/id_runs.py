@@ -8,13 +8,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from struct import Struct
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from alluvia.lazy_dataclasses import dataclass
 
 FINGERPRINT_BYTES = 12
 HEAD_BYTES = 8

@@ -11,13 +11,13 @@ from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
 from alluvia.errors import Corrupt
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.commit import EVENT_CONTENTS, EVENT_FILES, EVENT_IDS, CommitActions
 from alluvia.table.event_window.id_files import CommitFiles, IdFiles, files_of
 from alluvia.table.event_window.id_runs import CONTENT_BYTES, FINGERPRINT, FINGERPRINT_BYTES, CommitIds, IdRun

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from hashlib import blake2b
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.partitioning.spans import PARTITION_TAG, Key, Span, cut, part
 from alluvia.table.partitioning.spec import PartitionField, PartitionSpec
 from alluvia.table.partitioning.transforms import is_one_value, one_array, plain, transformed

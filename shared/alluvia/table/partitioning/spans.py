@@ -7,11 +7,11 @@ null after every value. A file holds one value of each identity column, and the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 
 PARTITION_TAG = "alluvia.partition"

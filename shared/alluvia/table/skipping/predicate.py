@@ -8,11 +8,12 @@ aware datetime for `timestamp`, a naive one for `timestamp_ntz`; never None.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import pyarrow as pa
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.column_mapping import physical_path
 from alluvia.table.schema.column_path import ColumnPath
 

@@ -6,12 +6,12 @@ Pure, except that rows are opened on demand. What is derived is kept with the ro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.log.files.rows import LogRows
 from alluvia.table.partitioning.values import parse_partition_text, partition_value

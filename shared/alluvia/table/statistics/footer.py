@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.files.parquet import UNREADABLE
 from alluvia.table.schema.column_path import put
 from alluvia.table.schema.serialization import normal_schema

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal, localcontext
 from math import isfinite
@@ -19,6 +18,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.column_path import ColumnPath, find
 from alluvia.table.schema.moments import moment
 from alluvia.table.statistics.written import LAST_CHARACTER, TEXT_LENGTH_MAX
