@@ -10,6 +10,12 @@ complete before the status is chosen: a query that fails is never a 200.
 from __future__ import annotations
 
 import os
+
+from alluvia.query.starting import start_ahead
+
+if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
+    start_ahead()  # DuckDB loads in that process, while this one loads what follows
+
 from collections.abc import Callable
 from typing import Any
 
@@ -42,7 +48,7 @@ _STATUSES: dict[type[AlluviaError], int] = {
 
 logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME", "query"))
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
-    POOL.prepare(1)  # it starts while this process goes on to load
+    POOL.prepare(1)
 warm_lake.prepare()
 
 

@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-
-import duckdb
+from typing import TYPE_CHECKING
 
 from alluvia.duck.quoting import quote_text
 from alluvia.errors import NotInstalled, Unavailable
+
+if TYPE_CHECKING:
+    import duckdb
 
 PLANNER_MEMORY = "256MB"
 EXPRESSION_DEPTH_MAX = 250
@@ -35,6 +37,8 @@ _shared: dict[str, duckdb.DuckDBPyConnection] = {}
 
 def connect(options: Mapping[str, str]) -> duckdb.DuckDBPyConnection:
     """Open an empty database in memory, in UTC, with errors as JSON. `options` are DuckDB's, as text."""
+    import duckdb  # loaded late: what only plans queries does without
+
     connection = duckdb.connect(":memory:", config={**_CLOSED, **options})
     connection.execute("SET GLOBAL TimeZone = 'UTC'")
     connection.execute("SET GLOBAL errors_as_json = true")
@@ -91,6 +95,8 @@ def use_s3(connection: duckdb.DuckDBPyConnection, secret: Mapping[str, str | boo
     # Every data file is immutable, so what is known of it holds for the whole query.
     connection.execute("SET enable_http_metadata_cache = true")
     connection.execute("CALL enable_logging('HTTP')")  # in memory: requests are counted by it
+    import duckdb
+
     parameters = ", ".join(
         f"{name} {str(value).lower() if isinstance(value, bool) else quote_text(value)}"
         for name, value in secret.items()
@@ -112,6 +118,8 @@ def requests_sent(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
 
 @cache
 def _httpfs() -> Path:
+    import duckdb
+
     spec = find_spec("duckdb_extension_httpfs")
     folder = next(iter(spec.submodule_search_locations or ()), None) if spec else None
     path = Path(folder or "", "extensions", f"v{duckdb.__version__}", "httpfs.duckdb_extension")

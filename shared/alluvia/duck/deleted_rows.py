@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from alluvia.duck.database import Database
 from alluvia.log.actions import AddFile
 from alluvia.store import Store
 from alluvia.store.range_cache import RANGES
@@ -14,26 +14,7 @@ from alluvia.table.deletion_vectors.storage import read_deletions, vector_parts
 from alluvia.table.reader import check_positions
 from alluvia.table.snapshot import Snapshot
 
-if TYPE_CHECKING:
-    from duckdb.sqltypes import DuckDBPyType
-
 _POSITIONS = "alluvia_positions"
-
-
-class Database(Protocol):
-    """What relations need of a DuckDB database: its own connection has it, and one to another process."""
-
-    def execute(self, query: str, parameters: Any = ..., /) -> Any:
-        """Run a statement; `fetchall` of what it returns gives its rows."""
-
-    def register(self, view_name: str, python_object: Any, /) -> Any:
-        """Give the database an Arrow table under a name."""
-
-    def unregister(self, view_name: str, /) -> Any:
-        """Take it back."""
-
-    def type(self, type_str: str, /) -> DuckDBPyType:
-        """Return a type by its name."""
 
 
 def create_deleted(

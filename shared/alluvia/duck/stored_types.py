@@ -6,12 +6,15 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.names import fold
 
 _SIGNED = ("tinyint", "smallint", "integer", "bigint", "hugeint")
 _WIDTHS = {name: 8 << at for at, name in enumerate(_SIGNED)}
 _INTEGERS = frozenset({*_SIGNED, "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint"})
 _TIMES = frozenset({"timestamp", "timestamp with time zone", "timestamp_ns", "timestamp_ms", "timestamp_s"})
+_NESTED = ("struct", "map", "list", "decimal")
+_DEPTH_MAX = 200
 _PLAIN = {"string": "varchar", "binary": "blob", "bool": "boolean", "date32[day]": "date"}
 
 
@@ -25,6 +28,31 @@ class DuckType(Protocol):
     @property
     def children(self) -> list[tuple[str, Any]]:
         """Names and types of the parts of a nested type; precision and scale of a decimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldType:
+    """A type that another process has told of, by `told`."""
+
+    id: str
+    children: list[tuple[str, Any]]
+
+
+def told(kind: DuckType | int) -> Any:
+    """Return a type as values that JSON has; parts beyond a depth that no table has are left out."""
+    return _told(kind, _DEPTH_MAX)
+
+
+def _told(kind: DuckType | int, depth: int) -> Any:
+    if isinstance(kind, int):
+        return kind
+    children = kind.children if kind.id in _NESTED and depth else []
+    return [kind.id, [(name, _told(child, depth - 1)) for name, child in children]]
+
+
+def read_told(kind: Any) -> Any:
+    """Return the type that `told` told of."""
+    return kind if isinstance(kind, int) else ToldType(kind[0], [(name, read_told(child)) for name, child in kind[1]])
 
 
 def fits(found: DuckType, kind: pa.DataType) -> bool:

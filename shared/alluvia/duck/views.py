@@ -13,10 +13,11 @@ from itertools import starmap
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from alluvia.duck.deleted_rows import Database, create_deleted
+from alluvia.arrow_compute import pc
+from alluvia.duck.database import Database
+from alluvia.duck.deleted_rows import create_deleted
 from alluvia.duck.relation import ROW_NUMBER, RelationPart, RowPlaces, escape_glob, relation_parts, union_sql
 from alluvia.duck.stored_types import fits, holds
 from alluvia.errors import Unavailable
@@ -116,13 +117,10 @@ class Views:
 
         None as well if a file has a column with a name that the view needs and that the table does not have.
         """
-        import duckdb
-
-        try:
-            rows = self._connection.execute(f"DESCRIBE FROM {part.source}").fetchall()
-        except duckdb.BinderException:
+        columns = self._connection.columns(part.source)
+        if columns is None:
             return None
-        found = {fold(name): self._connection.type(kind) for name, kind, *_ in rows}
+        found = {fold(name): kind for name, kind in columns}
         pairs = zip(snapshot.schema, snapshot.physical_schema, strict=True)
         stored = [theirs for ours, theirs in pairs if ours.name not in snapshot.partition_columns]
         types = [(found[fold(field.name)], field.type) for field in stored if fold(field.name) in found]

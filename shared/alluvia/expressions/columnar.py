@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.expressions.tree import Node, is_constant
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.names import fold
@@ -20,15 +20,15 @@ Mask = Callable[[pa.RecordBatch], pa.BooleanArray]
 Compute = Callable[[pa.RecordBatch], pa.Array]
 Kind = Literal["integer", "double", "text", "boolean", "other"]
 _COMPARED = {
-    "COMPARE_EQUAL": pc.equal,
-    "COMPARE_NOTEQUAL": pc.not_equal,
-    "COMPARE_LESSTHAN": pc.less,
-    "COMPARE_LESSTHANOREQUALTO": pc.less_equal,
-    "COMPARE_GREATERTHAN": pc.greater,
-    "COMPARE_GREATERTHANOREQUALTO": pc.greater_equal,
+    "COMPARE_EQUAL": "equal",
+    "COMPARE_NOTEQUAL": "not_equal",
+    "COMPARE_LESSTHAN": "less",
+    "COMPARE_LESSTHANOREQUALTO": "less_equal",
+    "COMPARE_GREATERTHAN": "greater",
+    "COMPARE_GREATERTHANOREQUALTO": "greater_equal",
 }
 _NAN_COMES_LAST = ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO")
-_SUMS = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
+_SUMS = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
 _DOUBLE_EXACT = 1 << 53
 
 
@@ -135,7 +135,7 @@ class _Compiler:
         return _Value(next((each for each, is_it in kinds.items() if is_it), "other"), lambda rows: rows[name])
 
     def _comparison(self, kind: str, left: _Value, right: _Value) -> Mask:
-        compare = _COMPARED[kind]
+        compare = getattr(pc, _COMPARED[kind])
         if left.constant is not None and right.constant is not None:
             raise _NotComputableError
         if left.kind == right.kind and left.kind in ("integer", "text"):
@@ -177,7 +177,7 @@ class _Compiler:
         return _Value("integer", lambda rows: pc.remainder(left.compute(rows), by), wide=left.wide)
 
     def _sum(self, node: Node, left: _Value, right: _Value) -> _Value:
-        compute = _SUMS[node["function_name"]]
+        compute = getattr(pc, _SUMS[node["function_name"]])
         if left.kind == right.kind == "integer" and (left.wide or right.wide):
             return _Value("integer", lambda rows: compute(left.compute(rows), right.compute(rows)), wide=True)
         number = _exact_double(right)

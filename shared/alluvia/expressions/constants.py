@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import cache
 from itertools import islice
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.expressions.functions import FOLDABLE, NOW_FUNCTIONS, TODAY_FUNCTIONS
 from alluvia.expressions.tree import Node, is_constant, text_literal, walk, without_locations
 from alluvia.lazy_dataclasses import dataclass
@@ -52,6 +51,22 @@ class Constant:
     value: pa.Scalar | None
 
 
+Run = Callable[[str, Sequence[Any]], pa.Table | None]
+"""Returns the rows of a statement that needs no table, with its parameters; None where DuckDB cannot run it."""
+
+
+def _run(sql: str, parameters: Sequence[Any]) -> pa.Table | None:
+    """Return the rows, or None where DuckDB cannot compute them: then nothing is pruned by them."""
+    import duckdb
+
+    from alluvia.duck.connection import planner  # loads DuckDB, which numbers and texts do without
+
+    try:
+        return planner().execute(sql, parameters).to_arrow_table()
+    except (duckdb.Error, pa.ArrowException):
+        return None
+
+
 @dataclass(slots=True)
 class _Answers:
     """What DuckDB has computed, and what it is asked for next: casts by type and text, expressions by their tree."""
@@ -71,46 +86,47 @@ class _Answers:
         if key not in self.values:
             self.asked_values[key] = node
 
-    def settle(self) -> None:
+    def settle(self, run: Run) -> None:
         """Compute all that was asked for."""
         if not self.asked_casts and not self.asked_values:
             return
         for duckdb_type, texts in self.asked_casts.items():
             # As one text: DuckDB binds a list of parameters slowly.
-            rows = _run(f"""SELECT TRY_CAST(from_json($1, '["VARCHAR"]') AS {duckdb_type}[])""", [json.dumps(texts)])
+            rows = run(f"""SELECT TRY_CAST(from_json($1, '["VARCHAR"]') AS {duckdb_type}[])""", [json.dumps(texts)])
             found = [None] * len(texts) if rows is None else list(pc.list_flatten(rows.column(0).chunk(0)))
             for text, value in zip(texts, found, strict=True):
                 self.casts[duckdb_type, text] = value if value is not None and value.is_valid else None
         keys = list(self.asked_values)
         taken = keys[: max(0, EXPRESSIONS_MAX - len(self.values))]
         for at in range(0, len(taken), _STATEMENT_EXPRESSIONS):
-            self._evaluate(taken[at : at + _STATEMENT_EXPRESSIONS])
+            self._evaluate(taken[at : at + _STATEMENT_EXPRESSIONS], run)
         self.values.update({key: None for key in keys if key not in self.values})
         self.asked_casts, self.asked_values = {}, {}
 
-    def _evaluate(self, keys: list[str]) -> None:
+    def _evaluate(self, keys: list[str], run: Run) -> None:
         """Compute some expressions; where that fails, each half of them, to leave out those at fault."""
         if self.statements >= _STATEMENTS_MAX:
             return
         self.statements += 1
-        found = _evaluate([self.asked_values[key] for key in keys])
+        found = _evaluate([self.asked_values[key] for key in keys], run)
         if found is not None:
             self.values.update(zip(keys, found, strict=True))
         elif len(keys) > 1:
-            self._evaluate(keys[: len(keys) // 2])
-            self._evaluate(keys[len(keys) // 2 :])
+            self._evaluate(keys[: len(keys) // 2], run)
+            self._evaluate(keys[len(keys) // 2 :], run)
 
 
 @dataclass(frozen=True, slots=True)
 class Constants:
     """Computes constants as of `now_us`, in UTC. Names in `taken` (folded) are columns and not the time.
 
-    `parameters` has the values of the query's parameters, by name.
+    `parameters` has the values of the query's parameters, by name. `run` has DuckDB run a statement.
     """
 
     now_us: int
     taken: frozenset[str] = frozenset()
     parameters: Mapping[str, pa.Scalar] = field(default_factory=dict, compare=False)
+    run: Run = field(default=_run, compare=False)
     _answers: _Answers = field(default_factory=_Answers, compare=False, repr=False)
 
     def together(self, translate: Callable[[], _T]) -> _T:
@@ -157,7 +173,7 @@ class Constants:
 
     def _settled(self) -> bool:
         if not self._answers.waiting:
-            self._answers.settle()
+            self._answers.settle(self.run)
         return not self._answers.waiting
 
     def _lookup(self, node: Node) -> Constant | Callable[[], Constant | None] | None:
@@ -261,23 +277,18 @@ def _text_cast(node: Node) -> tuple[str, str] | None:
     return None if text is None or kind not in _CAST_TYPES else (kind, text)
 
 
-def _evaluate(nodes: Sequence[Node]) -> list[pa.Scalar | None] | None:
+def _evaluate(nodes: Sequence[Node], run: Run) -> list[pa.Scalar | None] | None:
     """Return the values of expressions, None for nulls; None in all where DuckDB refuses one of them."""
-    wrapper = json.loads(_template())
+    serialized = run("SELECT json_serialize_sql('SELECT 1')", [])
+    if serialized is None:
+        return None
+    wrapper = json.loads(serialized.column(0)[0].as_py())
     wrapper["statements"][0]["node"]["select_list"] = list(nodes)
-    text = _run("SELECT json_deserialize_sql($1::JSON)", [json.dumps(wrapper)])
-    row = None if text is None else _run(text.column(0)[0].as_py(), [])
+    text = run("SELECT json_deserialize_sql($1::JSON)", [json.dumps(wrapper)])
+    row = None if text is None else run(text.column(0)[0].as_py(), [])
     if row is None or row.num_rows != 1:
         return None
     return [value if (value := column[0]).is_valid else None for column in row.columns]
-
-
-@cache
-def _template() -> str:
-    from alluvia.duck.connection import planner  # loads DuckDB, which numbers and texts do without
-
-    row = planner().execute("SELECT json_serialize_sql('SELECT 1')").fetchone()
-    return str(row[0]) if row else ""
 
 
 def _cast_of(text: str, kind: str) -> Node:
@@ -292,15 +303,3 @@ def _cast_of(text: str, kind: str) -> Node:
         "cast_type": {"id": kind, "type_info": None},
         "try_cast": False,
     }
-
-
-def _run(sql: str, parameters: list[Any]) -> pa.Table | None:
-    """Return the rows, or None where DuckDB cannot compute them: then nothing is pruned by them."""
-    import duckdb
-
-    from alluvia.duck.connection import planner
-
-    try:
-        return planner().execute(sql, parameters).to_arrow_table()
-    except (duckdb.Error, pa.ArrowException):
-        return None

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.duck.quoting import quote_name
 from alluvia.errors import Invalid, Unsupported

@@ -12,8 +12,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import duckdb
-
 from alluvia.duck.connection import planner
 from alluvia.duck.failures import query_error
 from alluvia.errors import Invalid
@@ -59,6 +57,8 @@ class Statement:
 
 def analyse(text: str) -> Analysis:
     """Have DuckDB read a text, in this process. Raises `duckdb.Error`."""
+    import duckdb
+
     starts = [start for start, _ in duckdb.tokenize(text)]
     row = planner().execute("SELECT json_serialize_sql($1)", [_explained(text.encode(), starts).decode()]).fetchone()
     return Analysis(starts, str(row[0]).encode() if row else b"{}")

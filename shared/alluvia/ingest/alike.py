@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.ingest.values import RawEvent
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.ingest.identity import ID_LIMIT_CHARS
 from alluvia.ingest.moments import TIME_FIELDS
 from alluvia.ingest.timestamps import TIMESTAMP, plain_instants

@@ -26,8 +26,8 @@ from decimal import Decimal
 from functools import lru_cache
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid, Unsupported
 from alluvia.ingest.jsontext import ExactNumber, describe, survives_double
 from alluvia.ingest.timestamps import TIMESTAMP, instant, instants, naive_instant

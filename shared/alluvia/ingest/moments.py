@@ -10,8 +10,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.ingest.identity import all_at_path, at_path
 from alluvia.ingest.timestamps import TIMESTAMP, instant, instants
 from alluvia.ingest.values import all_but

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Conflict, Invalid, TableNotFound
 from alluvia.ingest.envelope import split
 from alluvia.ingest.identity import contents_of

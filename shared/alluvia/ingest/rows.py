@@ -17,8 +17,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
 from alluvia.ingest.alike import AlikeBlock, EventParts
 from alluvia.ingest.alike_rows import alike_contents, alike_rows

@@ -6,8 +6,8 @@ Source: Delta protocol, "Change Data Files".
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
 from alluvia.log.actions import CdcFile, Metadata
 from alluvia.table.handle import TableHandle

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, CdcFile, RemoveFile

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt, ObjectNotFound
 from alluvia.log.actions import AddFile
 from alluvia.log.files.parquet import UNREADABLE

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.expressions.condition import ROWS_AT_ONCE_BY_DUCKDB, condition
 from alluvia.expressions.masking import masked
 from alluvia.lazy_dataclasses import dataclass

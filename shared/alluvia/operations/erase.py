@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid, ObjectNotFound, Unavailable
 from alluvia.expressions.condition import ROWS_AT_ONCE_BY_DUCKDB
 from alluvia.log.actions import AddFile

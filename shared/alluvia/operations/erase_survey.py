@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from itertools import chain
 
 import orjson
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt, ObjectNotFound, Unsupported
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, RemoveFile

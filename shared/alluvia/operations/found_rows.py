@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Conflict, Invalid, Unavailable
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile

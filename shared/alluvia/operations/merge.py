@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.duck.quoting import quote_name
 from alluvia.errors import Invalid
 from alluvia.expressions.pairs import Pairs, PairTest, PairValues, Side

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from alluvia.duck.database import OwnDatabase
 from alluvia.duck.memory import memory_shares, resident_bytes
 from alluvia.duck.quoting import quote_name, quote_text
 from alluvia.duck.scratch import scratch_database
@@ -86,7 +87,7 @@ def rewrite(
         with _closed_aside(scratch_database(folder, settings=settings), held) as connection:
             connection.execute(f"CREATE SCHEMA {_SCHEMA}")
             stored = "files" if evaluate is None else "stored"
-            Views(connection, _SCHEMA, handle.store, folder).create(stored, snapshot, files, urls)
+            Views(OwnDatabase(connection), _SCHEMA, handle.store, folder).create(stored, snapshot, files, urls)
             folded = None
             if evaluate is not None:
                 from alluvia.operations.optimize_fold import fold_rows  # loaded late: it parses, which needs DuckDB

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt, ObjectNotFound
 from alluvia.log.actions import AddFile, file_key
 from alluvia.log.files.parquet import UNREADABLE

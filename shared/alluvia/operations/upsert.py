@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
 from alluvia.expressions.condition import PairCondition, pair_condition
 from alluvia.expressions.masking import masked

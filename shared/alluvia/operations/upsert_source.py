@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.duck.scratch import scratch_database
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass

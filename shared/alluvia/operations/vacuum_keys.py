@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Unsupported
 from alluvia.log.actions import RemoveFile
 from alluvia.log.files.columns import any_matches

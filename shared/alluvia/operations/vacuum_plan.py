@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.paths import LOG_FOLDER, CheckpointFile, parse_name
 from alluvia.operations.change_files import CHANGE_FOLDER

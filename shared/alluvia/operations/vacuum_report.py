@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
-import pyarrow.compute as pc
-
+from alluvia.arrow_compute import pc
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.vacuum_plan import Kept, LogPlan, VacuumPlan
 

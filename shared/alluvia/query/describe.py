@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 from alluvia.duck.connection import planner
@@ -82,6 +81,8 @@ def delta_name(text: str) -> str:
     """
     if len(text) > TYPE_CHARS_MAX:
         return text
+    import duckdb
+
     try:
         return _name(planner().type(text))
     except (duckdb.Error, RecursionError):

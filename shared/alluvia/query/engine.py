@@ -252,7 +252,7 @@ def _open(
     if expanded.views:  # which name other tables: all are read at one moment
         statement, references = expanded.statement, expanded.references
         newest = newest_snapshots(catalog, references)
-    constants = Constants(now_us, names_in_use(statement.root), given)
+    constants = Constants(now_us, names_in_use(statement.root), given, session.plan)
     reads = PlannedReads(limits, catalog.rights)
     evaluate = _nothing_evaluated if dry_run else evaluation(catalog.store, limits, reads.add)
     derived = find_derived(catalog, references, constants, newest, evaluate, session.folder)

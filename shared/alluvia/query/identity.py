@@ -7,10 +7,11 @@ tells it once more, from what it has in fact read, so that no answer is ever kep
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from hashlib import sha256
+from importlib.metadata import version
 from threading import Lock
 
-import duckdb
 import orjson
 
 from alluvia.access.rights import Rights
@@ -33,8 +34,6 @@ from alluvia.table.claims import CLAIM
 from alluvia.table.snapshot import Snapshot
 from alluvia.version import __version__
 
-ENGINE = f"{__version__}/{duckdb.__version__}"
-"""Another version of either may answer otherwise."""
 STATEMENTS_KEPT = 128
 TEXT_KEPT_CHARS_MAX = 4096
 _statements: dict[str, Statement] = {}
@@ -64,7 +63,13 @@ class Identity:
         reads = [(each.table, each.table_id, each.version, each.where, each.hide) for each in self.reads]
         # As Python writes them, so that no two types, and no null and NaN, look alike.
         values = repr(dict(sorted(parameters.items())) if isinstance(parameters, Mapping) else parameters)
-        return sha256(orjson.dumps([ENGINE, form, query, values, self.text, reads])).hexdigest()
+        return sha256(orjson.dumps([_engine(), form, query, values, self.text, reads])).hexdigest()
+
+
+@cache
+def _engine() -> str:
+    """Return the versions of this library and of DuckDB: others may answer otherwise."""
+    return f"{__version__}/{version('duckdb')}"
 
 
 def identity_of(

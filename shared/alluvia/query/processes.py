@@ -8,30 +8,24 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from multiprocessing import Pipe
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import duckdb
 import orjson
 import pyarrow as pa
-from duckdb.sqltypes import DuckDBPyType
 
 from alluvia import errors
-from alluvia.duck.connection import planner
 from alluvia.duck.failures import EngineError
+from alluvia.duck.stored_types import DuckType, read_told
 from alluvia.expressions.parse import Analysis
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.formats import RenderedRows
+from alluvia.query.starting import start
 from alluvia.store.metering import note_requests
 
 IDLE_MAX = 4
@@ -45,12 +39,6 @@ _CLOSE_SECONDS = 5.0
 _STOP_SECONDS = 0.25
 """How long a process may take to leave a query whose rows are not wanted: to start another takes about as long."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from alluvia.query.worker import main; main({})"
-_KEPT = ("LD_LIBRARY_PATH", "PATH", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE")
-
-
-class EngineBinderError(EngineError, duckdb.BinderException):
-    """A statement does not fit what it is about, such as the columns of a file."""
 
 
 class EngineDied(Exception):
@@ -81,17 +69,7 @@ class Worker:
     """One process, from this side. Not for use from several threads at once."""
 
     def __init__(self) -> None:
-        self._pipe, theirs = Pipe()
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, and nothing of a user's
-                [sys.executable, "-I", "-c", _START.format(theirs.fileno()), json.dumps(_module_folders())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                cwd="/",
-                env={name: os.environ[name] for name in _KEPT if name in os.environ},
-                process_group=0,  # signals of a terminal are for this process
-            )
+        self._process, self._pipe = start()
 
     @property
     def alive(self) -> bool:
@@ -113,8 +91,7 @@ class Worker:
         if "refused" in found:
             raise getattr(errors, found["refused"])(found["message"])
         if "error" in found:
-            kind = EngineBinderError if found["error"].get("exception_type") == "Binder" else EngineError
-            raise kind(found["error"])
+            raise EngineError(found["error"])
         return found
 
     def data(self, watch: Watch) -> bytes:
@@ -152,10 +129,6 @@ class Worker:
     def _end(self) -> int:
         self._pipe.close()
         return self._process.wait()
-
-
-def _module_folders() -> list[str]:
-    return [str(Path(folder).absolute()) for folder in sys.path]
 
 
 class Pool:
@@ -254,9 +227,16 @@ class Engine:
         """Take rows back that were registered."""
         self._ask("unregister", view=view_name)
 
-    def type(self, type_str: str) -> DuckDBPyType:
-        """Return a type by its name."""
-        return _type(type_str)
+    def columns(self, source: str) -> list[tuple[str, DuckType]] | None:
+        """Return the columns of a relation; None where it does not bind."""
+        found = self._ask("columns", source=source)["columns"]
+        return None if found is None else [(name, read_told(kind)) for name, kind in found]
+
+    def plan(self, sql: str, parameters: Sequence[Any]) -> pa.Table:
+        """Return the rows of a statement of our own that needs no table, as a plan does. Raises `EngineError`."""
+        with self._asking("plan", sql=sql, parameters=parameters):
+            self._worker.reply(self._watch)
+            return pa.ipc.open_stream(self._worker.data(self._watch)).read_all()
 
     def confine(self, paths: Sequence[str]) -> None:
         """Shut the database: from now on it opens these files and nothing else."""
@@ -342,11 +322,6 @@ class Engine:
                     if "batch" in reply:
                         self._worker.data(watch)
             self._answered = True
-
-
-@lru_cache(maxsize=256)
-def _type(name: str) -> DuckDBPyType:
-    return planner().type(name)
 
 
 def _arrow(rows: pa.Table) -> pa.Buffer:

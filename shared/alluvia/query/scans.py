@@ -106,7 +106,7 @@ def plan_scans(
         for reference, snapshot in read.items()
     } | dict(derived or {})
     columns = {fold(name) for schema in schemas.values() for name in schema.names}
-    constants = Constants(constants.now_us, constants.taken | columns, constants.parameters)
+    constants = Constants(constants.now_us, constants.taken | columns, constants.parameters, constants.run)
     filters = filters_by_table(references, schemas)
     predicates = {
         reference: table_predicate(reference, filters.get(reference, ()), schema, constants)

@@ -7,10 +7,11 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -101,6 +102,14 @@ class Session:
         """Open the database, and return the query's `now()`, in µs since the Unix epoch."""
         with self._translated(Context("")):
             return self._engine.open(self._options())
+
+    def plan(self, sql: str, parameters: Sequence[Any]) -> pa.Table | None:
+        """Return the rows of a statement that a plan needs; None where DuckDB cannot run it."""
+        with within(self._limits):
+            try:
+                return self._engine.plan(sql, parameters)
+            except EngineError:
+                return None
 
     def open(self, inputs: Inputs, views: Mapping[str, str] | None = None, *, fetched_max: int | None = None) -> None:
         """Make a view of each input, by name, and shut the database; then make views of SELECTs over them, in order.

@@ -23,9 +23,11 @@ import duckdb
 import orjson
 import pyarrow as pa
 
-from alluvia.duck.connection import confine, connect, requests_sent, use_s3
+from alluvia.duck.connection import confine, connect, planner, requests_sent, use_s3
+from alluvia.duck.database import OwnDatabase
 from alluvia.duck.evaluators import ROWS
 from alluvia.duck.failures import QueryTooCostly, details_of
+from alluvia.duck.stored_types import told
 from alluvia.errors import AlluviaError
 from alluvia.expressions.parse import analyse
 from alluvia.query.formats import FORMATS, render
@@ -69,6 +71,16 @@ class QueryDatabase:
     def execute(self, sql: str, parameters: list[Any]) -> Reply:
         """Run a statement of the parent's own and return its rows."""
         return {"rows": self._open.execute(sql, parameters).fetchall()}
+
+    def columns(self, source: str) -> Reply:
+        """Return the columns of a relation, with their types."""
+        found = OwnDatabase(self._open).columns(source)
+        return {"columns": None if found is None else [(name, told(kind)) for name, kind in found]}
+
+    def plan(self, sql: str, parameters: list[Any]) -> Reply:
+        """Return the rows of a statement of the parent's own that needs no database. None needs to be open."""
+        rows = planner().execute(sql, parameters).to_arrow_table()
+        return {"body": _arrow(rows.schema, rows.to_batches())}
 
     def register(self, view: str, rows: bytes) -> Reply:
         """Give the database rows, an Arrow stream, under a name."""

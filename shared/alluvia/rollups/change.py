@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, CdcFile, RemoveFile, Txn

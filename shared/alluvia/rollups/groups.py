@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from alluvia.arrow_compute import pc
 from alluvia.duck.quoting import quote_text
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import parse

@@ -12,8 +12,8 @@ from functools import cache
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.log.actions import AddFile
 from alluvia.table.partitioning.transforms import one_array
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from alluvia.arrow_compute import pc
 
 
 def count(mask: pa.BooleanArray) -> int:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import IO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import AlluviaError, Corrupt, ObjectNotFound, Unsupported
 from alluvia.log.actions import AddFile
 from alluvia.log.files.parquet import UNREADABLE

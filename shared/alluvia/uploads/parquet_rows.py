@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import IO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
 from alluvia.ingest.inflate import TooLarge
 from alluvia.table.schema.rows import conform

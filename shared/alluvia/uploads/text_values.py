@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.ingest.convert import column
 from alluvia.ingest.jsontext import survives_double
 from alluvia.ingest.texts import read_text

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import orjson
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, Metadata, Protocol, RemoveFile
 from alluvia.log.checkpoints.writer import STRUCT

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.duck.scratch import scratch_database
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.scratch import scratch_root

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-import pyarrow.compute as pc
-
+from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt
 from alluvia.store import ObjectInfo
 from alluvia.table.event_window.id_files import (

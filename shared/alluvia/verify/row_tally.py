@@ -7,8 +7,8 @@ from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.column_path import ColumnPath
 from alluvia.table.statistics.typed import has_bounds

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.log.actions import AddFile, file_key
 from alluvia.log.fields import Json
 from alluvia.log.paths import canonical_path, decode_path

@@ -11,8 +11,8 @@ from functools import cached_property, reduce
 from typing import Generic
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.log.files.rows import ActionRows, LogRows, Parse, T
 from alluvia.log.files.sidecars import open_rows
 

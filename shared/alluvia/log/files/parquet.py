@@ -10,9 +10,9 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt
 
 A = TypeVar("A", bound=pa.Array)

@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt
 from alluvia.log.actions import AddFile
 from alluvia.log.fields import Json

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.log.files.columns import canonical_paths, with_vectors
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.rows import LogRows, T

@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.fields import Json, text, text_map, whole
 from alluvia.log.files.parquet import ActionFile, Path

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Iterable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.lazy_dataclasses import dataclass
 
 _PLAIN_COOKIE = 12346

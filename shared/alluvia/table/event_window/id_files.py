@@ -16,8 +16,8 @@ from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.commit import EVENT_FILES, CommitActions

@@ -13,8 +13,8 @@ from struct import Struct
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.lazy_dataclasses import dataclass
 
 FINGERPRINT_BYTES = 12

@@ -15,8 +15,8 @@ from io import BytesIO
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt
 from alluvia.table.event_window.id_files import decode_entries, encode_entries
 from alluvia.table.event_window.id_runs import COLUMNS, FINGERPRINT_BYTES, CommitIds, IdRun

@@ -9,8 +9,8 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
 from alluvia.table.partitioning.spans import KeyPart, part
 from alluvia.table.partitioning.spec import BUCKET, TIMES, PartitionField

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
 from alluvia.table.schema.moments import is_zoned
 from alluvia.table.schema.required import check_required, has_required

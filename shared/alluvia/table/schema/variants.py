@@ -15,8 +15,8 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.table.schema.variant_encoding import (
     UTC,
     Names,

@@ -13,8 +13,8 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.log.actions import AddFile
 from alluvia.log.files.rows import LogRows
 from alluvia.table.schema.column_path import ColumnPath

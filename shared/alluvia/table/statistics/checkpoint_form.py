@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.log.actions import AddFile
 from alluvia.log.files.rows import LogRows, conformed
 from alluvia.log.files.struct_statistics import statistics_text

@@ -16,8 +16,8 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.schema.column_path import ColumnPath, find
 from alluvia.table.schema.moments import moment

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alluvia.arrow_compute import pc
 from alluvia.table.schema.column_path import Json, put
 from alluvia.table.schema.moments import as_moment
 
