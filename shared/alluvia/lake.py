@@ -13,7 +13,6 @@ from alluvia.clock import Clock, SystemClock
 from alluvia.errors import Invalid
 from alluvia.lake_creation import TableCreation
 from alluvia.lake_table import Table
-from alluvia.operations import drop
 from alluvia.operations.catalog import Catalog
 from alluvia.store import Store, open_store, open_wide_store
 from alluvia.store.uris import table_place
@@ -23,6 +22,7 @@ from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Commit
 
 if TYPE_CHECKING:
     from alluvia.lake_transaction import LakeTransaction
+    from alluvia.operations import drop
     from alluvia.operations.relations import Evaluate
     from alluvia.query.limits import QueryLimits
     from alluvia.query.parameters import Parameters
@@ -114,6 +114,8 @@ class Lake(TableCreation, Catalog):
 
     def dropped(self) -> list[drop.Dropped]:
         """Return the dropped tables that `undrop` can bring back."""
+        from alluvia.operations import drop
+
         return [table for name in self.tables(dropped=True) for table in drop.dropped_here(self.handle(name))]
 
     def create_rollup(
@@ -199,6 +201,7 @@ class Lake(TableCreation, Catalog):
         `undrop` brings it back until vacuum deletes its files. The name is free immediately. A table with rollups is
         refused with `Invalid`.
         """
+        from alluvia.operations import drop
         from alluvia.rollups.creating import check_no_rollups
 
         check_no_rollups(self, name)
@@ -209,6 +212,8 @@ class Lake(TableCreation, Catalog):
 
         Raises `TableExists` if there is a table of that name, `VersionExpired` if vacuum has deleted its files.
         """
+        from alluvia.operations import drop
+
         return drop.undrop_table(self.handle(name), self.rejects_handle(name), version)
 
     def transaction(self, tables: Sequence[str] = (), *, isolation: str = "serializable") -> LakeTransaction:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from alluvia.ingest.tables import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
+from alluvia.ingest.event_schema import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
 from alluvia.lake_table import Table
 from alluvia.operations.catalog import Catalog
 from alluvia.table.arguments import schema_of

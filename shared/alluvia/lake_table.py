@@ -15,9 +15,6 @@ from alluvia import notebook, other_names
 from alluvia.errors import AlluviaError, NotInstalled
 from alluvia.log.actions import AddFile
 from alluvia.log.files.file_set import ActionSet
-from alluvia.operations import append, evolve, scan
-from alluvia.operations import checkpoint as checkpoints
-from alluvia.operations import ingest as ingestion
 from alluvia.table.arguments import check_number
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import ROLLUP
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
     from alluvia.lake import Lake
     from alluvia.operations import erase_report, history, restore, vacuum_report
     from alluvia.operations import expire as expiring
+    from alluvia.operations import ingest as ingestion
     from alluvia.operations import optimize as optimizing
     from alluvia.operations.edits import RowChanges
     from alluvia.rollups import asking
@@ -99,6 +97,8 @@ class Table:
             from alluvia.operations import append_evolving
 
             return append_evolving.append_evolving(self._handle, rows, txn)
+        from alluvia.operations import append
+
         return append.append(self._handle, rows, txn)
 
     def commit_files(
@@ -108,6 +108,8 @@ class Table:
 
         `age` is the maximum age of the transaction; one hour by default.
         """
+        from alluvia.operations import append
+
         age_ms_max = None if age is None else int(age / timedelta(milliseconds=1))
         return append.commit_files(self._handle, adds, txn, age_ms_max=age_ms_max)
 
@@ -117,6 +119,8 @@ class Table:
         contents: a 4-byte hash per row, which tells the same event from a different one with its id; without it, the
         row's columns are compared. Rows with different content under a known id are not stored: see `Ingested.clashes`.
         """
+        from alluvia.operations import ingest as ingestion
+
         return ingestion.ingest(self._handle, rows, contents)
 
     def suggest(self, sample: int = 10_000) -> list[suggesting.Suggestion]:
@@ -146,6 +150,8 @@ class Table:
         timestamp: datetime | str | None = None,
     ) -> pa.RecordBatchReader:
         """Read the rows of a version (the newest by default) that match the SQL condition `where`."""
+        from alluvia.operations import scan
+
         return scan.scan(self._handle.readable(version, timestamp), self.lake.store, columns, where)
 
     def to_arrow(
@@ -184,6 +190,8 @@ class Table:
 
     def count(self, version: int | None = None, timestamp: datetime | str | None = None) -> int:
         """Return the number of rows. Reads a data file only if its statistics do not say it."""
+        from alluvia.operations import scan
+
         return scan.count(self._handle.readable(version, timestamp), self.lake.store)
 
     def delete(self, where: str) -> RowChanges:
@@ -259,6 +267,8 @@ class Table:
         `rename` has new names by old ones. No data is rewritten: what files hold of a dropped column is deleted once
         they have been rewritten and vacuumed.
         """
+        from alluvia.operations import evolve
+
         if rename or drop:
             from alluvia.operations import column_changes
             from alluvia.rollups.creating import check_not_used
@@ -379,6 +389,8 @@ class Table:
 
     def checkpoint(self) -> int:
         """Write a checkpoint of the newest version, and return that version."""
+        from alluvia.operations import checkpoint as checkpoints
+
         self._handle.newest()
         return checkpoints.checkpoint(self._handle)
 

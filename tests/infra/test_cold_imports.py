@@ -66,7 +66,7 @@ ASK = POST | {
 }
 CASES: list[tuple[Spec, dict[str, Any] | None, set[str]]] = [
     (INGEST, POST, LOGS | LAKE),
-    (QUERY, {"query": "SELECT count(*) FROM events"}, LOGS | COMPUTED | QUERIES),
+    (QUERY, {"query": "SELECT count(*) FROM events"}, LOGS | LAKE | QUERIES),
     (MERGE, {}, LOGS | COMPUTED | {"alluvia.duck", "alluvia.operations.optimize", "duckdb"}),
     (VACUUM, {}, LOGS | COMPUTED | {"alluvia.operations.vacuum"}),
     (BACKFILL, None, LOGS | AWS),

@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from alluvia.errors import AlluviaError, Invalid, MetadataChanged, TableDropped, Unsupported
 from alluvia.ingest.alike import EventParts
+from alluvia.ingest.event_schema import event_schema
 from alluvia.ingest.jsontext import encode
 from alluvia.ingest.rejects import clash_reason, reject_of, reject_rows
 from alluvia.ingest.rows import to_rows
-from alluvia.ingest.tables import create_events, event_schema, find_events, rejects_of
+from alluvia.ingest.tables import create_events, find_events, rejects_of
 from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Origin, RawEvent, Reject
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog

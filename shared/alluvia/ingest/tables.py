@@ -9,6 +9,7 @@ from threading import Lock
 import pyarrow as pa
 
 from alluvia.errors import Invalid, TableNotFound
+from alluvia.ingest.event_schema import EVENTS_PARTITIONED, EVENTS_SORTED, event_schema
 from alluvia.ingest.rejects import REJECTS_SCHEMA
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.evolve import evolve
@@ -16,22 +17,7 @@ from alluvia.table.handle import TableHandle
 from alluvia.table.properties import DEDUP_WINDOW
 from alluvia.table_names import REJECTS
 
-_TIME = pa.timestamp("us", tz="UTC")
-_START = (
-    pa.field("event_id", pa.string(), nullable=False),
-    pa.field("ts", _TIME, nullable=False),
-    pa.field("event", pa.string()),
-    pa.field("source", pa.string()),
-)
-_END = (pa.field("properties", pa.string()), pa.field("received_at", _TIME, nullable=False))
-EVENTS_PARTITIONED = ("day(ts)",)
-EVENTS_SORTED = ("event", "ts")
 _COUNTING = Lock()  # held from counting the tables to creating one, so that no two threads create the last one allowed
-
-
-def event_schema(columns: pa.Schema | None = None) -> pa.Schema:
-    """Return the columns of an event table with declared ones."""
-    return pa.schema([*_START, *(columns or ()), *_END])
 
 
 def find_events(catalog: Catalog, name: str) -> TableHandle | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from threading import RLock
+from typing import TYPE_CHECKING
 
 from alluvia.clock import Clock
 from alluvia.errors import (
@@ -19,9 +20,7 @@ from alluvia.errors import (
 )
 from alluvia.log.checkpoints.agreement import HEAD_BYTES, difference, disagreement, files_in, first_lines
 from alluvia.log.checkpoints.hint import Hint, parse_last_checkpoint
-from alluvia.log.checkpoints.putting import put_checkpoint, put_v2_checkpoint
 from alluvia.log.checkpoints.reader import read_checkpoint
-from alluvia.log.checkpoints.writer import Form
 from alluvia.log.commit import EVENT_TEXTS, CommitActions, parse_commit
 from alluvia.log.committer import put_once, unknown
 from alluvia.log.files.sidecars import Fetch
@@ -36,6 +35,9 @@ from alluvia.log.replay import State, replay
 from alluvia.log.segment import Listing, Segment, find_segment, oldest_version, read_listing
 from alluvia.log.turns import Turns
 from alluvia.store import ByteRange, Store
+
+if TYPE_CHECKING:
+    from alluvia.log.checkpoints.writer import Form
 
 FOLLOW_AGE_MS_MAX = 60 * 60 * 1000
 RECENT_COMMITS_MAX = 1000
@@ -277,6 +279,9 @@ class Log:
 
         If the state is the current one, it uses the checkpoint from now on.
         """
+        from alluvia.log.checkpoints.putting import put_checkpoint, put_v2_checkpoint  # readers do without
+        from alluvia.log.checkpoints.writer import Form
+
         form = form or Form()
         began_ms = self.clock.now_ms()
         if v2:

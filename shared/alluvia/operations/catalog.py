@@ -13,11 +13,8 @@ from alluvia.access.rights import Rights
 from alluvia.clock import Clock
 from alluvia.errors import Corrupt, Invalid, TableNotFound
 from alluvia.log.actions import Metadata
-from alluvia.operations.create import check_constraints, create, plan_create
 from alluvia.operations.cut import take_cut
-from alluvia.operations.drop import find_log, may_be_dropped
 from alluvia.operations.grouping import RequestGroups
-from alluvia.operations.overdue import checkpoint_overdue
 from alluvia.operations.views import View, find_view
 from alluvia.store import Store
 from alluvia.table.handle import TableHandle
@@ -54,7 +51,7 @@ class Catalog:
         with self._lock:
             found = self._handles.pop(name, None)
             if found is None:
-                found = TableHandle(self.store, f"{name}/", name, self.clock, checkpoint_overdue)
+                found = TableHandle(self.store, f"{name}/", name, self.clock, _checkpoint_overdue)
                 if len(self._handles) >= HANDLES_MAX:
                     del self._handles[next(iter(self._handles))]
             self._handles[name] = found  # the last used comes last
@@ -93,6 +90,8 @@ class Catalog:
         On S3 this is one LIST per 1,000 tables: a folder with the name of a table counts as one. Only the logs of
         tables that may have been dropped are read and, once an hour, of rejects that this process has not opened.
         """
+        from alluvia.operations.drop import may_be_dropped  # what reads tables by name does without
+
         folders = list(self.store.list_folders(""))
         names = [name for name in folders if TABLE_OR_REJECTS.fullmatch(name)]
         doubtful = may_be_dropped(self.store, folders) if self.store.parallel else set(names)
@@ -128,6 +127,8 @@ class Catalog:
 
         Raises `TableExists` or `Invalid`.
         """
+        from alluvia.operations.create import check_constraints, plan_create
+
         check_name(name)
         metadata = plan_create(
             schema,
@@ -142,6 +143,8 @@ class Catalog:
         return self._created(name, metadata, exist_ok=exist_ok, replace=replace)
 
     def _created(self, name: str, metadata: Metadata, *, exist_ok: bool, replace: bool) -> TableHandle:
+        from alluvia.operations.create import create
+
         if replace:
             raise Invalid("replace: a table is replaced in a transaction: call create_table on lake.transaction()")
         handle = self.handle(name)
@@ -149,6 +152,8 @@ class Catalog:
         return handle
 
     def _holds(self, name: str, *, dropped: bool) -> bool:
+        from alluvia.operations.drop import find_log
+
         there, may_be_gone = find_log(self.store, f"{name}/")
         if not there or dropped or not may_be_gone:
             return there
@@ -167,3 +172,9 @@ def check_name(name: object) -> None:
         raise Invalid(
             f"table name {name!r:.100}: use up to 128 lower-case letters, digits and underscores, with a letter first"
         )
+
+
+def _checkpoint_overdue(handle: TableHandle) -> None:
+    from alluvia.operations.overdue import checkpoint_overdue
+
+    checkpoint_overdue(handle)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from alluvia.clock import Clock
 from alluvia.errors import Corrupt, Invalid, TableNotFound, VersionExpired, VersionNotFound
@@ -13,16 +14,18 @@ from alluvia.log.replay import State
 from alluvia.log.time_travel import version_at
 from alluvia.store import Store
 from alluvia.table.claims import with_claims
+from alluvia.table.crowd import Crowd
 from alluvia.table.decisions import Decisions, happened
-from alluvia.table.event_window.window import DedupWindow
 from alluvia.table.lineage import first_version, in_gap, is_dropped, version_gaps
-from alluvia.table.offers import Crowd
 from alluvia.table.partitioning.spec import check_types
 from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import check_writable
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Transaction, carry_out_claim
-from alluvia.table.writer import FileWriter, RowCheck
+
+if TYPE_CHECKING:
+    from alluvia.table.event_window.window import DedupWindow
+    from alluvia.table.writer import FileWriter, RowCheck
 
 OVERDUE = 10
 """A checkpoint is overdue after this many times the commits of `delta.checkpointInterval`."""
@@ -169,6 +172,8 @@ class TableHandle:
 
     def writer(self, snapshot: Snapshot, check: RowCheck | None = None) -> FileWriter:
         """Return a writer of data files for a snapshot's table; `check` raises for rows that may not be written."""
+        from alluvia.table.writer import FileWriter  # readers do without
+
         check_types(snapshot.partition_spec)  # of other writers' tables nobody has
         return FileWriter(self.store, snapshot.root, snapshot.partition_spec, snapshot.file_form, self.clock, check)
 

@@ -39,8 +39,6 @@ BYTES_MAX = 256 << 10
 """Rows and bytes of an offer; what is bigger is committed by its own writer."""
 AGE_MS_MAX = 60_000
 """An offer older than this, by the store's clock, is not taken: its owner has gone."""
-CROWD_MS = 10_000
-"""For how long a process that met other writers offers its rows at once."""
 _ENDING = frozenset({"RESTORE", "ERASE"})
 _HEADER = b"alluvia.offer"
 
@@ -128,22 +126,3 @@ def is_over(commits: Sequence[CommitActions]) -> bool:
 def _ends(commit: CommitActions) -> bool:
     changed = commit.metadata is not None or commit.protocol is not None
     return changed or commit.info.get("operation") in _ENDING or EVENT_FILES in commit.info
-
-
-class Crowd:
-    """Whether other writers commit to a table at the same time, as far as this process has seen."""
-
-    def __init__(self) -> None:
-        self._until_ms = 0
-
-    def met(self, now_ms: int) -> None:
-        """Take note of others."""
-        self._until_ms = now_ms + CROWD_MS
-
-    def gone(self) -> None:
-        """Take note that there are no others."""
-        self._until_ms = 0
-
-    def is_there(self, now_ms: int) -> bool:
-        """Whether others were seen lately."""
-        return now_ms < self._until_ms

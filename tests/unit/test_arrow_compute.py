@@ -1,0 +1,83 @@
+"""Arrow's functions that are made one by one do what those of `pyarrow.compute` do."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+import pytest
+
+from alluvia import arrow_compute
+from alluvia.arrow_compute import pc
+
+LIBRARY = Path(arrow_compute.__file__).parent
+USED = sorted({name for path in LIBRARY.rglob("*.py") for name in re.findall(r"\bpc\.(\w+)", path.read_text())})
+NUMBERS = pa.array([3, 1, None, 2])
+TEXTS = pa.array(["b,a", None, "a"])
+Call = Callable[[Any], Any]
+CALLS: list[Call] = [
+    lambda pc: pc.add(NUMBERS, 1),
+    lambda pc: pc.and_(pa.array([True, None]), pa.array([True, False])),
+    lambda pc: pc.fill_null(NUMBERS, 0),
+    lambda pc: pc.fill_null(NUMBERS, pa.array([9, 9, 9, 9])),
+    lambda pc: pc.fill_null(pa.chunked_array([NUMBERS]), pa.scalar(7)),
+    lambda pc: pc.binary_join_element_wise(TEXTS, "x", "-", null_handling="skip"),
+    lambda pc: pc.is_in(NUMBERS, value_set=pa.array([1, None])),
+    lambda pc: pc.is_in(NUMBERS, pa.array([1, None]), skip_nulls=True),
+    lambda pc: pc.min_max(NUMBERS, skip_nulls=False),
+    lambda pc: pc.sum(NUMBERS, skip_nulls=False),
+    lambda pc: pc.sum(NUMBERS, options=vars(pyarrow.compute)["ScalarAggregateOptions"](skip_nulls=False)),
+    lambda pc: pc.sort_indices(NUMBERS, sort_keys=[("", "descending")]),
+    lambda pc: pc.split_pattern(TEXTS, ","),
+    lambda pc: pc.struct_field(pa.array([{"a": {"b": 1}}]), ["a", "b"]),
+    lambda pc: pc.index(NUMBERS, 1),
+    lambda pc: pc.cast(NUMBERS, pa.string()),
+    lambda pc: pc.field("a").equals(pc.field("a")),
+]
+WRONG: list[Call] = [
+    lambda pc: pc.add(NUMBERS),
+    lambda pc: pc.add(NUMBERS, 1, 2),
+    lambda pc: pc.add(NUMBERS, 1, skip_nulls=True),
+    lambda pc: pc.is_in(NUMBERS),
+    lambda pc: pc.is_in(NUMBERS, nothing=1),
+    lambda pc: pc.split_pattern(TEXTS),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_functions_and_their_options(call: Call) -> None:
+    assert call(pc) == call(pyarrow.compute)
+
+
+@pytest.mark.parametrize("call", WRONG)
+def test_wrong_arguments_are_refused(call: Call) -> None:
+    with pytest.raises((TypeError, pa.ArrowInvalid)) as expected:
+        call(pyarrow.compute)
+    with pytest.raises(expected.type):
+        call(pc)
+
+
+@pytest.mark.parametrize("name", USED)
+def test_what_pyarrow_defines_itself_is_not_taken_from_the_registry(name: str) -> None:
+    generated = hasattr(getattr(pyarrow.compute, name), "__arrow_compute_function__")
+    assert generated == (arrow_compute._registered(name) is not None)  # type: ignore[attr-defined]
+
+
+def test_names_that_are_not_there() -> None:
+    with pytest.raises(AttributeError, match="no_such_function"):
+        pc.no_such_function  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_one_function_does_not_load_the_others() -> None:
+    code = (
+        "import sys; import pyarrow as pa; from alluvia.arrow_compute import pc;"
+        "print(pc.fill_null(pc.sum(pa.array([1, 2])), 0), 'pyarrow.compute' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["3", "False"]
