@@ -42,6 +42,8 @@ AWS = {"boto3", "botocore", "dateutil", "jmespath", "s3transfer", "six", "urllib
 QUERIES = {"alluvia.duck", "alluvia.expressions", "alluvia.query"}
 """DuckDB is in the process that runs the query."""
 TOKENS = {"cryptography"}
+MOMENTS = {"dateutil", "six"}
+"""What Arrow makes a moment of Python's with, where they are installed."""
 LIGHT = ("certifi", "functions", "pyarrow.lib", "pyarrow.types", "pyarrow.util", "pyarrow.vendored")
 """What comes with anything else; certifi is in no layer, and botocore uses it where there is one."""
 LISTED = re.compile(
@@ -134,6 +136,32 @@ def test_tokens_load_no_more_than_their_signature_needs(
     expected = next(packages for each, _, packages in CASES if each is spec)
     found = loaded(spec, {**event, "headers": {"authorization": f"Bearer {bearer}"}}, environment)
     assert found == expected | TOKENS
+
+
+def test_a_query_is_planned_without_duckdb_in_the_process_that_serves(tmp_path: Path) -> None:
+    make(alluvia.connect(tmp_path))
+    query = "SELECT event_id FROM events WHERE ts > now() - INTERVAL 1 DAY AND ts >= '2026-11-01' AND event_id = 'a'"
+    assert loaded(QUERY, {"query": query}, {"ALLUVIA_LAKE": str(tmp_path)}) == LOGS | LAKE | QUERIES | MOMENTS
+
+
+def test_the_process_of_a_query_starts_before_its_parent_loads_arrow() -> None:
+    code = """
+import sys
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pyarrow":
+            sys.meta_path.remove(self)
+            print(len(sys.modules["alluvia.query.starting"]._ahead))
+sys.meta_path.insert(0, Watch())
+import functions.query.handler
+from alluvia.query import processes, starting
+print(len(starting._ahead), [worker.alive for worker in processes.POOL._idle])
+"""
+    environment = {"PATH": "/usr/bin:/bin", "AWS_LAMBDA_FUNCTION_NAME": "query"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.splitlines() == ["1", "0 [True]"]
 
 
 def test_the_process_of_a_query_loads_duckdb_pyarrow_and_little_else() -> None:

@@ -14,7 +14,6 @@ _WIDTHS = {name: 8 << at for at, name in enumerate(_SIGNED)}
 _INTEGERS = frozenset({*_SIGNED, "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint"})
 _TIMES = frozenset({"timestamp", "timestamp with time zone", "timestamp_ns", "timestamp_ms", "timestamp_s"})
 _NESTED = ("struct", "map", "list", "decimal")
-_DEPTH_MAX = 200
 _PLAIN = {"string": "varchar", "binary": "blob", "bool": "boolean", "date32[day]": "date"}
 
 
@@ -39,15 +38,11 @@ class ToldType:
 
 
 def told(kind: DuckType | int) -> Any:
-    """Return a type as values that JSON has; parts beyond a depth that no table has are left out."""
-    return _told(kind, _DEPTH_MAX)
-
-
-def _told(kind: DuckType | int, depth: int) -> Any:
+    """Return a type as values that JSON has; the parts of kinds that no table has are left out."""
     if isinstance(kind, int):
         return kind
-    children = kind.children if kind.id in _NESTED and depth else []
-    return [kind.id, [(name, _told(child, depth - 1)) for name, child in children]]
+    children = kind.children if kind.id in _NESTED else []
+    return [kind.id, [(name, told(child)) for name, child in children]]
 
 
 def read_told(kind: Any) -> Any:

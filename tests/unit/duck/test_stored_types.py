@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import alluvia
-from alluvia.duck.stored_types import fits, holds
+from alluvia.duck.stored_types import fits, holds, read_told, told
 from alluvia.table.schema.serialization import schema_string
 from tests.judges import canonical
 
@@ -52,8 +52,14 @@ def _duck(name: str) -> Any:
     ],
 )
 def test_a_type_that_fits_may_still_not_hold_every_value(found: str, kind: pa.DataType, *, expected: bool) -> None:
-    assert fits(_duck(found), kind)
-    assert holds(_duck(found), kind) is expected
+    own = _duck(found)
+    for each in (own, read_told(orjson.loads(orjson.dumps(told(own))))):  # of this process, or of another
+        assert fits(each, kind)
+        assert holds(each, kind) is expected
+
+
+def test_a_type_that_no_table_has_is_told_without_its_parts() -> None:
+    assert told(_duck("UNION(a INTEGER, b VARCHAR)")) == ["union", []]
 
 
 @pytest.mark.parametrize(
