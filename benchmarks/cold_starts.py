@@ -92,7 +92,7 @@ class Process:
         }
         built[LIBRARY] = build_library([ROOT / "shared" / "alluvia"], build=build, python_version=version)
         self._layers = {name: layer / PACKAGE_FOLDER for name, layer in built.items()}
-        self._functions = stage_functions(ROOT, build)
+        self._functions = stage_functions(ROOT, build, version)
         self._folder = folder
         venv.create(folder / "bare", with_pip=False)
         self._environment = {

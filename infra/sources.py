@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
+import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from layers.build import build_layer, build_library
+from layers.build import build_code, build_layer, build_library
 from layers.emr import build_job
 from layers.recipes import LAMBDA, LAYERS
 
@@ -36,21 +36,30 @@ def build_sources(root: Path, build: Path) -> Sources:
     layers = {recipe.name: build_layer(recipe, lock=lock, build=build) for recipe in LAYERS}
     layers[LIBRARY] = build_library([root / "shared" / "alluvia"], build=build, python_version=LAMBDA.python_version)
     job = build_job(root, build)
-    return Sources(stage_functions(root, build), layers, job.script, job.environment)
+    functions = stage_functions(root, build, LAMBDA.python_version)
+    return Sources(functions, layers, job.script, job.environment)
 
 
-def stage_functions(root: Path, build: Path) -> dict[str, Path]:
+def stage_functions(root: Path, build: Path, python_version: str | None = None) -> dict[str, Path]:
     """One folder for each function, with its code alone, importable as it is here: `functions.<name>.handler`.
 
-    Raises FileNotFoundError, naming the path, if a function has no handler.
+    With a version of Python, its modules are compiled for that. Raises FileNotFoundError, naming the path, if a
+    function has no handler.
     """
-    return {name: _stage_function(root / "functions" / name, build / "functions" / name) for name in FUNCTIONS}
+    files = {path: source for name in FUNCTIONS for path, source in _code_of(root / "functions" / name)}
+    folder = build_code(files, build / "functions", "all", build=build, python_version=python_version)
+    return {name: folder / name for name in FUNCTIONS}
 
 
-def _stage_function(source: Path, target: Path) -> Path:
+def _code_of(source: Path) -> list[tuple[str, Path]]:
+    """A function's files, by their paths below the folder of all staged functions."""
     if not (source / "handler.py").is_file():
         raise FileNotFoundError(f"{source / 'handler.py'} does not exist: every function needs one")
-    shutil.rmtree(target, ignore_errors=True)
-    folder = target / source.parent.name / source.name
-    shutil.copytree(source, folder, ignore=shutil.ignore_patterns(*LEFT_OUT))
-    return target
+    files = sorted(path for path in source.rglob("*") if path.is_file())
+    names = [path.relative_to(source) for path in files]
+    place = Path(source.name, source.parent.name, source.name)
+    return [
+        ((place / name).as_posix(), path)
+        for name, path in zip(names, files, strict=True)
+        if not any(fnmatch.fnmatchcase(part, pattern) for part in name.parts for pattern in LEFT_OUT)
+    ]

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,17 +53,34 @@ def build_library(packages: Sequence[Path], *, build: Path, python_version: str 
     With a version of Python, its modules are compiled for that.
     """
     files = {f"{package.name}/{name}": path for package in packages for name, path in _sources(package)}
-    how = [*_how_layers_are_built(), str(python_version).encode()]
-    key = digest([*how, *(part for name, path in files.items() for part in (name.encode(), path.read_bytes()))])
-    target = build / "layers" / f"library-{key}"
+    place = build / "layers"
+    return build_code(files, place, "library", build=build, python_version=python_version, inside=PACKAGE_FOLDER)
+
+
+def build_code(
+    files: Mapping[str, Path],
+    place: Path,
+    name: str,
+    *,
+    build: Path,
+    python_version: str | None = None,
+    inside: str = ".",
+) -> Path:
+    """The folder in `place`, with `name` and a digest for its name, that holds copies of `files`, by their paths in it.
+
+    With `inside`, they are in a folder of that name in it. With a version of Python, modules are compiled for that.
+    """
+    how = [*_how_layers_are_built(), str(python_version).encode(), inside.encode()]
+    key = digest([*how, *(part for path, source in files.items() for part in (path.encode(), source.read_bytes()))])
+    target = place / f"{name}-{key}"
     if not target.is_dir():
         with _draft(target) as draft:
-            for name, path in files.items():
-                copy = draft / PACKAGE_FOLDER / name
+            for path, source in files.items():
+                copy = draft / inside / path
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, copy)
+                shutil.copyfile(source, copy)
             if python_version is not None:
-                compile_modules(draft / PACKAGE_FOLDER, python_version, build)
+                compile_modules(draft / inside, python_version, build)
     return target
 
 

@@ -66,7 +66,7 @@ class Machinery:
             [ROOT / "shared" / "alluvia"], build=folder, python_version=MACHINE.python_version
         )
         self._layers = {name: layer / PACKAGE_FOLDER for name, layer in built.items()}
-        self._functions = stage_functions(ROOT, folder)
+        self._functions = stage_functions(ROOT, folder, MACHINE.python_version)
         # An interpreter without packages, for the processes that a function starts as well.
         venv.create(folder / "bare", with_pip=False)
         self._python = folder / "bare" / "bin" / "python"

@@ -179,6 +179,17 @@ def test_a_function_s_asset_holds_its_code_and_not_its_neighbours(tmp_path: Path
     }
 
 
+def test_the_modules_of_functions_are_compiled(tmp_path: Path) -> None:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    staged = stage_functions(ROOT, tmp_path, version)
+    for folder in staged.values():
+        for module in folder.rglob("*.py"):
+            compiled = module.parent / "__pycache__" / f"{module.stem}.{sys.implementation.cache_tag}.pyc"
+            flags = int.from_bytes(compiled.read_bytes()[4:8], "little")
+            assert flags == 0b01, module  # by a hash that nobody compares: files of an archive have other times
+    assert stage_functions(ROOT, tmp_path, version) == staged
+
+
 def test_a_function_without_a_handler_is_named(tmp_path: Path) -> None:
     for name in FUNCTIONS:
         write(tmp_path / "functions" / name / "README.md")
