@@ -1,8 +1,8 @@
 """What each layer holds, and what is left out of it. Pure.
 
 A recipe names the packages that our code imports; their versions, their hashes and what they need in turn come from the
-lock file. What the command line alone needs (click, prompt-toolkit, pyjwt, waitress,
-wcwidth) is in no layer.
+lock file. What the command line alone needs (click, prometheus-client, prompt-toolkit, pyjwt, waitress, wcwidth) is in
+no layer.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from alluvia import Lake
@@ -9,7 +10,7 @@ from alluvia.access.rights import APPEND
 from alluvia.ingest.messages import pack
 from alluvia.ingest.pipeline import ingest_batch, keep_rejects, table_for
 from alluvia.ingest.values import Origin, Reject, Split
-from alluvia.serverless.http import TABLE_HEADER, Response, answer
+from alluvia.serverless.http import EVENTS_HEADER, TABLE_HEADER, Response, answer
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.sending import send, sqs
 
@@ -44,7 +45,7 @@ def commit(table: str, found: Split, origin: Origin, settings: IngestSettings, l
     logger.info("committed", extra={"table": table, **counts})
     status = status_of(found, done.accepted, done.rejected, 200)
     body = counts | errors_of(done.rejects, done.rejected) | (not_kept(table) if not done.kept else {})
-    return answer(status, body, **{TABLE_HEADER: table})
+    return answer(status, body, **told_of(table, counts))
 
 
 def enqueue(table: str, found: Split, origin: Origin, settings: IngestSettings, lake: Lake) -> Response:
@@ -65,9 +66,14 @@ def enqueue(table: str, found: Split, origin: Origin, settings: IngestSettings, 
     counts = {"accepted": accepted, "rejected": len(rejects)}
     logger.info("queued", extra={"table": table, "messages": len(packed.messages), **counts})
     status = status_of(found, accepted, len(rejects), 202)
-    return answer(
-        status, counts | errors_of(rejects, len(rejects)) | ({} if kept else not_kept(table)), **{TABLE_HEADER: table}
-    )
+    body = counts | errors_of(rejects, len(rejects)) | ({} if kept else not_kept(table))
+    return answer(status, body, **told_of(table, counts))
+
+
+def told_of(table: str, counts: Mapping[str, int | None]) -> dict[str, str]:
+    """Return what the headers tell of the events of a request, by what became of them."""
+    outcomes = ", ".join(f"{name}={count}" for name, count in counts.items() if name != "version")
+    return {TABLE_HEADER: table, EVENTS_HEADER: outcomes}
 
 
 def not_kept(table: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ from alluvia.uploads.storing import Stored, Upload, store
 
 from .bodies import KEY_LIMIT_CHARS, REFUSED
 from .settings import SERVICE, IngestSettings
-from .settling import errors_of
+from .settling import errors_of, told_of
 
 PARAMETERS = ("format", "schema", "key", "create", "evolve")
 REPLAYED = "Idempotent-Replayed"
@@ -115,6 +115,7 @@ def stored_answer(table: str, done: Stored | StoredEvents) -> Response:
     if isinstance(done, StoredEvents):
         counts = done.counts()
         logger.info("committed", extra={"table": table, **counts})
+        headers = told_of(table, counts)
         status = 200 if done.accepted or not done.rejected else 400
         return answer(status, counts | errors_of(done.rejects, done.rejected), **headers)
     logger.info("uploaded", extra={"table": table, "rows": done.rows, "version": done.version})

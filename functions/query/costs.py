@@ -26,7 +26,7 @@ def with_costs(respond: Callable[[], tuple[Response, Caller]]) -> Response:
     headers = response["headers"]
     if ELAPSED not in headers or not caller.lake.store.parallel or not sees_all(caller.rights):
         return response
-    requests = meter.requests()
+    requests = meter.counts()
     price = sum(count * REQUEST_DOLLARS.get(kind, 0.0) for kind, count in requests.items())
     memory_gb = int(os.environ.get(MEMORY_MB, "0")) / 1024
     price += memory_gb * int(headers[ELAPSED]) / 1000 * LAMBDA_GB_SECOND_DOLLARS

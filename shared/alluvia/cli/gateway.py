@@ -14,6 +14,8 @@ from alluvia.cli.bundled import Handler, LocalContext, load_handler, load_routes
 from alluvia.cli.doors import LARGE, QUERIES, UPLOADS, Door, Places
 from alluvia.cli.guards import refusal
 from alluvia.cli.listening import request_line
+from alluvia.cli.metrics import OTHER, Metrics
+from alluvia.cli.metrics import PATH as METRICS_PATH
 from alluvia.clock import Clock
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.http import TABLE_HEADER, Response, failure
@@ -34,6 +36,8 @@ class ServerRules:
     hosts: Collection[str] | None = ()
     queries: Places = QUERIES
     large: Places = LARGE
+    tells_metrics: bool = True
+    """Whether whoever may send requests may read the metrics."""
     uploads: Places = UPLOADS
 
 
@@ -49,14 +53,16 @@ class Gateway:
         rules: ServerRules,
         log: Callable[[str], object] = lambda _: None,
         changed: Callable[[str], object] = lambda _: None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._clock = clock
         self._rules = rules
         self._log = log
         self._changed = changed
+        self._metrics = metrics or Metrics()
         self._ingest = load_handler("ingest")
         self._query = load_handler("query")
-        self._query_routes = load_routes("query")
+        self._query_routes, self._ingest_routes = load_routes("query"), load_routes("ingest")
         self._queries = Door(rules.queries, "queries")
         self._large = Door(rules.large, "large posts")
         self._uploads = Door(rules.uploads, "uploads")
@@ -66,21 +72,26 @@ class Gateway:
         began_ms = self._clock.now_ms()
         event = to_event(environ, self._clock)
         answer = self._answer(event)
-        body = answer.get("body") or ""
-        data = base64.b64decode(body) if answer.get("isBase64Encoded") else body.encode()
-        status = HTTPStatus(answer["statusCode"])
-        headers = [(name, str(value)) for name, value in (answer.get("headers") or {}).items()]
-        headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
         http = event["requestContext"]["http"]
-        took_ms = self._clock.now_ms() - began_ms
-        self._log(request_line(http["sourceIp"], http["method"], http["path"], status.value, len(data), took_ms))
-        start_response(f"{status.value} {status.phrase}", [*headers, ("Content-Length", str(len(data)))])
-        return [] if http["method"] == "HEAD" else [data]
+        data = body_of(answer)
+        took_ms, status = self._clock.now_ms() - began_ms, answer["statusCode"]
+        self._log(request_line(http["sourceIp"], http["method"], http["path"], status, len(data), took_ms))
+        self._metrics.note(self._route_of(http["path"]), http["method"], answer, len(data), took_ms / 1000)
+        return send(answer, data, http["method"], start_response)
+
+    def _route_of(self, path: str) -> str:
+        """Return the path of the route that a path is of."""
+        if path == METRICS_PATH:
+            return path
+        routes = (*self._query_routes, *self._ingest_routes)
+        return next((route.path for route in routes if route.name_in(path) is not None), OTHER)
 
     def _answer(self, event: dict[str, Any]) -> Response:
         refused = refusal(event["rawPath"], event["headers"], self._rules.hosts)
         if refused is not None:
             return failure(403, refused)
+        if event["rawPath"] == METRICS_PATH:
+            return self._tell_metrics(event)
         if all(route.name_in(event["rawPath"]) is None for route in self._query_routes):
             call = partial(self._call, self._ingest, event)
             door = self._uploads if event["rawPath"].startswith(UPLOAD_PATHS) else self._large
@@ -90,6 +101,11 @@ class Gateway:
                 self._changed(table)
             return answer
         return self._queries.through(partial(self._call, self._query, event))
+
+    def _tell_metrics(self, event: dict[str, Any]) -> Response:
+        if self._rules.tells_metrics:
+            return self._metrics.answer(event["requestContext"]["http"]["method"], event["headers"].get("accept", ""))
+        return failure(404, "callers need tokens here, so metrics are told elsewhere: --metrics-address says where")
 
     def _call(self, handler: Handler, event: dict[str, Any]) -> Response:
         """Call a handler; what it does not answer for becomes a 500 without details, as API Gateway has it."""
@@ -101,6 +117,49 @@ class Gateway:
         return answer
 
 
+class MetricsPage:
+    """The metrics of a server at an address of their own, for everyone who reaches it: a WSGI application."""
+
+    def __init__(self, metrics: Metrics, hosts: Collection[str] | None) -> None:
+        """`hosts` are the names that it may be called by besides those of loopback (None: any)."""
+        self._metrics = metrics
+        self._hosts = hosts
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request, as WSGI has it."""
+        method, path, headers = environ["REQUEST_METHOD"], environ.get("PATH_INFO") or "/", headers_of(environ)
+        refused = refusal(path, headers, self._hosts)
+        if refused is not None:
+            answer = failure(403, refused)
+        elif path == METRICS_PATH:
+            answer = self._metrics.answer(method, headers.get("accept", ""))
+        else:
+            answer = failure(404, f"there is nothing but {METRICS_PATH} here")
+        return send(answer, body_of(answer), method, start_response)
+
+
+def body_of(answer: Response) -> bytes:
+    """Return the bytes of an answer's body."""
+    body = answer.get("body") or ""
+    return base64.b64decode(body) if answer.get("isBase64Encoded") else body.encode()
+
+
+def send(answer: Response, data: bytes, method: str, start_response: StartResponse) -> Iterable[bytes]:
+    """Return an answer with that body, as WSGI has it."""
+    status = HTTPStatus(answer["statusCode"])
+    headers = [(name, str(value)) for name, value in (answer.get("headers") or {}).items()]
+    headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
+    start_response(f"{status.value} {status.phrase}", [*headers, ("Content-Length", str(len(data)))])
+    return [] if method == "HEAD" else [data]
+
+
+def headers_of(environ: dict[str, Any]) -> dict[str, str]:
+    """Return the headers of a WSGI request, by their names in lower case."""
+    headers = {name[5:].replace("_", "-").lower(): value for name, value in environ.items() if name.startswith("HTTP_")}
+    given = {name: environ[name] for name in ("CONTENT_TYPE", "CONTENT_LENGTH") if environ.get(name)}
+    return headers | {name.replace("_", "-").lower(): value for name, value in given.items()}
+
+
 def _is_large(event: dict[str, Any]) -> bool:
     body = event.get("body", "")
     compressed = body.startswith(_COMPRESSED) or "content-encoding" in event["headers"]
@@ -109,10 +168,7 @@ def _is_large(event: dict[str, Any]) -> bool:
 
 def to_event(environ: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """Return a WSGI request as the event that API Gateway would make of it."""
-    headers = {name[5:].replace("_", "-").lower(): value for name, value in environ.items() if name.startswith("HTTP_")}
-    for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
-        if environ.get(name):
-            headers[name.replace("_", "-").lower()] = environ[name]
+    headers = headers_of(environ)
     body = environ["wsgi.input"].read()
     path, query = environ.get("PATH_INFO") or "/", environ.get("QUERY_STRING", "")
     http = {

@@ -61,11 +61,16 @@ def request_line(address: str, method: str, path: str, status: int, answer_bytes
 
 
 def listen(
-    application: Callable[..., Any], host: str, port: int, threads: int, log: Callable[[str], object]
+    application: Callable[..., Any],
+    host: str,
+    port: int,
+    threads: int,
+    log: Callable[[str], object],
+    option: str | None = None,
 ) -> BaseWSGIServer:
     """Return a server of a WSGI application, which tells `log` of requests that never get to the application.
 
-    Raises `Invalid` where it cannot listen.
+    Raises `Invalid` where it cannot listen, naming the option that says where (None: --host and --port).
     """
 
     class Channel(_Channel):
@@ -86,11 +91,12 @@ def listen(
         )
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            msg = f"--port {port} of {host} is in use: choose another, or 0 for a free one"
+            msg = f"{option or '--port'} {port} of {host} is in use: choose another, or 0 for a free one"
         elif isinstance(error, PermissionError):
-            msg = f"--port {port} needs more privileges: choose one above 1023, or 0 for a free one"
+            msg = f"{option or '--port'} {port} needs more privileges: choose one above 1023, or 0 for a free one"
         else:
-            msg = f"--host {host}: cannot listen there: choose an address of this machine, such as 127.0.0.1"
+            place = f"{option or '--host'} {host}"
+            msg = f"{place}: cannot listen there: choose an address of this machine, such as 127.0.0.1"
         raise Invalid(msg) from error
     server.channel_class = Channel
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # it warns of each request that waits for a thread

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
@@ -44,6 +46,11 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
     envvar=AUTH,
     help="Whom to answer: everyone, or who has a token of this lake or of an issuer.  [open, on loopback]",
 )
+@click.option(
+    "--metrics-address",
+    metavar="HOST:PORT",
+    help="Where to tell /metrics to everyone who reaches it.  [with the rest, unless callers need tokens]",
+)
 @click.option("--quiet", is_flag=True, help="Do not log requests.")
 def serve(
     common: Common,
@@ -54,6 +61,7 @@ def serve(
     vacuum_every: float,
     create_tables_max: int | None,
     auth: str | None,
+    metrics_address: str | None,
     *,
     refresh_rollups: bool,
     allow_writes: bool,
@@ -63,18 +71,27 @@ def serve(
     import signal
 
     from alluvia.cli.guards import is_loopback
-    from alluvia.cli.serve import Options, running
+    from alluvia.cli.metrics import Metrics
+    from alluvia.cli.serve import Options, running, telling
     from alluvia.serverless.environment import environment
 
-    options = Options(host, port, allow_host, merge_every, vacuum_every, not quiet, refresh_rollups)
     auth = _auth(auth, host, loopback=is_loopback(host))
+    told_here = auth == "open" and metrics_address is None
+    options = Options(host, port, allow_host, merge_every, vacuum_every, not quiet, refresh_rollups, told_here)
+    metrics_place = None if metrics_address is None else _place(metrics_address)
     chosen = {} if create_tables_max is None else {"ALLUVIA_CREATE_TABLES_MAX": str(create_tables_max)}
     if allow_writes:
         chosen["ALLUVIA_ALLOW_WRITES"] = "true"
     chosen[AUTH] = "iam" if auth == "open" else auth
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that what runs is ended in order
-    with environment(chosen), running(common.lake(new=True), options) as server:
+    metrics = Metrics()
+    with ExitStack() as held:
+        held.enter_context(environment(chosen))
+        server = held.enter_context(running(common.lake(new=True), options, metrics))
         say(f"alluvia serves {common.uri} at http://{host}:{server.effective_port}")
+        if metrics_place is not None:
+            told_at = held.enter_context(telling(metrics, *metrics_place))
+            say(f"Metrics are at http://{metrics_place[0]}:{told_at}/metrics, for everyone who reaches it.")
         may = "read, change and drop all tables of" if allow_writes else "read and write"
         if auth != "open":
             say("Requests need a token" + (": `alluvia token create` makes one." if auth == "tokens" else "."))
@@ -84,6 +101,15 @@ def serve(
             tell(f"Warning: anyone who reaches {host} can {may} this lake: nobody is asked for a token. Put a proxy "
                  "that authenticates in front.")  # fmt: skip
         server.run()
+
+
+def _place(address: str) -> tuple[str, int]:
+    """Return a host and a port. Raises `Invalid`."""
+    parts = urlsplit(f"//{address}")
+    with suppress(ValueError):
+        if parts.hostname and parts.port is not None and parts.netloc == address and "@" not in address:
+            return parts.hostname, parts.port
+    raise Invalid(f"--metrics-address {address!r:.100}: give a host and a port, such as 127.0.0.1:9464")
 
 
 def _auth(asked: str | None, host: str, *, loopback: bool) -> str:

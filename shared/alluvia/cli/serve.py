@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 
 import waitress
 
-from alluvia.cli.gateway import Gateway, ServerRules
+from alluvia.cli.gateway import Gateway, MetricsPage, ServerRules
 from alluvia.cli.guards import is_loopback
 from alluvia.cli.listening import listen
+from alluvia.cli.metrics import CommitCount, Metrics
 from alluvia.cli.refreshing import Refresher
 from alluvia.cli.upkeep import CommitWatch, Upkeep
 from alluvia.lake import Lake
@@ -29,6 +30,7 @@ QUERY_MEMORY = "ALLUVIA_QUERY_MEMORY_MB"
 RESULT_CACHE = "ALLUVIA_RESULT_CACHE"
 MERGE_SECONDS = 3600.0
 VACUUM_SECONDS = 24 * 3600.0
+METRICS_THREADS = 2
 THREADS = 128
 """Threads for small requests: nearly all of them wait for a commit together. Queries and large bodies have others."""
 
@@ -49,6 +51,8 @@ class Options:
     log_requests: bool = True
     refresh_rollups: bool = False
     """Refresh rollups at once after events came into their source, and not only with each merge."""
+    tells_metrics: bool = True
+    """Whether whoever may send requests may read `/metrics`."""
 
     @property
     def hosts(self) -> tuple[str, ...] | None:
@@ -59,25 +63,27 @@ class Options:
 
 
 @contextmanager
-def running(lake: Lake, options: Options) -> Iterator[waitress.server.BaseWSGIServer]:
-    """Serve a lake until the block ends; `effective_port` of what it yields says where.
+def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Iterator[waitress.server.BaseWSGIServer]:
+    """Serve a lake until the block ends; `effective_port` of what it yields says where. `metrics` gets its counts.
 
     The block must call `run()` of it, here or in a thread.
     """
-    rules = ServerRules(options.hosts)
+    rules = ServerRules(options.hosts, tells_metrics=options.tells_metrics)
+    metrics = metrics or Metrics()
     defaults = {QUERY_MEMORY: str(memory_mb(rules.queries.at_once)), RESULT_CACHE: "on"}
     settings = {name: value for name, value in defaults.items() if name not in os.environ}
     log = _log if options.log_requests else _log_nothing
     merge = Upkeep(lake, "merge", options.merge_seconds) if options.merge_seconds else None
     vacuum = Upkeep(lake, "vacuum", options.vacuum_seconds) if options.vacuum_seconds else None
-    if merge is not None:
-        lake = Lake(CommitWatch(lake.store, merge.changed), lake.clock)
+    store = CommitCount(lake.store, metrics.commits)
+    lake = Lake(store if merge is None else CommitWatch(store, merge.changed), lake.clock)
     upkeep = [each for each in (merge, vacuum) if each is not None]
     signer = signer_of(os.environ, lake.clock)
     with using(lake), using_signer(signer), environment(settings, without=[QUEUE_URL]):
         threads = THREADS + rules.queries.total + rules.large.total + rules.uploads.total
         refresher = Refresher(lake)
-        gateway = Gateway(lake.clock, rules, log, refresher.changed if options.refresh_rollups else _log_nothing)
+        changed = refresher.changed if options.refresh_rollups else _log_nothing
+        gateway = Gateway(lake.clock, rules, log, changed, metrics)
         server = listen(gateway, options.host, options.port, threads, log)
         POOL.prepare(1)
         for each in upkeep:
@@ -108,17 +114,30 @@ def _log_nothing(_: str) -> None:
 @contextmanager
 def in_background(lake: Lake) -> Iterator[int]:
     """Serve a lake in a thread, without schedules, and yield the port."""
-    with running(lake, Options(merge_seconds=0, vacuum_seconds=0, log_requests=False)) as server:
+    with running(lake, Options(merge_seconds=0, vacuum_seconds=0, log_requests=False)) as server, _in_thread(server):
+        yield int(server.effective_port)
 
-        def serve() -> None:
-            with suppress(OSError):  # closing the server's sockets is what ends its loop
-                server.run()
 
-        thread = threading.Thread(target=serve, name="http", daemon=True)
-        thread.start()
-        try:
-            yield int(server.effective_port)
-        finally:
-            server.task_dispatcher.shutdown()
-            server.close()
-            thread.join(timeout=5)
+@contextmanager
+def telling(metrics: Metrics, host: str, port: int) -> Iterator[int]:
+    """Tell metrics at an address of their own, to everyone who reaches it, and yield the port."""
+    page = MetricsPage(metrics, (host,) if is_loopback(host) else None)
+    server = listen(page, host, port, METRICS_THREADS, _log_nothing, "--metrics-address")
+    with _in_thread(server):
+        yield int(server.effective_port)
+
+
+@contextmanager
+def _in_thread(server: waitress.server.BaseWSGIServer) -> Iterator[None]:
+    def serve() -> None:
+        with suppress(OSError):  # closing the server's sockets is what ends its loop
+            server.run()
+
+    thread = threading.Thread(target=serve, name="http", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.task_dispatcher.shutdown()
+        server.close()
+        thread.join(timeout=5)

@@ -13,8 +13,11 @@ from alluvia.access.rights import Rights
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.relations import Files, Inputs
+from alluvia.store.metering import Meter
 
 FILE_CACHE_BYTES = 256 << 20
+READ = Meter()
+"""The files and bytes that queries of this process were given to read."""
 
 
 def machine_bytes() -> int:
@@ -82,6 +85,8 @@ class PlannedReads:
         read = [each for each in inputs.values() if isinstance(each, Files)]
         self._sizes += [(each.snapshot.name, sum(file.size for file in each.files)) for each in read]
         check_bytes(self._limits, self._rights, self._sizes)
+        READ.add("files", sum(len(each.files) for each in read))
+        READ.add("bytes", sum(file.size for each in read for file in each.files))
 
 
 def check_bytes(limits: QueryLimits, rights: Rights | None, sizes: Sequence[tuple[str, int]]) -> None:

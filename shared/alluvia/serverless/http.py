@@ -32,6 +32,8 @@ Response = dict[str, Any]
 RETRY_AFTER_SECONDS = 2
 TABLE_HEADER = "Alluvia-Table"
 """Names the table that a request's events went to: not every path does."""
+EVENTS_HEADER = "Alluvia-Events"
+"""What became of a request's events, whatever form its answer has: accepted=2, stored=1, …"""
 CHALLENGE = 'Bearer realm="alluvia"'
 
 

@@ -19,21 +19,21 @@ R = TypeVar("R")
 
 
 class Meter:
-    """Numbers of requests by kind. Safe for use from several threads."""
+    """Counts by kind, such as requests. Safe for use from several threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._requests: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
     def add(self, kind: str, count: int) -> None:
-        """Count some requests."""
+        """Count some."""
         with self._lock:
-            self._requests[kind] += count
+            self._counts[kind] += count
 
-    def requests(self) -> Counter[str]:
+    def counts(self) -> Counter[str]:
         """Return how many there were, by kind."""
         with self._lock:
-            return Counter(self._requests)
+            return Counter(self._counts)
 
 
 TOTAL = Meter()
