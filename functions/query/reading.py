@@ -1,4 +1,4 @@
-"""Reads by GET: answers that say what they are made of, so that caches may keep them and need not take them again.
+"""Reads: answers that say what they are made of, so that caches may keep them and need not take them again.
 
 The tag of an answer stands for all that it depends on: see `query.identity`. It is found without reading a data file,
 so a caller that has the answer gets a 304, and one that a lake keeps comes from there.
@@ -64,13 +64,32 @@ def answer_read(request: Request, asked: QueryRequest, caller: Caller) -> Respon
     wish = wanted(asked, request.headers)
     if has_writes(asked.text):
         return failure(405, "GET only reads: send statements that write by POST", Allow="POST")
-    response = _read(asked, wish, caller, request.headers.get("if-none-match", ""))
+    response = _read(asked, wish, _as_asked(request, caller), request.headers.get("if-none-match", ""))
     by_header = [name for name in QUERY_HEADERS if name in request.headers]
     response["headers"]["Vary"] = ", ".join([VARY, *by_header])
     return response
 
 
-def _read(asked: QueryRequest, wish: AnswerForm, caller: Caller, tags: str) -> Response:
+def answer_posted(request: Request, asked: QueryRequest, caller: Caller) -> Response:
+    """Answer what was posted: a read from a kept result, if there is one, but for no cache in between."""
+    wish = wanted(asked, request.headers)
+    if not caller.settings.keeps_results:
+        return answer(asked, wish, caller)
+    response = _read(asked, wish, _as_asked(request, caller))
+    response["headers"].pop("ETag", None)
+    response["headers"]["Cache-Control"] = NO_STORE
+    return response
+
+
+def _as_asked(request: Request, caller: Caller) -> Caller:
+    """Return the caller, whose request may ask for an answer that is neither a kept result nor kept."""
+    asked = request.headers.get("cache-control", "").lower()
+    if not any(directive in asked for directive in ("no-cache", "no-store")):
+        return caller
+    return replace(caller, settings=replace(caller.settings, keeps_results=False))
+
+
+def _read(asked: QueryRequest, wish: AnswerForm, caller: Caller, tags: str = "") -> Response:
     began_ms = caller.lake.clock.now_ms()
     key = _key(asked, wish, caller) if is_query(asked.text) and not asked.dry_run else None
     if key is None:

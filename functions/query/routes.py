@@ -7,10 +7,10 @@ from collections.abc import Callable
 from alluvia.serverless.http import Request, Response
 from alluvia.serverless.routes import Route
 
-from .answering import Caller, answer, wanted
+from .answering import Caller
 from .asking import posted
 from .published import run_published
-from .reading import read, read_by_hash
+from .reading import answer_posted, read, read_by_hash
 from .tables import list_tables, say_ready, show_table
 
 QueryTaker = Callable[[Request, str, Caller], Response]
@@ -19,8 +19,7 @@ QueryTaker = Callable[[Request, str, Caller], Response]
 
 def run(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
     """Run the query or the statements of a POST."""
-    asked = posted(request)
-    return answer(asked, wanted(asked, request.headers), caller)
+    return answer_posted(request, posted(request), caller)
 
 
 def describe(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001

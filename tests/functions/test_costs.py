@@ -88,8 +88,8 @@ def test_requests_that_are_sent_again_count(server: S3Server, monkeypatch: pytes
 
 
 def test_kept_results_and_304_tell_what_they_cost(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALLUVIA_RESULT_CACHE", "on")
     post(SUM)
+    monkeypatch.setenv("ALLUVIA_RESULT_CACHE", "on")
     server.requests()
     first = get(SUM)
     # The look that finds the tag, the result that is not there, the run's look, and one after the result was put.

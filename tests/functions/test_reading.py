@@ -158,6 +158,22 @@ def test_a_kept_result_is_read_in_place_of_the_table(lake: alluvia.Lake) -> None
     assert [second["headers"][f"Alluvia-{name}"] for name in ("Rows", "Files-Read", "Bytes-Read")] == ["1", "0", "0"]
 
 
+def test_a_posted_read_shares_kept_results(lake: alluvia.Lake) -> None:
+    def post(text: str, **headers: str) -> Answer:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return query.handler(event(text.encode()) | {"headers": {"Content-Type": "text/plain", **named}}, None)
+
+    answers = [post(COUNT), post(COUNT), get(COUNT), post(COUNT, Cache_Control="no-store")]
+    assert [answer["headers"]["Alluvia-Cache"] for answer in answers] == ["miss", "hit", "hit", "off"]
+    assert {answer["body"] for answer in answers} == {'{"c":2,"n":3}\n'}
+    for answer in (answers[0], answers[1], answers[3]):
+        assert (answer["headers"]["Cache-Control"], "ETag" in answer["headers"]) == ("no-store", False)
+    assert get(COUNT, headers={"Cache-Control": "no-cache"})["headers"]["Alluvia-Cache"] == "off"
+    lake["totals"].append([{"name": "c", "n": 4}])
+    assert (post(COUNT)["body"], post("SELECT now() AS t")["headers"].get("Alluvia-Cache")) == ('{"c":3,"n":7}\n', None)
+    assert len(kept(lake)) == 2
+
+
 def test_without_the_setting_nothing_is_kept(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ALLUVIA_RESULT_CACHE")
     assert [ok(get(COUNT))[2] for _ in range(2)] == ["off", "off"]
