@@ -9,7 +9,7 @@ COPY shared shared
 COPY functions functions
 COPY events/data events/data
 RUN uv venv --python /usr/local/bin/python /opt/alluvia \
-    && uv pip install --python /opt/alluvia/bin/python --compile-bytecode --constraint requirements.lock --verify-hashes '.[aws,cli]'
+    && uv pip install --python /opt/alluvia/bin/python --compile-bytecode --constraint requirements.lock --verify-hashes '.[aws,cli,flight]'
 
 FROM python:${PYTHON}-slim
 RUN useradd --uid 10001 --create-home alluvia && install --directory --owner alluvia --group alluvia /lake

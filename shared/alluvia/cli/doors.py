@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import BoundedSemaphore
 
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.serverless.http import Response, failure
+from alluvia.serverless.http import Response, TooManyRequests, failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Places:
         return self.at_once + self.waiting
 
 
+RETRY_SECONDS = 5
 QUERIES = Places(4, 16)
 LARGE = Places(8, 56)
 UPLOADS = Places(2, 30)
@@ -38,10 +40,19 @@ class Door:
 
     def through(self, call: Callable[[], Response]) -> Response:
         """Answer a request when its turn comes, or with 503 if too many wait."""
+        try:
+            with self.place():
+                return call()
+        except TooManyRequests as error:
+            return failure(503, str(error), **{"Retry-After": str(error.retry_after_seconds)})
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold one of the places, once it is free. Raises `TooManyRequests` if too many wait."""
         if not self._taken.acquire(blocking=False):
-            return failure(503, f"too many {self._kind} are waiting: send this one again later", **{"Retry-After": "5"})
+            raise TooManyRequests(f"too many {self._kind} are waiting: send this one again later", RETRY_SECONDS)
         try:
             with self._running:
-                return call()
+                yield
         finally:
             self._taken.release()

@@ -67,6 +67,11 @@ class Gateway:
         self._large = Door(rules.large, "large posts")
         self._uploads = Door(rules.uploads, "uploads")
 
+    @property
+    def queries(self) -> Door:
+        """Return what lets queries in, for others that run them."""
+        return self._queries
+
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request, as WSGI has it."""
         began_ms = self._clock.now_ms()

@@ -51,6 +51,7 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
     metavar="HOST:PORT",
     help="Where to tell /metrics to everyone who reaches it.  [with the rest, unless callers need tokens]",
 )
+@click.option("--flight-port", type=click.IntRange(0, 65535), help="Serve Flight SQL there, too. 0: a free port.")
 @click.option("--quiet", is_flag=True, help="Do not log requests.")
 def serve(
     common: Common,
@@ -62,6 +63,7 @@ def serve(
     create_tables_max: int | None,
     auth: str | None,
     metrics_address: str | None,
+    flight_port: int | None,
     *,
     refresh_rollups: bool,
     allow_writes: bool,
@@ -77,7 +79,9 @@ def serve(
 
     auth = _auth(auth, host, loopback=is_loopback(host))
     told_here = auth == "open" and metrics_address is None
-    options = Options(host, port, allow_host, merge_every, vacuum_every, not quiet, refresh_rollups, told_here)
+    options = Options(
+        host, port, allow_host, merge_every, vacuum_every, not quiet, refresh_rollups, told_here, flight_port
+    )
     metrics_place = None if metrics_address is None else _place(metrics_address)
     chosen = {} if create_tables_max is None else {"ALLUVIA_CREATE_TABLES_MAX": str(create_tables_max)}
     if allow_writes:
@@ -87,8 +91,8 @@ def serve(
     metrics = Metrics()
     with ExitStack() as held:
         held.enter_context(environment(chosen))
-        server = held.enter_context(running(common.lake(new=True), options, metrics))
-        say(f"alluvia serves {common.uri} at http://{host}:{server.effective_port}")
+        served = held.enter_context(running(common.lake(new=True), options, metrics))
+        say(f"alluvia serves {common.uri} at http://{host}:{served.http.effective_port}")
         if metrics_place is not None:
             told_at = held.enter_context(telling(metrics, *metrics_place))
             say(f"Metrics are at http://{metrics_place[0]}:{told_at}/metrics, for everyone who reaches it.")
@@ -100,7 +104,10 @@ def serve(
         else:
             tell(f"Warning: anyone who reaches {host} can {may} this lake: nobody is asked for a token. Put a proxy "
                  "that authenticates in front.")  # fmt: skip
-        server.run()
+        if served.flight_port is not None:
+            place = f"{host}:{served.flight_port}"
+            say(f"Flight SQL: grpc://{place} for ADBC, jdbc:arrow-flight-sql://{place}?useEncryption=false for JDBC.")
+        served.http.run()
 
 
 def _place(address: str) -> tuple[str, int]:

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 
 import waitress
@@ -53,6 +53,8 @@ class Options:
     """Refresh rollups at once after events came into their source, and not only with each merge."""
     tells_metrics: bool = True
     """Whether whoever may send requests may read `/metrics`."""
+    flight_port: int | None = None
+    """Where Flight SQL is served, too; 0 chooses a free port, None serves none."""
 
     @property
     def hosts(self) -> tuple[str, ...] | None:
@@ -62,11 +64,19 @@ class Options:
         return None
 
 
-@contextmanager
-def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Iterator[waitress.server.BaseWSGIServer]:
-    """Serve a lake until the block ends; `effective_port` of what it yields says where. `metrics` gets its counts.
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A lake that is served: by HTTP, once its `run()` is called, and on a port by Flight SQL, where that is asked."""
 
-    The block must call `run()` of it, here or in a thread.
+    http: waitress.server.BaseWSGIServer
+    flight_port: int | None
+
+
+@contextmanager
+def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Iterator[Served]:
+    """Serve a lake until the block ends; `http.effective_port` of what it yields says where. `metrics` gets its counts.
+
+    The block must call `http.run()`, here or in a thread.
     """
     rules = ServerRules(options.hosts, tells_metrics=options.tells_metrics)
     metrics = metrics or Metrics()
@@ -85,13 +95,21 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
         changed = refresher.changed if options.refresh_rollups else _log_nothing
         gateway = Gateway(lake.clock, rules, log, changed, metrics)
         server = listen(gateway, options.host, options.port, threads, log)
+        others = ExitStack()
         POOL.prepare(1)
         for each in upkeep:
             each.start()
         refresher.start()
         try:
-            yield server
+            flight_port = None
+            if options.flight_port is not None:
+                from alluvia.cli.flight import serving_flight
+
+                flight = serving_flight(lake, gateway.queries, log, options.host, options.flight_port)
+                flight_port = others.enter_context(flight)
+            yield Served(server, flight_port)
         finally:
+            others.close()
             server.close()
             for each in upkeep:
                 each.stop()
@@ -114,8 +132,9 @@ def _log_nothing(_: str) -> None:
 @contextmanager
 def in_background(lake: Lake) -> Iterator[int]:
     """Serve a lake in a thread, without schedules, and yield the port."""
-    with running(lake, Options(merge_seconds=0, vacuum_seconds=0, log_requests=False)) as server, _in_thread(server):
-        yield int(server.effective_port)
+    options = Options(merge_seconds=0, vacuum_seconds=0, log_requests=False)
+    with running(lake, options) as served, _in_thread(served.http):
+        yield int(served.http.effective_port)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from alluvia.expressions.rewrite import Rewritten, rewrite
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.folding import FINAL
-from alluvia.operations.relations import Files, LocalRows, Relation
+from alluvia.operations.relations import Files, Inputs, LocalRows, Relation
 from alluvia.query.derived import find_derived
 from alluvia.query.describe import describes, in_our_terms
 from alluvia.query.evaluation import evaluation
@@ -164,6 +164,23 @@ def run_rendered(
     return _attempt(catalog, query, limits or QueryLimits(), rendered, of_result, parameters, dry_run=dry_run)
 
 
+def columns(
+    catalog: Catalog, query: str, limits: QueryLimits | None = None, parameters: Parameters | None = None
+) -> pa.Schema:
+    """Return the columns that a query would have, without opening a data file. Raises what `run` does for its text.
+
+    Values of parameters may be None: only their types make a difference, and only to columns that are made of them.
+    """
+
+    def described(session: Session, opened: _Opened) -> pa.Schema:
+        with closing(session):
+            return session.described(opened.rewritten.text, query, opened.rewritten.position)
+
+    return _attempt(
+        catalog, query, limits or QueryLimits(), described, lambda result: result.schema, parameters, without_rows=True
+    )
+
+
 _Answer = TypeVar("_Answer")
 
 
@@ -176,10 +193,11 @@ def _attempt(
     parameters: Parameters | None,
     places: RowPlaces | None = None,
     *,
-    dry_run: bool,
+    dry_run: bool = False,
+    without_rows: bool = False,
 ) -> _Answer:
     """Plan a query and have it answered; once more for each kind of file that DuckDB turns out not to read."""
-    watch = Watch(limits.deadline(), limits.held_bytes_max)
+    watch = Watch(limits.deadline(), limits.held_bytes_max, limits.cancelled)
     values = arrow_row(named_values(parameters)) if parameters else None
     unreadable: set[str | None] = set()
     while True:
@@ -190,7 +208,9 @@ def _attempt(
                 session.close()
                 names = pa.table({"name": pa.array(catalog.tables(), pa.string())})
                 return of_result(_of_table(scan_table(()) if dry_run else names))
-            opened = _open(catalog, statement, session, limits, values, places, dry_run=dry_run)
+            opened = _open(
+                catalog, statement, session, limits, values, places, dry_run=dry_run, without_rows=without_rows
+            )
             root, reports = opened.statement.root, opened.reports
             if dry_run:
                 session.close()
@@ -238,8 +258,9 @@ def _open(
     places: RowPlaces | None,
     *,
     dry_run: bool,
+    without_rows: bool,
 ) -> _Opened:
-    """Give a session what a query names, but not in a dry run."""
+    """Give a session what a query names, but not in a dry run; tables without a file, `without_rows`."""
     given = {} if values is None else {name: values[name][0] for name in values.column_names}
     if given:
         check_given(statement.root, given)
@@ -289,9 +310,15 @@ def _open(
         reads.add(inputs)
     rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
     if not dry_run:
-        session.open(inputs, views, fetched_max=_fetched_max(statement))
+        session.open(_emptied(inputs) if without_rows else inputs, views, fetched_max=_fetched_max(statement))
     relations = {reference: relation for reference, (_, relation) in derived.items()}
     return _Opened(statement, scans, tuple(reports), rewritten, _tables_read(references, scans, relations))
+
+
+def _emptied(inputs: Inputs) -> Inputs:
+    return {
+        name: replace(each, files=(), paths=()) if isinstance(each, Files) else each for name, each in inputs.items()
+    }
 
 
 def _nothing_evaluated(relation: Relation, take: Callable[[pa.Schema, Iterator[pa.RecordBatch]], _Answer]) -> _Answer:  # noqa: ARG001

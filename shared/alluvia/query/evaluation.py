@@ -28,7 +28,7 @@ def evaluation(
 
     def evaluate(relation: Relation, take: Callable[[pa.Schema, Iterator[pa.RecordBatch]], T]) -> T:
         check(relation.inputs)
-        watch = Watch(allowed.deadline(), allowed.held_bytes_max)
+        watch = Watch(allowed.deadline(), allowed.held_bytes_max, allowed.cancelled)
         unreadable: set[str | None] = set()
         while True:
             session = Session(store, allowed, watch, lambda path: None in unreadable or path in unreadable)

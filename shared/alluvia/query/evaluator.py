@@ -64,7 +64,7 @@ class ProcessEvaluator:
                 raise
 
     def _open(self) -> Engine:
-        self._engine = Engine(Watch(self._limits.deadline(), self._limits.held_bytes_max))
+        self._engine = Engine(Watch(self._limits.deadline(), self._limits.held_bytes_max, self._limits.cancelled))
         memory = self._limits.memory_bytes
         options = {"threads": "1", "temp_directory": "", **({} if memory is None else {"memory_limit": f"{memory}B"})}
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +44,8 @@ class QueryLimits:
     """The most bytes of files that one SELECT may read, as the settings say."""
     until: float | None = None
     """When queries that share the time must be done; None: each has all of it."""
+    cancelled: Callable[[], bool] | None = None
+    """Says whether whoever asked has gone, so that what still runs for it is ended."""
 
     def begun(self) -> QueryLimits:
         """Return limits whose time runs from now on, for several queries together; if it runs, the same ones."""

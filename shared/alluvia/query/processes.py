@@ -10,7 +10,7 @@ import atexit
 import contextlib
 import os
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -34,6 +34,7 @@ IDLE_BYTES_MAX = 400_000_000
 """A process that holds more memory than this after a query is not kept."""
 OVERHEAD_BYTES = 384_000_000
 """What a process may take besides the memory that a query is allowed: the engine itself, and rows on their way out."""
+DESCRIBE = "DESCRIBE "
 _POLL_SECONDS = 0.025
 _CLOSE_SECONDS = 5.0
 _STOP_SECONDS = 0.25
@@ -53,6 +54,10 @@ class OutOfTime(Exception):
     """The query's time was up, and its process was killed."""
 
 
+class Cancelled(Exception):
+    """Nobody waits for the query any more, and its process was killed."""
+
+
 class OutOfMemory(Exception):
     """The query's process took more memory than allowed, and was killed."""
 
@@ -63,6 +68,8 @@ class Watch:
 
     deadline: float | None = None
     memory_bytes: int | None = None
+    cancelled: Callable[[], bool] | None = None
+    """Says whether whoever asked has gone."""
 
 
 class Worker:
@@ -119,6 +126,9 @@ class Worker:
         return int(pages) * _PAGE_BYTES
 
     def _check(self, watch: Watch) -> None:
+        if watch.cancelled is not None and watch.cancelled():
+            self.kill()
+            raise Cancelled
         if watch.deadline is not None and time.monotonic() > watch.deadline:
             self.kill()
             raise OutOfTime
@@ -254,6 +264,12 @@ class Engine:
         with self._asking("stream", None if values is None else _arrow(values), sql=sql):
             while "batch" in self._worker.reply(self._watch):
                 yield pa.ipc.open_stream(self._worker.data(self._watch))
+
+    def described(self, sql: str, values: pa.Table | None = None) -> pa.Schema:
+        """Return the columns of a query, which is not run."""
+        with self._asking("described", None if values is None else _arrow(values), sql=DESCRIBE + sql):
+            self._worker.reply(self._watch)
+            return pa.ipc.open_stream(self._worker.data(self._watch)).schema
 
     def render(self, sql: str, form: str, limit_bytes: int, values: pa.Table | None = None) -> RenderedRows | str:
         """Run the query and return its rows in a form; a text that says so if they are more than the limit."""

@@ -27,7 +27,7 @@ from alluvia.operations.relations import Files, Inputs, LocalRows
 from alluvia.query.fetching import small_files
 from alluvia.query.formats import RenderedRows
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import Engine, EngineDied, OutOfMemory, OutOfTime, Watch
+from alluvia.query.processes import DESCRIBE, Cancelled, Engine, EngineDied, OutOfMemory, OutOfTime, Watch
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
 from alluvia.store.file_cache import FILES, Held
@@ -45,6 +45,8 @@ def within(limits: QueryLimits) -> Iterator[None]:
         yield
     except OutOfTime:
         raise limits.too_slow() from None
+    except Cancelled:
+        raise Invalid("the query was cancelled") from None
     except OutOfMemory:
         raise QueryTooCostly(out_of_memory(limits.memory_bytes)) from None
     except EngineDied as error:
@@ -189,6 +191,11 @@ class Session:
                     reader = next(streams, None)
 
         return schema, batches()
+
+    def described(self, text: str, source: str, position: Callable[[int], int]) -> pa.Schema:
+        """Return the columns of a text, which is not run. Raises our errors for DuckDB's, as `run` does."""
+        with self._translated(Context(source, lambda at: position(at - len(DESCRIBE)))):
+            return self._engine.described(text, self._values)
 
     def render(
         self, text: str, source: str, position: Callable[[int], int], form: str, limit_bytes: int

@@ -110,6 +110,14 @@ class QueryDatabase:
             self._send({"batch": True}, _arrow(reader.schema, [batch]))
         return {"end": True}
 
+    def described(self, sql: str, rows: bytes = b"") -> Reply:
+        """Send the columns that DESCRIBE tells of a query, which it does not run; `rows` as for `stream`."""
+        found = self._open.execute(sql, _values(rows)).fetchall()
+        nulls = ", ".join(f"NULL::{kind}" for _, kind, *_ in found)
+        typed = self._open.execute(f"SELECT {nulls} LIMIT 0").to_arrow_reader().schema
+        fields = [field.with_name(name) for field, (name, *_) in zip(typed, found, strict=True)]
+        return {"body": _arrow(pa.schema(fields), [])}
+
     def stop(self) -> Reply:
         """Say that no query runs: one that did has come to its end, or left off."""
         return {"stopped": True}

@@ -26,6 +26,11 @@ def check_used(text: str, values: Values) -> None:
         arrow_row(values)
 
 
+def parameter_names(text: str) -> list[str]:
+    """Return the names of a text's parameters, in the order in which they first come; those of `?` are `1`, `2`, …"""
+    return list(dict.fromkeys(name for _, _, name in _parameters(Sql(text), tokens_of(text))))
+
+
 def bound(sql: Sql, values: Values) -> Values | None:
     """Return the values that a SELECT of the text binds, by the names that they have in it alone."""
     if not values:

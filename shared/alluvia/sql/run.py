@@ -63,19 +63,20 @@ def execute_in(
     parameters: Parameters | None = None,
     *,
     limits: QueryLimits | None = None,
+    rights: Rights | None = None,
 ) -> pa.Table:
-    """Run a text in a transaction that its caller commits. Returns what `execute` does."""
+    """Run a text in a transaction that its caller commits. Returns, and raises, what `execute` does."""
     statements = parse(text)
     values = named_values(parameters)
     if _is_query(statements):
-        return run(transaction.catalog, text, limits, values).read_all()
+        return run(permitted(transaction.catalog, rights), text, limits, values).read_all()
     control = next((each for each in statements if each.controls), None)
     if control is not None:
         raise Invalid(f"{control.kind.upper()} is not possible here: the transaction is the caller's")
     from alluvia.sql.running import answer, check_parameters  # loads what writes
 
     check_parameters(text, values)
-    return answer(lake, transaction, statements, values, limits).shown()
+    return answer(lake, transaction, statements, values, limits, rights).shown()
 
 
 class SqlSession:

@@ -1,0 +1,1 @@
+"""A lake over Arrow Flight SQL, for clients of ADBC, JDBC and ODBC. Loaded only where it is asked for."""

@@ -1,0 +1,227 @@
+"""What tools ask about a lake before anybody writes SQL: its tables, views and types, as the caller may see them.
+
+A lake has neither catalogs nor schemas: the names of tables stand alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.errors import Forbidden, Invalid, TableNotFound
+from alluvia.flight.messages import Message
+from alluvia.operations.catalog import Catalog
+from alluvia.operations.views import VIEWS
+from alluvia.query.visible import visible
+from alluvia.table.schema.type_names import type_name
+from alluvia.table.snapshot import Snapshot
+
+TABLE, VIEW = "TABLE", "VIEW"
+TABLES_AT_ONCE = 100
+_PREFIX = "ARROW:FLIGHT:SQL:"
+_TEXT, _NUMBER = pa.string(), pa.int32()
+
+
+def _required(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+CATALOGS = pa.schema([_required("catalog_name", _TEXT)])
+DB_SCHEMAS = pa.schema([("catalog_name", _TEXT), _required("db_schema_name", _TEXT)])
+TABLE_TYPES = pa.schema([_required("table_type", _TEXT)])
+TABLES = pa.schema(
+    [
+        *(("catalog_name", _TEXT), ("db_schema_name", _TEXT)),
+        *(_required("table_name", _TEXT), _required("table_type", _TEXT)),
+    ]
+)
+TABLES_WITH_COLUMNS = TABLES.append(_required("table_schema", pa.binary()))
+PRIMARY_KEYS = pa.schema(
+    [
+        *(("catalog_name", _TEXT), ("db_schema_name", _TEXT)),
+        *(_required("table_name", _TEXT), _required("column_name", _TEXT)),
+        *(("key_name", _TEXT), _required("key_sequence", _NUMBER)),
+    ]
+)
+FOREIGN_KEYS = pa.schema(
+    [
+        *(("pk_catalog_name", _TEXT), ("pk_db_schema_name", _TEXT)),
+        *(_required("pk_table_name", _TEXT), _required("pk_column_name", _TEXT)),
+        *(("fk_catalog_name", _TEXT), ("fk_db_schema_name", _TEXT)),
+        *(_required("fk_table_name", _TEXT), _required("fk_column_name", _TEXT)),
+        *(_required("key_sequence", _NUMBER), ("fk_key_name", _TEXT), ("pk_key_name", _TEXT)),
+        *(_required("update_rule", pa.uint8()), _required("delete_rule", pa.uint8())),
+    ]
+)
+TYPES = pa.schema(
+    [
+        *(_required("type_name", _TEXT), _required("data_type", _NUMBER), ("column_size", _NUMBER)),
+        *(("literal_prefix", _TEXT), ("literal_suffix", _TEXT)),
+        ("create_params", pa.list_(_required("item", _TEXT))),
+        *(_required("nullable", _NUMBER), _required("case_sensitive", pa.bool_()), _required("searchable", _NUMBER)),
+        *(
+            ("unsigned_attribute", pa.bool_()),
+            _required("fixed_prec_scale", pa.bool_()),
+            ("auto_increment", pa.bool_()),
+        ),
+        *(("local_type_name", _TEXT), ("minimum_scale", _NUMBER), ("maximum_scale", _NUMBER)),
+        *(_required("sql_data_type", _NUMBER), ("datetime_subcode", _NUMBER), ("num_prec_radix", _NUMBER)),
+        ("interval_precision", _NUMBER),
+    ]
+)
+_NULLABLE, _SEARCHABLE = 1, 3
+_DATETIME = 9
+_TYPE_ROWS = (  # name, number in JDBC, size, radix of a number, subcode of a time, quote of a literal
+    ("BOOLEAN", -7, 1, None, None, None),
+    ("TINYINT", -6, 3, 10, None, None),
+    ("BIGINT", -5, 19, 10, None, None),
+    ("BLOB", -3, None, None, None, "'"),
+    ("DECIMAL", 3, 38, 10, None, None),
+    ("INTEGER", 4, 10, 10, None, None),
+    ("SMALLINT", 5, 5, 10, None, None),
+    ("FLOAT", 7, 24, 2, None, None),
+    ("DOUBLE", 8, 53, 2, None, None),
+    ("VARCHAR", 12, None, None, None, "'"),
+    ("DATE", 91, 10, None, 1, "'"),
+    ("TIMESTAMP", 93, 26, None, 3, "'"),
+    ("TIMESTAMP WITH TIME ZONE", 93, 32, None, 5, "'"),
+)
+
+
+def tables_schema(asked: Message) -> pa.Schema:
+    """Return the columns of the answer to CommandGetTables."""
+    return TABLES_WITH_COLUMNS if asked.include_schema else TABLES
+
+
+def tables(asked: Message, catalog: Catalog, view_columns: Callable[[str], pa.Schema]) -> Iterator[pa.RecordBatch]:
+    """Yield what CommandGetTables asks for, by names. `view_columns` returns the columns of a view, by its name."""
+    schema = tables_schema(asked)
+    types = set(asked.table_types) or {TABLE, VIEW}
+    if asked.catalog or (asked.HasField("db_schema_filter_pattern") and not like("", asked.db_schema_filter_pattern)):
+        return
+    pattern = asked.table_name_filter_pattern if asked.HasField("table_name_filter_pattern") else "%"
+    names = [(name, TABLE) for name in catalog.tables() if TABLE in types and like(name, pattern)]
+    taken = {name for name, _ in names}
+    if VIEW in types:
+        folders = (name for name in catalog.store.list_folders(VIEWS) if name not in taken and like(name, pattern))
+        names += [(name, VIEW) for name in folders if catalog.find_view(name) is not None]
+    names.sort()
+    for start in range(0, len(names), TABLES_AT_ONCE):
+        part = names[start : start + TABLES_AT_ONCE]
+        rows: list[dict[str, Any]] = [
+            {"catalog_name": None, "db_schema_name": None, "table_name": name, "table_type": kind}
+            for name, kind in part
+        ]
+        if asked.include_schema:
+            found = catalog.readable(name for name, kind in part if kind == TABLE)
+            rows = [row for row in rows if row["table_type"] == VIEW or row["table_name"] in found]
+            for row in rows:
+                name = str(row["table_name"])
+                columns = shown(catalog, found[name]) if name in found else _or_nothing(view_columns, name)
+                row["table_schema"] = bytes(described(name, columns).serialize())
+        yield pa.RecordBatch.from_pylist(rows, schema)
+
+
+def described(table: str, schema: pa.Schema) -> pa.Schema:
+    """Return columns with what tools ask of each, as metadata."""
+    fields = []
+    for field in schema:
+        told = {"TABLE_NAME": table, "TYPE_NAME": type_name(field.type), "IS_SEARCHABLE": "1", "IS_READ_ONLY": "0"}
+        if pa.types.is_decimal(field.type):
+            told |= {"PRECISION": str(field.type.precision), "SCALE": str(field.type.scale)}
+        fields.append(field.with_metadata({f"{_PREFIX}{name}": value for name, value in told.items()}))
+    return pa.schema(fields)
+
+
+def db_schemas(asked: Message) -> pa.RecordBatch:
+    """Return what CommandGetDbSchemas asks for: one without a name and without a catalog, which all tables are in."""
+    there = not asked.catalog and (
+        not asked.HasField("db_schema_filter_pattern") or like("", asked.db_schema_filter_pattern)
+    )
+    rows = [{"catalog_name": None, "db_schema_name": ""}] if there else []
+    return pa.RecordBatch.from_pylist(rows, DB_SCHEMAS)
+
+
+def table_types() -> pa.RecordBatch:
+    """Return the answer to CommandGetTableTypes."""
+    return pa.RecordBatch.from_pydict({"table_type": [TABLE, VIEW]}, TABLE_TYPES)
+
+
+def types(asked: Message) -> pa.RecordBatch:
+    """Return what CommandGetXdbcTypeInfo asks for."""
+    rows = [
+        {
+            "type_name": name,
+            "data_type": number,
+            "column_size": size,
+            "literal_prefix": quote,
+            "literal_suffix": quote,
+            "create_params": ["precision", "scale"] if name == "DECIMAL" else None,
+            "nullable": _NULLABLE,
+            "case_sensitive": name == "VARCHAR",
+            "searchable": _SEARCHABLE,
+            "unsigned_attribute": None if radix is None else False,
+            "fixed_prec_scale": False,
+            "auto_increment": None if radix is None else False,
+            "local_type_name": name,
+            "minimum_scale": 0 if name == "DECIMAL" else None,
+            "maximum_scale": 38 if name == "DECIMAL" else None,
+            "sql_data_type": number if subcode is None else _DATETIME,
+            "datetime_subcode": subcode,
+            "num_prec_radix": radix,
+            "interval_precision": None,
+        }
+        for name, number, size, radix, subcode, quote in _TYPE_ROWS
+        if not asked.HasField("data_type") or asked.data_type == number
+    ]
+    return pa.RecordBatch.from_pylist(rows, TYPES)
+
+
+def like(text: str, pattern: str) -> bool:
+    r"""Whether a text is like a pattern: `%` stands for any characters, `_` for one, `\` takes the next as it is."""
+    signs = _signs(pattern)
+    at = sign = 0
+    star, resumed = -1, 0
+    while at < len(text):
+        wanted = signs[sign] if sign < len(signs) else None
+        if wanted == ("%", False):
+            star, resumed = sign, at
+            sign += 1
+        elif wanted is not None and (wanted == ("_", False) or wanted == (text[at], wanted[1])):
+            at, sign = at + 1, sign + 1
+        elif star >= 0:
+            resumed += 1
+            at, sign = resumed, star + 1
+        else:
+            return False
+    return all(each == ("%", False) for each in signs[sign:])
+
+
+def _signs(pattern: str) -> list[tuple[str, bool]]:
+    """Return the characters of a pattern, and whether each is meant as it is."""
+    found, escaped = [], False
+    for character in pattern:
+        if character == "\\" and not escaped:
+            escaped = True
+            continue
+        found.append((character, escaped or character not in "%_"))
+        escaped = False
+    return found
+
+
+def shown(catalog: Catalog, snapshot: Snapshot) -> pa.Schema:
+    """Return the columns that a catalog's caller may see of a table; none if it may see nothing of it."""
+    try:
+        seen = visible(catalog, snapshot, catalog.clock.now_ms() * 1000)
+    except Forbidden:
+        return pa.schema([])
+    return snapshot.schema if seen is None else seen.shown.schema(snapshot)
+
+
+def _or_nothing(view_columns: Callable[[str], pa.Schema], name: str) -> pa.Schema:
+    try:
+        return view_columns(name)
+    except (Invalid, TableNotFound):  # a view whose tables are gone, or not for this caller, must not hide all others
+        return pa.schema([])

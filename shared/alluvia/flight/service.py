@@ -1,0 +1,290 @@
+"""The service of Flight as gRPC calls it: who calls, what with, how it ends. What commands mean is in `commands.py`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from threading import Event, Timer
+from typing import NoReturn
+
+import grpc
+
+from alluvia.errors import AlluviaError, Invalid, Unsupported
+from alluvia.flight.commands import Commands
+from alluvia.flight.framing import received, schema_bytes, sent
+from alluvia.flight.messages import Message, new, packed, read, unpacked
+from alluvia.flight.statements import FlightCaller, Statements
+from alluvia.flight.statuses import fitting, status_of
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.serverless.authorization import Authorization, bearer
+from alluvia.serverless.http import Request
+
+SERVICE = "arrow.flight.protocol.FlightService"
+REQUEST_BYTES_MAX = 10 << 20
+"""As HTTP takes them."""
+AUTHORIZATION = "authorization"
+NO_TOKEN = "open"  # noqa: S105
+"""Stands for a token where none is needed, and a client signs in with a name and a password all the same."""
+_CANCELLED = 1
+_GRACE_SECONDS = 5.0
+"""A query that runs out of time says so before its call is ended."""
+_ACTIONS = {
+    "CreatePreparedStatement": "Prepare a statement, and tell its columns and parameters",
+    "ClosePreparedStatement": "Let a prepared statement go",
+    "BeginTransaction": "Begin a transaction",
+    "EndTransaction": "Commit a transaction, or roll it back",
+    "CancelFlightInfo": "Cancel a query",
+    "CancelQuery": "Cancel a query, as clients before Arrow 13 do",
+}
+Context = grpc.ServicerContext
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """How calls get in: who a caller is, and `place`, which holds one of the places that queries have at once."""
+
+    authorization: Callable[[], Authorization]
+    place: Callable[[], AbstractContextManager[None]]
+    log: Callable[[str], object]
+
+
+@dataclass(slots=True)
+class _Call:
+    """What is known of a call by its end."""
+
+    what: str = "-"
+
+
+class FlightService:
+    """The methods of the service. Messages come and go as bytes."""
+
+    def __init__(self, statements: Statements, commands: Commands, gate: Gate) -> None:
+        self._statements = statements
+        self._commands = commands
+        self._gate = gate
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        """Return the methods as gRPC has them registered."""
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "Handshake": grpc.stream_stream_rpc_method_handler(self.handshake),
+                "ListFlights": grpc.unary_stream_rpc_method_handler(self.list_flights),
+                "GetFlightInfo": grpc.unary_unary_rpc_method_handler(self.get_flight_info),
+                "GetSchema": grpc.unary_unary_rpc_method_handler(self.get_schema),
+                "DoGet": grpc.unary_stream_rpc_method_handler(self.do_get),
+                "DoPut": grpc.stream_stream_rpc_method_handler(self.do_put),
+                "DoAction": grpc.unary_stream_rpc_method_handler(self.do_action),
+                "ListActions": grpc.unary_stream_rpc_method_handler(self.list_actions),
+            },
+        )
+
+    def handshake(self, requests: Iterator[bytes], context: Context) -> Iterator[bytes]:  # noqa: ARG002 - headers tell
+        """Take a name and a password, which is a token, and answer with what later calls are to bear."""
+        with self._call("Handshake", context):
+            self._caller(context)
+            token = NO_TOKEN
+            if self._gate.authorization().mode != "iam":
+                token = bearer(_request(context))
+            context.send_initial_metadata(((AUTHORIZATION, f"Bearer {token}"),))
+            yield new("HandshakeResponse").SerializeToString()
+
+    def list_flights(self, request: bytes, context: Context) -> Iterator[bytes]:  # noqa: ARG002 - there are none
+        """Answer that there are no flights but those that somebody asks for with SQL."""
+        with self._call("ListFlights", context):
+            self._caller(context)
+        yield from ()
+
+    def get_flight_info(self, request: bytes, context: Context) -> bytes:
+        """Answer with the columns of a command and the ticket for its rows."""
+        with self._call("GetFlightInfo", context) as call:
+            caller = self._caller(context)
+            descriptor = read("FlightDescriptor", request)
+            call.what = unpacked(descriptor.cmd)[0]
+            with self._gate.place():
+                columns, ticket = self._commands.info(descriptor.cmd, caller)
+            endpoint = new("FlightEndpoint", ticket=new("Ticket", ticket=ticket))
+            return bytes(
+                new(
+                    "FlightInfo",
+                    schema=schema_bytes(columns),
+                    flight_descriptor=descriptor,
+                    endpoint=[endpoint],
+                    total_records=-1,
+                    total_bytes=-1,
+                ).SerializeToString()
+            )
+
+    def get_schema(self, request: bytes, context: Context) -> bytes:
+        """Answer with the columns of a command."""
+        with self._call("GetSchema", context) as call:
+            caller = self._caller(context)
+            descriptor = read("FlightDescriptor", request)
+            call.what = unpacked(descriptor.cmd)[0]
+            with self._gate.place():
+                columns = self._commands.columns(descriptor.cmd, caller)
+            return bytes(new("SchemaResult", schema=schema_bytes(columns)).SerializeToString())
+
+    def do_get(self, request: bytes, context: Context) -> Iterator[bytes]:
+        """Send the rows of a ticket as they come, until its time is up or the client has gone."""
+        with self._call("DoGet", context) as call:
+            caller = self._caller(context)
+            ticket = read("Ticket", request).ticket
+            call.what = unpacked(ticket)[0]
+            end = self._commands.running.add(caller, ticket, context.cancel)
+            try:
+                with (
+                    self._gate.place(),
+                    self._in_time(context),
+                    self._commands.rows(ticket, caller, _noting_end(context)) as rows,
+                ):
+                    yield from (each.SerializeToString() for each in sent(rows.schema, rows))
+            finally:
+                end()
+
+    def do_put(self, requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
+        """Run what changes something, or bind values to a prepared statement."""
+        with self._call("DoPut", context) as call, self._in_time(context):
+            caller = self._caller(context)
+            parts = _parts(requests)
+            first = next(parts, None)
+            if first is None:
+                raise Invalid("the call has no message: send a command in the first one")
+            name, asked = unpacked(first.flight_descriptor.cmd)
+            call.what = name
+            if name in ("CommandStatementUpdate", "CommandPreparedStatementUpdate"):
+                rows = received(_all(first, parts), REQUEST_BYTES_MAX)
+                if rows is not None and rows.num_columns and name == "CommandPreparedStatementUpdate":
+                    self._commands.bind(asked, rows, caller)
+                with self._gate.place():
+                    body = self._commands.update(name, asked, caller)
+            elif name == "CommandPreparedStatementQuery":
+                body = self._commands.bind(asked, received(_all(first, parts), REQUEST_BYTES_MAX), caller)
+            else:
+                raise Invalid(f"{name} cannot be put: put statements that change something, or values of parameters")
+            yield new("PutResult", app_metadata=body).SerializeToString()
+
+    def do_action(self, request: bytes, context: Context) -> Iterator[bytes]:
+        """Carry out an action of Flight SQL."""
+        with self._call("DoAction", context) as call:
+            caller = self._caller(context)
+            action = read("Action", request)
+            if action.type not in _ACTIONS:
+                raise Unsupported(f"there is no action {action.type!r:.100}")
+            call.what = action.type
+            body = self._acted(action.type, action.body, caller)
+            if body is not None:
+                yield new("Result", body=body).SerializeToString()
+
+    def list_actions(self, request: bytes, context: Context) -> Iterator[bytes]:  # noqa: ARG002 - it is empty
+        """Tell the actions."""
+        with self._call("ListActions", context):
+            self._caller(context)
+            for name, description in _ACTIONS.items():
+                yield new("ActionType", type=name, description=description).SerializeToString()
+
+    def _acted(self, name: str, body: bytes, caller: FlightCaller) -> bytes | None:
+        if name == "CancelFlightInfo":
+            self._commands.cancel(read("CancelFlightInfoRequest", body).info, caller)
+            return bytes(new("CancelFlightInfoResult", status=_CANCELLED).SerializeToString())
+        kind, asked = unpacked(body)
+        if kind != f"Action{name}Request":
+            raise Invalid(f"{name}: send an Action{name}Request, not {kind}")
+        if name == "CancelQuery":
+            self._commands.cancel(read("FlightInfo", asked.info), caller)
+            return packed("ActionCancelQueryResult", result=_CANCELLED)
+        if name == "BeginTransaction":
+            return self._commands.begin(caller)
+        if name == "ClosePreparedStatement":
+            self._commands.prepared.take(caller.key, asked.prepared_statement_handle)
+            return None
+        with self._gate.place():
+            if name == "CreatePreparedStatement":
+                return self._commands.prepare(asked.query, asked.transaction_id, caller)
+            self._commands.end(asked.transaction_id, asked.action, caller)
+        return None
+
+    def _caller(self, context: Context) -> FlightCaller:
+        """Return who calls, by the token that the call bears. Raises what `Authorization.rights` raises."""
+        rights = self._gate.authorization().rights(_request(context), self._statements.lake)
+        return FlightCaller("" if rights is None else rights.key or rights.subject, rights, context.peer())
+
+    @contextmanager
+    def _in_time(self, context: Context) -> Iterator[None]:
+        """End a call whose client does not send or take its rows within the time that a query has."""
+        seconds = self._statements.rules.limits.timeout_seconds
+        if seconds is None:
+            yield
+            return
+        timer = Timer(seconds + _GRACE_SECONDS, context.cancel)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    @contextmanager
+    def _call(self, method: str, context: Context) -> Iterator[_Call]:
+        """End a call that fails with the code and the text of its error, and tell the log of each call."""
+        began = time.monotonic()
+        code, call = grpc.StatusCode.OK, _Call()
+        try:
+            yield call
+        except AlluviaError as error:
+            code, text = status_of(error)
+            if not context.is_active():
+                code, text = grpc.StatusCode.CANCELLED, "the client has gone"
+            if code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS):
+                traceback.print_exception(error)
+            self._end(context, code, text)
+        except GeneratorExit:
+            code = grpc.StatusCode.CANCELLED
+            raise
+        except Exception as error:  # noqa: BLE001 - a server goes on; the traceback is for whoever runs it
+            code = grpc.StatusCode.INTERNAL
+            traceback.print_exception(error)
+            self._end(context, code, "internal error")
+        finally:
+            took_ms = int((time.monotonic() - began) * 1000)
+            self._gate.log(f"{context.peer()} {method} {call.what} {code.name} {took_ms} ms")
+
+    @staticmethod
+    def _end(context: Context, code: grpc.StatusCode, text: str) -> NoReturn:
+        context.abort(code, fitting(text))
+
+
+def _noting_end(context: Context) -> Callable[[], bool]:
+    """Return what says whether a call has ended."""
+    gone = Event()
+    if not context.add_callback(gone.set):
+        gone.set()
+    return gone.is_set
+
+
+def _parts(requests: Iterable[bytes]) -> Iterator[Message]:
+    for each in requests:
+        yield read("FlightData", each)
+
+
+def _all(first: Message, others: Iterator[Message]) -> Iterator[Message]:
+    yield first
+    yield from others
+
+
+def _request(context: Context) -> Request:
+    """Return a call as authorization knows requests. A name and a password are as good as the token that it is."""
+    headers = {str(key).lower(): str(value) for key, value in context.invocation_metadata() if isinstance(value, str)}
+    scheme, _, value = headers.get(AUTHORIZATION, "").partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            padding = "=" * (-len(value) % 4)  # which Go's driver leaves out
+            password = base64.b64decode(value + padding, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            password = ""
+        headers[AUTHORIZATION] = f"Bearer {password}"
+    return Request("POST", "/flight", headers, {"requestContext": {}})

@@ -1,0 +1,86 @@
+"""The columns of a query without a run: the same as its answer's, and no data file is opened."""
+
+from __future__ import annotations
+
+import pytest
+
+from alluvia.access.rights import Grant, Rights
+from alluvia.clock import SystemClock
+from alluvia.errors import Forbidden, Invalid, TableNotFound
+from alluvia.lake import Lake
+from alluvia.query.engine import columns, run
+from alluvia.query.limits import QueryLimits
+from alluvia.query.permitted import permitted
+from alluvia.store import CountingStore, MemoryStore
+
+
+@pytest.fixture(scope="module")
+def store() -> CountingStore:
+    return CountingStore(MemoryStore("columns", SystemClock()))
+
+
+@pytest.fixture(scope="module")
+def tables(store: CountingStore) -> Lake:
+    lake = Lake(store, SystemClock())
+    lake.create_table("t", {"id": "long", "name": "string", "day": "date"}).append([{"id": 1, "name": "a"}])
+    lake.sql("CREATE VIEW v AS SELECT id, id AS twice FROM t")
+    return lake
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("SELECT * FROM t", "SELECT a.*, b.id FROM t a, t b", "FROM v", "TABLE t", "VALUES (1, 'x')"),
+        *("SELECT 1 AS a, 2 AS a", "SELECT {'x': [1]} AS s, uuid(), 1::HUGEINT, NULL", "(SELECT 1) UNION ALL SELECT 2"),
+        *("SHOW TABLES", "DESCRIBE t", "SUMMARIZE t", "EXPLAIN SELECT * FROM t", "-- so\nSELECT id FROM t; -- it is"),
+    ],
+)
+def test_they_are_those_of_the_answer(tables: Lake, query: str) -> None:
+    with run(tables, query) as result:
+        expected = result.schema
+    assert columns(tables, query) == expected
+
+
+def test_parameters_need_no_values(tables: Lake) -> None:
+    found = columns(tables, "SELECT id, name || ? AS text FROM t WHERE id = ? LIMIT ?", None, dict.fromkeys("123"))
+    assert found.names == ["id", "text"]
+    assert columns(tables, "SELECT ? AS x", None, [1.5]) == columns(tables, "SELECT 1.5::DOUBLE AS x")
+
+
+def test_no_data_file_is_opened(tables: Lake, store: CountingStore) -> None:
+    columns(tables, "SELECT * FROM t")
+    store.reset()
+    columns(tables, "SELECT * FROM t WHERE id = 1")
+    assert [key for _, key in store.keys if key.endswith(".parquet")] == []
+    run(tables, "SELECT * FROM t WHERE id = 1").read_all()
+    assert [key for _, key in store.keys if key.endswith(".parquet")]
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "reason"),
+    [
+        ("SELECT id,\n  nope FROM t", Invalid, r"LINE 2:   nope FROM t\n {10}\^"),
+        ("SELECT * FROM missing", TableNotFound, "missing"),
+        ("SELECT * FROM read_csv('x')", Invalid, "read_csv"),
+        ("DELETE FROM t", Invalid, "only a SELECT"),
+        ("SELECT ?", Invalid, "that has no value"),
+    ],
+)
+def test_errors_are_those_of_a_run(tables: Lake, query: str, error: type[Exception], reason: str) -> None:
+    for ask in (columns, run):
+        with pytest.raises(error, match=reason):
+            ask(tables, query)
+
+
+def test_rights_hold(tables: Lake) -> None:
+    rights = Rights((Grant(frozenset({"read"}), ("t",), "id > 5", frozenset({"name"})),))
+    assert columns(permitted(tables, rights), "SELECT * FROM t").names == ["id", "day"]
+    with pytest.raises(Forbidden, match="read:u"):
+        columns(permitted(tables, rights), "SELECT * FROM u")
+
+
+def test_a_query_ends_when_nobody_waits_for_it(tables: Lake) -> None:
+    asked: list[int] = []
+    limits = QueryLimits(cancelled=lambda: len(asked.append(1) or asked) > 20)  # type: ignore[func-returns-value]
+    with pytest.raises(Invalid, match="the query was cancelled"):
+        run(tables, "SELECT max(hash(range)) FROM range(100000000000)", limits).read_all()
