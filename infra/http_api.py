@@ -27,7 +27,11 @@ QUERY_ROUTES = {
     "/openapi.json": _READ,
 }
 SQL_PATH = "/sql"
-UPLOAD_ROUTES = {"/v1/upload/{table}": (api.HttpMethod.POST,)}
+UPLOAD_ROUTES = {
+    "/v1/upload/{table}": (api.HttpMethod.POST,),
+    "/v1/upload/{table}/{upload}": (api.HttpMethod.GET,),
+    "/v1/upload/{table}/{upload}/complete": (api.HttpMethod.POST,),
+}
 # Events, handshakes, and what browsers ask before they send.
 WEBHOOK_METHODS = (api.HttpMethod.POST, api.HttpMethod.GET, api.HttpMethod.OPTIONS)
 CALLS = ("track", "identify", "page", "screen", "group", "alias", "batch", "import")

@@ -28,7 +28,7 @@ class Spec:
 INGEST = Spec("ingest", 1024, 29, WITH_DUCKDB, "Takes events in over HTTP")
 COMMIT = Spec("ingest", 1769, 60, WITH_DUCKDB, "Commits events from the queue, a batch at a time")
 # What API Gateway has given up on goes on to its end, and who asks again gets its answer.
-UPLOAD = Spec("ingest", 3538, 900, WITH_DUCKDB, "Takes files of rows in over HTTP")
+UPLOAD = Spec("ingest", 3538, 900, WITH_DUCKDB, "Takes files of rows in over HTTP", disk_mb=4096)
 QUERY = Spec("query", 3538, 29, WITH_DUCKDB, "Answers SQL over HTTP", disk_mb=2048)
 SQL = Spec("query", 3538, 29, WITH_DUCKDB, "Runs SQL that writes, over HTTP", disk_mb=2048)
 MERGE = Spec("merge", 3538, 900, WITH_DUCKDB, "Makes few sorted files out of many small ones", disk_mb=4096)

@@ -29,11 +29,35 @@ def take_upload(request: Request, table: str, settings: IngestSettings, lake: La
     return take_file(request, table, settings, lake)
 
 
+def tell_upload(request: Request, _name: str, settings: IngestSettings, lake: Lake) -> Response:
+    """Say how an upload in parts stands."""
+    from .upload_parts import tell_parts
+
+    return tell_parts(request, settings, lake)
+
+
+def complete_upload(request: Request, _name: str, settings: IngestSettings, lake: Lake) -> Response:
+    """Store a file whose parts have come."""
+    from .upload_parts import complete
+
+    return complete(request, settings, lake)
+
+
+def take_part(request: Request, _name: str, settings: IngestSettings, lake: Lake) -> Response:  # noqa: ARG001
+    """Take a part of a file at a signed path."""
+    from .upload_parts import put_part
+
+    return put_part(request, lake)
+
+
 _CALL_TAKERS: dict[str, EventTaker] = {"POST": take_calls, "OPTIONS": allow_calls}
 ROUTES: tuple[Route[EventTaker], ...] = (
     Route("/v1/events/{table}", {"POST": take_events}),
     Route("/v1/logs", {"POST": take_logs}),
     Route("/v1/upload/{table}", {"POST": take_upload}),
+    Route("/v1/upload/{table}/{upload}", {"GET": tell_upload}),
+    Route("/v1/upload/{table}/{upload}/complete", {"POST": complete_upload}),
+    Route("/v1/upload/{table}/{upload}/parts/{part}", {"PUT": take_part}, public=True),
     *(Route(f"/v1/{call}", _CALL_TAKERS, public=True) for call in CALL_PATHS),
     Route("/v1/webhooks/{source}", {"POST": take_webhook, "GET": shake_hands, "OPTIONS": allow_browser}, public=True),
     Route("/healthz", {"GET": say_healthy, "HEAD": say_healthy}, public=True),

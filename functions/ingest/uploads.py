@@ -27,8 +27,9 @@ from .settings import SERVICE, IngestSettings
 from .settling import errors_of, told_of
 
 PARAMETERS = ("format", "schema", "key", "create", "evolve")
+PARTS = ("parts", "bytes")
 REPLAYED = "Idempotent-Replayed"
-_STATUSES: dict[type[AlluviaError], int] = {TooLarge: 413, Misfit: 422, Unsupported: 400}
+STATUSES: dict[type[AlluviaError], int] = {TooLarge: 413, Misfit: 422, Unsupported: 400}
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 _ENCODINGS = ("", "identity", "gzip", "x-gzip", "zstd", "deflate")
 
@@ -38,10 +39,12 @@ logger = Logger(service=SERVICE, child=True)
 def take_file(request: Request, table: str, settings: IngestSettings, lake: Lake) -> Response:
     """Store the file of a request, and answer what became of its rows, errors included."""
     try:
-        _check_direct(settings)
-        if settings.rights is not None:
-            settings.rights.check(APPEND, table)
+        check_may_send(settings, table, APPEND)
         asked = asked_of(request)
+        if not asked.keys().isdisjoint(PARTS):
+            from .upload_parts import begin_parts  # loads what signs
+
+            return begin_parts(table, asked, request, settings, lake)
         data, kind_said, name = request.body(), media_type(request.headers.get("content-type")), ""
         if kind_said == "multipart/form-data":
             from .forms import read_form  # loads the parser, for forms alone
@@ -56,10 +59,10 @@ def take_file(request: Request, table: str, settings: IngestSettings, lake: Lake
         data = _inflated(data, request.headers.get("content-encoding", ""), settings.upload_bytes)
         file = partial(io.BytesIO, data)
         kind = format_of(asked.get("format"), kind_said, name, data[:64])
-        upload = upload_of(table, file, kind, asked, settings, _key(request, asked))
+        upload = upload_of(table, file, kind, asked, settings, key_of(request, asked))
         return stored_answer(table, store(lake, upload))
     except REFUSED as error:
-        return refusal(error, logger, _STATUSES)
+        return refusal(error, logger, STATUSES)
 
 
 def upload_of(
@@ -96,13 +99,12 @@ def upload_of(
     )
 
 
-def asked_of(request: Request, others: tuple[str, ...] = ()) -> dict[str, str]:
+def asked_of(request: Request) -> dict[str, str]:
     """Return a request's parameters. Raises `Invalid` for one that there is not, or that comes twice."""
     found: dict[str, str] = {}
     for name, value in parse_qsl(str(request.event.get("rawQueryString") or ""), keep_blank_values=True):
-        known = (*PARAMETERS, *others)
-        if name not in known:
-            raise Invalid(f"{name!r:.100} is no parameter of uploads: use {', '.join(known)}")
+        if name not in PARAMETERS + PARTS:
+            raise Invalid(f"{name!r:.100} is no parameter of uploads: use {', '.join(PARAMETERS + PARTS)}")
         if name in found:
             raise Invalid(f"{name} is given twice")
         found[name] = value
@@ -127,12 +129,21 @@ def stored_answer(table: str, done: Stored | StoredEvents) -> Response:
     return answer(200, body, **headers)
 
 
-def _check_direct(settings: IngestSettings) -> None:
+def nothing() -> io.BytesIO:
+    """Open an empty file."""
+    return io.BytesIO()
+
+
+def check_may_send(settings: IngestSettings, table: str, operation: str) -> None:
+    """Raise `Forbidden` for who may not send files for a table, and `Unsupported` where nobody may."""
+    if settings.rights is not None:
+        settings.rights.check(operation, table)
     if settings.queue_url is not None:
         raise Unsupported("this function only puts events into a queue: send files to one whose mode is direct")
 
 
-def _key(request: Request, asked: Mapping[str, str]) -> str | None:
+def key_of(request: Request, asked: Mapping[str, str]) -> str | None:
+    """Return what identifies an upload. Raises `Invalid`."""
     header, parameter = request.headers.get("idempotency-key"), asked.get("key")
     if header and parameter and header != parameter:
         raise Invalid("Idempotency-Key and key: send one of them, or the same in both")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from alluvia import Lake, Table
 from alluvia.errors import Invalid, Unavailable
 from alluvia.operations.results import ResultLimits, clean_results
+from alluvia.operations.upload_parts import clean_uploads
 from alluvia.serverless import warm_lake
 from alluvia.serverless.events import messages_of
 from alluvia.serverless.log_lines import Logger, with_request_id
@@ -68,9 +69,13 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
 
 
 def cleaned(lake: Lake, limits: ResultLimits, *, dry_run: bool = False) -> dict[str, Any]:
-    """Delete results of queries that the lake has kept for long enough, and return how many that were."""
+    """Delete results of queries and parts of uploads that the lake has kept for long enough, and return how many."""
     found = clean_results(lake.store, lake.clock, limits, dry_run=dry_run)
-    return {"results": {"deleted": found.deleted, "bytes_freed": found.deleted_bytes, "kept": found.kept}}
+    parts = clean_uploads(lake.store, lake.clock, dry_run=dry_run)
+    return {
+        "results": {"deleted": found.deleted, "bytes_freed": found.deleted_bytes, "kept": found.kept},
+        "uploads": {"deleted": parts.deleted, "bytes_freed": parts.deleted_bytes, "kept": parts.kept},
+    }
 
 
 def summary(report: VacuumReport) -> dict[str, Any]:

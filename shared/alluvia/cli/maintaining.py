@@ -151,11 +151,16 @@ def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None,
 
     if not tables:
         from alluvia.operations.results import ResultLimits, clean_results
+        from alluvia.operations.upload_parts import clean_uploads
 
         results = clean_results(lake.store, lake.clock, ResultLimits(), dry_run=dry_run)
         if results.deleted:
             verb = "would go" if dry_run else "deleted"
             tell(f"kept results of queries: {results.deleted} {verb}, {results.kept} stay")
+        uploads = clean_uploads(lake.store, lake.clock, dry_run=dry_run)
+        if uploads.deleted:
+            verb = "would go" if dry_run else "deleted"
+            tell(f"parts of uploads: {uploads.deleted} {verb}, {uploads.kept} stay")
     show_each(common, tables, work, lake=lake)
 
 

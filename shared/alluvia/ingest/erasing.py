@@ -22,6 +22,7 @@ from alluvia.operations.erase_log import word_pattern
 from alluvia.operations.erase_matching import Find, Matching, matching_rows, matching_texts
 from alluvia.operations.erase_report import EraseReport
 from alluvia.operations.results import delete_results
+from alluvia.operations.upload_parts import delete_uploads
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import TABLE_NAME
@@ -47,6 +48,7 @@ def erase_rows(
     rejects = _rejects_of(catalog, handle)
     done = erase(handle, find, skips_rejects=rejects is not None, before_removal=before_removal)
     delete_results(handle.store)  # of any query, since views and rollups show rows too
+    delete_uploads(handle.store, handle.name)
     if proof:
         done = replace(done, proof=prove(handle, find, skips_rejects=rejects is not None))
     if rejects is None:

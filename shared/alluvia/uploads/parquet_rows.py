@@ -37,8 +37,12 @@ class ParquetRows:
         self._open_file = open_file
         self._bytes_max = bytes_max
         file = self._opened([])
-        self._fields = {field.name: _plain_type(field.type) for field in file.schema_arrow}
-        self.names = checked_names(file.schema_arrow.names)
+        try:
+            fields = list(file.schema_arrow)
+            self.names = checked_names([field.name for field in fields])
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            raise _damage(error) from None
+        self._fields = {field.name: _plain_type(field.type) for field in fields}
         self.as_written = pa.schema(self._fields)
         leaves = [file.schema.column(at) for at in range(len(file.schema))]
         self._texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
@@ -62,22 +66,34 @@ class ParquetRows:
                         raise TooLarge(f"the file's rows take more than the limit of {self._bytes_max} bytes")
                     yield self._fitted(piece, wanted, start)
                     start += len(piece)
-        except pa.ArrowException as error:
-            raise Misfit(f"the Parquet file is damaged: {error}") from None
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise _damage(error) from None
 
     def _opened(self, texts: list[str]) -> pq.ParquetFile:
         try:
             return pq.ParquetFile(self._open_file(), read_dictionary=texts)
-        except (pa.ArrowException, OSError) as error:
-            raise Misfit(f"the Parquet file is damaged: {error}") from None
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise _damage(error) from None
 
     def _fitted(self, piece: pa.RecordBatch, wanted: pa.Schema, start: int) -> pa.Table:
         columns = [array.cast(self._fields[field.name]) for field, array in zip(wanted, piece.columns, strict=True)]
+        for field, column in zip(wanted, columns, strict=True):
+            try:
+                column.validate(full=True)
+            except pa.ArrowException as error:
+                raise Misfit(f"column {field.name}: {error}") from None
         plain = pa.Table.from_arrays(columns, names=self.names)
         try:
             return conform(plain, wanted)
         except Invalid as error:
             raise _located(plain, wanted, start) or Misfit(str(error)) from None
+
+
+def _damage(error: Exception) -> Exception:
+    """Return the error of a file that cannot be read; the same error if it is the disk's."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error
+    return Misfit(f"the Parquet file is damaged: {error}")
 
 
 def _located(rows: pa.Table, wanted: pa.Schema, start: int) -> Misfit | None:

@@ -1,0 +1,204 @@
+"""Files in parts: their routes give out signed URLs, say what has come, and store the file when all of it has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from alluvia import Lake
+from alluvia.access.rights import APPEND
+from alluvia.errors import AlluviaError, Forbidden, Invalid, TableNotFound, Unavailable, Unsupported
+from alluvia.ingest.inflate import TooLarge
+from alluvia.operations.upload_parts import UPLOAD_MS_MAX
+from alluvia.serverless.http import Request, Response, answer, refusal
+from alluvia.serverless.log_lines import Logger
+from alluvia.serverless.signed_paths import current_signer
+from alluvia.uploads import parts
+from alluvia.uploads.misfit import Misfit
+from alluvia.uploads.rows import format_of
+from alluvia.uploads.storing import store
+
+from .bodies import REFUSED
+from .settings import SERVICE, IngestSettings
+from .uploads import REPLAYED, STATUSES, check_may_send, key_of, nothing, stored_answer, upload_of
+
+PART_BYTES = 64 << 20
+LOCAL_PART_BYTES = 8 << 20
+"""A server takes bodies of up to 10 MiB."""
+_PATH = re.compile(r"/v1/upload/([^/]+)/([^/]+)(?:/parts/([0-9]{1,5}))?")
+_STATUSES: dict[type[AlluviaError], int] = {parts.NoUpload: 404, **STATUSES}
+_FIELDS = {"sha256": str, "bytes": int}
+
+logger = Logger(service=SERVICE, child=True)
+
+
+def begin_parts(
+    table: str, asked: Mapping[str, str], request: Request, settings: IngestSettings, lake: Lake
+) -> Response:
+    """Begin an upload, and answer with the URLs of its parts. Raises `Invalid`."""
+    if request.body():
+        raise Invalid("parts, bytes: the body must be empty: its parts come by the URLs in the answer")
+    if "format" not in asked:
+        raise Invalid("format: say what the parts are together: csv, tsv, ndjson or parquet")
+    key = key_of(request, asked)
+    size, part_bytes = _number("bytes", asked), PART_BYTES if _signs(lake) else LOCAL_PART_BYTES
+    if size is not None and size > settings.upload_bytes:
+        raise TooLarge(_too_large(size, settings))
+    count = _number("parts", asked) or -(-(size or 1) // part_bytes)
+    if count > parts.PARTS_MAX:
+        raise Invalid(f"parts: at most {parts.PARTS_MAX}, got {count}")
+    kept = {name: value for name, value in asked.items() if name not in ("parts", "bytes", "key")}
+    kept |= {} if key is None else {"key": key}
+    checked = upload_of(table, nothing, format_of(asked["format"], "", "", b""), kept, settings, None)
+    if checked.create is not None and table not in lake:
+        raise TableNotFound(f"there is no table {table!r}, and {checked.create}")
+    upload = parts.begin(lake.store, lake.clock, table, count, size, kept)
+    body = _shown(upload, lake) | {"complete": f"{_path(upload)}/complete"}
+    if size is not None and "parts" not in asked:
+        body["part_bytes"] = part_bytes
+    return answer(201, body, Location=_path(upload))
+
+
+def tell_parts(request: Request, settings: IngestSettings, lake: Lake) -> Response:
+    """Answer which parts have come, with fresh URLs for all, and what became of the upload."""
+    try:
+        upload = _found(request, settings, lake)
+        state = dict(parts.state_of(lake.store, upload))
+        if state["state"] == "running" and state.pop("until_ms") < lake.clock.now_ms():
+            state["state"] = "open"
+        return answer(200, _shown(upload, lake) | state)
+    except REFUSED as error:
+        return refusal(error, logger, _STATUSES)
+
+
+def put_part(request: Request, lake: Lake) -> Response:
+    """Take a part at a path that this server has signed."""
+    try:
+        signer, match = current_signer(), _PATH.fullmatch(request.path)
+        if signer is None or match is None or match[3] is None:
+            raise Forbidden("parts are sent to the URLs that the upload's answer has")
+        signer.check("PUT", request.path, str(request.event.get("rawQueryString") or ""))
+        upload = parts.find(lake.store, lake.clock, match[1], match[2])
+        lake.store.put(upload.part_key(int(match[3])), request.body())
+        return answer(200, {"part": int(match[3]), "bytes": len(request.body())})
+    except REFUSED as error:
+        return refusal(error, logger, _STATUSES)
+
+
+def complete(request: Request, settings: IngestSettings, lake: Lake) -> Response:
+    """Store the file whose parts have come, and answer as for a file in one request."""
+    try:
+        upload = _found(request, settings, lake)
+        told = _told(request)
+        state = parts.take_lease(lake.store, lake.clock, upload)
+    except REFUSED as error:
+        return refusal(error, logger, _STATUSES)
+    if state is not None and state["state"] == "done":
+        return answer(state["status"], state["answer"], **{REPLAYED: "true"})
+    if state is not None:
+        text = "another request stores this upload: ask again, or GET its state"
+        return answer(202, {"state": "running", "error": text}, **{"Retry-After": "5"})
+    done: Response | None = None
+    try:
+        done = _stored(upload, told, settings, lake)
+    except REFUSED as error:
+        done = refusal(error, logger, _STATUSES)
+    finally:
+        failed = {"error": "internal error"}
+        status, body = (500, failed) if done is None else (done["statusCode"], orjson.loads(done["body"]))
+        try:
+            parts.end_lease(lake.store, upload, status, body)
+        except Unavailable as error:  # the table's log knows, and the lease ends by itself
+            logger.warning("the end of an upload was not noted", extra={"reason": str(error)})
+    return done
+
+
+def _stored(upload: parts.PartedUpload, told: Mapping[str, Any], settings: IngestSettings, lake: Lake) -> Response:
+    infos = parts.complete_parts(lake.store, upload)
+    size = sum(info.size for info in infos)
+    if size > settings.upload_bytes:
+        raise TooLarge(_too_large(size, settings))
+    if told.get("bytes", size) != size:
+        raise Misfit(f"bytes: the parts have {size} together, not {told['bytes']}")
+    asked = upload.asked
+    with parts.gathered(lake.store, infos) as (path, digest):
+        if told.get("sha256", digest).lower() != digest:
+            raise Misfit(f"sha256: that of the parts is {digest}: send those again that were damaged on the way")
+        kind = format_of(asked["format"], "", "", b"")
+        key, content = (asked["key"], None) if "key" in asked else (f"parts/{upload.id}", "")
+        file = upload_of(upload.table, lambda: path.open("rb"), kind, asked, settings, key, content)
+        return stored_answer(upload.table, store(lake, file))
+
+
+def _found(request: Request, settings: IngestSettings, lake: Lake) -> parts.PartedUpload:
+    match = _PATH.fullmatch(request.path.removesuffix("/complete"))
+    if match is None:
+        raise parts.NoUpload("there is no such upload")
+    check_may_send(settings, match[1], APPEND)
+    return parts.find(lake.store, lake.clock, match[1], match[2])
+
+
+def _told(request: Request) -> Mapping[str, Any]:
+    """Return what the request to complete an upload says of the file."""
+    body = request.body()
+    if not body.strip():
+        return {}
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Invalid(f"the body is not valid JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise Invalid('the body must be a JSON object, such as {"sha256": "…"}')
+    for name, value in found.items():
+        if name not in _FIELDS or not isinstance(value, _FIELDS[name]):
+            raise Invalid(f"{name!r:.100}: the fields are sha256, in hex, and bytes, a number")
+    return found
+
+
+def _shown(upload: parts.PartedUpload, lake: Lake) -> dict[str, Any]:
+    seconds = max(1, (upload.expires_ms - lake.clock.now_ms()) // 1000)
+    there = parts.parts_there(lake.store, upload) if seconds < UPLOAD_MS_MAX // 1000 else {}
+    shown = []
+    for part in range(1, upload.parts + 1):
+        one: dict[str, Any] = {"part": part, "url": _url(upload, part, seconds, lake)}
+        shown.append(one | ({"bytes": there[part].size} if part in there else {}))
+    expires = datetime.fromtimestamp(upload.expires_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"id": upload.id, "table": upload.table, "expires": expires, "parts": shown}
+
+
+def _url(upload: parts.PartedUpload, part: int, seconds: int, lake: Lake) -> str:
+    url = lake.store.signed_url("PUT", upload.part_key(part), seconds)
+    if url is not None:
+        return url
+    signer = current_signer()
+    if signer is None:
+        raise Unsupported("this lake's store takes no signed URLs: send the file in one request")
+    return signer.sign("PUT", f"{_path(upload)}/parts/{part}", seconds)
+
+
+def _signs(lake: Lake) -> bool:
+    return lake.store.signed_url("PUT", "_alluvia/uploads/x", 60) is not None
+
+
+def _path(upload: parts.PartedUpload) -> str:
+    return f"/v1/upload/{upload.table}/{upload.id}"
+
+
+def _number(name: str, asked: Mapping[str, str]) -> int | None:
+    value = asked.get(name)
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdigit() and int(value[:20]) > 0 and len(value) < 20):
+        raise Invalid(f"{name}: expected a whole number above 0, got {value!r:.100}")
+    return int(value)
+
+
+def _too_large(size: int, settings: IngestSettings) -> str:
+    return (
+        f"the file has {size} bytes, more than the limit of {settings.upload_bytes}: cut it into several files, or "
+        "start a backfill, which reads files of any size from a bucket"
+    )

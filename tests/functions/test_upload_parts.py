@@ -1,0 +1,280 @@
+"""Uploads in parts: presigned URLs of a real S3 server, what is checked, and that a file is stored once."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.request import Request as HttpRequest
+from urllib.request import urlopen
+
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
+import pytest
+
+import alluvia
+from alluvia.access.rights import Grant, Rights
+from alluvia.clock import ManualClock, SystemClock
+from alluvia.ingest.values import Limits
+from alluvia.lake import Lake
+from alluvia.operations.upload_parts import KEPT_MS, UPLOAD_MS_MAX, UPLOADS, clean_uploads
+from alluvia.serverless.http import Request
+from alluvia.serverless.signed_paths import PathSigner, using_signer
+from alluvia.store import MemoryStore
+from alluvia.uploads import parts
+from functions.ingest.settings import IngestSettings
+from functions.ingest.upload_parts import complete, put_part, tell_parts
+from functions.ingest.uploads import REPLAYED, take_file
+from tests.faults.store import MODES
+from tests.faults.test_fail_at_call import attempts, check_log, tried
+from tests.s3server import S3Server
+from tests.samples import payload
+
+SETTINGS = IngestSettings(None, False, Limits())
+CSV = b"id,amount\n" + b"".join(b"%d,%d\n" % (number, number * 3) for number in range(2000))
+Answer = tuple[int, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def lake(s3_server: S3Server) -> alluvia.Lake:
+    return alluvia.connect(f"s3://{s3_server.new_bucket()}/lake", **s3_server.options)
+
+
+def request(method: str, path: str, body: bytes = b"", query: str = "", **headers: str) -> Request:
+    event = payload("ingest_api_gateway")
+    event["requestContext"]["http"]["method"] = method
+    event["rawPath"] = event["requestContext"]["http"]["path"] = path
+    event["rawQueryString"], event["headers"] = query, headers
+    event["body"], event["isBase64Encoded"] = base64.b64encode(body).decode(), True
+    return Request.read(event, "")
+
+
+def begin(lake: Lake, table: str, query: str, settings: IngestSettings = SETTINGS) -> Answer:
+    answer = take_file(request("POST", f"/v1/upload/{table}", query=query), table, settings, lake)
+    return answer["statusCode"], json.loads(answer["body"])
+
+
+def finish(lake: Lake, begun: dict[str, Any], settings: IngestSettings = SETTINGS, **told: object) -> Answer:
+    body = json.dumps(told).encode() if told else b""
+    answer = complete(request("POST", begun["complete"], body), settings, lake)
+    return answer["statusCode"], json.loads(answer["body"])
+
+
+def told(lake: Lake, begun: dict[str, Any], settings: IngestSettings = SETTINGS) -> Answer:
+    answer = tell_parts(request("GET", begun["complete"].removesuffix("/complete")), settings, lake)
+    return answer["statusCode"], json.loads(answer["body"])
+
+
+def put(url: str, data: bytes) -> None:
+    headers = {"Content-Type": "application/octet-stream"}  # moto reads forms, urllib's default, as such
+    with urlopen(HttpRequest(url, data, headers, method="PUT")) as answer:
+        assert answer.status == 200
+
+
+def cut(data: bytes, count: int) -> list[bytes]:
+    size = -(-len(data) // count)
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def parquet(data: bytes) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(arrow_csv.read_csv(pa.BufferReader(data)), sink, row_group_size=300)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [("csv", CSV), ("csv", gzip.compress(CSV)), ("parquet", parquet(CSV))],
+    ids=["plain", "gzip", "parquet"],
+)
+def test_a_file_that_is_cut_anywhere_is_stored_by_presigned_urls(
+    lake: alluvia.Lake, request: pytest.FixtureRequest, kind: str, data: bytes
+) -> None:
+    table = f"t_{request.node.callspec.id}"
+    status, begun = begin(lake, table, f"parts=3&format={kind}")
+    assert (status, [each["part"] for each in begun["parts"]]) == (201, [1, 2, 3])
+    for part, piece in zip(begun["parts"], cut(data, 3), strict=True):
+        put(part["url"], piece)
+    sent = hashlib.sha256(data).hexdigest()
+    status, stored = finish(lake, begun, sha256=sent, bytes=len(data))
+    columns = {"id": "long", "amount": "long"}
+    assert (status, stored) == (200, {"table": table, "rows": 2000, "version": 1, "columns": columns})
+    assert lake.table(table).to_arrow().to_pylist()[-1] == {"id": 1999, "amount": 5997}
+    assert finish(lake, begun) == (200, stored)
+    assert told(lake, begun)[1]["answer"] == stored
+    assert lake.table(table).count() == 2000
+
+
+def test_what_is_missing_or_damaged_is_said_and_can_be_sent_again(lake: alluvia.Lake) -> None:
+    begun = begin(lake, "mended", f"bytes={len(CSV)}&parts=3&format=csv")[1]
+    pieces = cut(CSV, 3)
+    put(begun["parts"][0]["url"], pieces[0])
+    assert finish(lake, begun)[1]["error"].startswith("parts 2 and 1 others are missing")
+    put(begun["parts"][1]["url"], pieces[1][:-5])
+    put(begun["parts"][2]["url"], pieces[2])
+    status, answer = finish(lake, begun)
+    assert (status, answer["error"].partition(",")[0]) == (422, f"the parts have {len(CSV) - 5} bytes together")
+    put(begun["parts"][1]["url"], pieces[1][:-5] + b"x,y,\n")
+    status, answer = finish(lake, begun, sha256="0" * 64)
+    assert (status, answer["error"].partition(":")[0]) == (422, "sha256")
+    status, answer = finish(lake, begun)
+    assert (status, "Expected 2 columns" in answer["error"]) == (422, True)
+    state = told(lake, begun)[1]
+    assert (state["state"], state["status"], state["answer"]) == ("failed", 422, answer)
+    assert [part["bytes"] for part in state["parts"]] == list(map(len, pieces))
+    assert "mended" not in lake
+    put(state["parts"][1]["url"], pieces[1])
+    assert finish(lake, begun)[1]["rows"] == 2000
+
+
+@pytest.fixture
+def memory() -> Iterator[tuple[Lake, ManualClock]]:
+    clock = ManualClock()
+    with using_signer(PathSigner(clock, b"k" * 32)):
+        yield Lake(MemoryStore("parts", clock), clock), clock
+
+
+def send_parts(lake: Lake, begun: dict[str, Any], data: bytes) -> None:
+    for part, piece in zip(begun["parts"], cut(data, len(begun["parts"])), strict=True):
+        path, _, query = part["url"].partition("?")
+        assert put_part(request("PUT", path, piece, query), lake)["statusCode"] == 200
+
+
+def test_a_server_without_s3_signs_paths(memory: tuple[Lake, ManualClock]) -> None:
+    lake, clock = memory
+    begun = begin(lake, "t", f"bytes={20 << 20}&format=csv")[1]
+    assert (begun["part_bytes"], len(begun["parts"])) == (8 << 20, 3)
+    path, _, query = begun["parts"][0]["url"].partition("?")
+    changed = query[:-1] + ("0" if query[-1] != "0" else "1")
+    for other, signed in ((path.replace("parts/1", "parts/2"), query), (path, changed), (path, "")):
+        assert put_part(request("PUT", other, b"x", signed), lake)["statusCode"] == 403
+    clock.advance(UPLOAD_MS_MAX // 1000)
+    assert put_part(request("PUT", path, b"x", query), lake)["statusCode"] == 403
+    clock.advance(1)
+    assert finish(lake, begun)[0] == told(lake, begun)[0] == 404
+    assert not [info for info in lake.store.list(UPLOADS) if "part-" in info.key]
+
+
+def test_one_works_at_a_time_and_who_died_is_followed(memory: tuple[Lake, ManualClock]) -> None:
+    lake, clock = memory
+    begun = begin(lake, "t", "parts=2&format=csv")[1]
+    send_parts(lake, begun, CSV)
+    upload = parts.find(lake.store, clock, "t", begun["id"])
+    assert parts.take_lease(lake.store, clock, upload) is None
+    assert finish(lake, begun)[0] == 202
+    assert told(lake, begun)[1]["state"] == "running"
+    clock.advance(parts.LEASE_MS // 1000)
+    assert finish(lake, begun)[1]["rows"] == 2000
+    assert lake.table("t").count() == 2000
+
+
+def test_a_key_counts_for_files_in_one_request_and_in_parts(memory: tuple[Lake, ManualClock]) -> None:
+    lake, _ = memory
+    for count in (2, 3):
+        begun = begin(lake, "t", f"parts={count}&format=csv&key=k")[1]
+        send_parts(lake, begun, CSV)
+        assert finish(lake, begun)[1]["version"] == 1
+    again = take_file(request("POST", "/", CSV, "format=csv&key=k"), "t", SETTINGS, lake)
+    assert (json.loads(again["body"])["version"], again["headers"][REPLAYED]) == (1, "true")
+    assert lake.table("t").count() == 2000
+
+
+def test_events_come_in_parts_too(memory: tuple[Lake, ManualClock]) -> None:
+    lake, _ = memory
+    lake.create_events("clicks", pa.schema([("amount", pa.int64())]))
+    begun = begin(lake, "clicks", "parts=2&format=csv")[1]
+    send_parts(lake, begun, CSV)
+    assert [finish(lake, begun)[1]["stored"] for _ in range(2)] == [2000, 2000]
+    assert lake.table("clicks").count() == 2000
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_completing_whose_nth_call_fails(mode: str) -> None:
+    """Whatever failed, asking again stores the file once."""
+    data = b"id,amount\nx,9\n"
+
+    def uploaded(clock: ManualClock) -> MemoryStore:
+        store = MemoryStore("faults", clock)
+        upload = parts.begin(store, clock, "new", 2, None, {"format": "csv"})
+        for part, piece in enumerate(cut(data, 2), 1):
+            store.put(upload.part_key(part), piece)
+        return store
+
+    for store, clock in attempts(mode, uploaded):
+        (key,) = (info.key for info in store.inner.list(UPLOADS) if info.key.endswith("upload.json"))
+        begun = {"complete": f"/v1/upload/{'/'.join(key.split('/')[2:4])}/complete"}
+        tried(finish, Lake(store, clock), begun)
+        clock.advance(parts.LEASE_MS // 1000)
+        status, answer = finish(Lake(store.inner, clock), begun)
+        assert (status, answer["rows"]) == (200, 1), store.at
+        lake = Lake(store.inner, clock)
+        assert lake.table("new").to_arrow().to_pylist() == [{"id": "x", "amount": 9}], store.at
+        check_log(lake, "new")
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "error"),
+    [
+        ("parts=2", 400, "format: say what the parts are together"),
+        ("parts=0&format=csv", 400, "parts: expected a whole number above 0"),
+        ("parts=1001&format=csv", 400, "parts: at most 1000"),
+        ("bytes=x&format=csv", 400, "bytes: expected a whole number above 0"),
+        (f"bytes={2 << 30}&format=csv", 413, "the file has 2147483648 bytes, more than the limit of 1073741824"),
+        ("parts=2&format=csv&create=false", 404, "there is no table 't', and create=false forbids to create it"),
+        ("parts=2&format=csv&schema=a", 400, "schema: 'a' is no column"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_it_is_sent(
+    memory: tuple[Lake, ManualClock], query: str, status: int, error: str
+) -> None:
+    lake, _ = memory
+    found, answer = begin(lake, "t", query)
+    assert (found, answer["error"][: len(error)]) == (status, error)
+    assert list(lake.store.list(UPLOADS)) == []
+
+
+def test_rights_are_asked_at_each_step(memory: tuple[Lake, ManualClock]) -> None:
+    lake, _ = memory
+    other = replace(SETTINGS, rights=Rights((Grant(frozenset({"append"}), ("other",)),)))
+    assert begin(lake, "t", "parts=1&format=csv", other)[0] == 403
+    begun = begin(lake, "t", "parts=1&format=csv")[1]
+    send_parts(lake, begun, CSV)
+    assert finish(lake, begun, other)[0] == told(lake, begun, other)[0] == 403
+    moved = begun | {"complete": begun["complete"].replace("/t/", "/other/")}
+    assert finish(lake, moved, other)[0] == told(lake, moved, other)[0] == 404
+    small = replace(SETTINGS, upload_bytes=1000)
+    assert finish(lake, begun, small)[0] == 413
+    assert finish(lake, begun, sum=1)[0] == 400
+
+
+def test_parts_go_with_age_and_with_erased_rows(memory: tuple[Lake, ManualClock]) -> None:
+    lake, clock = memory
+    for table in ("t", "other"):
+        begun = begin(lake, table, "parts=1&format=csv")[1]
+        send_parts(lake, begun, CSV)
+        finish(lake, begun)
+    lake.table("t").erase("id = 7")
+    assert {info.key.split("/")[2] for info in lake.store.list(UPLOADS)} == {"other"}
+    assert clean_uploads(lake.store, clock).deleted == 0
+    clock.advance(KEPT_MS // 1000 + 1)
+    assert clean_uploads(lake.store, clock, dry_run=True).deleted == 3
+    assert clean_uploads(lake.store, clock).deleted == 3
+    assert list(lake.store.list(UPLOADS)) == []
+
+
+def test_memory_does_not_follow_the_size_of_parts(tmp_path: Path) -> None:
+    """The parts of a directory's lake are gathered on disk, chunk by chunk."""
+    lake = alluvia.connect(str(tmp_path), clock=SystemClock())
+    upload = parts.begin(lake.store, lake.clock, "t", 2, None, {"format": "csv"})
+    for part in (1, 2):
+        lake.store.put(upload.part_key(part), b"x" * 1000)
+    with parts.gathered(lake.store, parts.complete_parts(lake.store, upload)) as (path, digest):
+        assert (path.stat().st_size, digest) == (2000, hashlib.sha256(b"x" * 2000).hexdigest())
+    assert not path.exists()
