@@ -26,8 +26,8 @@ from .bodies import KEY_LIMIT_CHARS, REFUSED
 from .settings import SERVICE, IngestSettings
 from .settling import errors_of, told_of
 
-PARAMETERS = ("format", "schema", "key", "create", "evolve")
 PARTS = ("parts", "bytes")
+PARAMETERS = ("format", "schema", "key", "create", "evolve", *PARTS)
 REPLAYED = "Idempotent-Replayed"
 STATUSES: dict[type[AlluviaError], int] = {TooLarge: 413, Misfit: 422, Unsupported: 400}
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
@@ -103,8 +103,8 @@ def asked_of(request: Request) -> dict[str, str]:
     """Return a request's parameters. Raises `Invalid` for one that there is not, or that comes twice."""
     found: dict[str, str] = {}
     for name, value in parse_qsl(str(request.event.get("rawQueryString") or ""), keep_blank_values=True):
-        if name not in PARAMETERS + PARTS:
-            raise Invalid(f"{name!r:.100} is no parameter of uploads: use {', '.join(PARAMETERS + PARTS)}")
+        if name not in PARAMETERS:
+            raise Invalid(f"{name!r:.100} is no parameter of uploads: use {', '.join(PARAMETERS)}")
         if name in found:
             raise Invalid(f"{name} is given twice")
         found[name] = value

@@ -62,7 +62,7 @@ def shell(tmp_path: Path) -> Shell:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have files of a few KB come in many parts, as large ones do."""
-    for name, value in (("PART_BYTES", 300), ("VALUE_BYTES_MAX", 400), ("_CHUNK_BYTES", 64), ("_PARQUET_ROWS", 7)):
+    for name, value in (("PART_BYTES", 300), ("VALUE_BYTES_MAX", 400), ("_CHUNK_BYTES", 64), ("PARQUET_ROWS", 7)):
         monkeypatch.setattr(event_files, name, value)
 
 

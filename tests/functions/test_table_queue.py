@@ -23,8 +23,8 @@ from tests.log_lines import Context, log_lines
 from tests.samples import payload
 
 FILES = 3
-NO_RESULTS = {"results": {"deleted": 0, "bytes_freed": 0, "kept": 0}}
-"""What a sweep of vacuum says of kept results of queries, where there are none."""
+NO_RESULTS = {key: {"deleted": 0, "bytes_freed": 0, "kept": 0} for key in ("results", "uploads")}
+"""What a sweep of vacuum says of kept results of queries, and of parts of uploads, where there are none."""
 
 
 @pytest.fixture

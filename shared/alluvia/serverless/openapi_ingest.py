@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from alluvia.formats.segment_format import PATHS as CALL_PATHS
 from alluvia.serverless.openapi import (
+    AT_LEAST_ONE,
     COUNT,
     FLAG,
     JSON_TYPE,
@@ -67,7 +68,7 @@ _NONE: Json = {"description": "Yes, without a body."}
 
 
 def _signed(found: Json) -> Json:
-    """Return an operation whose senders are verified by the function, whatever is in front of it."""
+    """Return an operation whose senders are verified by the function: by a signature of their own, or its own."""
     return found | {"x-sender-signs": True}
 
 
@@ -119,7 +120,19 @@ _UPLOAD_PARAMETERS = (
     in_query("key", "Identifies the upload, so that it is stored once; the same as Idempotency-Key."),
     in_query("create", "Whether a table that is not there is created.", FLAG | {"default": True}),
     in_query("evolve", "Whether columns that the table lacks are added.", FLAG | {"default": False}),
+    in_query("parts", "Begin an upload of so many parts, without a body.", AT_LEAST_ONE | {"maximum": 1000}),
+    in_query("bytes", "Begin an upload of a file of so many bytes, without a body.", AT_LEAST_ONE),
 )
+_PART: Json = {"type": "object", "properties": {"part": AT_LEAST_ONE, "bytes": COUNT, "url": TEXT}}
+_PARTED: Mapping[str, Json] = {
+    "id": TEXT,
+    "table": TEXT,
+    "expires": {"type": "string", "format": "date-time"},
+    "parts": {"type": "array", "items": _PART},
+}
+_STATE: Json = {"type": "string", "enum": ["open", "running", "done", "failed"]}
+_CHECKED: Json = {"type": "object", "properties": {"sha256": TEXT, "bytes": COUNT}, "additionalProperties": False}
+_IN_PARTS = [in_path("table", "The table that takes the rows."), in_path("upload", "The id of an upload in parts.")]
 _SOURCE = in_path("source", "The name of a webhook source of the lake.")
 _SIGNED_ERRORS = (400, 401, 405, 413, 500, 503)
 INGEST_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
@@ -154,11 +167,54 @@ INGEST_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
                 200: told(
                     "Stored. Of a table of events, what became of each.", {**_UPLOADED, **_COUNTED, **_COMMITTED}
                 ),
+                201: told(
+                    "An upload in parts has begun: PUT each part at its URL, then complete it.",
+                    {**_PARTED, "part_bytes": AT_LEAST_ONE, "complete": TEXT},
+                ),
                 400: told("The request is wrong, or every event was rejected.", _REFUSED),
             },
             parameters=[in_path("table", "The table that takes the rows."), *_UPLOAD_PARAMETERS, _CODING, _KEY],
             body=content("The file, or a form with it.", _FILES) | {"required": True},
             errors=(404, 405, 409, 413, 422, 503),
+        )
+    },
+    "/v1/upload/{table}/{upload}": {
+        "GET": operation(
+            "tell_upload",
+            _TAG,
+            "Tell which parts of a file have come, and what became of it",
+            {200: told("How it stands, with fresh URLs.", {**_PARTED, "state": _STATE, "answer": {"type": "object"}})},
+            parameters=_IN_PARTS,
+            errors=(400, 404, 405, 503),
+        )
+    },
+    "/v1/upload/{table}/{upload}/complete": {
+        "POST": operation(
+            "complete_upload",
+            _TAG,
+            "Store a file whose parts have come, once",
+            {
+                200: told("Stored, as for a file in one request.", {**_UPLOADED, **_COUNTED, **_COMMITTED}),
+                202: told("Another request stores it.", {"state": _STATE, "error": TEXT}),
+                400: told("The request is wrong, or every event was rejected.", _REFUSED),
+            },
+            parameters=_IN_PARTS,
+            body=content("What the file must be, if anything.", {JSON_TYPE: _CHECKED}),
+            errors=(404, 405, 409, 413, 422, 503),
+        )
+    },
+    "/v1/upload/{table}/{upload}/parts/{part}": {
+        "PUT": _signed(
+            operation(
+                "put_part",
+                _TAG,
+                "Take a part of a file, at a path that a server without S3 has signed",
+                {200: told("Kept.", {"part": AT_LEAST_ONE, "bytes": COUNT})},
+                parameters=[*_IN_PARTS, in_path("part", "The number of the part.", AT_LEAST_ONE)],
+                body=content("The part's bytes.", {"*/*": {}}) | {"required": True},
+                errors=(400, 403, 404, 405, 413, 503),
+                public=True,
+            )
         )
     },
     **{f"/v1/{name}": _call(name) for name in CALL_PATHS},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import orjson
 
 from alluvia.clock import Clock
 from alluvia.errors import Invalid, ObjectNotFound
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import check_name
 from alluvia.operations.upload_parts import UPLOAD_MS_MAX, UPLOADS
 from alluvia.scratch import scratch_root
