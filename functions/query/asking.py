@@ -16,6 +16,7 @@ import orjson
 
 from alluvia.errors import Invalid, cut
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.query.declared import IN_A_HEADER, TOKEN
 from alluvia.query.parameters import Parameters
 from alluvia.serverless.http import Request
 
@@ -31,7 +32,9 @@ PARAM = "param_"
 QUERY_HEADERS = ("alluvia-query", "x-alluvia-query", "x-seafowl-query")
 JSON_TYPE, FORM_TYPE = "application/json", "application/x-www-form-urlencoded"
 TEXT_TYPES = ("text/plain", "application/sql")
+FORMAT_HEADER, DEFAULT_FORMAT = "x-clickhouse-format", "default_format"
 FIELDS_MAX = 1000
+_FORMAT_LAST = re.compile(r"(?i)\bFORMAT\s+\w+[\s;]*\Z")
 _FIELD_FIRST = re.compile(rb"\s*\w+=")
 
 
@@ -63,7 +66,7 @@ def posted(request: Request) -> QueryRequest:
         if twice is not None:
             raise Invalid(f"{twice}: send it in the body or in the query string, not in both")
         given = {**given, **sent, **_together(given.get(PARAMETERS), sent.get(PARAMETERS))}
-    return limited(request_of(given), request)
+    return limited(_formatted(request_of(given), request), request)
 
 
 def shown(request: Request) -> QueryRequest:
@@ -74,7 +77,19 @@ def shown(request: Request) -> QueryRequest:
         if header is None:
             raise Invalid("query: send GET /q?query=SELECT…, or the percent-encoded text in the header Alluvia-Query")
         given[QUERY] = _percent_decoded(header)
-    return limited(request_of(given), request)
+    return limited(_formatted(request_of(given), request), request)
+
+
+def _formatted(asked: QueryRequest, request: Request) -> QueryRequest:
+    """Return what is asked with the form that a FORMAT clause or ClickHouse's header names. Raises `Invalid`."""
+    header = request.headers.get(FORMAT_HEADER)
+    if header is None and not _FORMAT_LAST.search(asked.text):
+        return asked
+    from .clickhouse import format_of, without_clause
+
+    text, clause = without_clause(asked.text)
+    form = clause or asked.format or (None if header is None else format_of(header))
+    return replace(asked, text=text, format=form)
 
 
 def limited(asked: QueryRequest, request: Request) -> QueryRequest:
@@ -132,6 +147,10 @@ def named(fields: object) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in fields.items():
         known = OTHER_NAMES.get(name, name)
+        if name == DEFAULT_FORMAT and isinstance(value, str):
+            from .clickhouse import format_of
+
+            known, value = FORMAT, format_of(value)  # noqa: PLW2901
         if known not in FIELDS:
             raise Invalid(_unknown(name))
         if known in found:
@@ -141,6 +160,8 @@ def named(fields: object) -> dict[str, Any]:
 
 
 def _unknown(name: str) -> str:
+    if name == TOKEN:
+        return IN_A_HEADER
     from difflib import get_close_matches  # only to say what is wrong
 
     nearest = get_close_matches(name.lower(), (*FIELDS, *OTHER_NAMES), 1, 0.5)

@@ -1,4 +1,7 @@
-"""Queries as the documentation of other systems sends them, to `alluvia serve` over real HTTP."""
+"""Queries as the documentation of other systems sends them, to `alluvia serve` over real HTTP.
+
+Where they have another path, the answer says which one it is here; all else of the request stays as it is documented.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     folder = tmp_path_factory.mktemp("lake")
     lake = alluvia.connect(str(folder))
     lake.create_table("trips", {"n": "long", "name": "string"}).append([{"n": n, "name": f"t{n}"} for n in range(3)])
+    lake.publish("trip", "SELECT name FROM trips WHERE n = $id", {"id": "long"})
     with serving(folder) as (_, port):
         yield port
 
@@ -38,6 +42,65 @@ def send(port: int, method: str, path: str, body: str | None = None, **headers: 
 def rows(answer: tuple[HTTPResponse, bytes]) -> list[Any]:
     assert answer[0].status == 200, answer[1]
     return [json.loads(line) for line in answer[1].splitlines()]
+
+
+# Requests of https://clickhouse.com/docs/interfaces/http: (method, path, body, headers, answer).
+CLICKHOUSE: list[tuple[str, str, str | None, dict[str, str], str]] = [
+    ("GET", "/q?query=SELECT%201%20AS%20x", None, {}, '{"x":1}\n'),
+    ("POST", "/q", "SELECT 1 AS x\n", {"Content-Type": FORM}, '{"x":1}\n'),
+    ("POST", "/q?query=SELECT%201%20AS%20x", "", {"Content-Type": FORM}, '{"x":1}\n'),
+    ("POST", "/q", "SELECT 1 AS x, 2 AS y FORMAT JSONEachRow", {"Content-Type": FORM}, '{"x":1,"y":2}\n'),
+    ("GET", "/q?query=SELECT+1+AS+x+FORMAT+TabSeparatedWithNames", None, {}, "x\n1\n"),
+    ("GET", "/q?default_format=CSVWithNames&query=SELECT+1+AS+x", None, {}, "x\r\n1\r\n"),
+    ("POST", "/q?default_format=CSVWithNames", "SELECT 1 AS x FORMAT JSONEachRow", {"Content-Type": FORM}, '{"x":1}\n'),
+    ("POST", "/q", "SELECT 1 AS x", {"Content-Type": FORM, "X-ClickHouse-Format": "CSVWithNames"}, "x\r\n1\r\n"),
+    (
+        "POST",
+        "/q?param_id=2&param_phrase=t2",
+        "SELECT n FROM trips WHERE n = $id AND name = $phrase",  # in ClickHouse {id:UInt8} and {phrase:String}
+        {"Content-Type": FORM},
+        '{"n":2}\n',
+    ),
+]
+# Requests of https://www.tinybird.co/docs/api-reference/query-api.
+TINYBIRD: list[tuple[str, str, str | None, dict[str, str], str]] = [
+    ("GET", "/q?q=SELECT+count(*)+AS+c+FROM+trips", None, {}, '{"c":3}\n'),
+    ("POST", "/q", "q=SELECT count(*) AS c FROM trips FORMAT JSONEachRow", {"Content-Type": FORM}, '{"c":3}\n'),
+    ("POST", "/q", "SELECT count(*) AS c FROM trips", {"Content-Type": "text/plain"}, '{"c":3}\n'),
+    ("POST", "/q", '{"q": "SELECT count(*) AS c FROM trips"}', {"Content-Type": "application/json"}, '{"c":3}\n'),
+    ("GET", "/v1/queries/trip.csv?id=1", None, {"Authorization": "Bearer any"}, "name\r\nt1\r\n"),
+    ("GET", "/v1/queries/trip.ndjson?id=1", None, {}, '{"name":"t1"}\n'),
+]
+# What they document and we do not have: the answer says what to send.
+ELSEWHERE = [
+    ("GET", "/?query=SELECT%201", 404, "ClickHouse's / is /q here"),
+    ("POST", "/", 404, "ClickHouse's / is /q here"),
+    ("GET", "/ping", 404, "GET /healthz"),
+    ("GET", "/v0/sql?q=SELECT+1", 404, "/v0/sql is /q here"),
+    ("GET", "/v0/pipes/trip.json?id=1", 404, "GET /v1/queries/{name}.json"),
+    ("POST", "/v0/events?name=trips", 404, "POST /v1/events/{table}"),
+    ("POST", "/v0/datasources?name=trips", 404, "POST /v1/upload/{table}"),
+    ("POST", "/upload/public/trips", 404, "POST /v1/upload/{table}"),
+    ("GET", "/q?query=SELECT+1+FORMAT+JSON", 400, "format=json"),
+    ("GET", "/q?query=SELECT+1&database=default", 400, "database is not a field of a request"),
+    ("GET", "/q?q=SELECT+1&token=SECRET", 400, "send it in a header: Authorization: Bearer"),
+    ("GET", "/v1/queries/trip.json?id=1&token=SECRET", 400, "send it in a header: Authorization: Bearer"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "headers", "expected"), [*CLICKHOUSE, *TINYBIRD])
+def test_as_documented(
+    port: int, method: str, path: str, body: str | None, headers: dict[str, str], expected: str
+) -> None:
+    answer, found = send(port, method, path, body, **headers)
+    assert (answer.status, found.decode()) == (200, expected)
+
+
+@pytest.mark.parametrize(("method", "path", "status", "text"), ELSEWHERE)
+def test_what_is_elsewhere_says_where(port: int, method: str, path: str, status: int, text: str) -> None:
+    answer, found = send(port, method, path, "" if method == "POST" else None)
+    error = json.loads(found)["error"]
+    assert (answer.status, text in error, "SECRET" in error) == (status, True, False), error
 
 
 def test_seafowl(port: int) -> None:
@@ -58,20 +121,9 @@ def test_seafowl(port: int) -> None:
     assert (encoded.headers["Content-Type"], body) == ("text/csv; charset=utf-8", b"c\r\n3\r\n")
 
 
-def test_clickhouse(port: int) -> None:
-    assert rows(send(port, "GET", "/q?query=SELECT%201%20AS%20x")) == [{"x": 1}]
-    assert rows(send(port, "POST", "/q", "SELECT 1 AS x\n", Content_Type=FORM)) == [{"x": 1}]
-    assert rows(send(port, "POST", "/q?query=SELECT%201%20AS%20x", "", Content_Type=FORM)) == [{"x": 1}]
-    text = "SELECT n FROM trips WHERE n = $id AND name = $phrase"
-    assert rows(send(port, "POST", "/q?param_id=2&param_phrase=t2", text, Content_Type=FORM)) == [{"n": 2}]
+def test_compressed_answers(port: int) -> None:
     packed, body = send(port, "GET", "/q?query=FROM%20range(5000)", Accept_Encoding="gzip")
     assert packed.headers["Content-Encoding"] == "gzip"
     assert len(gzip.decompress(body).splitlines()) == 5000
     tsv, body = send(port, "GET", "/q?format=tsv&query=SELECT%20n,%20name%20FROM%20trips%20ORDER%20BY%20n")
     assert (tsv.status, body) == (200, b"n\tname\n0\tt0\n1\tt1\n2\tt2\n")
-
-
-def test_tinybird(port: int) -> None:
-    assert rows(send(port, "GET", "/q?q=SELECT+count(*)+AS+c+FROM+trips")) == [{"c": 3}]
-    assert rows(send(port, "POST", "/q", "q=SELECT+count(*)+AS+c+FROM+trips", Content_Type=FORM)) == [{"c": 3}]
-    assert rows(send(port, "POST", "/q", "SELECT count(*) AS c FROM trips", Content_Type="text/plain")) == [{"c": 3}]

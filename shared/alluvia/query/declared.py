@@ -16,6 +16,9 @@ from alluvia.table.schema.type_names import normal_name
 
 VERSION = "version"
 """Means the version of the query in a request, so no parameter can have this name."""
+TOKEN = "token"  # noqa: S105 - a name
+IN_A_HEADER = "token: addresses end up in logs and histories, so send it in a header: Authorization: Bearer <token>"
+"""What is said of a token among the fields of a request, as Tinybird has it."""
 _SAMPLES = {
     "string": "", "boolean": "false", "date": "1970-01-01",
     "timestamp": "1970-01-01T00:00:00Z", "timestamp_ntz": "1970-01-01T00:00:00",
@@ -66,6 +69,8 @@ def values_of(declared: Sequence[Declared], given: Mapping[str, str]) -> dict[st
     """Return the values of parameters, with defaults. Raises `Invalid`, naming a wrong, missing or unknown one."""
     known = ", ".join(map(str, declared)) or "none"
     unknown = next((name for name in given if name not in {each.name for each in declared}), None)
+    if unknown == TOKEN:
+        raise Invalid(IN_A_HEADER)
     if unknown is not None:
         raise Invalid(f"{unknown:.100} is not a parameter of this query, which has {known}")
     missing = next((each for each in declared if each.name not in given and each.default is None), None)

@@ -15,6 +15,19 @@ from alluvia.serverless.http import Request, Response, failure
 Taker = TypeVar("Taker")
 
 
+ELSEWHERE = {
+    "/": "ClickHouse's / is /q here, with the same query, parameters (param_x) and body",
+    "/ping": "ClickHouse's /ping is GET /healthz here, or GET /readyz, which also looks at the lake's storage",
+    "/play": "ClickHouse's /play has no counterpart here: `alluvia sql` has a prompt",
+    "/v0/sql": "Tinybird's /v0/sql is /q here, with the same q",
+    "/v0/pipes/": "Tinybird's /v0/pipes/{name}.json is GET /v1/queries/{name}.json here, which has the rows alone",
+    "/v0/events": "Tinybird's /v0/events?name={table} is POST /v1/events/{table} here",
+    "/v0/datasources": "Tinybird's /v0/datasources?name={table} is POST /v1/upload/{table} here",
+    "/upload/": "Seafowl's /upload/{schema}/{table} is POST /v1/upload/{table} here",
+}
+"""Paths of other products, a folder's with a slash at the end, and what they are here."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route(Generic[Taker]):
     """A path, in which one part may be a name in braces, and what takes its requests, by method."""
@@ -44,12 +57,17 @@ def routed(routes: Iterable[Route[Taker]], request: Request, otherwise: str) -> 
     found = ((route, route.name_in(request.path)) for route in routes)
     route, name = next(((route, name) for route, name in found if name is not None), (None, ""))
     if route is None:
-        return failure(404, f"{otherwise}: there is nothing at {cut(request.path, 200)}")
+        hint = next((text for start, text in ELSEWHERE.items() if _begins(request.path, start)), otherwise)
+        return failure(404, f"{hint}: there is nothing at {cut(request.path, 200)}")
     taker = route.takers.get(request.method)
     if taker is None:
         allowed = ", ".join(route.takers)
         return failure(405, f"{request.path} takes {allowed}, not {request.method}", Allow=allowed)
     return Routed(taker, name, route.public)
+
+
+def _begins(path: str, start: str) -> bool:
+    return path.startswith(start) if start.endswith("/") and start != "/" else path == start
 
 
 @cache
