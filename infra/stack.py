@@ -22,6 +22,8 @@ from infra.storage import LAKE_PREFIX, REJECTS, Storage
 
 # DuckDB gets two thirds of the function's memory; Python, Arrow results and the runtime share the rest.
 QUERY_MEMORY_MB = QUERY.memory_mb * 2 // 3
+# What a link may lead to, instead of an answer: 12 cents a month, if it stayed.
+MAX_RESULT_BYTES = 5_000_000_000
 TABLES_QUEUE = "ALLUVIA_TABLES_QUEUE_URL"
 
 
@@ -115,6 +117,7 @@ class AlluviaStack(Stack):
             "ALLUVIA_QUERY_TIMEOUT_SECONDS": str(settings.query_seconds),
             "ALLUVIA_QUERY_MEMORY_MB": str(QUERY_MEMORY_MB),
             "ALLUVIA_RESULT_CACHE": "on",
+            "ALLUVIA_MAX_RESULT_BYTES": str(MAX_RESULT_BYTES),
             **({} if settings.query_bytes is None else {"ALLUVIA_QUERY_BYTES": str(settings.query_bytes)}),
         }
         spark = {

@@ -57,7 +57,7 @@ class Storage(Construct):
     def allow_results(self, role: iam.Role) -> None:
         """Lets `role` read the lake, and put results of queries where the lake keeps them, and nothing else."""
         self.allow_read(role)
-        self._allow(role, RESULTS, "s3:PutObject")
+        self._allow(role, RESULTS, "s3:PutObject", "s3:AbortMultipartUpload")
 
     def allow_delete(self, role: iam.Role) -> None:
         """Lets `role` delete objects of the lake, but no version of one: what it deletes can be restored for a week."""

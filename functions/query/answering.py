@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import base64
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from alluvia import Lake
 from alluvia.access.rights import Rights
+from alluvia.duck.failures import ResultTooLarge
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.engine import Rendered, run_rendered
 from alluvia.query.formats import Format, choose_format, format_named
 from alluvia.query.limits import QueryLimits
 from alluvia.query.permitted import permitted
+from alluvia.query.processes import LargeResults
 from alluvia.query.scans import TableScan
 from alluvia.serverless.http import Response
 from alluvia.serverless.log_lines import Logger
 from alluvia.table.schema.names import fold
 
-from .asking import QueryRequest
+from .asking import ERROR, QueryRequest
 from .codings import choose_coding, encoded
+from .large import RESULT_BYTES, LargeResult, linked
 from .rights import allowed_statements
 from .settings import QuerySettings
 
@@ -54,6 +58,11 @@ class AnswerForm:
     coding: str | None = None
 
 
+def stored_coding(wish: AnswerForm) -> str | None:
+    """Return the coding in which the lake gets a result that is too large for an answer."""
+    return None if wish.form.is_compressed else wish.coding
+
+
 def wanted(asked: QueryRequest, headers: Mapping[str, str]) -> AnswerForm:
     """Return what a request wants, by the form that it names, else by its headers, in lower case.
 
@@ -71,13 +80,18 @@ def answer(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> Response:
         field = "dry_run" if asked.dry_run else "max_bytes"
         raise Invalid(f"{field}: send one SELECT, and not several statements or one that writes")
     if not statements:
-        found = run_query(asked, wish.form, caller)
+        found, large = run_query(asked, wish, caller)
         body, told = found.body, told_of(found, caller.rights)
         notes: dict[str, Any] = {"tables": [_numbers(table) for table in found.tables]}
+        if large is not None and large.key is not None:
+            logger.info("answered with a link", extra={"bytes": large.result_bytes, **notes})
+            told |= {RESULT_BYTES: str(large.result_bytes), ELAPSED: elapsed(caller, began_ms), "Vary": VARY}
+            return linked(caller.lake, large.key, told)
     else:
         from .running import run_statements
 
         settings = replace(caller.settings, limits=limits_of(asked, caller))
+        settings = replace(settings, result_limit_bytes=result_limit(asked, caller))
         done = run_statements(caller.lake, asked.text, asked.parameters, wish.form, settings, caller.rights)
         body, told = done.body, {ROWS: str(done.rows)}
         notes = {"statements": [statement.kind for statement in statements]}
@@ -92,13 +106,49 @@ def limits_of(asked: QueryRequest, caller: Caller) -> QueryLimits:
     return replace(limits, timeout_seconds=min(times, default=None), asked_bytes=asked.max_bytes)
 
 
-def run_query(asked: QueryRequest, form: Format, caller: Caller) -> Rendered:
-    """Run one query. Raises what it raises."""
-    catalog, settings = permitted(caller.lake, caller.rights), caller.settings
-    limit_bytes = settings.result_limit_bytes
-    return run_rendered(
-        catalog, asked.text, form, limit_bytes, limits_of(asked, caller), asked.parameters, dry_run=asked.dry_run
+def result_limit(asked: QueryRequest, caller: Caller) -> int:
+    """Return the most bytes that a result may have to be in an answer."""
+    return min(caller.settings.result_limit_bytes, asked.max_result_bytes or sys.maxsize)
+
+
+def linked_limit(asked: QueryRequest, caller: Caller) -> int | None:
+    """Return the most bytes that a result may have to be answered with a link; None if only an answer will do."""
+    most = caller.settings.max_result_bytes
+    if most is None or asked.large == ERROR or asked.dry_run:
+        return None
+    most = min(most, asked.max_result_bytes or sys.maxsize)
+    return most if most > caller.settings.result_limit_bytes else None
+
+
+def run_query(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> tuple[Rendered, LargeResult | None]:
+    """Run one query, and return its result, with what may have taken it to the lake. Raises what it raises."""
+    catalog, limits = permitted(caller.lake, caller.rights), limits_of(asked, caller)
+    inline, most = result_limit(asked, caller), linked_limit(asked, caller)
+    if most is None:
+        try:
+            found = run_rendered(
+                catalog, asked.text, wish.form, inline, limits, asked.parameters, dry_run=asked.dry_run
+            )
+        except ResultTooLarge as error:
+            raise too_large(error, asked, caller) from None
+        return found, None
+    large = LargeResult(caller.lake, wish.form, stored_coding(wish))
+    found = run_rendered(
+        catalog, asked.text, wish.form, most, limits, asked.parameters, LargeResults(inline, large.keep)
     )
+    large.check(found)
+    return found, large
+
+
+def too_large(error: ResultTooLarge, asked: QueryRequest, caller: Caller) -> ResultTooLarge:
+    """Return the error with what else would help."""
+    if caller.settings.max_result_bytes is None:
+        hint = "; where ALLUVIA_MAX_RESULT_BYTES is set, larger results go to the lake, and the answer is a link"
+    elif asked.large == ERROR:
+        hint = "; without large=error, the answer is a link to the whole result"
+    else:
+        hint = ""
+    return ResultTooLarge(f"{error}{hint}")
 
 
 def told_of(found: Rendered, rights: Rights | None) -> dict[str, str]:
@@ -130,17 +180,22 @@ def success(body: bytes, wish: AnswerForm, headers: Mapping[str, str]) -> Respon
     """Return the answer to a query that succeeded."""
     sent, coding = encoded(body, wish.form, wish.coding)
     is_base64 = coding is not None or not wish.form.is_text or len(sent) > TEXT_LIMIT_BYTES
-    all_headers = {"Content-Type": wish.form.content_type, "Vary": VARY, **headers}
+    all_headers = {"Content-Type": wish.form.content_type, "Vary": VARY, **tagged(headers, coding)}
     if coding is not None:
         all_headers["Content-Encoding"] = coding
-        if "ETag" in headers:  # another tag for other bytes
-            all_headers["ETag"] = f'{headers["ETag"][:-1]}-{coding}"'
     return {
         "statusCode": 200,
         "headers": all_headers,
         "body": base64.b64encode(sent).decode() if is_base64 else sent.decode(),
         "isBase64Encoded": is_base64,
     }
+
+
+def tagged(headers: Mapping[str, str], coding: str | None) -> dict[str, str]:
+    """Return headers, with a tag of its own for a body in a coding: it has other bytes."""
+    if coding is None or "ETag" not in headers:
+        return {**headers}
+    return {**headers, "ETag": f'{headers["ETag"][:-1]}-{coding}"'}
 
 
 def _numbers(table: TableScan) -> dict[str, Any]:

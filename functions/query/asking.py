@@ -21,10 +21,12 @@ from alluvia.query.parameters import Parameters
 from alluvia.serverless.http import Request
 
 QUERY, PARAMETERS, FORMAT, DRY_RUN = "query", "parameters", "format", "dry_run"
-MAX_BYTES, MAX_SECONDS = "max_bytes", "max_seconds"
+MAX_BYTES, MAX_SECONDS, MAX_RESULT_BYTES = "max_bytes", "max_seconds", "max_result_bytes"
 LIMIT_HEADERS = {MAX_BYTES: "Alluvia-Max-Bytes", MAX_SECONDS: "Alluvia-Max-Seconds"}
 """Headers that set the same limits: where the query string has the parameters of a published query, or for a proxy."""
-FIELDS = (QUERY, PARAMETERS, FORMAT, DRY_RUN, MAX_BYTES, MAX_SECONDS)
+LARGE = "large"
+FIELDS = (QUERY, PARAMETERS, FORMAT, DRY_RUN, LARGE, MAX_BYTES, MAX_SECONDS, MAX_RESULT_BYTES)
+LINK, ERROR = "link", "error"
 OTHER_NAMES = {"q": QUERY, "params": PARAMETERS}
 """Names that Tinybird and others have for the same."""
 PARAM = "param_"
@@ -46,15 +48,18 @@ class UnsupportedMediaType(Invalid):
 class QueryRequest:
     """A text, the values of its parameters, and the name of the form that the answer is to have.
 
-    `dry_run` asks what the query would read, instead of its rows. `max_bytes` of files and `max_seconds` are limits.
+    `dry_run` asks what the query would read, instead of its rows. `large` says what a result is answered with that is
+    too large for an answer: a link, or an error. `max_bytes` of files, `max_seconds` and `max_result_bytes` are limits.
     """
 
     text: str
     parameters: Parameters | None = None
     format: str | None = None
     dry_run: bool = False
+    large: str = LINK
     max_bytes: int | None = None
     max_seconds: int | None = None
+    max_result_bytes: int | None = None
 
 
 def posted(request: Request) -> QueryRequest:
@@ -111,15 +116,17 @@ def _lower(*limits: int | None) -> int | None:
 
 def request_of(fields: Mapping[str, Any]) -> QueryRequest:
     """Return a request with some fields, by their own names. Raises `Invalid`, naming the field."""
-    text, parameters, form, dry_run, *limits = (fields.get(name) for name in FIELDS)
+    text, parameters, form, dry_run, large, *limits = (fields.get(name) for name in FIELDS)
     if not isinstance(text, str):
         raise Invalid('query: send {"query": "SELECT …"}, with the text of one SELECT or of several statements')
     if not isinstance(parameters, list | dict | None):
         raise Invalid("parameters: send a list, with the values of ?, or an object, with those of $name")
     if not isinstance(form, str | None):
         raise Invalid("format: send the name of one, such as csv")
-    max_bytes, max_seconds = map(_number_or_none, (MAX_BYTES, MAX_SECONDS), limits)
-    return QueryRequest(text, parameters, form, _is_true(DRY_RUN, dry_run), max_bytes, max_seconds)
+    if large not in (None, LINK, ERROR):
+        raise Invalid(f"{LARGE}: send {LINK}, for a link to a result that is too large for an answer, or {ERROR}")
+    most = map(_number_or_none, (MAX_BYTES, MAX_SECONDS, MAX_RESULT_BYTES), limits)
+    return QueryRequest(text, parameters, form, _is_true(DRY_RUN, dry_run), large or LINK, *most)
 
 
 def _is_true(name: str, value: object) -> bool:

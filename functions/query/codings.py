@@ -1,9 +1,10 @@
-"""Compressed answers: the coding that a sender accepts, and bodies in it. Pure."""
+"""Compressed answers: the coding that a sender accepts, and bodies in it, whole or in parts. Pure."""
 
 from __future__ import annotations
 
+import io
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -16,15 +17,47 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 def _gzip(body: bytes) -> bytes:
+    return b"".join(_gzip_parts([body]))
+
+
+def _gzip_parts(parts: Iterable[bytes]) -> Iterator[bytes]:
     packer = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP)
-    return packer.compress(body) + packer.flush()
+    for part in parts:
+        yield packer.compress(part)
+    yield packer.flush()
 
 
 def _zstd(body: bytes) -> bytes:
     return pa.compress(body, codec="zstd", asbytes=True)
 
 
+class _Packed(io.BytesIO):
+    """What has been compressed, until it is taken. Closing the stream into it, which writes the end, closes it not."""
+
+    def close(self) -> None:
+        pass
+
+    def take(self) -> bytes:
+        data = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        return data
+
+
+def _zstd_parts(parts: Iterable[bytes]) -> Iterator[bytes]:
+    packed = _Packed()
+    packer = pa.CompressedOutputStream(pa.PythonFile(packed, mode="w"), "zstd")
+    for part in parts:
+        packer.write(part)
+        yield packed.take()
+    packer.close()
+    yield packed.take()
+
+
 CODINGS: dict[str, Callable[[bytes], bytes]] = {"zstd": _zstd, "gzip": _gzip}
+
+
+_OF_PARTS = {"zstd": _zstd_parts, "gzip": _gzip_parts}
 
 
 def choose_coding(accept_encoding: str | None) -> str | None:
@@ -35,6 +68,11 @@ def choose_coding(accept_encoding: str | None) -> str | None:
     found = {name: qualities.get(name, qualities.get("*", 0.0)) for name in CODINGS}
     best = max(found, key=lambda name: found[name])
     return best if found[best] > 0 and found[best] >= qualities.get("identity", 0.0) else None
+
+
+def encoded_parts(parts: Iterable[bytes], coding: str | None) -> Iterator[bytes]:
+    """Yield a body, which comes in parts, as it is stored, in parts."""
+    return iter(parts) if coding is None else _OF_PARTS[coding](parts)
 
 
 def encoded(body: bytes, form: Format, coding: str | None) -> tuple[bytes, str | None]:

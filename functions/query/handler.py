@@ -21,7 +21,7 @@ from typing import Any
 
 from alluvia import Lake
 from alluvia.access.rights import Rights
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.duck.failures import QueryTooCostly, ResultTooLarge
 from alluvia.errors import AlluviaError, CommitUnknown, Conflict, TableExists, TableNotFound
 from alluvia.query.formats import NotAcceptable
 from alluvia.query.processes import POOL
@@ -39,6 +39,7 @@ from .settings import QuerySettings
 _STATUSES: dict[type[AlluviaError], int] = {
     NotAcceptable: 406,
     UnsupportedMediaType: 415,
+    ResultTooLarge: 413,
     QueryTooCostly: 422,
     TableExists: 400,
     TableNotFound: 404,  # before Conflict: a table that was dropped meanwhile is both

@@ -42,11 +42,15 @@ from alluvia.version import __version__
 from .answering import BYTES_READ, ELAPSED, FILES_READ, NO_STORE, ROWS, VERSIONS, Caller
 from .asking import (
     DRY_RUN,
+    ERROR,
     FIELDS,
     FORM_TYPE,
     FORMAT,
+    LARGE,
     LIMIT_HEADERS,
+    LINK,
     MAX_BYTES,
+    MAX_RESULT_BYTES,
     MAX_SECONDS,
     OTHER_NAMES,
     PARAM,
@@ -70,8 +74,14 @@ _FIELD_SCHEMAS: Mapping[str, Json] = {
     },
     FORMAT: _FORMAT_NAMES | {"description": "The form of the answer; without it, Accept decides."},
     DRY_RUN: FLAG | {"description": "Answer what the query would read, and read nothing."},
+    LARGE: {
+        "type": "string",
+        "enum": [LINK, ERROR],
+        "description": "What a result is answered with that is too large for an answer: a link, or 413.",
+    },
     MAX_BYTES: AT_LEAST_ONE | {"description": "Refuse a query that would read more bytes of data files."},
     MAX_SECONDS: AT_LEAST_ONE | {"description": "End a query that takes longer."},
+    MAX_RESULT_BYTES: AT_LEAST_ONE | {"description": "Refuse a result with more bytes."},
 }
 _BODY_FIELDS: Json = {
     "type": "object",
@@ -108,7 +118,12 @@ _ROWS: Mapping[str, Json] = {
     form.content_type.partition(";")[0]: {"type": "array", "items": {"type": "object"}} if form is JSON else TEXT
     for form in FORMATS
 }
-_QUERY_ERRORS = (400, 403, 404, 405, 406, 410, 422, 500, 503)
+_LINKED: Json = told(
+    "The result is too large for an answer. It is at Location, which needs no token and is valid for an hour.",
+    {"result": TEXT, "bytes": COUNT, "expires": {"type": "string", "format": "date-time"}},
+    required=["result", "bytes", "expires"],
+)
+_QUERY_ERRORS = (400, 403, 404, 405, 406, 410, 413, 422, 500, 503)
 _TYPES: Mapping[str, Json] = {
     "byte": {"type": "integer", "minimum": -(2**7), "maximum": 2**7 - 1},
     "short": {"type": "integer", "minimum": -(2**15), "maximum": 2**15 - 1},
@@ -128,6 +143,7 @@ _LIMITS = [
 _IF_NONE_MATCH = in_header("If-None-Match", "Tags of answers that the caller has.")
 _READ_ANSWERS = {
     200: content("The rows.", _ROWS, _READ_HEADERS),
+    303: _LINKED,
     304: {"description": "The caller has the answer.", "headers": {"ETag": _READ_HEADERS["ETag"]}},
 }
 
@@ -152,7 +168,7 @@ def _posting(name: str, summary: str) -> Json:
         name,
         _QUERIES,
         summary,
-        {200: content("The rows of the last read.", _ROWS, _HEADERS)},
+        {200: content("The rows of the last read.", _ROWS, _HEADERS), 303: _LINKED},
         parameters=[*(_asked(field) for field in FIELDS), _NAMED_VALUES, *_LIMITS],
         body=body,
         errors=(*_QUERY_ERRORS, 409, 415),

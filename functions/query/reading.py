@@ -6,10 +6,12 @@ so a caller that has the answer gets a 304, and one that a lake keeps comes from
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 
 from alluvia.errors import AlluviaError, Invalid
+from alluvia.operations.large_results import is_there
 from alluvia.operations.results import KeptResult, find_result, forget_result, keep_result
 from alluvia.query.engine import Rendered
 from alluvia.query.identity import identify
@@ -27,14 +29,19 @@ from .answering import (
     Caller,
     answer,
     elapsed,
+    linked_limit,
     logger,
+    result_limit,
     run_query,
+    stored_coding,
     success,
+    tagged,
     told_of,
     wanted,
 )
 from .asking import QUERY_HEADERS, QueryRequest, shown
 from .codings import CODINGS
+from .large import RESULT_BYTES, linked
 from .rights import has_writes
 
 CACHE = "Alluvia-Cache"
@@ -100,17 +107,55 @@ def _read(asked: QueryRequest, wish: AnswerForm, caller: Caller, tags: str = "")
         told = cached | {"ETag": f'"{tag}"', ELAPSED: elapsed(caller, began_ms)}
         return {"statusCode": 304, "headers": told, "body": "", "isBase64Encoded": False}
     kept = find_result(caller.lake.store, key) if caller.settings.keeps_results else None
-    if kept is not None:
-        told = {**kept.told, FILES_READ: "0", BYTES_READ: "0", CACHE: HIT, ELAPSED: elapsed(caller, began_ms)}
+    found = None if kept is None else _hit(kept, asked, wish, caller, cached)
+    if found is not None:
+        found["headers"][ELAPSED] = elapsed(caller, began_ms)
+        return found
+    links = {} if kept is None else kept.links
+    return _run(asked, wish, caller, cached, links, began_ms)
+
+
+def _hit(
+    kept: KeptResult, asked: QueryRequest, wish: AnswerForm, caller: Caller, cached: dict[str, str]
+) -> Response | None:
+    """Return the answer that a kept result makes; None where it is too large for one, and no link would do."""
+    told = {**kept.told, FILES_READ: "0", BYTES_READ: "0", CACHE: HIT} | cached
+    if not kept.links:
+        if len(kept.body) > result_limit(asked, caller):
+            return None
         logger.info("answered from a kept result", extra={"bytes": len(kept.body)})
-        return success(kept.body, wish, told | cached)
-    found = run_query(asked, wish.form, caller)
-    told = told_of(found, caller.rights)
-    state = _kept(found, told, asked, wish, caller)
-    logger.info("answered", extra={"bytes": len(found.body), "cache": state})
+        return success(kept.body, wish, told)
+    coding, most = stored_coding(wish), linked_limit(asked, caller)
+    key = kept.links.get(coding or "")
+    if key is None or most is None or int(told[RESULT_BYTES]) > most or not is_there(caller.lake.store, key):
+        return None
+    logger.info("answered with a link to a kept result", extra={"bytes": int(told[RESULT_BYTES])})
+    return linked(caller.lake, key, {"Vary": VARY, **tagged(told, coding)})
+
+
+def _run(
+    asked: QueryRequest,
+    wish: AnswerForm,
+    caller: Caller,
+    cached: dict[str, str],
+    links: Mapping[str, str],
+    began_ms: int,
+) -> Response:
+    """Run a query, keep its result, and answer. `links` are those known of the same result, in other codings."""
+    found, large = run_query(asked, wish, caller)
+    told, coding = told_of(found, caller.rights), stored_coding(wish)
+    result = KeptResult(found.body, told)
+    if large is not None and large.key is not None:
+        told[RESULT_BYTES] = str(large.result_bytes)
+        result = KeptResult(b"", told, {**links, coding or "": large.key})
+    state = _kept(found, result, asked, wish, caller)
+    logger.info("answered", extra={"bytes": int(told.get(RESULT_BYTES, len(found.body))), "cache": state})
     made_of = _key_of(found, asked, wish)
     cached = cached | {"ETag": f'"{made_of}"'} if made_of else {"Cache-Control": NO_STORE}
-    return success(found.body, wish, told | cached | {CACHE: state, ELAPSED: elapsed(caller, began_ms)})
+    told = told | cached | {CACHE: state, ELAPSED: elapsed(caller, began_ms)}
+    if large is not None and large.key is not None:
+        return linked(caller.lake, large.key, {"Vary": VARY, **tagged(told, coding)})
+    return success(found.body, wish, told)
 
 
 def _key(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> str | None:
@@ -126,15 +171,15 @@ def _key_of(found: Rendered, asked: QueryRequest, wish: AnswerForm) -> str | Non
     return None if identity is None else identity.key(asked.text, asked.parameters, wish.form.name)
 
 
-def _kept(found: Rendered, told: dict[str, str], asked: QueryRequest, wish: AnswerForm, caller: Caller) -> str:
+def _kept(found: Rendered, result: KeptResult, asked: QueryRequest, wish: AnswerForm, caller: Caller) -> str:
     """Keep a result where the settings say so, and return what the header tells of it."""
     settings, store = caller.settings, caller.lake.store
     key = _key_of(found, asked, wish)
     if not settings.keeps_results or key is None:
         return OFF
-    if len(found.body) <= settings.kept_bytes_max:
+    if len(result.body) <= settings.kept_bytes_max:
         try:
-            keep_result(store, key, KeptResult(found.body, told))
+            keep_result(store, key, result)
             # An erasure deletes results after it has changed the table: it saw this one, or this look sees the change.
             if not _is_still(key, asked, wish, caller):
                 forget_result(store, key)

@@ -24,8 +24,9 @@ SPILL_LIMIT_BYTES = 1_500_000_000
 class QuerySettings:
     """What a query may take, whether statements may write, how callers are told apart, and what caches may keep.
 
-    `cache_control` is said of answers to GET that have a tag. With `keeps_results`, the lake keeps results too, of up
-    to `kept_bytes_max` bytes each.
+    A result of more than `result_limit_bytes` is too large for an answer. It goes to the lake, if it has no more than
+    `max_result_bytes`; None: it is refused. `cache_control` is said of answers to GET that have a tag. With
+    `keeps_results`, the lake keeps results too, of up to `kept_bytes_max` bytes each.
     """
 
     limits: QueryLimits
@@ -35,6 +36,7 @@ class QuerySettings:
     cache_control: str = CACHE_CONTROL
     keeps_results: bool = False
     kept_bytes_max: int = KEPT_BYTES_MAX
+    max_result_bytes: int | None = None
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> QuerySettings:
@@ -54,6 +56,7 @@ class QuerySettings:
             _cache_control(environment),
             choice(environment, "ALLUVIA_RESULT_CACHE", ("off", "on")) == "on",
             number(environment, "ALLUVIA_RESULT_CACHE_RESULT_BYTES", "bytes", KEPT_BYTES_MAX),
+            number(environment, "ALLUVIA_MAX_RESULT_BYTES", "bytes", None),
         )
 
 

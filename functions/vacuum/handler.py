@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NAMES_MAX = 100
 RETENTION_HOURS_MAX = 24 * 365 * 100
-RESULT_HOURS, RESULT_MB = 24, 1000
+RESULT_HOURS, RESULT_MB, LARGE_RESULTS_MB = 24, 1000, 50_000
 LISTINGS_AT_ONCE = 4
 """Tables whose objects are in memory at once."""
 
@@ -104,10 +104,11 @@ def time_limit(context: object) -> timedelta | None:
 
 
 def result_limits(environment: Mapping[str, str]) -> ResultLimits:
-    """Return how old results of queries may become, and how many bytes they may take together."""
+    """Return how old results of queries may become, and how many bytes they, and large ones, may take together."""
     hours = number(environment, "ALLUVIA_RESULT_CACHE_HOURS", "hours", RESULT_HOURS, most=RETENTION_HOURS_MAX)
     megabytes = number(environment, "ALLUVIA_RESULT_CACHE_MB", "MB", RESULT_MB)
-    return ResultLimits(hours * 3_600_000, megabytes * 1_000_000)
+    large_megabytes = number(environment, "ALLUVIA_LARGE_RESULTS_MB", "MB", LARGE_RESULTS_MB)
+    return ResultLimits(hours * 3_600_000, megabytes * 1_000_000, large_megabytes * 1_000_000)
 
 
 def retention(environment: Mapping[str, str]) -> timedelta | None:

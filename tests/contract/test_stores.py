@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -64,6 +64,23 @@ class StoreContract:
         with pytest.raises(ObjectNotFound):
             store.get("a/b")
         assert store.head("a/b") is None
+
+    def test_an_object_may_come_in_parts(self, store: Store) -> None:
+        sent = [bytes([number]) * (3 << 20) for number in range(4)]
+        store.put_parts("a/large", iter(sent), {"Content-Type": "text/csv", "Content-Encoding": "gzip"})
+        assert store.get("a/large") == b"".join(sent)
+        store.put_parts("a/small", [b"", b"x"], {})
+        assert store.get("a/small") == b"x"
+
+    def test_an_object_is_not_there_if_its_parts_end_in_an_error(self, store: Store) -> None:
+        def parts() -> Iterator[bytes]:
+            yield b"x" * (9 << 20)
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            store.put_parts("a/b", parts(), {})
+        assert store.head("a/b") is None
+        assert list(store.list("")) == []
 
     def test_put_if_absent_never_replaces(self, store: Store) -> None:
         assert store.put_if_absent("k", b"first") is PutResult.CREATED
@@ -441,6 +458,18 @@ class TestS3(StoreContract, AmongProcesses, BeyondSixteenBits, SignsUrls):
         s3_server.client.put_object(Bucket=store.bucket, Key="some/lake/a//x", Body=b"")
         with pytest.raises(Invalid, match="cannot be listed"):
             list(store.list("a/"))
+
+    def test_parts_are_sent_again_and_a_failed_upload_leaves_none(self, store: Store, s3_server: S3Server) -> None:
+        assert isinstance(store, S3Store)
+        s3_server.inject({"method": "PUT", "match": "/once$", "fault": "status:503", "times": 1})
+        store.put_parts("once", [b"x" * (9 << 20)], {"Content-Type": "text/csv", "Content-Encoding": "gzip"})
+        told = s3_server.client.head_object(Bucket=store.bucket, Key="some/lake/once")
+        assert (told["ContentType"], told["ContentEncoding"], told["ContentLength"]) == ("text/csv", "gzip", 9 << 20)
+        s3_server.inject({"method": "PUT", "match": "/never$", "fault": "status:403", "times": 9})
+        with pytest.raises(Invalid, match="S3 refuses never"):
+            store.put_parts("never", [b"x" * (9 << 20)], {})
+        s3_server.inject()
+        assert "Uploads" not in s3_server.client.list_multipart_uploads(Bucket=store.bucket)
 
     @pytest.mark.slow
     def test_more_keys_than_a_page_are_listed_and_deleted(self, store: Store) -> None:

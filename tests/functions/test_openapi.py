@@ -96,7 +96,7 @@ def test_the_fields_of_requests_are_those_that_are_read() -> None:
     }
     assert set(posting["responses"]["200"]["content"]) == {form.content_type.partition(";")[0] for form in FORMATS}
     statuses = {*http._STATUSES.values(), *query._STATUSES.values()}
-    assert set(map(int, posting["responses"])) == {200, 405, *statuses}
+    assert set(map(int, posting["responses"])) == {200, 303, 405, *statuses}
 
 
 def test_the_parameters_of_uploads_are_those_that_are_read() -> None:

@@ -125,7 +125,7 @@ def test_a_large_text_travels_as_base64(lake: alluvia.Lake) -> None:
         ("SELECT CAST('x' AS INT)", 400, "Conversion Error: Could not convert string 'x' to INT32"),
         (
             "SELECT CASE i WHEN 999999 THEN error('late') ELSE i END FROM range(1000000) t(i)",
-            422,
+            413,
             "larger than the limit",
         ),
         ("SELECT sum(CASE i WHEN 999999 THEN error('late') ELSE i END) FROM range(1000000) t(i)", 400, "late"),
@@ -198,7 +198,7 @@ def test_a_result_over_the_limit_names_it(lake: alluvia.Lake, monkeypatch: pytes
     monkeypatch.setenv("ALLUVIA_RESULT_LIMIT_BYTES", "1000")
     assert ask("SELECT i FROM range(50) t(i)")["statusCode"] == 200
     answer = ask("SELECT i FROM range(500) t(i)")
-    assert answer["statusCode"] == 422
+    assert answer["statusCode"] == 413
     assert "limit of 1000 bytes: add a LIMIT" in error_of(answer)
 
 

@@ -192,7 +192,7 @@ def test_a_result_over_the_limit_undoes_the_writes(writing: alluvia.Lake, monkey
     monkeypatch.setenv("ALLUVIA_RESULT_LIMIT_BYTES", "1000")
     before = state(writing)
     answer = send("INSERT INTO totals VALUES ('c', 3); SELECT i FROM range(500) t(i)")
-    assert (answer["statusCode"], "limit of 1000 bytes" in error_of(answer)) == (422, True)
+    assert (answer["statusCode"], "limit of 1000 bytes" in error_of(answer)) == (413, True)
     assert state(writing) == before
 
 

@@ -125,6 +125,7 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
             "ALLUVIA_QUERY_TIMEOUT_SECONDS": "25",
             "ALLUVIA_QUERY_MEMORY_MB": "2358",
             "ALLUVIA_RESULT_CACHE": "on",
+            "ALLUVIA_MAX_RESULT_BYTES": "5000000000",
         },
         "Vacuum": {
             "ALLUVIA_LAKE": lake,

@@ -22,7 +22,7 @@ LAKE_ACTIONS = {
     "Ingest": APPEND,
     "Commit": APPEND,
     "Merge": APPEND,
-    "Query": READ | {"s3:PutObject"},
+    "Query": APPEND,
     "Vacuum": APPEND | {"s3:DeleteObject"},
     "Backfill": set[str](),
 }

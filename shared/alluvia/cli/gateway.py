@@ -13,6 +13,8 @@ from urllib.parse import parse_qsl
 from alluvia.cli.bundled import Handler, LocalContext, load_handler, load_routes
 from alluvia.cli.doors import LARGE, QUERIES, UPLOADS, Door, Places
 from alluvia.cli.guards import refusal
+from alluvia.cli.large_results import PATH as DOWNLOADS_PATH
+from alluvia.cli.large_results import Download, FileWrapper
 from alluvia.cli.listening import request_line
 from alluvia.cli.metrics import OTHER, Metrics
 from alluvia.cli.metrics import PATH as METRICS_PATH
@@ -21,6 +23,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.http import TABLE_HEADER, Response, failure
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+Downloads = Callable[[dict[str, Any], FileWrapper | None], Download | Response]
 LARGE_BYTES = 64 * 1024
 UPLOAD_PATHS = "/v1/upload/"
 _COMPRESSED = ("H4s", "KLUv")  # how gzip and zstd begin in base64
@@ -44,7 +47,7 @@ class ServerRules:
 class Gateway:
     """Routes requests to the ingest and query functions, and tells `log` of each request on one line.
 
-    `changed` is told of each table that events came into.
+    `changed` is told of each table that events came into. `downloads` answers signed paths.
     """
 
     def __init__(
@@ -54,8 +57,10 @@ class Gateway:
         log: Callable[[str], object] = lambda _: None,
         changed: Callable[[str], object] = lambda _: None,
         metrics: Metrics | None = None,
+        downloads: Downloads | None = None,
     ) -> None:
         self._clock = clock
+        self._downloads = downloads
         self._rules = rules
         self._log = log
         self._changed = changed
@@ -76,13 +81,13 @@ class Gateway:
         """Answer a request, as WSGI has it."""
         began_ms = self._clock.now_ms()
         event = to_event(environ, self._clock)
-        answer = self._answer(event)
+        found = self._answer(event, environ.get("wsgi.file_wrapper"))
         http = event["requestContext"]["http"]
-        data = body_of(answer)
+        answer, body, size = _sendable(found)
         took_ms, status = self._clock.now_ms() - began_ms, answer["statusCode"]
-        self._log(request_line(http["sourceIp"], http["method"], http["path"], status, len(data), took_ms))
-        self._metrics.note(self._route_of(http["path"]), http["method"], answer, len(data), took_ms / 1000)
-        return send(answer, data, http["method"], start_response)
+        self._log(request_line(http["sourceIp"], http["method"], http["path"], status, size, took_ms))
+        self._metrics.note(self._route_of(http["path"]), http["method"], answer, size, took_ms / 1000)
+        return send(answer, body, size, http["method"], start_response)
 
     def _route_of(self, path: str) -> str:
         """Return the path of the route that a path is of."""
@@ -91,12 +96,14 @@ class Gateway:
         routes = (*self._query_routes, *self._ingest_routes)
         return next((route.path for route in routes if route.name_in(path) is not None), OTHER)
 
-    def _answer(self, event: dict[str, Any]) -> Response:
+    def _answer(self, event: dict[str, Any], wrap: FileWrapper | None) -> Response | Download:
         refused = refusal(event["rawPath"], event["headers"], self._rules.hosts)
         if refused is not None:
             return failure(403, refused)
         if event["rawPath"] == METRICS_PATH:
             return self._tell_metrics(event)
+        if self._downloads is not None and event["rawPath"].startswith(DOWNLOADS_PATH):
+            return self._downloads(event, wrap)
         if all(route.name_in(event["rawPath"]) is None for route in self._query_routes):
             call = partial(self._call, self._ingest, event)
             door = self._uploads if event["rawPath"].startswith(UPLOAD_PATHS) else self._large
@@ -140,7 +147,7 @@ class MetricsPage:
             answer = self._metrics.answer(method, headers.get("accept", ""))
         else:
             answer = failure(404, f"there is nothing but {METRICS_PATH} here")
-        return send(answer, body_of(answer), method, start_response)
+        return send(*_sendable(answer), method, start_response)
 
 
 def body_of(answer: Response) -> bytes:
@@ -149,13 +156,23 @@ def body_of(answer: Response) -> bytes:
     return base64.b64decode(body) if answer.get("isBase64Encoded") else body.encode()
 
 
-def send(answer: Response, data: bytes, method: str, start_response: StartResponse) -> Iterable[bytes]:
-    """Return an answer with that body, as WSGI has it."""
+def _sendable(answer: Response | Download) -> tuple[Response, Iterable[bytes], int]:
+    """Return an answer, its body, and how many bytes that has."""
+    if isinstance(answer, Download):
+        return {"statusCode": answer.status, "headers": answer.headers}, answer.body, answer.size
+    data = body_of(answer)
+    return answer, [data], len(data)
+
+
+def send(
+    answer: Response, body: Iterable[bytes], size: int, method: str, start_response: StartResponse
+) -> Iterable[bytes]:
+    """Return an answer with a body of some bytes, as WSGI has it."""
     status = HTTPStatus(answer["statusCode"])
     headers = [(name, str(value)) for name, value in (answer.get("headers") or {}).items()]
     headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
-    start_response(f"{status.value} {status.phrase}", [*headers, ("Content-Length", str(len(data)))])
-    return [] if method == "HEAD" else [data]
+    start_response(f"{status.value} {status.phrase}", [*headers, ("Content-Length", str(size))])
+    return [] if method == "HEAD" else body
 
 
 def headers_of(environ: dict[str, Any]) -> dict[str, str]:

@@ -8,11 +8,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 
 import waitress
 
 from alluvia.cli.gateway import Gateway, MetricsPage, ServerRules
 from alluvia.cli.guards import is_loopback
+from alluvia.cli.large_results import download
 from alluvia.cli.listening import listen
 from alluvia.cli.metrics import CommitCount, Metrics
 from alluvia.cli.refreshing import Refresher
@@ -27,7 +29,12 @@ from alluvia.serverless.table_queue import QUEUE_URL
 from alluvia.serverless.warm_lake import using
 
 QUERY_MEMORY = "ALLUVIA_QUERY_MEMORY_MB"
-RESULT_CACHE = "ALLUVIA_RESULT_CACHE"
+DEFAULTS = {
+    "ALLUVIA_RESULT_CACHE": "on",
+    "ALLUVIA_RESULT_LIMIT_BYTES": "16000000",
+    "ALLUVIA_MAX_RESULT_BYTES": "5000000000",
+}
+"""Settings of queries that are others than a function's, where none are set."""
 MERGE_SECONDS = 3600.0
 VACUUM_SECONDS = 24 * 3600.0
 METRICS_THREADS = 2
@@ -80,7 +87,7 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
     """
     rules = ServerRules(options.hosts, tells_metrics=options.tells_metrics)
     metrics = metrics or Metrics()
-    defaults = {QUERY_MEMORY: str(memory_mb(rules.queries.at_once)), RESULT_CACHE: "on"}
+    defaults = {QUERY_MEMORY: str(memory_mb(rules.queries.at_once)), **DEFAULTS}
     settings = {name: value for name, value in defaults.items() if name not in os.environ}
     log = _log if options.log_requests else _log_nothing
     merge = Upkeep(lake, "merge", options.merge_seconds) if options.merge_seconds else None
@@ -93,7 +100,8 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
         threads = THREADS + rules.queries.total + rules.large.total + rules.uploads.total
         refresher = Refresher(lake)
         changed = refresher.changed if options.refresh_rollups else _log_nothing
-        gateway = Gateway(lake.clock, rules, log, changed, metrics)
+        downloads = partial(download, lake.store, signer)
+        gateway = Gateway(lake.clock, rules, log, changed, metrics, downloads)
         server = listen(gateway, options.host, options.port, threads, log)
         others = ExitStack()
         POOL.prepare(1)

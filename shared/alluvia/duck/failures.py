@@ -27,6 +27,10 @@ class QueryTooCostly(Invalid):
     """The query is sound, but takes more time or memory, or gives a bigger result, than is allowed."""
 
 
+class ResultTooLarge(QueryTooCostly):
+    """The result has more bytes than is allowed."""
+
+
 class EngineError(Exception):
     """DuckDB, or the reading of its rows, failed: `details` are the fields of its error."""
 

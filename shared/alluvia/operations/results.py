@@ -7,7 +7,8 @@ may show rows that were erased.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import field
 from hashlib import blake2b
 
 import orjson
@@ -16,27 +17,39 @@ import pyarrow as pa
 from alluvia.clock import Clock
 from alluvia.errors import ObjectNotFound
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.store import Store
+from alluvia.store import ObjectInfo, Store
 
 RESULTS = "_alluvia/results/"
+LARGE = f"{RESULTS}large/"
+"""Results that are too large for an answer: see `large_results`."""
+LINK_SECONDS = 3600
+"""How long a link to one is valid: clean-up leaves it as long."""
 _MAGIC = b"alluvia-result-1\n"
 _DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class KeptResult:
-    """A result as bytes, and what is told of it, by name."""
+    """A result as bytes, and what is told of it, by name.
+
+    One that is too large for an answer has no body, but `links`: the keys of its objects, by their coding ("": none).
+    """
 
     body: bytes
     told: Mapping[str, str]
+    links: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ResultLimits:
-    """How old results may become, and how many bytes they may take together. They hold when results are cleaned up."""
+    """How old results may become, and how many bytes they may take together; large ones are counted for themselves.
+
+    They hold when results are cleaned up.
+    """
 
     age_ms_max: int = 24 * 3_600_000
     bytes_max: int = 1_000_000_000
+    large_bytes_max: int = 50_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +92,38 @@ def delete_results(store: Store) -> int:
 def clean_results(store: Store, clock: Clock, limits: ResultLimits, *, dry_run: bool = False) -> CleanedResults:
     """Delete results that are too old, and the oldest ones beyond the limit on their bytes. Costs as `delete_results`.
 
-    A dry run only counts.
+    Large ones stay as long as there may be a link to them. A dry run only counts.
     """
-    oldest_ms = clock.now_ms() - limits.age_ms_max
-    newest_first = sorted(store.list(RESULTS), key=lambda info: info.modified_ms, reverse=True)
-    gone, kept, kept_bytes = [], 0, 0
-    for info in newest_first:
-        if info.modified_ms < oldest_ms or not info.size or kept_bytes + info.size > limits.bytes_max:
-            gone.append(info)
-        else:
-            kept, kept_bytes = kept + 1, kept_bytes + info.size
+    now_ms = clock.now_ms()
+    found = list(store.list(RESULTS))
+    large = [info for info in found if info.key.startswith(LARGE)]
+    others = [info for info in found if not info.key.startswith(LARGE)]
+    old_ms, linked_ms = now_ms - limits.age_ms_max, now_ms - LINK_SECONDS * 1000
+    gone = _beyond(others, old_ms, limits.bytes_max)
+    gone += _beyond(large, min(old_ms, linked_ms), limits.large_bytes_max, linked_ms)
     if gone and not dry_run:
         store.delete([info.key for info in gone])
-    return CleanedResults(len(gone), sum(info.size for info in gone), kept, kept_bytes)
+    gone_bytes = sum(info.size for info in gone)
+    kept_bytes = sum(info.size for info in found) - gone_bytes
+    return CleanedResults(len(gone), gone_bytes, len(found) - len(gone), kept_bytes)
+
+
+def _beyond(infos: Iterable[ObjectInfo], old_ms: int, bytes_max: int, young_ms: int | None = None) -> list[ObjectInfo]:
+    """Return those written before a moment, those without rows, and the oldest beyond a limit that are not young."""
+    gone, kept_bytes = [], 0
+    for info in sorted(infos, key=lambda info: info.modified_ms, reverse=True):
+        is_young = young_ms is not None and info.modified_ms > young_ms
+        too_many = not is_young and kept_bytes + info.size > bytes_max
+        if info.modified_ms < old_ms or not info.size or too_many:
+            gone.append(info)
+        else:
+            kept_bytes += info.size
+    return gone
 
 
 def _encoded(key: str, result: KeptResult) -> bytes:
     body = pa.compress(result.body, codec="zstd", asbytes=True)
-    head = orjson.dumps({"key": key, "bytes": len(result.body), "told": dict(result.told)})
+    head = orjson.dumps({"key": key, "bytes": len(result.body), "told": dict(result.told), "links": dict(result.links)})
     content = head + b"\n" + body
     return _MAGIC + blake2b(content, digest_size=_DIGEST_BYTES).digest() + content
 
@@ -110,4 +137,5 @@ def _decoded(key: str, data: bytes) -> KeptResult | None:
     head = orjson.loads(first)
     if head["key"] != key:
         return None
-    return KeptResult(pa.decompress(body, head["bytes"], codec="zstd", asbytes=True), head["told"])
+    body = pa.decompress(body, head["bytes"], codec="zstd", asbytes=True)
+    return KeptResult(body, head["told"], head.get("links", {}))

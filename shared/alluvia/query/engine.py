@@ -35,7 +35,7 @@ from alluvia.query.formats import Format, render
 from alluvia.query.identity import Identity, identity_of
 from alluvia.query.limits import PlannedReads, QueryLimits
 from alluvia.query.parameters import Parameters, arrow_row, check_given, named_values
-from alluvia.query.processes import Watch
+from alluvia.query.processes import LargeResults, Watch
 from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report, scan_table
 from alluvia.query.session import Session
 from alluvia.query.views import expand
@@ -103,13 +103,15 @@ class Result:
 class Rendered:
     """A query's rows as bytes, how many, and what each naming of a table in it cost, in order.
 
-    `identity` tells what they are made of: nothing that is known, where they may differ each time.
+    There is no body where they were large and went elsewhere. `identity` tells what they are made of: nothing that is
+    known, where they may differ each time. `read` has each version of a table that was read.
     """
 
     body: bytes
     rows: int
     tables: tuple[TableScan, ...]
     identity: Callable[[], Identity | None] = lambda: None
+    read: tuple[Snapshot, ...] = ()
 
 
 def run(
@@ -146,20 +148,25 @@ def run_rendered(
     limit_bytes: int,
     limits: QueryLimits | None = None,
     parameters: Parameters | None = None,
+    large: LargeResults | None = None,
     *,
     dry_run: bool = False,
 ) -> Rendered:
-    """Run a query as `run` does and return its rows in a form. Raises `QueryTooCostly` where they exceed the limit."""
+    """Run a query as `run` does and return its rows in a form. Raises `ResultTooLarge` where they exceed the limit.
+
+    Rows of tables that are `large` go elsewhere, in parts. What that raises comes out of here.
+    """
 
     def rendered(session: Session, opened: _Opened) -> Rendered:
         text, position = opened.rewritten.text, opened.rewritten.position
         with closing(session):
-            found = session.render(text, query, position, form.name, limit_bytes)
-        made_of = partial(identity_of, catalog.rights, opened.statement, opened.read)
-        return Rendered(*found, opened.reports, made_of)
+            found = session.render(text, query, position, form.name, limit_bytes, large)
+        made_of = partial(identity_of, catalog.rights, opened.statement, opened.named)
+        return Rendered(*found, opened.reports, made_of, opened.read)
 
     def of_result(result: Result) -> Rendered:
-        return Rendered(*render(result.schema, result, form, limit_bytes), result.tables)
+        most = limit_bytes if large is None else min(limit_bytes, large.after_bytes)
+        return Rendered(*render(result.schema, result, form, most), result.tables)
 
     return _attempt(catalog, query, limits or QueryLimits(), rendered, of_result, parameters, dry_run=dry_run)
 
@@ -239,14 +246,16 @@ def _attempt(
 class _Opened:
     """What a session was given: the query without views, the scans of tables, what namings cost, the text to run.
 
-    `read` has the version of each naming of a table; None where the query names relations that are made of others.
+    `named` has the version of each naming of a table; None where the query names relations that are made of others.
+    `read` has every version that is read.
     """
 
     statement: Statement
     scans: dict[Reference, Scan]
     reports: tuple[TableScan, ...]
     rewritten: Rewritten
-    read: Mapping[Reference, Snapshot] | None
+    named: Mapping[Reference, Snapshot] | None
+    read: tuple[Snapshot, ...]
 
 
 def _open(
@@ -311,8 +320,8 @@ def _open(
     rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
     if not dry_run:
         session.open(_emptied(inputs) if without_rows else inputs, views, fetched_max=_fetched_max(statement))
-    relations = {reference: relation for reference, (_, relation) in derived.items()}
-    return _Opened(statement, scans, tuple(reports), rewritten, _tables_read(references, scans, relations))
+    named = _tables_named(references, scans, {reference: relation for reference, (_, relation) in derived.items()})
+    return _Opened(statement, scans, tuple(reports), rewritten, named, tuple(reads.snapshots))
 
 
 def _emptied(inputs: Inputs) -> Inputs:
@@ -325,7 +334,7 @@ def _nothing_evaluated(relation: Relation, take: Callable[[pa.Schema, Iterator[p
     raise Invalid("a dry run reads no rows, and it depends on rows which files this takes: send it without dry_run")
 
 
-def _tables_read(
+def _tables_named(
     references: References, scans: Mapping[Reference, Scan], relations: Mapping[Reference, Relation]
 ) -> Mapping[Reference, Snapshot] | None:
     """Return the version of the one table that each naming reads; None where one reads more than that."""

@@ -1,7 +1,7 @@
 """A query's rows as bytes, in the form that the caller accepts.
 
-The whole result is written before anything is sent, so that a query that fails on its last row is still an error. Pure,
-except for reading the rows.
+The whole result is written before an answer begins, so that a query that fails on its last row is still an error: in
+memory, or, where it is larger than that should hold, in parts that go elsewhere. Pure, except for reading the rows.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 import orjson
 import pyarrow as pa
 
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.duck.failures import ResultTooLarge
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.plain import plain_values
 
 CHUNK_ROWS = 2048
 ROW_GROUP_ROWS = 32 * CHUNK_ROWS
+PART_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +117,70 @@ class RenderedRows(NamedTuple):
     rows: int
 
 
-def render(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: Format, limit_bytes: int) -> RenderedRows:
-    """Return the rows in a form. Raises `QueryTooCostly` beyond the limit, and what reading the rows raises."""
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """Where a result goes that has more than some bytes: `send` takes it in parts, all but the last."""
+
+    after_bytes: int
+    send: Callable[[bytes], object]
+
+
+def render(
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    form: Format,
+    limit_bytes: int,
+    overflow: Overflow | None = None,
+) -> RenderedRows:
+    """Return the rows in a form, or the last part of them where there is an overflow.
+
+    Raises `ResultTooLarge` beyond the limit, and what reading the rows raises.
+    """
     writer = _WRITERS[form.name](schema, limit_bytes)
-    rows = 0
+    rows, most = 0, limit_bytes if overflow is None else overflow.after_bytes
     for batch in batches:
         rows += batch.num_rows
         for start in range(0, batch.num_rows, CHUNK_ROWS):
             writer.write(batch.slice(start, CHUNK_ROWS))
-    return RenderedRows(writer.finish(), rows)
+            if overflow is not None and writer.waiting_bytes > most:
+                overflow.send(writer.take())
+                most = PART_BYTES
+    body = writer.finish()
+    if overflow is not None and len(body) > most:
+        overflow.send(body)
+        body = b""
+    return RenderedRows(body, rows)
+
+
+class _Output(io.BytesIO):
+    """What was written and has not been taken. It stands where it would if nothing had been."""
+
+    taken_bytes = 0
+
+    def tell(self) -> int:
+        return self.taken_bytes + super().tell()
+
+    def take(self) -> bytes:
+        data = self.getvalue()
+        self.taken_bytes += len(data)
+        self.seek(0)
+        self.truncate()
+        return data
 
 
 class _Writer(ABC):
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._out = io.BytesIO()
+        self._out = _Output()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Return how many bytes were written and not taken."""
+        return self._out.tell() - self._out.taken_bytes
+
+    def take(self) -> bytes:
+        """Return what was written since the last time."""
+        return self._out.take()
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
@@ -139,11 +189,11 @@ class _Writer(ABC):
     def finish(self) -> bytes:
         """Write what stands after the rows, and return everything."""
         self._check()
-        return self._out.getvalue()
+        return self._out.take()
 
     def _check(self) -> None:
         if self._out.tell() > self._limit_bytes:
-            raise QueryTooCostly(
+            raise ResultTooLarge(
                 f"the result is larger than the limit of {self._limit_bytes} bytes: "
                 "add a LIMIT, select fewer columns, or aggregate"
             )

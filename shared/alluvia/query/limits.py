@@ -14,6 +14,7 @@ from alluvia.duck.failures import QueryTooCostly
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.relations import Files, Inputs
 from alluvia.store.metering import Meter
+from alluvia.table.snapshot import Snapshot
 
 FILE_CACHE_BYTES = 256 << 20
 READ = Meter()
@@ -81,10 +82,13 @@ class PlannedReads:
     def __init__(self, limits: QueryLimits, rights: Rights | None) -> None:
         self._limits, self._rights = limits, rights
         self._sizes: list[tuple[str, int]] = []
+        self.snapshots: list[Snapshot] = []
+        """The versions of tables that are read."""
 
     def add(self, inputs: Inputs) -> None:
         """Add files that are to be read. Raises what `check_bytes` does."""
         read = [each for each in inputs.values() if isinstance(each, Files)]
+        self.snapshots += [each.snapshot for each in read]
         self._sizes += [(each.snapshot.name, sum(file.size for file in each.files)) for each in read]
         check_bytes(self._limits, self._rights, self._sizes)
         READ.add("files", sum(len(each.files) for each in read))

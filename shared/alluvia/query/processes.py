@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 
 from alluvia import errors
-from alluvia.duck.failures import EngineError
+from alluvia.duck.failures import EngineError, ResultTooLarge
 from alluvia.duck.stored_types import DuckType, read_told
 from alluvia.expressions.parse import Analysis
 from alluvia.lazy_dataclasses import dataclass
@@ -192,6 +192,14 @@ atexit.register(POOL.close)
 
 
 @dataclass(frozen=True, slots=True)
+class LargeResults:
+    """What becomes of a result of more than some bytes: `keep` takes its parts, to the end."""
+
+    after_bytes: int
+    keep: Callable[[Iterator[bytes]], None]
+
+
+@dataclass(frozen=True, slots=True)
 class ResultRows:
     """The rows of a statement, with values that JSON has."""
 
@@ -271,14 +279,43 @@ class Engine:
             self._worker.reply(self._watch)
             return pa.ipc.open_stream(self._worker.data(self._watch)).schema
 
-    def render(self, sql: str, form: str, limit_bytes: int, values: pa.Table | None = None) -> RenderedRows | str:
-        """Run the query and return its rows in a form; a text that says so if they are more than the limit."""
+    def render(
+        self,
+        sql: str,
+        form: str,
+        limit_bytes: int,
+        values: pa.Table | None = None,
+        large: LargeResults | None = None,
+    ) -> RenderedRows:
+        """Run the query and return its rows in a form; without a body, if they were large and went elsewhere.
+
+        Raises `ResultTooLarge` where they are more than the limit.
+        """
         given = None if values is None else _arrow(values)
-        with self._asking("render", given, sql=sql, form=form, limit_bytes=limit_bytes):
-            reply = self._worker.reply(self._watch)
-            if "too_costly" in reply:
-                return str(reply["too_costly"])
-            return RenderedRows(self._worker.data(self._watch), reply["rows"])
+        overflow_bytes = None if large is None else large.after_bytes
+        with self._asking("render", given, sql=sql, form=form, limit_bytes=limit_bytes, overflow_bytes=overflow_bytes):
+            reply = self._rendered()
+            if large is None or "batch" not in reply:
+                return RenderedRows(self._worker.data(self._watch), reply["rows"])
+            rows = 0
+
+            def parts(reply: dict[str, Any]) -> Iterator[bytes]:
+                nonlocal rows
+                while "batch" in reply:
+                    yield self._worker.data(self._watch)
+                    reply = self._rendered()
+                yield self._worker.data(self._watch)
+                rows = reply["rows"]
+
+            large.keep(parts(reply))
+            return RenderedRows(b"", rows)
+
+    def _rendered(self) -> dict[str, Any]:
+        reply = self._worker.reply(self._watch)
+        if "too_large" in reply:
+            self._answered = True
+            raise ResultTooLarge(reply["too_large"])
+        return reply
 
     def compute(self, sql: str, rows: pa.Table, limit_bytes: int) -> pa.Table | None:
         """Run a query over rows, which it knows as `rows`; None if its own rows take more bytes than the limit."""
@@ -322,7 +359,8 @@ class Engine:
             self._stop()
             raise
         except BaseException:
-            self._worker.kill()
+            if not self._answered:
+                self._worker.kill()
             raise
         self._answered = True
 

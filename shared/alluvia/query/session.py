@@ -27,7 +27,7 @@ from alluvia.operations.relations import Files, Inputs, LocalRows
 from alluvia.query.fetching import small_files
 from alluvia.query.formats import RenderedRows
 from alluvia.query.limits import QueryLimits
-from alluvia.query.processes import DESCRIBE, Cancelled, Engine, EngineDied, OutOfMemory, OutOfTime, Watch
+from alluvia.query.processes import DESCRIBE, Cancelled, Engine, EngineDied, LargeResults, OutOfMemory, OutOfTime, Watch
 from alluvia.scratch import scratch_root
 from alluvia.store import Store
 from alluvia.store.file_cache import FILES, Held
@@ -198,14 +198,17 @@ class Session:
             return self._engine.described(text, self._values)
 
     def render(
-        self, text: str, source: str, position: Callable[[int], int], form: str, limit_bytes: int
+        self,
+        text: str,
+        source: str,
+        position: Callable[[int], int],
+        form: str,
+        limit_bytes: int,
+        large: LargeResults | None = None,
     ) -> RenderedRows:
         """Run a text as `run` does, and return its rows in a form of results. Raises our errors for DuckDB's."""
         with self._translated(Context(source, position)):
-            found = self._engine.render(text, form, limit_bytes, self._values)
-        if isinstance(found, str):
-            raise QueryTooCostly(found)
-        return found
+            return self._engine.render(text, form, limit_bytes, self._values, large)
 
     def close(self) -> None:
         """Stop what runs, and remove every trace."""

@@ -26,11 +26,11 @@ import pyarrow as pa
 from alluvia.duck.connection import confine, connect, planner, requests_sent, use_s3
 from alluvia.duck.database import OwnDatabase
 from alluvia.duck.evaluators import ROWS
-from alluvia.duck.failures import QueryTooCostly, details_of
+from alluvia.duck.failures import ResultTooLarge, details_of
 from alluvia.duck.stored_types import told
 from alluvia.errors import AlluviaError
 from alluvia.expressions.parse import analyse
-from alluvia.query.formats import FORMATS, render
+from alluvia.query.formats import FORMATS, Overflow, render
 
 BATCH_ROWS = 16_384
 NICENESS = 5
@@ -43,7 +43,9 @@ Reply = dict[str, Any]
 class QueryDatabase:
     """One query's own database, in memory. Each method is a request, by its name."""
 
-    def __init__(self, send: Callable[[Reply, pa.Buffer], None], asked: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, send: Callable[[Reply, bytes | pa.Buffer], None], asked: Callable[[], bool] = lambda: False
+    ) -> None:
         """`send` sends a reply while a request is answered; `asked` says whether another request has come since."""
         self._send = send
         self._asked = asked
@@ -122,15 +124,24 @@ class QueryDatabase:
         """Say that no query runs: one that did has come to its end, or left off."""
         return {"stopped": True}
 
-    def render(self, sql: str, form: str, limit_bytes: int, rows: bytes = b"") -> Reply:
-        """Run the query, and send its rows in a form of results; `rows` as for `stream`."""
+    def render(
+        self, sql: str, form: str, limit_bytes: int, rows: bytes = b"", overflow_bytes: int | None = None
+    ) -> Reply:
+        """Run the query, and send its rows in a form of results; `rows` as for `stream`.
+
+        With `overflow_bytes`, a result that has more is sent in parts.
+        """
         reader = self._open.execute(sql, _values(rows)).to_arrow_reader(BATCH_ROWS)
         chosen = next(one for one in FORMATS if one.name == form)
+        overflow = None if overflow_bytes is None else Overflow(overflow_bytes, self._send_part)
         try:
-            found = render(reader.schema, reader, chosen, limit_bytes)
-        except QueryTooCostly as error:
-            return {"too_costly": str(error)}
+            found = render(reader.schema, reader, chosen, limit_bytes, overflow)
+        except ResultTooLarge as error:
+            return {"too_large": str(error)}
         return {"rows": found.rows, "body": found.body}
+
+    def _send_part(self, part: bytes) -> None:
+        self._send({"batch": True}, part)
 
     def compute(self, sql: str, limit_bytes: int, rows: bytes) -> Reply:
         """Run a query over rows, an Arrow stream that it knows as `rows`, and send its own, unless they are too large.

@@ -208,6 +208,14 @@ class Store(ABC):
         """Write a local file as an object. The file may be deleted afterwards, but not be written again."""
         self.put(key, path.read_bytes())
 
+    @abstractmethod
+    def put_parts(self, key: str, parts: Iterable[bytes], headers: Mapping[str, str]) -> None:
+        """Write an object of any size, as its parts come, a few of which are held in memory.
+
+        What taking the parts raises comes out of here, and then nothing was written. Downloads by `signed_url` have
+        `headers` (Content-Type, Content-Encoding); other stores do without. It is not tried again as a whole.
+        """
+
     def map(self, work: Callable[[T], R], items: Iterable[T], at_once: int = REQUESTS_AT_ONCE) -> Sequence[R]:
         """Return what `work` returns for each item, in order. It makes requests: several run at once if that is faster.
 

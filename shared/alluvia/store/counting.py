@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,9 +13,10 @@ from alluvia.store.wrapper import Wrapper
 
 T = TypeVar("T")
 LIST_PAGE = 1000
+PART_BYTES = 8 << 20
 DELETE_BATCH = 1000
 _BILLED_AS = {
-    **dict.fromkeys(("put_if_absent", "put_if_same", "put_file"), "put"),
+    **dict.fromkeys(("put_if_absent", "put_if_same", "put_file", "put_parts"), "put"),
     **dict.fromkeys(("get_same", "get_tagged", "get_file"), "get"),
     "list_folders": "list",
 }
@@ -103,6 +104,21 @@ class CountingStore(Wrapper):
     def get_file(self, key: str, path: Path) -> None:
         super().get_file(key, path)
         self._count_bytes(read=path.stat().st_size)
+
+    def put_parts(self, key: str, parts: Iterable[bytes], headers: Mapping[str, str]) -> None:
+        """Count one PUT for each part that S3 would take, and two requests that begin and complete the upload."""
+        total = 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal total
+            for part in parts:
+                total += len(part)
+                self._count_bytes(written=len(part))
+                yield part
+
+        super().put_parts(key, counted(), headers)
+        for _ in range(1 + max(1, -(-total // PART_BYTES))):
+            self.request("put", key, lambda: None)
 
     def put_file(self, key: str, path: Path) -> None:
         self._count_bytes(written=path.stat().st_size)

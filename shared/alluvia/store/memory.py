@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from alluvia.clock import Clock, SystemClock
 from alluvia.errors import ObjectNotFound
@@ -58,6 +58,9 @@ class MemoryStore(Store):
                 return False
             self._write(key, data)
         return True
+
+    def put_parts(self, key: str, parts: Iterable[bytes], headers: Mapping[str, str]) -> None:  # noqa: ARG002
+        self.put(key, b"".join(parts))
 
     def _write(self, key: str, data: bytes) -> None:
         if key not in self._objects:

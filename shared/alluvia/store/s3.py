@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
@@ -53,6 +53,8 @@ CONFLICT_WAIT_SECONDS = 0.05
 READ_SECONDS = 30
 """How long an answer may keep silent. The time begins with a request, so a big upload needs longer."""
 UPLOAD_SECONDS = 3600
+PART_BYTES, PARTS_AT_ONCE = 8 << 20, 4
+"""Of a multipart upload: S3 takes 10,000 parts, and so 80 GB."""
 SMALL_BYTES = 8 << 20
 """What is uploaded within `READ_SECONDS` over any line that is worth its name."""
 IDLE_SECONDS = 5
@@ -104,7 +106,12 @@ class S3Store(Store):
         """The client of big uploads, which would be cut off by the time that an answer may keep silent."""
         return self._new_client(UPLOAD_SECONDS)
 
-    def _new_client(self, read_seconds: int) -> obstore.store.S3Store:
+    @cached_property
+    def _multipart(self) -> obstore.store.S3Store:
+        """The client of multipart uploads, which may send each part again: it has a number of its own."""
+        return self._new_client(UPLOAD_SECONDS, TRIES - 1)
+
+    def _new_client(self, read_seconds: int, retries: int = 0) -> obstore.store.S3Store:
         """Say what obstore would otherwise take from the environment, where boto3 and DuckDB do not look for it."""
         region, by_path = self._access.region, bool(self._endpoint_url) or "." in self.bucket
         domain = f"s3.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"
@@ -129,7 +136,7 @@ class S3Store(Store):
             conditional_put="etag",
             skip_signature=False,
             credential_provider=partial(_credential, self._access),
-            retry_config={"max_retries": 0},
+            retry_config={"max_retries": retries},
             client_options=options,
         )
 
@@ -361,6 +368,34 @@ class S3Store(Store):
                 return
             # Not closed here: obstore's threads can hold the bytes for a moment after a request has ended.
             self._put(key, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def put_parts(self, key: str, parts: Iterable[bytes], headers: Mapping[str, str]) -> None:
+        """Write an object by a multipart upload, which S3 shows when it is complete, and which is aborted otherwise."""
+        name, size = self._key(key), 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal size
+            for part in parts:
+                note_requests("put", (size + len(part)) // PART_BYTES - size // PART_BYTES)
+                size += len(part)
+                yield part
+
+        note_requests("put", 3)  # to begin, the last part, and to complete
+        found = _sent(
+            None,
+            name,
+            lambda: obstore.put(
+                self._multipart,
+                name,
+                counted(),
+                attributes=dict(headers),
+                use_multipart=True,
+                chunk_size=PART_BYTES,
+                max_concurrency=PARTS_AT_ONCE,
+            ),
+        )
+        if isinstance(found, Failure):
+            _fail(found, key)
 
     def url(self, key: str) -> str | None:
         """Return the object's s3:// URL; None if DuckDB would read a part of it as parameters."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -66,6 +66,9 @@ class Wrapper(Store):
 
     def put_file(self, key: str, path: Path) -> None:
         self.request("put_file", key, lambda: self.inner.put_file(key, path))
+
+    def put_parts(self, key: str, parts: Iterable[bytes], headers: Mapping[str, str]) -> None:
+        self.request("put_parts", key, lambda: self.inner.put_parts(key, parts, headers))
 
     def url(self, key: str) -> str | None:
         return self.inner.url(key)

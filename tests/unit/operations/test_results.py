@@ -5,6 +5,7 @@ from __future__ import annotations
 import alluvia
 from alluvia.clock import ManualClock
 from alluvia.operations.results import (
+    LARGE,
     RESULTS,
     CleanedResults,
     KeptResult,
@@ -58,8 +59,24 @@ def test_clean_up_takes_what_is_old_and_then_the_oldest_beyond_the_limit() -> No
     assert clean_results(store, clock, limits).deleted == 0
 
 
+def test_clean_up_leaves_large_results_while_there_may_be_links_to_them() -> None:
+    clock = ManualClock()
+    store = MemoryStore("results", clock)
+    for number in range(4):
+        store.put(f"{LARGE}{number}", b"x" * 100)
+        store.put(f"{RESULTS}{number}", b"x")
+        clock.advance(1799)
+    store.put(f"{LARGE}taken-back", b"")
+    limits = ResultLimits(age_ms_max=24 * 3_600_000, bytes_max=1, large_bytes_max=100)
+    assert clean_results(store, clock, limits) == CleanedResults(deleted=6, deleted_bytes=203, kept=3, kept_bytes=201)
+    assert [info.key for info in store.list("")] == [f"{RESULTS}3", f"{LARGE}2", f"{LARGE}3"]
+    clock.advance(24 * 3600)
+    assert clean_results(store, clock, limits).deleted == 3
+
+
 def test_tables_and_verification_do_not_see_them() -> None:
     lake = alluvia.connect("memory://")
     lake.create_table("t", {"n": "long"}).append([{"n": 1}])
     keep_result(lake.store, "a", KeptResult(b"x", {}))
+    lake.store.put(f"{LARGE}b.csv", b"x")
     assert (lake.tables(), lake["t"].verify().findings) == (["t"], ())

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from alluvia.duck.failures import QueryTooCostly
+from alluvia.duck.failures import QueryTooCostly, ResultTooLarge
 from alluvia.query.formats import (
     ARROW,
     CSV,
@@ -18,9 +18,11 @@ from alluvia.query.formats import (
     JSON,
     NDJSON,
     PARQUET,
+    PART_BYTES,
     TSV,
     Format,
     NotAcceptable,
+    Overflow,
     choose_format,
     render,
 )
@@ -146,6 +148,28 @@ def test_the_limit_is_exact_and_says_what_to_do(form: Format) -> None:
     assert len(render(MANY.schema, MANY.to_batches(), form, size).body) == size
     with pytest.raises(QueryTooCostly, match=rf"larger than the limit of {size - 1} bytes: add a LIMIT"):
         render(MANY.schema, MANY.to_batches(), form, size - 1)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("after_bytes", [0, 1000, 10_000_000])
+def test_the_parts_of_a_large_result_make_the_whole(form: Format, after_bytes: int) -> None:
+    batches = MANY.to_batches() * 3
+    parts: list[bytes] = []
+    rest, rows = render(MANY.schema, batches, form, 10_000_000, Overflow(after_bytes, parts.append))
+    assert (b"".join([*parts, rest]), rows) == render(MANY.schema, batches, form, 10_000_000)
+    assert bool(parts) == (after_bytes < 10_000_000)
+    assert after_bytes < 10_000_000 or rest
+
+
+def test_a_large_result_is_in_memory_a_part_at_a_time() -> None:
+    waiting: list[int] = []
+    batches = (pa.record_batch({"s": ["x" * 1000] * 1000}) for _ in range(20))
+    rest, rows = render(
+        pa.schema({"s": pa.string()}), batches, NDJSON, 1 << 30, Overflow(10, lambda p: waiting.append(len(p)))
+    )
+    assert (rows, max(waiting) < PART_BYTES + 3_000_000, sum(waiting) + len(rest)) == (20_000, True, 20_000 * 1009)
+    with pytest.raises(ResultTooLarge, match="limit of 20000 bytes"):
+        render(MANY.schema, MANY.to_batches(), NDJSON, 20_000, Overflow(10, lambda _: None))
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -1,0 +1,84 @@
+"""Results that are too large for an answer: they go to the lake, and the answer is a link to them (303 See Other).
+
+The link needs no token and is valid for an hour: a presigned URL of S3, or a signed path of `alluvia serve`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from alluvia.duck.failures import ResultTooLarge
+from alluvia.errors import Unavailable
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.large_results import erased_since, new_large_key, take_back
+from alluvia.operations.results import LARGE, LINK_SECONDS
+from alluvia.query.engine import Rendered
+from alluvia.query.formats import Format
+from alluvia.serverless.http import Response, answer
+
+from .codings import encoded_parts
+
+if TYPE_CHECKING:
+    from alluvia import Lake
+    from alluvia.store import Store
+
+RESULTS_PATH = "/v1/results/"
+RESULT_BYTES = "Alluvia-Result-Bytes"
+
+
+@dataclass
+class LargeResult:
+    """A result on its way to the lake. Once it is there, it has a key; `result_bytes` are those before coding."""
+
+    lake: Lake
+    form: Format
+    coding: str | None
+    key: str | None = None
+    result_bytes: int = 0
+
+    def keep(self, parts: Iterator[bytes]) -> None:
+        """Write a result. Raises `ResultTooLarge` where nobody could be given a link to it."""
+        key = new_large_key(self.lake.clock, self.form.name.lower(), self.coding)
+        if link_to(self.lake.store, key) is None:
+            raise ResultTooLarge("the result is too large for an answer, and this lake's storage has no links: add a "
+                                 "LIMIT, select fewer columns, aggregate, or ask `alluvia serve`")  # fmt: skip
+        headers = {"Content-Type": self.form.content_type}
+        if self.coding is not None:
+            headers["Content-Encoding"] = self.coding
+        self.lake.store.put_parts(key, encoded_parts(self._counted(parts), self.coding), headers)
+        self.key = key
+
+    def _counted(self, parts: Iterator[bytes]) -> Iterator[bytes]:
+        self.result_bytes = 0
+        for part in parts:
+            self.result_bytes += len(part)
+            yield part
+
+    def check(self, found: Rendered) -> None:
+        """Take the result back, and raise `Unavailable`, where rows that it may have were erased meanwhile."""
+        if self.key is not None and erased_since(self.lake, found.read):
+            take_back(self.lake.store, self.key)
+            raise Unavailable("rows of a table were erased while the query ran")
+
+
+def link_to(store: Store, key: str) -> str | None:
+    """Return a link to a large result; None where there are none."""
+    url = store.signed_url("GET", key, LINK_SECONDS)
+    if url is not None:
+        return url
+    from alluvia.serverless.signed_paths import current_signer  # which functions do not need
+
+    signer = current_signer()
+    return None if signer is None else signer.sign("GET", RESULTS_PATH + key.removeprefix(LARGE), LINK_SECONDS)
+
+
+def linked(lake: Lake, key: str, headers: dict[str, str]) -> Response:
+    """Return the answer that leads to a large result: it must not be kept by caches, since its link expires."""
+    url = link_to(lake.store, key)
+    if url is None:
+        raise ResultTooLarge("the result is too large for an answer, and this lake's storage has no links")
+    expires = datetime.fromtimestamp(lake.clock.now_ms() // 1000 + LINK_SECONDS, UTC)
+    body = {"result": url, "bytes": int(headers[RESULT_BYTES]), "expires": expires.isoformat()}
+    return answer(303, body, **{**headers, "Location": url, "Cache-Control": "no-store"})
