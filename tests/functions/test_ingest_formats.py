@@ -201,6 +201,9 @@ def test_otlp_says_what_was_rejected_and_what_is_wrong(lake: alluvia.Lake, monke
     status, answer, _ = post("/v1/logs", b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"traceId":"xyz"}]}]}]}', JSON)
     assert (status, json.loads(answer)["code"]) == (400, 3)
     assert "traceId: not hexadecimal" in json.loads(answer)["message"]
+    for body in (b"-549", b"[]", b'"x"', b"null", b'{"resourceLogs":[5]}', b'{"resourceLogs":{"a":1}}'):
+        status, answer, _ = post("/v1/logs", body, JSON)
+        assert (status, "not a valid ExportLogsServiceRequest" in json.loads(answer)["message"]) == (400, True), body
     monkeypatch.setenv("ALLUVIA_CREATE_TABLES", "false")
     monkeypatch.setenv("ALLUVIA_LOGS_TABLE", "other")
     status, answer, _ = post("/v1/logs", b"{}", JSON)

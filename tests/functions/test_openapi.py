@@ -146,6 +146,8 @@ def test_real_answers_are_as_it_says() -> None:
     for body in ('{"a": 1}', '{"ts": '):
         posted = ingest.handler(event(body, path="/v1/events/events"), None)
         check("/v1/events/{table}", "post", posted)
+    logs = event("-1", path="/v1/logs") | {"headers": {"Content-Type": "application/json"}}
+    check("/v1/logs", "post", ingest.handler(logs, None))
     check("/healthz", "get", ingest.handler(event("", method="GET", path="/healthz"), None))
 
 

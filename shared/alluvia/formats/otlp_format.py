@@ -79,6 +79,8 @@ def _from_json(body: bytes) -> ExportLogsServiceRequest:
     """Read a request in OTLP's JSON: protobuf's, but with the ids of traces and spans in hexadecimal."""
     decode(body)  # raises Invalid for what the next line would take, such as equal keys
     request = json.loads(body)
+    if not isinstance(request, dict):
+        raise Invalid("send a JSON object")
     for record in _records(request):
         for name in _IDS:
             text = record.get(name)

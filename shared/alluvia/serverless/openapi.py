@@ -69,7 +69,7 @@ def operation(
 ) -> Json:
     """Return an operation. `public`: no token is asked for, so it has none of the errors about callers."""
     statuses = sorted({*errors, *(() if public else _CALLER)})
-    responses = dict(answers) | {status: {"$ref": f"#/components/responses/Error{status}"} for status in statuses}
+    responses = {status: {"$ref": f"#/components/responses/Error{status}"} for status in statuses} | dict(answers)
     found: Json = {"operationId": name, "tags": [tag], "summary": summary}
     if parameters:
         found["parameters"] = [*parameters]

@@ -152,10 +152,13 @@ INGEST_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
             "post_logs",
             _TAG,
             "Store log records of OpenTelemetry (OTLP/HTTP)",
-            {200: content("Taken; with a partial success, the rejects are counted.", _OTLP)},
+            {
+                200: content("Taken; with a partial success, the rejects are counted.", _OTLP),
+                **dict.fromkeys((400, 403, 404, 413, 503), content("Refused, as google.rpc.Status says.", _OTLP)),
+            },
             parameters=[_CODING],
             body=content("An ExportLogsServiceRequest.", _OTLP) | {"required": True},
-            errors=(400, *_ERRORS, 413),
+            errors=(405,),
         )
     },
     "/v1/upload/{table}": {
