@@ -21,6 +21,7 @@ from alluvia.cli.serve import in_background
 from alluvia.clock import ManualClock
 from alluvia.store import MemoryStore, PutResult
 from alluvia.store.metering import Meter
+from tests.package.conftest import ROOT
 from tests.s3server import S3Server
 from tests.serving import serving
 
@@ -87,6 +88,11 @@ def test_what_is_counted_and_told(tmp_path: Path) -> None:
     assert (of(found, "commits_total"), of(found, "commit_conflicts_total")) == (5, 0)
     assert of(newer, "commits_total") == 5
     assert "secret" not in text.lower()
+    assert "_created" not in text
+    families = [each for each in plain_text(text) if each.name.startswith("alluvia_")]
+    told = {f"{each.name}_total" if each.type == "counter" else each.name for each in families}
+    documented = (ROOT / "docs" / "OPERATIONS.md").read_text().partition("\n## Metrics of the server")[2]
+    assert told == set(re.findall(r"`(alluvia_\w+)`", documented))
 
 
 def test_with_tokens_they_are_told_at_an_address_of_their_own(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from http import HTTPMethod
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
@@ -28,6 +28,8 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0)
 COMMITS, CONFLICTS = "commits", "conflicts"
 _COMMIT = re.compile(rf"{TABLE_OR_REJECTS.pattern}/_delta_log/\d{{20}}\.json")
 _METHODS = frozenset(HTTPMethod)
+# Else each counter has a second series, with the time of its first count.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class CommitCount(Wrapper):
