@@ -6,13 +6,15 @@ import os
 
 import alluvia
 from alluvia.access.issuing import issue, key_folder, new_key, signing_key
-from alluvia.access.rights import Grant, Rights, table_pattern
+from alluvia.access.rights import QUERY_OPERATIONS, Grant, Rights, table_pattern
 
 
 def grant(scopes: str, where: str | None = None, hide: str = "") -> Grant:
     """Return a grant from scopes of one operation, such as `read:a read:b`."""
-    operations, tables = zip(*(scope.split(":") for scope in scopes.split()), strict=True)
-    return Grant(frozenset(operations), tuple(map(table_pattern, tables)), where, frozenset(hide.split()))
+    operations, names = zip(*(scope.split(":") for scope in scopes.split()), strict=True)
+    if set(operations) <= {*QUERY_OPERATIONS}:
+        return Grant(frozenset(operations), (), where, frozenset(hide.split()), names)
+    return Grant(frozenset(operations), tuple(map(table_pattern, names)), where, frozenset(hide.split()))
 
 
 def token(lake: alluvia.Lake, *grants: Grant, requests: int | None = None, query_bytes: int | None = None) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 from alluvia import Lake
 from alluvia.access.rights import Rights
 from alluvia.duck.failures import QueryTooCostly, ResultTooLarge
-from alluvia.errors import AlluviaError, CommitUnknown, Conflict, TableExists, TableNotFound
+from alluvia.errors import AlluviaError, CommitUnknown, Conflict, PreconditionFailed, TableExists, TableNotFound
 from alluvia.query.formats import NotAcceptable
 from alluvia.query.processes import POOL
 from alluvia.serverless import warm_lake
@@ -33,6 +33,7 @@ from alluvia.serverless.routes import Routed, routed
 from .answering import Caller, answer, wanted
 from .asking import UnsupportedMediaType, named, request_of
 from .costs import with_costs
+from .published import PUBLISHED, QueryNotFound
 from .routes import ROUTES, QueryTaker
 from .settings import QuerySettings
 
@@ -42,7 +43,9 @@ _STATUSES: dict[type[AlluviaError], int] = {
     ResultTooLarge: 413,
     QueryTooCostly: 422,
     TableExists: 400,
+    QueryNotFound: 404,
     TableNotFound: 404,  # before Conflict: a table that was dropped meanwhile is both
+    PreconditionFailed: 412,
     Conflict: 409,
     CommitUnknown: 500,  # not 503, after which clients send the same again
 }
@@ -77,6 +80,8 @@ def _invoked(event: dict[str, Any], caller: Caller) -> tuple[Response, Caller]:
 
 def _taken(found: Routed[QueryTaker], request: Request, settings: QuerySettings, lake: Lake) -> tuple[Response, Caller]:
     rights = Rights(()) if found.public else settings.authorization.rights(request, lake)
+    if rights is not None and not found.public and not request.path.startswith(PUBLISHED):
+        rights.check_any_table()
     caller = Caller(settings, lake, rights)
     return found.taker(request, found.name, caller), caller
 

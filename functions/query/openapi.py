@@ -12,11 +12,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from alluvia.errors import AlluviaError, Unavailable
-from alluvia.query.declared import VERSION, Declared, sample_of
+from alluvia.query.declared import VERSION, Declared
 from alluvia.query.formats import FORMATS, JSON
-from alluvia.query.identity import identify
-from alluvia.query.permitted import permitted
 from alluvia.query.published import PublishedQuery, list_published
 from alluvia.serverless.http import Request, Response, Unauthenticated
 from alluvia.serverless.http import answer as json_answer
@@ -60,6 +57,8 @@ from .asking import (
     TEXT_TYPES,
 )
 from .costs import DOLLARS, REQUESTS
+from .published import runnable
+from .publishing import AFTER, DEFAULT, LIMIT, PAGE, PAGE_MAX, TYPE
 from .reading import CACHE, HIT, MISS, OFF
 
 PUBLISHED_MAX = 1000
@@ -181,6 +180,46 @@ def _reading(name: str, summary: str, *parameters: Json) -> dict[str, Json]:
     return both(operation(name, _QUERIES, summary, _READ_ANSWERS, parameters=given, errors=_QUERY_ERRORS))
 
 
+_PARAMETER: Json = {"type": "object", "properties": {TYPE: TEXT, DEFAULT: {}}, "required": [TYPE]}
+_PUBLISHED_BODY: Json = {
+    "type": "object",
+    "properties": {
+        "query": TEXT | {"description": "The text of one SELECT."},
+        "parameters": {
+            "type": "object",
+            "additionalProperties": {"oneOf": [TEXT, _PARAMETER]},
+            "description": "The types of $name by name: long, long=10 with a default, or an object.",
+        },
+    },
+    "required": ["query"],
+    "additionalProperties": False,
+}
+_PUBLISHED_KNOWN = ("name", "version", "parameters", "published")
+_PUBLISHED_FACTS: Mapping[str, Json] = {
+    "name": TEXT,
+    "version": COUNT,
+    "parameters": {"type": "object", "additionalProperties": _PARAMETER},
+    "published": {"type": "string", "format": "date-time"},
+    "query": TEXT | {"description": "For callers who may read all its tables."},
+    "publisher": {"type": ["string", "null"]},
+}
+_PUBLISHED_OBJECT: Json = {"type": "object", "properties": _PUBLISHED_FACTS, "required": [*_PUBLISHED_KNOWN]}
+_PUBLISHED_PAGE: Mapping[str, Json] = {
+    "queries": {"type": "array", "items": _PUBLISHED_OBJECT},
+    "next": {"type": ["string", "null"]},
+}
+_PUBLISHED_ANSWERS = _READ_ANSWERS | {
+    200: content(
+        "The rows or, without a form in the path, what there is to know of the query.",
+        {**_ROWS, JSON_TYPE: {"oneOf": [_ROWS[JSON_TYPE], _PUBLISHED_OBJECT]}},
+        _READ_HEADERS,
+    )
+}
+_QUERY_NAME = in_path("query", "Its name.")
+_CONDITIONS = [
+    in_header("If-Match", "Only if the version that is published has one of these tags; * stands for any."),
+    in_header("If-None-Match", "Only if it has none of them; * means that nothing is published."),
+]
 _TABLE_FACTS: Mapping[str, Json] = {
     "name": TEXT,
     "version": COUNT,
@@ -205,14 +244,27 @@ QUERY_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
         in_path("hash", "The SHA-256 of the query's text in hexadecimal, and a form if you like: .csv."),
     ),
     "/sql": {"POST": _posting("sql", "Run statements that may write, as one transaction")},
+    "/v1/queries": both(
+        operation(
+            "list_published",
+            _PUBLISHED,
+            "List the published queries that the caller may run or publish",
+            {200: told("A page of them, in the order of their names.", _PUBLISHED_PAGE, required=[*_PUBLISHED_PAGE])},
+            parameters=[
+                in_query(AFTER, "Names that come after this one: `next` of the page before."),
+                in_query(LIMIT, "How many names are looked at.", AT_LEAST_ONE | {"maximum": PAGE_MAX}),
+            ],
+            errors=(400, 500, 503),
+        )
+    ),
     "/v1/queries/{query}": both(
         operation(
             "run_published",
             _PUBLISHED,
-            "Run a published query",
-            _READ_ANSWERS,
+            "Run a published query, or tell of it",
+            _PUBLISHED_ANSWERS,
             parameters=[
-                in_path("query", "Its name, and a form if you like: top_pages.csv."),
+                in_path("query", "Its name and a form, top_pages.csv; without a form, the answer tells of the query."),
                 in_query(VERSION, "An earlier version of it.", COUNT),
                 {
                     "name": "values",
@@ -227,7 +279,27 @@ QUERY_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
             ],
             errors=_QUERY_ERRORS,
         )
-    ),
+    )
+    | {
+        "PUT": operation(
+            "publish",
+            _PUBLISHED,
+            "Publish a query",
+            {200: told("A new version, or none where nothing changes.", _PUBLISHED_FACTS, required=_PUBLISHED_KNOWN)}
+            | {201: told("A new query.", _PUBLISHED_FACTS, required=_PUBLISHED_KNOWN)},
+            parameters=[_QUERY_NAME, *_CONDITIONS],
+            body=content("The query.", {JSON_TYPE: _PUBLISHED_BODY}),
+            errors=(400, 403, 404, 409, 412, 415, 422, 500, 503),
+        ),
+        "DELETE": operation(
+            "withdraw",
+            _PUBLISHED,
+            "Withdraw a published query with all its versions",
+            {200: told("It is withdrawn.", {"name": TEXT, "withdrawn": FLAG, "version": COUNT})},
+            parameters=[_QUERY_NAME, *_CONDITIONS],
+            errors=(400, 403, 404, 409, 412, 500, 503),
+        ),
+    },
     "/v1/tables": both(
         operation(
             "list_tables",
@@ -302,18 +374,11 @@ def published_operations(queries: Iterable[PublishedQuery]) -> dict[str, Mapping
 
 
 def _runnable(caller: Caller) -> Iterator[PublishedQuery]:
-    """Yield the published queries whose tables the caller may read."""
-    catalog = permitted(caller.lake, caller.rights)
-    for each in list_published(caller.lake.store):
-        if caller.rights is not None:
-            try:
-                samples = {parameter.name: sample_of(parameter) for parameter in each.parameters}
-                identify(catalog, each.query, caller.settings.limits, samples)
-            except Unavailable:
-                raise
-            except AlluviaError:  # what running it would be refused with
-                continue
-        yield each
+    """Yield the published queries that the caller may run."""
+    after: str | None = ""
+    while after is not None:
+        page, after = list_published(caller.lake.store, after, PAGE)
+        yield from (found for each in page if (found := runnable(caller, each)) is not None)
 
 
 def _declared(parameter: Declared) -> Json:

@@ -1,37 +1,196 @@
-"""Published queries: `GET /v1/queries/{name}.{form}`, with the values of their parameters in the query string."""
+"""Published queries: `GET /v1/queries/{name}.{form}`, with the values of their parameters in the query string.
+
+Who has the scope `query:{name}` runs one with the rights of whoever published it, and learns of the lake nothing but
+its rows: no names of tables, and no message that may hold values. Others run it with their own rights, if these are
+enough. To everyone else it is as if there was no such query.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from alluvia.errors import Invalid, cut
+from alluvia.access.rights import READ, Grant, lacks_query
+from alluvia.duck.failures import QueryTooCostly, ResultTooLarge
+from alluvia.errors import (
+    AlluviaError,
+    Corrupt,
+    Forbidden,
+    Invalid,
+    TableNotFound,
+    Unavailable,
+    VersionExpired,
+    VersionNotFound,
+    cut,
+)
+from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.declared import VERSION, values_of
-from alluvia.serverless.http import Request, Response, failure
+from alluvia.serverless.http import Request, Response
 
-from .answering import NO_STORE, Caller
-from .asking import FIELDS_MAX, QueryRequest, limited
-from .reading import answer_read
+from .answering import ROWS, Caller, wanted
+from .asking import FIELDS_MAX, LIMIT_HEADERS, MAX_BYTES, QueryRequest, limited
+from .large import RESULT_BYTES
+from .reading import CACHE, answer_read
+
+if TYPE_CHECKING:
+    from alluvia.query.published import PublishedQuery
+
+PUBLISHED = "/v1/queries"
+TOLD, SHOWN = "Alluvia-", (ROWS, RESULT_BYTES, CACHE)
+"""How headers about a result begin, and those that tell nothing of what it was read from. One that told the time would
+also tell requests and dollars (see `costs`)."""
+_ASK = "ask whoever published it"
+_VEILS: tuple[tuple[tuple[type[AlluviaError], ...], str], ...] = (
+    ((ResultTooLarge,), "the result is too large for an answer"),
+    ((QueryTooCostly,), "the query takes more time, memory or bytes than it may here"),
+    ((Forbidden,), f"what the query reads is not for its publisher, or not for this caller, to see: {_ASK}"),
+    ((Invalid,), f"the query failed: perhaps a value does not suit it, or its tables have changed. Else {_ASK}"),
+    ((TableNotFound, VersionNotFound, VersionExpired), f"what the query reads is not there any more: {_ASK}"),
+    ((Unavailable,), "the storage of the lake does not answer"),
+)
+"""Errors as they are told to those who do not know what a query reads: the first kind that fits is raised."""
+
+
+class QueryNotFound(AlluviaError):
+    """No query is published under the name, for a caller who may know that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A published query that a caller may run: by the grants in `limits` or, without any, by rights of its own."""
+
+    query: PublishedQuery
+    limits: tuple[Grant, ...] = ()
+
+
+def run_or_describe(request: Request, name: str, caller: Caller) -> Response:
+    """Run the published query of a name with a form; tell of it where there is none. Raises what these raise."""
+    if "." in name:
+        return run_published(request, name, caller)
+    from .publishing import describe_query  # which few requests need
+
+    return describe_query(request, name, caller)
+
+
+def list_queries(request: Request, name: str, caller: Caller) -> Response:
+    """Tell which published queries the caller may run or publish."""
+    from .publishing import tell_queries
+
+    return tell_queries(request, name, caller)
+
+
+def put_query(request: Request, name: str, caller: Caller) -> Response:
+    """Publish a query."""
+    from .publishing import publish_query
+
+    return publish_query(request, name, caller)
+
+
+def delete_query(request: Request, name: str, caller: Caller) -> Response:
+    """Withdraw a published query."""
+    from .publishing import withdraw_query
+
+    return withdraw_query(request, name, caller)
 
 
 def run_published(request: Request, name: str, caller: Caller) -> Response:
-    """Run a published query with the rights of the caller, and answer as `GET /q` does. Raises what that raises."""
+    """Run a published query, and answer as `GET /q` does. Raises what that raises, and `QueryNotFound`."""
+    title, _, form = name.partition(".")
+    given = fields_of(request)
+    seen = see(caller, title, version_in(given))
+    values = values_of(seen.query.parameters, given)
+    asked = limited(QueryRequest(seen.query.query, values, form), request)
+    if not seen.limits:
+        return answer_read(request, asked, caller)
+    if asked.max_bytes is not None:
+        raise Forbidden(f"{LIMIT_HEADERS[MAX_BYTES]}: a limit on bytes would tell what the query reads: leave it out")
+    wanted(asked, request.headers)  # what is wrong with it is the caller's own
+    try:
+        response = answer_read(request, asked, _lent(seen, caller))
+    except AlluviaError as error:
+        raise _veiled(error) from error
+    headers = response["headers"]
+    shown = {name: headers[name] for name in headers if not name.startswith(TOLD) or name in SHOWN}
+    return {**response, "headers": shown}
+
+
+def see(caller: Caller, name: str, version: int | None = None) -> Seen:
+    """Return a version of a published query: of those that the caller may run, the current or else the newest.
+
+    Raises `QueryNotFound`, and `Forbidden` for a caller who may not know whether there is such a query.
+    """
     from alluvia.query.published import find_published
 
-    title, _, form = name.partition(".")
-    given = _given(request)
+    rights = caller.rights
+    granted = set() if rights is None else rights.versions(name)
+    if version is None and granted and None not in granted:
+        version = max(each for each in granted if each is not None)
+    found = find_published(caller.lake.store, name, version)
+    if found is None:
+        if rights is None or rights.may_publish(name) or granted & {None, version}:
+            which = "" if version is None else f"version {version} of "
+            raise QueryNotFound(f"there is no {which}published query {cut(name, 100)!r}: GET {PUBLISHED} lists them")
+        raise lacks_query(name)
+    limits = () if rights is None else tuple(rights.limits(name, found.version, current=found.current))
+    if not limits and not may_read_all(caller, found):
+        raise lacks_query(name)
+    return Seen(found, limits)
+
+
+def runnable(caller: Caller, query: PublishedQuery) -> PublishedQuery | None:
+    """Return the version of a published query that a caller runs by its name, of which the current one is known."""
+    rights = caller.rights
+    granted = set() if rights is None else rights.versions(query.name)
+    if rights is None or None in granted:
+        return query
+    if not granted:
+        return query if may_read_all(caller, query) else None
+    try:
+        return see(caller, query.name).query
+    except QueryNotFound:  # the version that was granted has been withdrawn
+        return None
+
+
+def may_read_all(caller: Caller, query: PublishedQuery) -> bool:
+    """Whether a caller may itself read all that a query reads."""
+    rights = caller.rights
+    if rights is None:
+        return True
+    return any(grant.tables for grant in rights.grants) and all(rights.may(READ, each) for each in query.tables)
+
+
+def _lent(seen: Seen, caller: Caller) -> Caller:
+    """Return the caller with what the query lends it. Raises `Forbidden` where the publisher's token was revoked."""
+    from alluvia.access.definer import lent
+    from alluvia.access.registry import is_revoked
+
+    definer, rights = seen.query.definer, caller.rights
+    assert rights is not None  # noqa: S101 - only rights have limits
+    expires_s = None if definer is None else definer.expires_s
+    if definer is not None and expires_s is not None and is_revoked(caller.lake.store, definer.key, expires_s):
+        raise Forbidden("the token of whoever published this query has been revoked")
+    return replace(caller, rights=lent(definer, seen.limits, rights))
+
+
+def _veiled(error: AlluviaError) -> AlluviaError:
+    """Return an error of the same kind that tells nothing of what a query reads."""
+    for kinds, message in _VEILS:
+        for kind in kinds:
+            if isinstance(error, kind):
+                return kind(message)
+    return Corrupt(f"the query cannot be answered as the lake is now: {_ASK}")
+
+
+def version_in(given: dict[str, str]) -> int | None:
+    """Take the number of a version out of the fields of a request. Raises `Invalid`."""
     number = given.pop(VERSION, None)
     if number is not None and not (number.isascii() and number.isdecimal() and len(number) <= 18):
         raise Invalid(f"{VERSION}: {number!r:.100} must be the number of a version")
-    found = find_published(caller.lake.store, title, None if number is None else int(number))
-    if found is None:
-        which = "" if number is None else f"version {number} of "
-        reason = f"there is no {which}published query {cut(title, 100)!r}: `alluvia published` lists them"
-        return failure(404, reason, **{"Cache-Control": NO_STORE})
-    asked = QueryRequest(found.query, values_of(found.parameters, given), form or None)
-    return answer_read(request, limited(asked, request), caller)
+    return None if number is None else int(number)
 
 
-def _given(request: Request) -> dict[str, str]:
+def fields_of(request: Request) -> dict[str, str]:
     """Return the fields of the query string. Raises `Invalid`, naming one that comes twice."""
     text = str(request.event.get("rawQueryString") or "")
     try:

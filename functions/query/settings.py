@@ -22,7 +22,7 @@ SPILL_LIMIT_BYTES = 1_500_000_000
 
 @dataclass(frozen=True, slots=True)
 class QuerySettings:
-    """What a query may take, whether statements may write, how callers are told apart, and what caches may keep.
+    """What a query may take, who may write and publish, how callers are told apart, and what caches may keep.
 
     A result of more than `result_limit_bytes` is too large for an answer. It goes to the lake, if it has no more than
     `max_result_bytes`; None: it is refused. `cache_control` is said of answers to GET that have a tag. With
@@ -37,6 +37,7 @@ class QuerySettings:
     keeps_results: bool = False
     kept_bytes_max: int = KEPT_BYTES_MAX
     max_result_bytes: int | None = None
+    allow_publish: bool = False
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> QuerySettings:
@@ -57,6 +58,7 @@ class QuerySettings:
             choice(environment, "ALLUVIA_RESULT_CACHE", ("off", "on")) == "on",
             number(environment, "ALLUVIA_RESULT_CACHE_RESULT_BYTES", "bytes", KEPT_BYTES_MAX),
             number(environment, "ALLUVIA_MAX_RESULT_BYTES", "bytes", None),
+            choice(environment, "ALLUVIA_ALLOW_PUBLISH", ("false", "true")) == "true",
         )
 
 

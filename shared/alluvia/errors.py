@@ -120,5 +120,9 @@ class TransactionExpired(Conflict):
     """The transaction is older than its maximum age: start it again."""
 
 
+class PreconditionFailed(Conflict):
+    """What is to be replaced is not what the caller expects: look at it, and decide again."""
+
+
 class TableDropped(Conflict, TableNotFound):
     """A winner dropped the table."""

@@ -244,7 +244,8 @@ class Lake(TableCreation, Catalog):
         """Publish a SELECT, for callers of `GET /v1/queries/<name>`. The next version replaces one of that name.
 
         `parameters` has the types of `$name`, by name: `{"path": "string", "n": "int=10"}` with a default. Callers need
-        the right to read its tables. Raises `Invalid`, `TableNotFound`, and `Conflict` after a lost race.
+        the right to read its tables, or the scope `query:<name>`. Raises `Invalid`, `TableNotFound`, and `Conflict`
+        after a lost race.
         """
         from alluvia.query import published
 

@@ -75,7 +75,7 @@ def test_keys_rotate(place: Path) -> None:
     ("words", "reason"),
     [
         ([], "name what it may do"),
-        (["--append", "clicks", "--where", "n = 1"], "--where and --hide limit what --read allows"),
+        (["--append", "clicks", "--where", "n = 1"], "--where and --hide limit what --read and --query allow"),
         (["--read", "daily_hits", "--where", "n ="], "Parser Error"),
         (["--read", "daily_hits", "--where", "m = 1"], '"m" not found'),
         (["--read", "*", "--where", "n IN (SELECT 1)"], "subqueries"),

@@ -20,7 +20,7 @@ import alluvia
 from tests.serving import serving
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "TOKENS.md").read_text()
-CREATE, CALLS, ISSUER = re.findall(r"^```sh\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+CREATE, CALLS, PUBLISH, ISSUER = re.findall(r"^```sh\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
 ALLUVIA = f"{shlex.quote(sys.executable)} -m alluvia.cli "
 
 
@@ -52,6 +52,16 @@ def test_a_token_of_the_lake(place: Path) -> None:
         posted, *rows = call(port, token)
     assert json.loads(posted)["accepted"] == 1
     assert list(map(json.loads, rows)) == [{"tenant": "a", "phone": "1", "n": 1}]
+
+
+def test_a_token_of_a_published_query(place: Path) -> None:
+    publish, create, ask = PUBLISH.replace("alluvia ", ALLUVIA).splitlines()
+    shell(publish)
+    token = shell(create).strip()
+    with serving(place, "--auth", "tokens") as (_, port):
+        ask = ask.replace("curl ", "curl --silent --show-error ").replace("localhost:8080", f"127.0.0.1:{port}")
+        answers = [shell(f"TOKEN={token}\n{ask.replace('tenant=a', f'tenant={tenant}')}") for tenant in "ab"]
+    assert list(map(json.loads, answers)) == [[{"n": 1}], [{"n": None}]]
 
 
 def test_a_token_of_an_identity_provider(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,11 +55,12 @@ def test_from_the_command_to_the_answer(lake: alluvia.Lake) -> None:
         "name": "top_pages",
         "version": 0,
         "parameters": "path (string), least (long, '2' by default)",
+        "publisher": None,
         "query": TOP,
     }
     assert run("published") == [made]
     assert rows(get("top_pages.json", path="/")) == [{"path": "/", "n": 7}]
-    assert rows(get("top_pages", {"Accept": "application/json"}, path="/", least="8")) == []
+    assert rows(get("top_pages.ndjson", path="/", least="7")) == {"path": "/", "n": 7}
     assert get("top_pages.csv", path="' OR 1=1 --")["body"] == "path,n\r\n' OR 1=1 --,9\r\n"
     lake.publish("top_pages", "SELECT max(n) AS n FROM hits")
     assert rows(get("top_pages.json")) == [{"n": 9}]
@@ -67,10 +68,20 @@ def test_from_the_command_to_the_answer(lake: alluvia.Lake) -> None:
     assert get("top_pages.json", version="2")["statusCode"] == 404
     assert error_of(get("top_pages.json", version="-1")).startswith("version: '-1'")
     assert run("unpublish", "top_pages") == [{"unpublished": "top_pages", "version": 2}]
-    assert [each["statusCode"] for each in (get("top_pages"), get("top_pages", version="0"))] == [404, 404]
+    gone = (get("top_pages.json"), get("top_pages.json", version="0"), get("top_pages"))
+    assert [each["statusCode"] for each in gone] == [404, 404, 404]
     assert run("published") == []
     with pytest.raises(Invalid, match="no query is published as"):
         lake.unpublish("top_pages")
+    assert lake.publish("top_pages", "SELECT 3 AS n").version == 3
+    assert rows(get("top_pages.json", version="3")) == [{"n": 3}]
+    assert get("top_pages.json", version="1")["statusCode"] == 404  # it was withdrawn
+
+
+def test_what_is_published_already_makes_no_version(lake: alluvia.Lake) -> None:
+    first = lake.publish("top", TOP, {"path": "string", "least": "long=0"})
+    assert lake.publish("top", TOP, {"path": "string", "least": "long=0"}) == first
+    assert lake.publish("top", TOP, {"path": "string", "least": "long=1"}).version == 1
 
 
 def test_answers_have_tags_and_are_kept(lake: alluvia.Lake) -> None:
@@ -133,6 +144,8 @@ def test_a_wrong_parameter_is_named(lake: alluvia.Lake, fields: dict[str, str], 
         ("top", "DELETE FROM hits", {}, "DELETE"),
         ("top", "SELECT 1; SELECT 2", {}, "2 statements"),
         ("top", "EXPLAIN SELECT 1", {}, "not EXPLAIN"),
+        ("top", "SHOW TABLES", {}, "not EXPLAIN"),
+        ("top", "SUMMARIZE hits", {}, "not EXPLAIN"),
         ("top", "SELECT nothing FROM hits", {}, "nothing"),
         ("top", TOP, {"path": "string"}, r"\$least has no value"),
         ("top", "SELECT 1", {"x": "long"}, r"\$x has a value"),
@@ -155,7 +168,7 @@ def test_a_table_that_is_not_there_is_named(lake: alluvia.Lake) -> None:
         lake.publish("top", "SELECT * FROM none")
 
 
-def test_it_runs_with_the_rights_of_its_caller(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_scope_it_runs_with_the_callers_rights(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.publish("top", "SELECT sum(n) AS n FROM hits")
     monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
 

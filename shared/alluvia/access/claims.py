@@ -19,7 +19,7 @@ SKEW_SECONDS = 60
 AGE_SECONDS_MAX = 10 * 366 * 86400
 _NAMES = frozenset({"iss", "jti", "sub", "iat", "exp", OURS})
 _OUR_NAMES = frozenset({"grants", "requests_per_minute", "query_bytes"})
-_GRANT_NAMES = frozenset({"allow", "tables", "where", "hide"})
+_GRANT_NAMES = frozenset({"allow", "tables", "queries", "where", "hide"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class TokenClaims:
     def plain(self) -> dict[str, Any]:
         """Return the claims as JSON has them."""
         rights = self.rights
-        ours: dict[str, Any] = {"grants": [_plain(grant) for grant in rights.grants]}
+        ours: dict[str, Any] = {"grants": [plain_grant(grant) for grant in rights.grants]}
         if rights.requests_per_minute is not None:
             ours["requests_per_minute"] = rights.requests_per_minute
         if rights.query_bytes is not None:
@@ -50,18 +50,16 @@ def read_claims(found: object) -> TokenClaims:
     if claims.get("iss") != ISSUER:
         raise Invalid("iss: the token was not made by this library")
     ours = _object(claims.get(OURS), OURS, _OUR_NAMES)
-    given = ours.get("grants")
-    if not isinstance(given, list) or len(given) > GRANTS_MAX:
-        raise Invalid(f"grants: must be a list of at most {GRANTS_MAX}")
-    token_id, name = _text(claims, "jti"), _text(claims, "sub")
+    token_id, name, expires_s = _text(claims, "jti"), _text(claims, "sub"), _number(claims, "exp")
     rights = Rights(
-        tuple(map(_grant, given)),
+        read_grants(ours.get("grants")),
         name,
         token_id,
         _number_or_none(ours, "requests_per_minute"),
         _number_or_none(ours, "query_bytes"),
+        expires_s,
     )
-    return TokenClaims(token_id, name, _number(claims, "iat"), _number(claims, "exp"), rights)
+    return TokenClaims(token_id, name, _number(claims, "iat"), expires_s, rights)
 
 
 def check_time(claims: TokenClaims, now_s: float) -> None:
@@ -72,13 +70,22 @@ def check_time(claims: TokenClaims, now_s: float) -> None:
         raise Invalid("the token is not valid yet: its maker's clock is ahead")
 
 
-def _plain(grant: Grant) -> dict[str, Any]:
-    found: dict[str, Any] = {"allow": sorted(grant.operations), "tables": list(grant.tables)}
+def plain_grant(grant: Grant) -> dict[str, Any]:
+    """Return a grant as JSON has it."""
+    names = {"tables": list(grant.tables)} if grant.tables else {"queries": list(grant.queries)}
+    found: dict[str, Any] = {"allow": sorted(grant.operations), **names}
     if grant.where is not None:
         found["where"] = grant.where
     if grant.hide:
         found["hide"] = sorted(grant.hide)
     return found
+
+
+def read_grants(found: object) -> tuple[Grant, ...]:
+    """Read a list of grants. Raises `Invalid`, naming the field, for any that this library does not write."""
+    if not isinstance(found, list) or len(found) > GRANTS_MAX:
+        raise Invalid(f"grants: must be a list of at most {GRANTS_MAX}")
+    return tuple(map(_grant, found))
 
 
 def _grant(found: object) -> Grant:
@@ -87,7 +94,8 @@ def _grant(found: object) -> Grant:
     if where is not None and not isinstance(where, str):
         raise Invalid("where: must be a text")
     hide = frozenset(_texts(given, "hide")) if "hide" in given else frozenset()
-    return Grant(frozenset(_texts(given, "allow")), tuple(_texts(given, "tables")), where, hide)
+    tables, queries = (tuple(_texts(given, name)) if name in given else () for name in ("tables", "queries"))
+    return Grant(frozenset(_texts(given, "allow")), tables, where, hide, queries)
 
 
 def _object(found: object, what: str, names: frozenset[str]) -> Mapping[str, Any]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
-from alluvia.access.rights import GRANTS_MAX, OPERATIONS, READ, Grant, Rights, table_pattern
+from alluvia.access.rights import GRANTS_MAX, OPERATIONS, QUERY, QUERY_OPERATIONS, READ, Grant, Rights, table_pattern
 from alluvia.errors import Forbidden, Invalid
 from alluvia.lazy_dataclasses import dataclass
 
@@ -30,11 +32,7 @@ class ClaimsMapping:
         """Return what claims allow: nothing where no scope is known. Raises `Forbidden` for a claim that is missing."""
         where = None if self.where is None else filled(self.where, claims)
         subject = str(claims.get("sub", ""))
-        grants = []
-        for operation, pattern in list(_scopes(claims.get(self.scopes)))[:GRANTS_MAX]:
-            reads = operation == READ
-            limits = (where, self.hide) if reads else (None, frozenset[str]())
-            grants.append(Grant(frozenset({operation}), (pattern,), *limits))
+        grants = islice(_grants(claims.get(self.scopes), where, self.hide), GRANTS_MAX)
         return Rights(tuple(grants), subject, f"{claims.get('iss', '')} {subject}")
 
 
@@ -54,13 +52,14 @@ def filled(template: str, claims: Mapping[str, Any]) -> str:
     return "".join(part if at % 2 else _NAME.sub(literal, part) for at, part in enumerate(parts))
 
 
-def _scopes(claim: object) -> Iterator[tuple[str, str]]:
-    """Yield the scopes that are ours. API Gateway passes a list on as `[one two]`."""
+def _grants(claim: object, where: str | None, hide: frozenset[str]) -> Iterator[Grant]:
+    """Yield what the scopes that are ours grant. API Gateway passes a list on as `[one two]`."""
     words = claim.strip("[]").replace(",", " ").split() if isinstance(claim, str) else claim
     for word in words if isinstance(words, list) else ():
-        operation, colon, table = str(word).rpartition("/")[2].partition(":")
-        if colon and operation in OPERATIONS:
-            try:
-                yield operation, Grant(frozenset({operation}), (table_pattern(table),)).tables[0]
-            except Invalid:
-                continue  # another service may have scopes that look like ours
+        operation, colon, name = str(word).rpartition("/")[2].partition(":")
+        tables = (table_pattern(name),) if operation in OPERATIONS else ()
+        queries = (name,) if operation in QUERY_OPERATIONS else ()
+        if colon and (tables or queries):
+            limits = (where, hide) if operation in (READ, QUERY) else (None, frozenset[str]())
+            with suppress(Invalid):  # another service may have scopes that look like ours
+                yield Grant(frozenset({operation}), tables, *limits, queries)

@@ -120,7 +120,7 @@ def find_issued(store: Store, clock: Clock, token_id: str) -> Issued:
 
 def revoke(store: Store, clock: Clock, claims: TokenClaims) -> None:
     """End a token before its time. One request."""
-    store.put_if_absent(f"{REVOKED}{claims.expires_s:012}-{claims.id}", orjson.dumps({"revokedMs": clock.now_ms()}))
+    store.put_if_absent(_revoked(claims.id, claims.expires_s), orjson.dumps({"revokedMs": clock.now_ms()}))
 
 
 def revoked_ids(store: Store, clock: Clock, *, all_of_them: bool = False) -> frozenset[str]:
@@ -128,6 +128,11 @@ def revoked_ids(store: Store, clock: Clock, *, all_of_them: bool = False) -> fro
     since = None if all_of_them else f"{REVOKED}{clock.now_ms() // 1000 - SKEW_SECONDS - 1:012}"
     names = (info.key.removeprefix(REVOKED) for info in store.list(REVOKED, since))
     return frozenset(name.partition("-")[2] for name in names)
+
+
+def is_revoked(store: Store, token_id: str, expires_s: int) -> bool:
+    """Whether a token was revoked, also one that has expired. One request."""
+    return store.head(_revoked(token_id, expires_s)) is not None
 
 
 def _read_issued(key: str, data: bytes, revoked: frozenset[str]) -> Issued:
@@ -145,3 +150,7 @@ def _key_of(identity: str) -> str:
 
 def _issued(token_id: str) -> str:
     return f"{ISSUED}{token_id}.json"
+
+
+def _revoked(token_id: str, expires_s: int) -> str:
+    return f"{REVOKED}{expires_s:012}-{token_id}"

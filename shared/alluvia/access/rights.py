@@ -1,6 +1,6 @@
-"""What a caller may do: operations on tables by name, with the rows and columns that it may see. Pure.
+"""What a caller may do: operations on tables and published queries by name, with the rows and columns that it may see.
 
-A `Rights` value goes with each request. Without one (None, in what takes it), a caller may do all.
+A `Rights` value goes with each request. Without one (None, in what takes it), a caller may do all. Pure.
 """
 
 from __future__ import annotations
@@ -15,35 +15,46 @@ from alluvia.table_names import REJECTS
 
 APPEND, READ, WRITE, ADMIN = "append", "read", "write", "admin"
 OPERATIONS = (APPEND, READ, WRITE, ADMIN)
+QUERY, PUBLISH = "query", "publish"
+QUERY_OPERATIONS = (QUERY, PUBLISH)
+"""On published queries: to run one with the rights of whoever published it, and to publish and withdraw one."""
 GRANTS_MAX = 100
 PATTERN_CHARS_MAX = 200
 WHERE_CHARS_MAX = 2000
 _PATTERN = re.compile(rf"(\*|[a-z*][a-z0-9_*]*)(/{REJECTS})?")
+_QUERY_PATTERN = re.compile(r"[a-z*][a-z0-9_*]*|[a-z][a-z0-9_]*@(0|[1-9][0-9]{0,17})")
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Operations on the tables whose names match a pattern. A table of rejects is matched only by `<name>/_rejects`.
+    """Operations on the tables whose names match a pattern, or on the published queries.
 
-    `where` is a condition that limits the rows that may be read; `hide` has columns that may not be, in lower case.
+    A table of rejects is matched only by `<name>/_rejects`. A query means its current version, `<name>@<number>` that
+    one alone. `where` is a condition that limits the rows that may be read, by the caller itself or through a published
+    query; `hide` has columns that may not be, in lower case.
     """
 
     operations: frozenset[str]
-    tables: tuple[str, ...]
+    tables: tuple[str, ...] = ()
     where: str | None = None
     hide: frozenset[str] = frozenset()
+    queries: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise `Invalid`, naming the field, for a grant that makes no sense."""
-        unknown = self.operations - set(OPERATIONS)
+        known = (*OPERATIONS, *QUERY_OPERATIONS)
+        unknown = self.operations.difference(known)
         if unknown or not self.operations:
-            raise Invalid(f"operations: {min(unknown, default='')!r} must be one of {', '.join(OPERATIONS)}")
-        for pattern in self.tables:
-            if len(pattern) > PATTERN_CHARS_MAX or not _PATTERN.fullmatch(pattern):
-                raise Invalid(f"tables: {pattern!r:.100} must be a table's name, in which * stands for any characters")
-        if not self.tables:
-            raise Invalid("tables: name at least one table")
-        if (self.where is not None or self.hide) and self.operations != {READ}:
+            raise Invalid(f"operations: {min(unknown, default='')!r} must be one of {', '.join(known)}")
+        if self.operations.isdisjoint(QUERY_OPERATIONS):
+            _check_names("tables", self.tables, self.queries, _PATTERN)
+        elif self.operations.isdisjoint(OPERATIONS):
+            _check_names("queries", self.queries, self.tables, _QUERY_PATTERN)
+        else:
+            raise Invalid("operations: grant those on tables and those on published queries apart")
+        if PUBLISH in self.operations and any("@" in pattern for pattern in self.queries):
+            raise Invalid("queries: publishing makes a new version, so it cannot be granted for one")
+        if (self.where is not None or self.hide) and self.operations not in ({READ}, {QUERY}):
             raise Invalid("where and hide limit what may be read: grant other operations apart from them")
         if self.where is not None and not 0 < len(self.where) <= WHERE_CHARS_MAX:
             raise Invalid(f"where: give a condition of at most {WHERE_CHARS_MAX} characters")
@@ -51,6 +62,11 @@ class Grant:
     def covers(self, table: str) -> bool:
         """Whether a table is one of those meant."""
         return any(matches(pattern, table) for pattern in self.tables)
+
+    def versions(self, query: str) -> set[int | None]:
+        """Return the versions of a published query that are meant; None stands for the current one."""
+        named = (pattern.partition("@") for pattern in self.queries)
+        return {int(number) if number else None for name, _, number in named if matches(name, query)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +85,7 @@ class Rights:
     """What one caller may do. `subject` names it in logs; `key` is what its requests are counted by.
 
     `requests_per_minute` and `query_bytes` are limits: requests in a minute, and bytes of files that a query reads.
+    Of rights that a token of the lake carries, `key` is the token's id, and `expires_s` when it expires.
     """
 
     grants: tuple[Grant, ...]
@@ -76,6 +93,7 @@ class Rights:
     key: str = ""
     requests_per_minute: int | None = None
     query_bytes: int | None = field(default=None)
+    expires_s: int | None = None
 
     def may(self, operation: str, table: str) -> bool:
         """Whether an operation on a table is granted. Whoever may write may also append."""
@@ -85,9 +103,31 @@ class Rights:
     def check(self, operation: str, table: str) -> None:
         """Raise `Forbidden`, naming the scope that is missing, if an operation on a table is not granted."""
         if not self.may(operation, table):
-            shown = table.replace("/", ".")
-            scope = f"{operation}:{shown:.150}"
-            raise Forbidden(f"this needs the scope {scope}, which this caller lacks", scope=scope)
+            raise _lacking(operation, table.replace("/", "."))
+
+    def may_publish(self, query: str) -> bool:
+        """Whether the caller may publish and withdraw a query of some name."""
+        return any(PUBLISH in grant.operations and grant.versions(query) for grant in self.grants)
+
+    def check_publish(self, query: str) -> None:
+        """Raise `Forbidden`, naming the scope that is missing, if a query of some name may not be published."""
+        if not self.may_publish(query):
+            raise _lacking(PUBLISH, query)
+
+    def versions(self, query: str) -> set[int | None]:
+        """Return the versions of a published query that were granted; None stands for the current one."""
+        found = (grant.versions(query) for grant in self.grants if QUERY in grant.operations)
+        return set[int | None]().union(*found)
+
+    def limits(self, query: str, version: int, *, current: bool) -> list[Grant]:
+        """Return the grants of a version of a published query, whose limits all hold; none where it is not granted."""
+        means = {version, None} if current else {version}
+        return [grant for grant in self.grants if QUERY in grant.operations and means & grant.versions(query)]
+
+    def check_any_table(self) -> None:
+        """Raise `Forbidden` for a caller that may do nothing with any table, and so has no business with SQL."""
+        if not any(grant.tables for grant in self.grants):
+            raise Forbidden("this caller has no scope for any table: all that it may use are published queries")
 
     def restriction(self, table: str) -> Restriction:
         """Return what of a table may not be read. Where several grants cover it, the limits of all of them hold."""
@@ -101,6 +141,24 @@ class Rights:
             if self.restriction(table):
                 shown = table.replace("/", ".")
                 raise Forbidden(f"this caller may read {shown} only in part, and {what} would tell of the rest")
+
+
+def lacks_query(query: str) -> Forbidden:
+    """Return the error for a published query that a caller may not run, which is the same if there is none."""
+    return _lacking(QUERY, query, " (or to read all tables of such a query)")
+
+
+def _lacking(operation: str, name: str, otherwise: str = "") -> Forbidden:
+    scope = f"{operation}:{name:.150}"
+    return Forbidden(f"this needs the scope {scope}{otherwise}, which this caller lacks", scope=scope)
+
+
+def _check_names(field: str, names: tuple[str, ...], others: tuple[str, ...], pattern: re.Pattern[str]) -> None:
+    if not names or others:
+        raise Invalid(f"{field}: name at least one, and nothing else")
+    for name in names:
+        if len(name) > PATTERN_CHARS_MAX or not pattern.fullmatch(name):
+            raise Invalid(f"{field}: {name!r:.100} must be a name, in which * stands for any characters")
 
 
 def matches(pattern: str, table: str) -> bool:

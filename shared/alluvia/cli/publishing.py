@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from alluvia.cli.maintaining import Duration
 from alluvia.cli.options import Common, command, pair
 from alluvia.cli.output import show, show_one
 
@@ -17,10 +19,25 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.argument("sql")
 @click.option("--param", "parameters", multiple=True, metavar="NAME:TYPE[=DEFAULT]", help="A parameter, $NAME in SQL.")
-def publish(common: Common, name: str, sql: str, parameters: tuple[str, ...]) -> None:
-    """Publish SQL, one SELECT, as GET /v1/queries/NAME, for callers who may read its tables."""
+@click.option("--token", "with_token", is_flag=True, help="Make a token that may run it, and nothing else.")
+@click.option("--expires", type=Duration(), default="30d", show_default=True, metavar="TIME", help="How long it lives.")
+def publish(
+    common: Common, name: str, sql: str, parameters: tuple[str, ...], expires: timedelta, *, with_token: bool
+) -> None:
+    """Publish SQL, one SELECT, as GET /v1/queries/NAME.json, for callers who may read its tables or have a token."""
     declared = dict(pair(text, "--param", ":") for text in parameters)
-    show_one(_facts(common.lake().publish(name, sql, declared)), as_json=common.as_json)
+    lake = common.lake()
+    made = lake.publish(name, sql, declared)
+    if not with_token:
+        show_one(_facts(made), as_json=common.as_json)
+        return
+    from alluvia.access.rights import QUERY, Grant, Rights
+    from alluvia.cli.tokens import make_token, tell_kept_nowhere
+
+    rights = Rights((Grant(frozenset({QUERY}), queries=(name,)),), name)
+    token, claims = make_token(lake, rights, name, expires)
+    show_one(_facts(made) | {"token": token}, as_json=common.as_json)
+    tell_kept_nowhere(claims)
 
 
 @command
@@ -28,7 +45,8 @@ def published(common: Common) -> None:
     """List the published queries, with their parameters."""
     from alluvia.query.published import list_published
 
-    show([_facts(each) for each in list_published(common.lake().store)], as_json=common.as_json)
+    found, _ = list_published(common.lake().store)
+    show([_facts(each) for each in found], as_json=common.as_json)
 
 
 @command
@@ -44,5 +62,6 @@ def _facts(found: PublishedQuery) -> dict[str, Any]:
         "name": found.name,
         "version": found.version,
         "parameters": ", ".join(map(str, found.parameters)),
+        "publisher": found.publisher,
         "query": found.query,
     }

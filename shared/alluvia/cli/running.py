@@ -40,6 +40,7 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
 @click.option("--refresh-rollups", is_flag=True, help="Refresh rollups after each post of events; else with merges.")
 @click.option("--create-tables-max", type=click.IntRange(1), help="Events create no more tables than this.  [1000]")
 @click.option("--allow-writes", is_flag=True, help="Let SQL that comes over HTTP write, too.")
+@click.option("--allow-publish", is_flag=True, help="Let queries be published over HTTP, too.")
 @click.option(
     "--auth",
     type=click.Choice(["open", "tokens", "jwt"]),
@@ -67,6 +68,7 @@ def serve(
     *,
     refresh_rollups: bool,
     allow_writes: bool,
+    allow_publish: bool,
     quiet: bool,
 ) -> None:
     """Put the functions behind a local HTTP server; merge and vacuum run in the background."""
@@ -86,6 +88,8 @@ def serve(
     chosen = {} if create_tables_max is None else {"ALLUVIA_CREATE_TABLES_MAX": str(create_tables_max)}
     if allow_writes:
         chosen["ALLUVIA_ALLOW_WRITES"] = "true"
+    if allow_publish:
+        chosen["ALLUVIA_ALLOW_PUBLISH"] = "true"
     chosen[AUTH] = "iam" if auth == "open" else auth
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that what runs is ended in order
     metrics = Metrics()

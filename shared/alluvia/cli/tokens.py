@@ -18,7 +18,7 @@ from alluvia.errors import Invalid, TableNotFound
 if TYPE_CHECKING:
     from alluvia.access.claims import TokenClaims
     from alluvia.access.registry import Issued
-    from alluvia.access.rights import Grant
+    from alluvia.access.rights import Grant, Rights
     from alluvia.lake import Lake
 
 _RATE = re.compile(r"(\d+)(?:/(m|min|minute))?")
@@ -36,6 +36,8 @@ def token() -> None:
 @click.option("--read", multiple=True, metavar="TABLE", help="Query TABLE.")
 @click.option("--write", multiple=True, metavar="TABLE", help="Run INSERT, UPDATE, DELETE and MERGE on TABLE.")
 @click.option("--admin", multiple=True, metavar="TABLE", help="Run CREATE, ALTER, DROP and the like on TABLE.")
+@click.option("--query", multiple=True, metavar="NAME[@N]", help="Run the published query NAME, or only version N.")
+@click.option("--publish", multiple=True, metavar="NAME", help="Publish and withdraw the query NAME.")
 @click.option("--where", metavar="CONDITION", help="Of what it reads, let it see only such rows.")
 @click.option("--hide", multiple=True, metavar="COLUMN", help="Of what it reads, do not let it see COLUMN.")
 @click.option("--expires", type=Duration(), default="30d", show_default=True, metavar="TIME", help="How long it lives.")
@@ -48,6 +50,8 @@ def create(
     read: tuple[str, ...],
     write: tuple[str, ...],
     admin: tuple[str, ...],
+    query: tuple[str, ...],
+    publish: tuple[str, ...],
     where: str | None,
     hide: tuple[str, ...],
     expires: timedelta,
@@ -56,17 +60,20 @@ def create(
     name: str,
 ) -> None:
     """Make a token, and print it this once."""
-    from alluvia.access.issuing import issue, key_folder, new_key, signing_key
     from alluvia.access.rights import Rights
 
     lake = common.lake(new=True)
-    if (where is not None or hide) and not read:
-        raise click.UsageError("--where and --hide limit what --read allows: name what may be read")
-    asked = {"append": append, "write": write, "admin": admin}
-    grants = [_grant(operation, tables) for operation, tables in asked.items() if tables]
-    grants += [_grant("read", read, where, hide)] if read else []
+    if (where is not None or hide) and not read and not query:
+        raise click.UsageError("--where and --hide limit what --read and --query allow: name what may be read")
+    asked = {"append": append, "write": write, "admin": admin, "publish": publish}
+    grants = [_grant(operation, names) for operation, names in asked.items() if names]
+    grants += [
+        _grant(operation, names, where, hide) for operation, names in (("read", read), ("query", query)) if names
+    ]
     if not grants:
-        raise click.UsageError("name what it may do: --append, --read, --write or --admin, each with a table")
+        raise click.UsageError(
+            "name what it may do: --append, --read, --write or --admin with a table, --query or --publish with a query"
+        )
     for grant in grants:
         _check_fits(lake, grant)
     rights = Rights(
@@ -75,17 +82,29 @@ def create(
         requests_per_minute=None if limit_requests is None else _rate(limit_requests),
         query_bytes=None if limit_bytes is None else _size(limit_bytes),
     )
+    text, claims = make_token(lake, rights, name, expires)
+    if common.as_json:
+        show_one({"token": text, **_facts(claims)}, as_json=True)
+        return
+    say(text)
+    tell_kept_nowhere(claims)
+
+
+def make_token(lake: Lake, rights: Rights, name: str, expires: timedelta) -> tuple[str, TokenClaims]:
+    """Make a token, with the newest key of this machine that the lake has; a lake without keys gets its first."""
+    from alluvia.access.issuing import issue, key_folder, new_key, signing_key
+
     key = signing_key(lake.store, os.environ)
     if key is None:
         made = new_key(lake.store, lake.clock, key_folder(os.environ))
         tell(f"The lake's first key for tokens: {key_folder(os.environ) / made.id}.pem. Keep it, and keep it secret.")
         key = signing_key(lake.store, os.environ)
         assert key is not None  # noqa: S101 - it was just made
-    text, claims = issue(lake.store, lake.clock, key, rights, name, int(expires.total_seconds()))
-    if common.as_json:
-        show_one({"token": text, **_facts(claims)}, as_json=True)
-        return
-    say(text)
+    return issue(lake.store, lake.clock, key, rights, name, int(expires.total_seconds()))
+
+
+def tell_kept_nowhere(claims: TokenClaims) -> None:
+    """Tell that a token is shown only once."""
     tell(f"Token {claims.id}, valid until {_moment(claims.expires_s)}. It is shown only now, and kept nowhere.")
 
 
@@ -136,11 +155,14 @@ def rotate_key(common: Common, retire: str | None) -> None:
     show_one({"key": made.id, "file": str(key_folder(os.environ) / f"{made.id}.pem")}, as_json=common.as_json)
 
 
-def _grant(operation: str, tables: tuple[str, ...], where: str | None = None, hide: tuple[str, ...] = ()) -> Grant:
-    from alluvia.access.rights import Grant, table_pattern
+def _grant(operation: str, names: tuple[str, ...], where: str | None = None, hide: tuple[str, ...] = ()) -> Grant:
+    from alluvia.access.rights import QUERY_OPERATIONS, Grant, table_pattern
     from alluvia.table.schema.names import fold
 
-    return Grant(frozenset({operation}), tuple(map(table_pattern, tables)), where, frozenset(map(fold, hide)))
+    operations, hidden = frozenset({operation}), frozenset(map(fold, hide))
+    if operation in QUERY_OPERATIONS:
+        return Grant(operations, (), where, hidden, names)
+    return Grant(operations, tuple(map(table_pattern, names)), where, hidden)
 
 
 def _check_fits(lake: Lake, grant: Grant) -> None:
@@ -154,18 +176,27 @@ def _check_fits(lake: Lake, grant: Grant) -> None:
     from alluvia.expressions.condition import condition
     from alluvia.table.schema.names import fold
 
-    for name in grant.tables:
+    for name in {*grant.tables, *_tables_read(lake, grant)}:
         if "*" in name:
             continue
         try:
             schema = lake.table(name).schema
-        except TableNotFound:
+        except TableNotFound:  # it may come later, or it is a view
             continue
         if grant.where is not None:
             condition(grant.where, schema)
         unknown = sorted(grant.hide - set(map(fold, schema.names)))
         if unknown:
             raise Invalid(f"--hide: table {name} has no column {unknown[0]}: it has {', '.join(schema.names)}")
+
+
+def _tables_read(lake: Lake, grant: Grant) -> set[str]:
+    """Return the tables and views that published queries of a grant read now."""
+    from alluvia.query.published import find_published
+
+    named = (pattern.partition("@") for pattern in grant.queries if "*" not in pattern)
+    found = (find_published(lake.store, name, int(number) if number else None) for name, _, number in named)
+    return {table for query in found if query is not None for table in query.tables}
 
 
 def _found(lake: Lake, token: str) -> tuple[TokenClaims, str]:
@@ -196,7 +227,12 @@ def _state(found: Issued, now_s: float) -> str:
 
 def _facts(claims: TokenClaims) -> dict[str, Any]:
     rights = claims.rights
-    scopes = [f"{each}:{name}" for grant in rights.grants for each in sorted(grant.operations) for name in grant.tables]
+    scopes = [
+        f"{each}:{name}"
+        for grant in rights.grants
+        for each in sorted(grant.operations)
+        for name in (*grant.tables, *grant.queries)
+    ]
     return {
         "id": claims.id,
         "name": claims.name,

@@ -29,6 +29,7 @@ ERRORS = {
     406: "None of the forms in Accept is available.",
     409: "Another writer has changed what was read: nothing was done, send it again.",
     410: "The version has expired; the message names the oldest one left.",
+    412: "What is published is not the version that If-Match or If-None-Match expects.",
     413: "The body, or a result that may be no link, is over a limit.",
     415: "The body is in a form that requests do not come in.",
     422: "A limit on bytes, time, memory or size stands in the way, or a table has a feature that cannot be read.",

@@ -32,6 +32,14 @@ def test_scopes_of_every_form(claim: object) -> None:
     assert (rights.subject, rights.key) == ("ada", "i ada")
 
 
+def test_scopes_of_published_queries_have_the_row_filter_of_reads() -> None:
+    claims = {"tenant": "a", "scope": "lake/query:top@3 query:daily_* publish:mine query:Top publish:mine@1"}
+    rights = ClaimsMapping(where="tenant = $tenant").rights(claims)
+    assert (rights.versions("top"), rights.versions("daily_hits"), len(rights.grants)) == ({3}, {None}, 3)
+    assert [grant.where for grant in rights.limits("daily_hits", 0, current=True)] == ["tenant = 'a'"]
+    assert rights.may_publish("mine")
+
+
 @pytest.mark.parametrize("claims", [{}, {"scope": None}, {"scope": 7}, {"scope": "openid"}, {"scope": {"read": "*"}}])
 def test_without_scopes_there_are_no_rights(claims: dict[str, Any]) -> None:
     assert ClaimsMapping().rights(claims).grants == ()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
+from alluvia.access.definer import lent, plain_definer, read_definer
 from alluvia.access.rate import RequestRates
 from alluvia.access.rights import Grant, Restriction, Rights, matches, table_pattern
 from alluvia.errors import Forbidden, Invalid
+
+READ, QUERY = frozenset({"read"}), frozenset({"query"})
 
 
 @pytest.mark.parametrize(
@@ -38,6 +44,60 @@ def test_rejects_may_be_named_as_in_sql() -> None:
 def test_patterns_that_no_table_could_match_are_refused(pattern: str) -> None:
     with pytest.raises(Invalid, match="tables"):
         Grant(frozenset({"read"}), (pattern,))
+
+
+@pytest.mark.parametrize("pattern", ["", "Top", "top@", "top@01", "top@-1", "top*@1", "top@1@2", "a/_rejects", "top.x"])
+def test_patterns_that_no_published_query_could_match_are_refused(pattern: str) -> None:
+    with pytest.raises(Invalid, match="queries"):
+        Grant(frozenset({"query"}), queries=(pattern,))
+
+
+@pytest.mark.parametrize(
+    ("operations", "names", "reason"),
+    [
+        ({"query"}, {"tables": ("t",)}, "queries: name at least one"),
+        ({"query"}, {"tables": ("t",), "queries": ("q",)}, "queries: name at least one, and nothing else"),
+        ({"read"}, {"queries": ("q",)}, "tables: name at least one"),
+        ({"read", "query"}, {"queries": ("q",)}, "apart"),
+        ({"publish"}, {"queries": ("q@1",)}, "cannot be granted for one"),
+        ({"publish"}, {"queries": ("q",), "where": "a = 1"}, "where and hide"),
+        ({"fly"}, {"queries": ("q",)}, "'fly' must be one of append, read, write, admin, query, publish"),
+    ],
+)
+def test_operations_on_published_queries_are_granted_apart(
+    operations: set[str], names: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(Invalid, match=reason):
+        Grant(frozenset(operations), **names)
+
+
+def test_a_query_means_its_current_version_unless_one_is_named() -> None:
+    any_top, old = Grant(QUERY, queries=("top*",)), Grant(QUERY, (), "a = 1", queries=("top@3", "other@4"))
+    rights = Rights((any_top, old, Grant(frozenset({"publish"}), queries=("top",))))
+    assert (rights.versions("top"), rights.versions("topper"), rights.versions("other")) == ({None, 3}, {None}, {4})
+    assert rights.limits("top", 3, current=False) == [old]
+    assert rights.limits("top", 3, current=True) == [any_top, old]
+    assert rights.limits("top", 4, current=True) == [any_top]
+    assert rights.limits("top", 4, current=False) == rights.limits("hop", 3, current=True) == []
+    assert [name for name in ("top", "topper") if rights.may_publish(name)] == ["top"]
+    assert not any(rights.may(operation, "top") for operation in ("append", "read", "write", "admin"))
+    with pytest.raises(Forbidden, match="no scope for any table"):
+        rights.check_any_table()
+
+
+def test_what_is_lent_is_what_the_publisher_may_read_within_the_callers_limits() -> None:
+    publisher = Rights((Grant(READ, ("a*",), "x = 1"), Grant(frozenset({"write"}), ("b",)), Grant(READ, ("ab",))))
+    limits = [Grant(QUERY, (), "y = 2", frozenset({"z"}), ("q",)), Grant(QUERY, queries=("q",))]
+    found = lent(read_definer(json.loads(json.dumps(plain_definer(publisher)))), limits, Rights((), query_bytes=7))
+    assert [name for name in ("a", "ab", "b", "c") if found.may("read", name)] == ["a", "ab"]
+    assert found.restriction("ab") == Restriction(("x = 1", "y = 2"), frozenset({"z"}))
+    assert not any(found.may(operation, "a") for operation in ("append", "write", "admin"))
+    assert found.query_bytes == 7
+    everything = lent(read_definer(plain_definer(None)), limits, Rights(()))
+    assert everything.may("read", "c")
+    assert everything.may("read", "c/_rejects")
+    assert everything.restriction("c/_rejects") == Restriction(("y = 2",), frozenset({"z"}))
+    assert not lent(Rights(()), limits, Rights(())).may("read", "a")
 
 
 def test_each_operation_is_granted_by_itself_and_whoever_writes_may_append() -> None:

@@ -31,6 +31,7 @@ RIGHTS = Rights(
     (
         Grant(frozenset({"append"}), ("clicks",)),
         Grant(frozenset({"read"}), ("daily_*", "clicks/_rejects"), "tenant = 'a'", frozenset({"email"})),
+        Grant(frozenset({"query"}), (), "tenant = 'a'", frozenset(), ("top_*", "paths@3")),
     ),
     "a site",
     requests_per_minute=60,
@@ -74,8 +75,9 @@ def test_a_token_says_what_was_put_into_it(store: Store, clock: ManualClock) -> 
     assert found == TokenClaims(claims.id, "a site", claims.issued_s, claims.issued_s + 3600, found.rights)
     assert found.rights.grants == RIGHTS.grants
     assert (found.rights.subject, found.rights.key) == ("a site", claims.id)
+    assert found.rights.expires_s == claims.expires_s
     assert (found.rights.requests_per_minute, found.rights.query_bytes) == (60, 10**9)
-    assert len(token) < 700
+    assert len(token) < 850
 
 
 def test_it_is_a_jwt_as_others_know_it(store: Store, clock: ManualClock) -> None:

@@ -1,0 +1,198 @@
+"""Publish, withdraw and tell of queries: `PUT`, `DELETE` and `GET /v1/queries/{name}`, and `GET /v1/queries`.
+
+Publishing is a right of its own. A query keeps the rights of whoever published it, which others may then be lent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from alluvia.errors import Forbidden, Invalid, cut
+from alluvia.expressions.parse import QUERY_LIMIT_BYTES
+from alluvia.query import published
+from alluvia.query.declared import Declared
+from alluvia.query.permitted import permitted
+from alluvia.query.published import Condition, PublishedQuery, find_published, list_published
+from alluvia.serverless.http import Request, Response
+from alluvia.serverless.http import answer as json_answer
+
+from .answering import NO_STORE, VARY, Caller
+from .asking import FORM_TYPE, JSON_TYPE, UnsupportedMediaType
+from .published import QueryNotFound, fields_of, may_read_all, runnable, see, version_in
+
+QUERY, PARAMETERS = "query", "parameters"
+TYPE, DEFAULT = "type", "default"
+AFTER, LIMIT = "after", "limit"
+PAGE, PAGE_MAX = 100, 1000
+BODY_BYTES_MAX = 4 * QUERY_LIMIT_BYTES
+_EXAMPLE = '{"query": "SELECT …", "parameters": {"path": "string", "least": "long=10"}}'
+
+
+def publish_query(request: Request, name: str, caller: Caller) -> Response:
+    """Publish what the body has: 201 for a new name, else 200, also where nothing changes."""
+    _check_may_publish(caller, name)
+    query, parameters = _body(request)
+    is_new = find_published(caller.lake.store, name) is None
+    catalog = permitted(caller.lake, caller.rights)
+    made = published.publish(catalog, name, query, parameters, _condition(request.headers))
+    return _told(_facts(made, caller), 201 if is_new else 200, made)
+
+
+def withdraw_query(request: Request, name: str, caller: Caller) -> Response:
+    """Withdraw a query with all its versions."""
+    _check_may_publish(caller, name)
+    _check_no_others(fields_of(request))
+    if find_published(caller.lake.store, name) is None:
+        raise QueryNotFound(f"there is no published query {cut(name, 100)!r}")
+    made = published.unpublish(permitted(caller.lake, caller.rights), name, _condition(request.headers))
+    return _told({"name": name, "withdrawn": True, "version": made.version})
+
+
+def describe_query(request: Request, name: str, caller: Caller) -> Response:
+    """Tell of a published query what there is to know before it is run."""
+    given = fields_of(request)
+    version = version_in(given)
+    _check_no_others(given)
+    found = _described(caller, name, version)
+    return _told(_facts(found, caller), 200, found)
+
+
+def tell_queries(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
+    """Tell of the queries that the caller may run or publish, page by page, in the order of their names."""
+    given = fields_of(request)
+    after, limit = given.pop(AFTER, ""), given.pop(LIMIT, str(PAGE))
+    _check_no_others(given)
+    if not (limit.isascii() and limit.isdecimal() and 0 < int(limit[:9]) <= PAGE_MAX):
+        raise Invalid(f"{LIMIT}: {limit!r:.50} must be a number from 1 to {PAGE_MAX}")
+    found, following = list_published(caller.lake.store, after, int(limit))
+    shown = (_as_known(caller, each) for each in found)
+    return _told({"queries": [_facts(each, caller) for each in shown if each is not None], "next": following})
+
+
+def _check_may_publish(caller: Caller, name: str) -> None:
+    """Raise `Forbidden` where publishing is off, or the caller lacks the scope for it."""
+    if not caller.settings.allow_publish:
+        raise Forbidden(
+            "publishing over HTTP is off here: start `alluvia serve` with --allow-publish; in AWS, deploy with "
+            "alluvia:publishing=true (ALLUVIA_ALLOW_PUBLISH=true and a role that may put objects below "
+            "_alluvia/queries/, for a function of your own)"
+        )
+    if caller.rights is not None:
+        caller.rights.check_publish(name)
+
+
+def _described(caller: Caller, name: str, version: int | None) -> PublishedQuery:
+    """Return a query that the caller may run or publish. Raises `QueryNotFound`, `Forbidden`."""
+    rights = caller.rights
+    if rights is not None and rights.may_publish(name):
+        found = find_published(caller.lake.store, name, version)
+        if found is not None:
+            return found
+    return see(caller, name, version).query
+
+
+def _as_known(caller: Caller, query: PublishedQuery) -> PublishedQuery | None:
+    """Return what a caller may know of: a query that it may publish, or the version that it would run."""
+    rights = caller.rights
+    return query if rights is not None and rights.may_publish(query.name) else runnable(caller, query)
+
+
+def _facts(found: PublishedQuery, caller: Caller) -> dict[str, Any]:
+    """Return what the caller may know of a query: its text only if it may read all that it names."""
+    told: dict[str, Any] = {
+        "name": found.name,
+        "version": found.version,
+        "parameters": {each.name: _declared(each) for each in found.parameters},
+        "published": datetime.fromtimestamp(found.published_ms / 1000, UTC).isoformat(),
+    }
+    if may_read_all(caller, found):
+        told |= {"query": found.query, "publisher": found.publisher}
+    return told
+
+
+def _declared(parameter: Declared) -> dict[str, str]:
+    default = {} if parameter.default is None else {DEFAULT: parameter.default}
+    return {TYPE: parameter.type, **default}
+
+
+def _body(request: Request) -> tuple[str, dict[str, str]]:
+    """Return the text and the parameters of a body. Raises `Invalid`, naming the field, and `UnsupportedMediaType`."""
+    _check_no_others(fields_of(request))
+    data = request.body()
+    media_type = request.headers.get("content-type", JSON_TYPE).partition(";")[0].strip().lower()
+    if media_type != JSON_TYPE and not (media_type == FORM_TYPE and data.lstrip().startswith(b"{")):  # as curl calls it
+        raise UnsupportedMediaType(f"Content-Type: send {JSON_TYPE}, with {_EXAMPLE}")
+    if len(data) > BODY_BYTES_MAX:
+        raise Invalid(f"the body has more than {BODY_BYTES_MAX} bytes: publish a shorter query")
+    try:
+        body = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise Invalid(f"the body is not JSON ({error}): send {_EXAMPLE}") from None
+    if not isinstance(body, dict):
+        raise Invalid(f"the body must be a JSON object: send {_EXAMPLE}")
+    unknown = next((field for field in body if field not in (QUERY, PARAMETERS)), None)
+    if unknown is not None:
+        raise Invalid(f"{cut(unknown, 100)} is not a field of a query to publish: send {_EXAMPLE}")
+    query, parameters = body.get(QUERY), body.get(PARAMETERS) or {}
+    if not isinstance(query, str):
+        raise Invalid(f"query: send the text of one SELECT, as in {_EXAMPLE}")
+    if not isinstance(parameters, dict):
+        raise Invalid(f"parameters: send an object with a type for each name, as in {_EXAMPLE}")
+    return query, {name: _parameter(name, value) for name, value in parameters.items()}
+
+
+def _parameter(name: str, value: object) -> str:
+    """Return a parameter as `type` or `type=default`, from that or from an object. Raises `Invalid`."""
+    if isinstance(value, str):
+        return value
+    kind = value.get(TYPE) if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(kind, str) or "=" in kind or not value.keys() <= {TYPE, DEFAULT}:
+        raise Invalid(
+            f'parameter {cut(name, 100)}: send a type, such as "long", "long=10" or {{"type": "long", "default": 10}}'
+        )
+    default = value.get(DEFAULT)
+    if default is None:
+        return kind
+    if not isinstance(default, str | int | float):
+        raise Invalid(f"parameter {cut(name, 100)}: the default must be text, a number, true or false")
+    return f"{kind}={default if isinstance(default, str) else orjson.dumps(default).decode()}"
+
+
+def _condition(headers: Mapping[str, str]) -> Condition | None:
+    """Return what If-Match and If-None-Match ask for (RFC 9110, section 13.1), where versions are the tags."""
+    match, none_match = headers.get("if-match"), headers.get("if-none-match")
+    if match is None and none_match is None:
+        return None
+
+    def holds(known: PublishedQuery | None) -> bool:
+        asked = match is None or _names(match, known, weak=False)
+        return asked and (none_match is None or not _names(none_match, known, weak=True))
+
+    return holds
+
+
+def _names(header: str, known: PublishedQuery | None, *, weak: bool) -> bool:
+    """Whether a list of tags has that of a query; `*` stands for any."""
+    if known is None:
+        return False
+    tags = [tag.strip() for tag in header.split(",")]
+    return "*" in tags or _tag(known) in [tag.removeprefix("W/") if weak else tag for tag in tags]
+
+
+def _tag(query: PublishedQuery) -> str:
+    return f'"{query.version}"'
+
+
+def _check_no_others(fields: Mapping[str, str]) -> None:
+    other = next(iter(fields), None)
+    if other is not None:
+        raise Invalid(f"{cut(other, 100)} is not a field of this request: to run the query, name a form, as in .json")
+
+
+def _told(body: dict[str, Any], status: int = 200, query: PublishedQuery | None = None) -> Response:
+    tag = {} if query is None else {"ETag": _tag(query)}
+    return json_answer(status, body, **{"Cache-Control": NO_STORE, "Vary": VARY, **tag})

@@ -1,0 +1,49 @@
+"""A lake's tables with a note of those that a query opens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from alluvia.operations.catalog import Catalog
+from alluvia.operations.views import View
+from alluvia.table.handle import TableHandle
+from alluvia.table.scan import Scan
+from alluvia.table.snapshot import Snapshot
+
+
+class NotedCatalog(Catalog):
+    """A catalog that notes which tables and views are opened by name, also on behalf of `<table>_final` and the like.
+
+    A query needs the right to read all of them.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        super().__init__(catalog.store, catalog.clock)
+        self.rights = catalog.rights
+        self.opened: set[str] = set()
+        self._catalog = catalog
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._catalog
+
+    def handle(self, name: str) -> TableHandle:
+        handle = self._catalog.handle(name)
+        self.opened.add(name)
+        return handle
+
+    def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
+        found = self._catalog.readable(names)
+        self.opened.update(found)
+        return found
+
+    def find_view(self, name: str) -> View | None:
+        found = self._catalog.find_view(name)
+        if found is not None:
+            self.opened.add(name)
+        return found
+
+    def note_read(self, scan: Scan) -> None:
+        self._catalog.note_read(scan)
+
+    def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
+        return self._catalog.tables(rejects=rejects, dropped=dropped)
