@@ -1,4 +1,4 @@
-"""The HTTP API: events to /v1/events/{table} and /v1/logs, queries to /q, SQL that writes to /sql, tables, health."""
+"""The HTTP API: events to /v1/events/{table} and /v1/logs, queries to /q and /v1/queries, SQL that writes to /sql, …"""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _READ = (api.HttpMethod.GET, api.HttpMethod.HEAD)
 QUERY_ROUTES = {
     "/q": (api.HttpMethod.POST, *_READ),
     "/q/{hash}": _READ,
+    "/v1/queries": _READ,
     "/v1/queries/{query}": _READ,
     "/v1/tables": _READ,
     "/v1/tables/{table}": _READ,
@@ -32,6 +33,8 @@ UPLOAD_ROUTES = {
     "/v1/upload/{table}/{upload}": (api.HttpMethod.GET,),
     "/v1/upload/{table}/{upload}/complete": (api.HttpMethod.POST,),
 }
+PUBLISHING = {"/v1/queries/{query}": (api.HttpMethod.PUT, api.HttpMethod.DELETE)}
+"""Of the same function, where the settings ask for it."""
 # Events, handshakes, and what browsers ask before they send.
 WEBHOOK_METHODS = (api.HttpMethod.POST, api.HttpMethod.GET, api.HttpMethod.OPTIONS)
 CALLS = ("track", "identify", "page", "screen", "group", "alias", "batch", "import")
@@ -78,6 +81,7 @@ class HttpApi(Construct):
         query: lambda_.Alias,
         sql: lambda_.Alias | None,
         upload: lambda_.Alias | None,
+        publishing: bool,
         throttle: api.ThrottleSettings,
         query_throttle: api.ThrottleSettings,
         authorizer: api.IHttpRouteAuthorizer,
@@ -92,7 +96,8 @@ class HttpApi(Construct):
             self.api.add_routes(path=path, methods=[api.HttpMethod.POST], integration=to_ingest)
         self.api.add_routes(path="/healthz", methods=[api.HttpMethod.GET], integration=to_ingest)
         to_query = integrations.HttpLambdaIntegration("Query", query)
-        queries = [(path, methods, to_query) for path, methods in QUERY_ROUTES.items()]
+        of_query = [*QUERY_ROUTES.items(), *(PUBLISHING.items() if publishing else ())]
+        queries = [(path, methods, to_query) for path, methods in of_query]
         if sql is not None:
             to_sql = integrations.HttpLambdaIntegration("Sql", sql)
             queries.append((SQL_PATH, (api.HttpMethod.POST,), to_sql))

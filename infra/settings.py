@@ -39,6 +39,7 @@ class Settings:
     create_tables: bool = False
     sql_writes: bool = False
     uploads: bool = False
+    publishing: bool = False
     auth: str = "iam"
     jwt_issuer: str | None = None
     jwt_audience: str | None = None
@@ -75,6 +76,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     `alluvia:create_tables`     true if the first event may create its table, else false
     `alluvia:sql_writes`        true for a function, behind POST /sql, that runs SQL that writes, else false
     `alluvia:uploads`           true for a function, behind POST /v1/upload/{table}, that stores files, else false
+    `alluvia:publishing`        true for routes on which queries are published and withdrawn, else false
     `alluvia:auth`              whom the HTTP routes answer: iam (requests signed with AWS credentials), tokens (those
                                 who bear a token of the lake) or jwt (one of an identity provider)
     `alluvia:jwt_issuer`, `alluvia:jwt_audience`  whose tokens are valid, and for whom they must be; only for jwt
@@ -116,6 +118,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         create_tables=_whether("create_tables", values),
         sql_writes=_whether("sql_writes", values),
         uploads=_whether("uploads", values),
+        publishing=_whether("publishing", values),
         auth=auth,
         jwt_issuer=values.get("jwt_issuer"),
         jwt_audience=values.get("jwt_audience"),

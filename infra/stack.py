@@ -35,7 +35,8 @@ class AlluviaStack(Stack):
               reads the secrets that the settings name
     Commit    the same folder behind the queue: takes messages, appends to the lake
     Merge     takes messages about tables and sends itself some, appends to the lake
-    Query     reads the lake, and keeps results of queries, which are all that it can write
+    Query     reads the lake, and keeps results of queries, which are all that it can write; where the settings let
+              queries be published over HTTP, it keeps these, too
     Sql       the same folder, deployed if the settings ask for it: appends to the lake, and so runs no VACUUM
     Upload    the folder of Ingest, deployed if the settings ask for it: appends to the lake what files hold
     Vacuum    the same with a queue of its own, and deletes from the lake, the only one
@@ -79,6 +80,7 @@ class AlluviaStack(Stack):
             query=live["Query"],
             sql=live.get("Sql"),
             upload=live.get("Upload"),
+            publishing=settings.publishing,
             throttle=api.ThrottleSettings(rate_limit=settings.ingest_rate, burst_limit=settings.ingest_burst),
             query_throttle=api.ThrottleSettings(rate_limit=settings.query_rate, burst_limit=settings.query_burst),
             authorizer=authorizer_of(settings),
@@ -132,7 +134,8 @@ class AlluviaStack(Stack):
         add("Commit", COMMIT, {**lake, "ALLUVIA_MODE": "direct", **create})
         own = {name: {**lake, TABLES_QUEUE: tables.queue.queue_url} for name, tables in self.tables.items()}
         add("Merge", MERGE, own["Merge"])
-        add("Query", QUERY, {**lake, **auth, **query}, reserved=settings.query_concurrency)
+        publishing = {"ALLUVIA_ALLOW_PUBLISH": "true"} if settings.publishing else {}
+        add("Query", QUERY, {**lake, **auth, **query, **publishing}, reserved=settings.query_concurrency)
         if settings.sql_writes:
             writes = {"ALLUVIA_ALLOW_WRITES": "true", "POWERTOOLS_SERVICE_NAME": "sql"}
             add("Sql", SQL, {**lake, **auth, **query, **writes}, reserved=settings.sql_concurrency)
@@ -155,6 +158,8 @@ class AlluviaStack(Stack):
             tables.queue.grant_send_messages(roles[name])
         self.storage.allow_append(roles["Merge"])
         self.storage.allow_results(roles["Query"])
+        if settings.publishing:
+            self.storage.allow_publish(roles["Query"])
         if settings.sql_writes:
             self.storage.allow_append(roles["Sql"])
         if settings.uploads:

@@ -15,6 +15,7 @@ LAKE_PREFIX = "lake/"
 REJECTS = f"{LAKE_PREFIX}*/_rejects/"
 # Results of queries, which are kept for the next who asks.
 RESULTS = f"{LAKE_PREFIX}_alluvia/results/"
+PUBLISHED = f"{LAKE_PREFIX}_alluvia/queries/"
 # Where people put files for a backfill to read.
 INCOMING_PREFIX = "incoming/"
 UNDO_DAYS = 7
@@ -58,6 +59,10 @@ class Storage(Construct):
         """Lets `role` read the lake, and put results of queries where the lake keeps them, and nothing else."""
         self.allow_read(role)
         self._allow(role, RESULTS, "s3:PutObject", "s3:AbortMultipartUpload")
+
+    def allow_publish(self, role: iam.Role) -> None:
+        """Lets `role` put published queries where the lake keeps them."""
+        self._allow(role, PUBLISHED, "s3:PutObject")
 
     def allow_delete(self, role: iam.Role) -> None:
         """Lets `role` delete objects of the lake, but no version of one: what it deletes can be restored for a week."""

@@ -230,6 +230,7 @@ def test_a_function_is_called_by_the_api_and_the_schedules_alone(template: Templ
         *[("apigateway.amazonaws.com", f"{base}/readyz")] * 2,
         ("apigateway.amazonaws.com", f"{base}/v1/events/{{table}}"),
         ("apigateway.amazonaws.com", f"{base}/v1/logs"),
+        *[("apigateway.amazonaws.com", f"{base}/v1/queries")] * 2,
         *[("apigateway.amazonaws.com", f"{base}/v1/queries/{{query}}")] * 2,
         *[("apigateway.amazonaws.com", f"{base}/v1/tables")] * 2,
         *[("apigateway.amazonaws.com", f"{base}/v1/tables/{{table}}")] * 2,
