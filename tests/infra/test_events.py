@@ -16,7 +16,8 @@ from tests.infra.policies import resources_of, text, the_id
 Template = dict[str, Any]
 QUEUE = "AWS::SQS::Queue"
 READ_PATHS = (
-    "/openapi.json", "/q", "/q/{hash}", "/readyz", "/v1/queries", "/v1/queries/{query}", "/v1/tables", "/v1/tables/{table}"
+    "/openapi.json", "/q", "/q/{hash}", "/readyz",
+    "/v1/queries", "/v1/queries/{query}", "/v1/tables", "/v1/tables/{table}",
 )  # fmt: skip
 
 
