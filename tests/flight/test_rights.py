@@ -26,6 +26,7 @@ class Tokens:
     writer: str
     few: str
     small: str
+    query: str
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, To
             writer=token(lake, grant("read:hits"), grant("append:hits")),
             few=token(lake, grant("read:hits"), requests=3),
             small=token(lake, grant("read:hits"), query_bytes=10),
+            query=token(lake, grant("query:hits_of")),
         )
         with serving_flight(folder / "lake", "--auth", "tokens", "--allow-writes") as served:
             yield served, tokens
@@ -87,6 +89,12 @@ def test_rows_and_columns_that_are_hidden_stay_hidden(place: tuple[Served, Token
     for sql in ("SELECT * FROM secrets", "SELECT * FROM secret_view"):
         with pytest.raises(adbc_driver_manager.Error, match="scope read:secrets"):
             served.rows(sql, token=tokens.some)
+
+
+def test_a_token_of_published_queries_runs_no_sql(place: tuple[Served, Tokens]) -> None:
+    served, tokens = place
+    with pytest.raises(adbc_driver_manager.Error, match="no scope for any table"):
+        served.rows("SELECT 1", token=tokens.query)
 
 
 def test_a_transaction_gives_no_other_rights(place: tuple[Served, Tokens]) -> None:

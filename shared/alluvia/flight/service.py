@@ -209,8 +209,13 @@ class FlightService:
         return None
 
     def _caller(self, context: Context) -> FlightCaller:
-        """Return who calls, by the token that the call bears. Raises what `Authorization.rights` raises."""
+        """Return who calls, by the token that the call bears. Raises what `Authorization.rights` raises.
+
+        Raises `Forbidden` for a token of published queries alone, which HTTP serves.
+        """
         rights = self._gate.authorization().rights(_request(context), self._statements.lake)
+        if rights is not None:
+            rights.check_any_table()
         return FlightCaller("" if rights is None else rights.key or rights.subject, rights, context.peer())
 
     @contextmanager
