@@ -214,6 +214,22 @@ def test_the_current_version_is_meant_unless_one_is_named(lake: alluvia.Lake) ->
     assert listed == []
 
 
+def test_the_rows_of_a_rollup_as_they_would_be_now_need_its_source_and_no_right_of_their_own(
+    lake: alluvia.Lake,
+) -> None:
+    lake.create_rollup("by_path", "SELECT path, sum(amount) AS amount FROM hits GROUP BY path")
+    lake.publish("live", "SELECT sum(amount) AS amount FROM by_path_live")
+    both, half = token(lake, grant("read:by_path read:hits")), token(lake, grant("read:by_path"))
+    for bearer in (both, of(lake, "live")):
+        assert rows(send("/live.json", bearer)) == [{"amount": 28}]
+    asked = {"rawQueryString": urlencode({"query": "SELECT sum(amount) AS amount FROM by_path_live"})}
+    statuses = []
+    for bearer in (both, half):
+        sent = event("", method="GET") | asked | {"headers": {"Authorization": f"Bearer {bearer}"}}
+        statuses.append(query.handler(sent, None)["statusCode"])
+    assert (statuses, send("/live.json", half)["statusCode"]) == ([200, 403], 403)
+
+
 def test_it_sees_itself_in_the_list_without_its_text(lake: alluvia.Lake) -> None:
     [only] = json.loads(send("", of(lake, "top"))["body"])["queries"]
     assert only.pop("published")

@@ -15,7 +15,7 @@ from threading import Lock
 import orjson
 
 from alluvia.access.rights import Rights
-from alluvia.errors import TableNotFound
+from alluvia.errors import Forbidden, TableNotFound
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import Analyse, Analysis, Statement, parse
 from alluvia.expressions.references import At, Reference, find_references, names_in_use, shows_tables
@@ -132,7 +132,7 @@ def identify(
         for reference in expanded.references.tables:
             final = None if reference.table in newest else final_snapshot(catalog, reference, constants, known)
             read[reference] = final or snapshots(catalog, [reference], constants, known)[reference]
-    except TableNotFound:  # or a relation that is made of other tables: the run knows
+    except (TableNotFound, Forbidden):  # or a relation that is made of other tables: the run knows
         return None
     return identity_of(catalog.rights, expanded.statement, read)
 
