@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
     _NAMES = {"and_": "and", "or_": "or"}
     """Names of functions that are words of Python."""
-    _DEFINED = ("cast", "index", "random", "take")
+    _DEFINED = ("cast", "index", "random")
     """Names that pyarrow.compute gives to functions of its own, which do more than those of the registry."""
 
     class _Compute:

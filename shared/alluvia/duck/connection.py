@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,6 +117,8 @@ def requests_sent(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
 
 @cache
 def _httpfs() -> Path:
+    from importlib.util import find_spec
+
     import duckdb
 
     spec = find_spec("duckdb_extension_httpfs")

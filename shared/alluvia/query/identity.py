@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import version
 from threading import Lock
 
 import orjson
@@ -69,6 +68,8 @@ class Identity:
 @cache
 def _engine() -> str:
     """Return the versions of this library and of DuckDB: others may answer otherwise."""
+    from importlib.metadata import version  # loads the parser of e-mail
+
     return f"{__version__}/{version('duckdb')}"
 
 

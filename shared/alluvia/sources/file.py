@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,8 @@ KEY = "_alluvia/sources.toml"
 
 def parse(data: bytes) -> tuple[dict[str, Source], dict[str, str]]:
     """Return the sources that are valid, and why the others are not, by name. Raises Invalid for what is not TOML."""
+    import tomllib  # most lakes have no sources
+
     try:
         tables = tomllib.loads(data.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
