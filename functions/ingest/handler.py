@@ -5,7 +5,12 @@ One handler for API Gateway (payload 2.0), Lambda function URLs and SQS.
 
 from __future__ import annotations
 
+import gc
 import os
+
+if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
+    gc.disable()  # what is loaded stays: there is nothing to collect
+
 from dataclasses import replace
 from typing import Any
 
@@ -23,9 +28,12 @@ from .routes import ROUTES
 from .settings import SERVICE, IngestSettings
 
 logger = Logger(service=SERVICE)
-warm_lake.prepare()
-if "AWS_LAMBDA_FUNCTION_NAME" in os.environ and os.environ.get("ALLUVIA_MODE") == "queued":
-    sqs()
+if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
+    warm_lake.prepare()
+    if os.environ.get("ALLUVIA_MODE") == "queued":
+        sqs()
+    gc.freeze()  # nor later
+    gc.enable()
 
 
 @with_request_id(logger)

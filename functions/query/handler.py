@@ -9,11 +9,13 @@ complete before the status is chosen: a query that fails is never a 200.
 
 from __future__ import annotations
 
+import gc
 import os
 
 from alluvia.query.starting import start_ahead
 
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
+    gc.disable()  # what is loaded stays: there is nothing to collect
     start_ahead()  # DuckDB loads in that process, while this one loads what follows
 
 from collections.abc import Callable
@@ -53,7 +55,9 @@ _STATUSES: dict[type[AlluviaError], int] = {
 logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME", "query"))
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
     POOL.prepare(1)
-warm_lake.prepare()
+    warm_lake.prepare()
+    gc.freeze()  # nor later
+    gc.enable()
 
 
 @with_request_id(logger)

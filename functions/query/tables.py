@@ -9,7 +9,6 @@ from typing import Any
 from alluvia.access.rights import READ, table_pattern
 from alluvia.errors import AlluviaError, TableNotFound
 from alluvia.operations.catalog import Catalog
-from alluvia.operations.scan import count
 from alluvia.query.permitted import permitted
 from alluvia.query.visible import visible
 from alluvia.serverless.http import Request, Response
@@ -61,6 +60,8 @@ def say_ready(request: Request, name: str, caller: Caller) -> Response:  # noqa:
 
 
 def _sizes(snapshot: Snapshot, catalog: Catalog) -> dict[str, Any]:
+    from alluvia.operations.scan import count  # queries do without
+
     files, size = snapshot.totals
     return {
         "partition_by": [str(each) for each in snapshot.partition_spec.fields],
@@ -75,6 +76,8 @@ def _sizes(snapshot: Snapshot, catalog: Catalog) -> dict[str, Any]:
 
 def _rejects(table: str, catalog: Catalog) -> int | None:
     """Return how many events of a table were rejected; None if the caller may not see all of them."""
+    from alluvia.operations.scan import count
+
     rejects, rights = f"{table}/{REJECTS}", catalog.rights
     if rights is not None and (not rights.may(READ, rejects) or rights.restriction(rejects)):
         return None

@@ -155,13 +155,14 @@ class Watch:
 sys.meta_path.insert(0, Watch())
 import functions.query.handler
 from alluvia.query import processes, starting
-print(len(starting._ahead), [worker.alive for worker in processes.POOL._idle])
+import gc
+print(len(starting._ahead), [worker.alive for worker in processes.POOL._idle], gc.isenabled())
 """
     environment = {"PATH": "/usr/bin:/bin", "AWS_LAMBDA_FUNCTION_NAME": "query"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout.splitlines() == ["1", "0 [True]"]
+    assert done.stdout.splitlines() == ["1", "0 [True] True"]
 
 
 def test_the_process_of_a_query_loads_duckdb_pyarrow_and_little_else() -> None:

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from alluvia.query.worker import main; main({})"
+_START = """
+import gc, json, sys
+gc.disable()  # what is loaded stays
+sys.path[:] = json.loads(sys.argv[1])
+from alluvia.query.worker import main
+gc.freeze()
+gc.enable()
+main({})
+"""
 _KEPT = ("LD_LIBRARY_PATH", "PATH", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE")
 
 

@@ -7,10 +7,10 @@ part of the query on a row before the filter has let it through, so not even an 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from alluvia.access.rights import Restriction
 from alluvia.errors import Forbidden, Invalid
-from alluvia.expressions.condition import Condition, condition
 from alluvia.expressions.predicates import all_of
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
@@ -18,6 +18,9 @@ from alluvia.operations.relations import ShownPart
 from alluvia.table.schema.names import fold
 from alluvia.table.skipping.predicate import Predicate
 from alluvia.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from alluvia.expressions.condition import Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ def _is_hidden(name: str, snapshot: Snapshot, newest: Snapshot, restriction: Res
 
 
 def _filter(text: str, snapshot: Snapshot) -> Condition:
+    from alluvia.expressions.condition import condition  # most callers have no row filter
+
     try:
         return condition(text, snapshot.schema)
     except Invalid as error:
