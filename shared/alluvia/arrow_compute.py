@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 else:
     _NAMES = {"and_": "and", "or_": "or"}
     """Names of functions that are words of Python."""
-    _DEFINED = ("cast", "index", "random")
+    _DEFINED = ("index", "random")
     """Names that pyarrow.compute gives to functions of its own, which do more than those of the registry."""
 
     class _Compute:
         def __getattr__(self, name):
-            found = _fill_null if name == "fill_null" else _registered(name)
+            found = _OWN.get(name) or _registered(name)
             if found is None:
                 import pyarrow.compute
 
@@ -62,5 +62,14 @@ else:
         elif values.type != fill_value.type:
             fill_value = pa.scalar(fill_value.as_py(), values.type)
         return pc.coalesce(values, fill_value)
+
+    def _cast(values, target_type, *, safe=True):
+        from pyarrow._compute import CastOptions, call_function
+
+        options = CastOptions.safe(target_type) if safe else CastOptions.unsafe(target_type)
+        return call_function("cast", [values], options)
+
+    _OWN = {"cast": _cast, "fill_null": _fill_null}
+    """What pyarrow.compute defines itself, and readers of tables need."""
 
     pc = _Compute()

@@ -139,7 +139,9 @@ def test_tokens_load_no_more_than_their_signature_needs(
 
 
 def test_a_query_is_planned_without_duckdb_in_the_process_that_serves(tmp_path: Path) -> None:
-    make(alluvia.connect(tmp_path))
+    lake = alluvia.connect(tmp_path)
+    make(lake)
+    lake.table("events").checkpoint()
     query = "SELECT event_id FROM events WHERE ts > now() - INTERVAL 1 DAY AND ts >= '2026-11-01' AND event_id = 'a'"
     assert loaded(QUERY, {"query": query}, {"ALLUVIA_LAKE": str(tmp_path)}) == LOGS | LAKE | QUERIES | MOMENTS
 

@@ -7,10 +7,12 @@ from pyarrow import (
     BooleanArray,
     BooleanScalar,
     ChunkedArray,
+    DataType,
     DictionaryArray,
     Int64Array,
     Int64Scalar,
     ListArray,
+    RecordBatch,
     RunEndEncodedArray,
     Scalar,
     StringArray,
@@ -23,6 +25,7 @@ _V = TypeVar("_V", Array, ChunkedArray)
 _B = TypeVar("_B", BooleanArray, ChunkedArray)
 _A = TypeVar("_A", bound=Array)
 _T = TypeVar("_T", bound=Array | ChunkedArray)
+_R = TypeVar("_R", bound=Array | ChunkedArray | RecordBatch)
 
 class Expression:
     def __eq__(self, other: object) -> Expression: ...  # type: ignore[override]
@@ -57,6 +60,12 @@ def greater(x: ChunkedArray, y: object) -> ChunkedArray: ...
 def greater_equal(x: Array, y: object) -> BooleanArray: ...
 @overload
 def greater_equal(x: ChunkedArray, y: object) -> ChunkedArray: ...
+@overload
+def cast(arr: Array, /, target_type: DataType, safe: bool = True) -> Array: ...
+@overload
+def cast(arr: ChunkedArray, /, target_type: DataType, safe: bool = True) -> ChunkedArray: ...
+def filter(input: _R, selection_filter: Array | ChunkedArray, /) -> _R: ...
+def take(data: _R, indices: Array | ChunkedArray, /) -> _R: ...
 @overload
 def is_finite(values: Array, /) -> BooleanArray: ...
 @overload

@@ -84,7 +84,7 @@ def _values(column: pa.Array) -> list[Any]:
     keys, items = (part.slice(first, last - first).to_pylist() for part in (column.keys, column.items))
     if not column.null_count and ends == list(range(first, last + 1)):
         return [{key: item} for key, item in zip(keys, items, strict=True)]
-    known = column.is_valid().to_pylist()
+    known = pc.is_valid(column).to_pylist()
     return [
         dict(zip(keys[start - first : end - first], items[start - first : end - first], strict=True)) if valid else None
         for start, end, valid in zip(ends, ends[1:], known, strict=False)

@@ -117,7 +117,7 @@ class ActionSet(Generic[T]):
         open_rows(self.parts)
         for section in self.sections:
             shown = self.shown(section)
-            yield from (section.keys if shown is None else section.keys.filter(shown)).to_pylist()
+            yield from (section.keys if shown is None else pc.filter(section.keys, shown)).to_pylist()
 
     def get(self, key: str) -> T | None:
         """Return the action of a key, or None."""
@@ -170,7 +170,7 @@ class ActionSet(Generic[T]):
         for section in self.sections:
             column, shown = section.column((name,)), self.shown(section)
             if column is not None:
-                found += pc.sum(column if shown is None else column.filter(shown)).as_py() or 0
+                found += pc.sum(column if shown is None else pc.filter(column, shown)).as_py() or 0
         return found
 
     def shown(self, section: LogRows[T]) -> pa.BooleanArray | None:

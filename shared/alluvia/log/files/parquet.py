@@ -128,7 +128,7 @@ class ActionFile:
             actions = rows
             if key in wanted:
                 keys = field_of(rows, *key)
-                actions = rows.filter(pc.is_valid(keys)) if keys.null_count else rows
+                actions = pc.filter(rows, pc.is_valid(keys)) if keys.null_count else rows
             found += len(actions)
             lacking += len(rows) - len(actions)
             yield actions
@@ -165,7 +165,7 @@ class ActionFile:
                     count = len(keys) - keys.null_count
                     counts[kind] += count
                     if count and kind in found:
-                        found[kind].append(actions.filter(pc.is_valid(keys)) if keys.null_count else actions)
+                        found[kind].append(pc.filter(actions, pc.is_valid(keys)) if keys.null_count else actions)
             self._counts.update({(kind, group): count for kind, count in counts.items()})
         return found
 

@@ -91,7 +91,7 @@ class LogRows(ABC, Generic[T]):
 
     def held(self, keys: pa.Array) -> set[str]:
         """Return those of some keys that a row has."""
-        return set(self.keys.filter(pc.is_in(self.keys, value_set=keys)).to_pylist())
+        return set(pc.filter(self.keys, pc.is_in(self.keys, value_set=keys)).to_pylist())
 
     def map_texts(self, field: str, name: str) -> pa.Array:
         """Return each row's text under a name in `partitionValues` or `tags`; null where it has none."""
@@ -220,7 +220,7 @@ class FileRows(LogRows[T]):
         found: set[str] = set()
         for group in reversed(self._used_groups()):
             for present in self._keys_in(group):
-                found |= set(present.filter(pc.is_in(present, value_set=keys)).to_pylist())
+                found |= set(pc.filter(present, pc.is_in(present, value_set=keys)).to_pylist())
             if len(found) == len(keys):
                 break
         return found
@@ -254,7 +254,7 @@ class FileRows(LogRows[T]):
     def _keys_in(self, group: int) -> Iterator[pa.Array]:
         plain = self.type_of(VECTOR_KIND) is None or self.file.is_null(self.kind, VECTOR_KIND, group)
         for rows in self.file.batches(self.kind, group, [("path",)] if plain else [("path",), VECTOR]):
-            paths = canonical_paths(pc.struct_field(rows, "path").cast(pa.string()))
+            paths = canonical_paths(pc.cast(pc.struct_field(rows, "path"), pa.string()))
             yield paths if plain else with_vectors(paths, pc.struct_field(rows, "deletionVector"))
 
     def _used_groups(self) -> list[int]:
@@ -275,7 +275,8 @@ class FileRows(LogRows[T]):
     def _actions_of(self, rows: pa.StructArray, only: pa.StructArray | None, at: Sequence[int] | None) -> Iterator[T]:
         structs = None if only is None else pc.struct_field(only, "stats_parsed")
         if at is not None:
-            rows, structs = rows.take(pa.array(at, pa.int64())), None if structs is None else structs.take(pa.array(at))
+            places = pa.array(at, pa.int64())
+            rows, structs = pc.take(rows, places), None if structs is None else pc.take(structs, places)
         texts = None if structs is None else self._texts(rows, structs)
         plain = plain_adds(rows, texts) if self._parse == AddFile.from_json else None
         if plain is not None:
@@ -370,7 +371,7 @@ def conformed(values: pa.Array, kind: pa.DataType, *, strict: bool = True) -> pa
         return pa.nulls(len(values), kind)
     if not pa.types.is_struct(kind) or not pa.types.is_struct(values.type):
         try:
-            return values.cast(kind)
+            return pc.cast(values, kind)
         except pa.ArrowException:
             if strict:
                 raise
