@@ -1,7 +1,13 @@
-from collections.abc import Iterator, Mapping, Sequence
-from typing import IO
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, NamedTuple
 
 from pyarrow import BufferReader, DataType, RecordBatch, Schema, Table
+
+class InvalidRow(NamedTuple):
+    expected_columns: int
+    actual_columns: int
+    number: int
+    text: str
 
 class ReadOptions:
     def __init__(
@@ -9,13 +15,24 @@ class ReadOptions:
     ) -> None: ...
 
 class ParseOptions:
-    def __init__(self, *, delimiter: str = ",", newlines_in_values: bool = False) -> None: ...
+    def __init__(
+        self,
+        *,
+        delimiter: str = ",",
+        quote_char: str | bool = '"',
+        double_quote: bool = True,
+        newlines_in_values: bool = False,
+        ignore_empty_lines: bool = True,
+        invalid_row_handler: Callable[[InvalidRow], str] | None = None,
+    ) -> None: ...
 
 class ConvertOptions:
     def __init__(
         self,
         *,
         column_types: Schema | Mapping[str, DataType],
+        check_utf8: bool = True,
+        include_columns: Sequence[str] | None = None,
         null_values: Sequence[str] | None = None,
         strings_can_be_null: bool = False,
         quoted_strings_can_be_null: bool = True,
@@ -24,7 +41,12 @@ class ConvertOptions:
 class CSVStreamingReader:
     def __iter__(self) -> Iterator[RecordBatch]: ...
 
-def read_csv(input_file: BufferReader, *, convert_options: ConvertOptions | None = None) -> Table: ...
+def read_csv(
+    input_file: BufferReader,
+    read_options: ReadOptions | None = None,
+    parse_options: ParseOptions | None = None,
+    convert_options: ConvertOptions | None = None,
+) -> Table: ...
 def open_csv(
     input_file: IO[bytes],
     *,

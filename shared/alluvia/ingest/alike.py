@@ -1,28 +1,23 @@
 """Lines of JSON that are alike, as columns instead of objects. Pure.
 
 Most bodies hold many events with the same keys in the same order, as one program wrote them. pyarrow reads such lines
-several times as fast as Python objects can be made of them. It is not as strict as `jsontext`, so nothing that it reads
-is trusted: each line is written again, key by key, from the columns that were read of it. Only a line that comes out
-byte for byte is kept as columns. It is then the very text that the values have: it has no other key, no key twice, no
-space, no escape, no digit that was rounded. Any other line, and any block of lines that pyarrow refuses, is read by
-`jsontext`, which alone says what an event is.
+several times as fast as Python objects can be made of them, and `alike_reading` proves what it reads. Any other line,
+and any block of lines that pyarrow refuses, is read by `jsontext`, which alone says what an event is.
 """
 
 from __future__ import annotations
 
 import re
-import sys
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
-from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, overload
 
 import orjson
 import pyarrow as pa
 
-from alluvia.arrow_compute import pc
+from alluvia.ingest.alike_reading import SPACE, Alike, read_alike
 from alluvia.ingest.values import RawEvent
 
 if TYPE_CHECKING:
@@ -38,50 +33,7 @@ _AROUND = 64
 """So many lines around one that pyarrow refuses are left to `jsontext`."""
 _REFUSED = re.compile(r"in row (\d+)$")
 _MISSES_MAX = 2  # blocks of lines that are not alike: then no more of them are looked at
-_SAMPLES = 8
-_SPACE = b" \t\r\n"
-_BOUNDS = Struct("=ii")
-_LINE_END = "\n"
 _HEAD_BYTES = 1 << 16  # which tell how long lines are
-_FEW = 16
-_COMPARED_BYTES = 1 << 16
-_TEXT_BYTES_MAX = (1 << 31) - 1
-_KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
-
-
-class AlikeColumns:
-    """Objects with the same keys, as a column for each: texts, integers (64 bits), or true and false, with nulls."""
-
-    def __init__(self, columns: Mapping[str, pa.Array]) -> None:
-        self.columns = columns
-        self._json: dict[str, pa.Array] = {}
-
-    def texts(self, names: Sequence[str], end: str = "") -> pa.Array:
-        """Return for each object the compact JSON text of its fields of those names, in that order, and an end."""
-        literals: list[str] = []
-        columns: list[pa.Array] = []
-        quote = ""
-        for name in names:
-            column = self.columns[name]
-            plain = pa.types.is_string(column.type) and not column.null_count
-            before = f"{quote}," if literals else "{"
-            quote = '"' if plain else ""
-            literals.append(f'{before}"{name}":{quote}')
-            columns.append(column if plain else self._json_of(name, column))
-        first, *others = columns
-        rest = [each for pair in zip(literals[1:], others, strict=True) for each in pair]
-        return pc.binary_join_element_wise(literals[0], first, *rest, f"{quote}}}{end}", "")
-
-    def _json_of(self, name: str, column: pa.Array) -> pa.Array:
-        if name not in self._json:
-            is_text = pa.types.is_string(column.type)
-            found = pc.binary_join_element_wise('"', column, '"', "") if is_text else column.cast(pa.string())
-            self._json[name] = pc.fill_null(found, "null")
-        return self._json[name]
-
-    def where(self, mask: pa.BooleanArray) -> AlikeColumns:
-        """Return the objects for which a mask holds."""
-        return AlikeColumns({name: column.filter(mask) for name, column in self.columns.items()})
 
 
 class AlikeBlock(Sequence[RawEvent]):
@@ -184,21 +136,9 @@ def _moved(positions: Sequence[int], by: int) -> Sequence[int]:
     return [at + by for at in positions]
 
 
-class Alike(NamedTuple):
-    """Those of the `size` lines of a text that are alike, as columns.
-
-    `others` are the other lines, by their places, without the space around them. None of them is blank.
-    """
-
-    text: pa.Buffer
-    columns: AlikeColumns
-    size: int
-    others: Mapping[int, bytes]
-
-
 def lines_of(text: pa.Buffer) -> list[bytes]:
     """Return the lines of a text, without the space around them, some of which may be blank."""
-    return [line.strip(_SPACE) for line in text.to_pybytes().split(b"\n")]
+    return [line.strip(SPACE) for line in text.to_pybytes().split(b"\n")]
 
 
 def alike_parts(text: bytes, longest: int) -> Iterator[Alike | list[bytes]]:
@@ -248,92 +188,6 @@ def _tried(text: pa.Buffer, longest: int) -> Iterator[Alike | list[bytes]]:
             yield from _tried(pa.py_buffer(b"\n".join(lines[end:])), longest)
 
 
-def read_alike(text: pa.Buffer, longest: int = sys.maxsize) -> Alike | None:
-    """Read lines that seem alike. None if they do not, if most of them are not, or if some are blank.
-
-    Raises pyarrow.ArrowInvalid for one that is not JSON, not UTF-8, or has a value of another type than the others.
-    """
-    if len(text) > _TEXT_BYTES_MAX:
-        return None
-    from pyarrow import json  # only for many lines: a cold start does without
-
-    sent = text.to_pybytes()
-    kinds = _kinds(sent)
-    if kinds is None:
-        return None
-    whole = _one_text(text)
-    options = json.ParseOptions(explicit_schema=pa.schema(list(kinds.items())), unexpected_field_behavior="ignore")
-    found = json.read_json(
-        pa.BufferReader(text), json.ReadOptions(use_threads=False, block_size=len(text) + 1), options
-    )
-    if not len(found):
-        return None
-    every = AlikeColumns({name: found[name].chunk(0) for name in kinds})
-    written = every.texts(list(kinds), _LINE_END)
-    others = _few_others(written, sent) if len(text) <= longest else None
-    if others is None:
-        others = _others(written, pc.split_pattern(whole, "\n").flatten(), longest)
-    if others is None or len(others) * 2 > len(found) or not all(others.values()):
-        return None
-    if others:
-        every = every.where(pa.array([place not in others for place in range(len(found))], pa.bool_()))
-    return Alike(text, every, len(found), others)
-
-
-def _one_text(text: pa.Buffer) -> pa.Array:
-    """Return an array of one text. Raises pyarrow.ArrowInvalid if it is not UTF-8."""
-    bounds = pa.py_buffer(_BOUNDS.pack(0, len(text)))
-    return pa.Array.from_buffers(pa.binary(), 1, [None, bounds, text]).cast(pa.string())
-
-
-def _few_others(written: pa.Array, sent: bytes) -> dict[int, bytes] | None:
-    """Return the lines that are not what was written of them, by their places; None if there are more than a few.
-
-    All that was written lies one after another, as all lines do, so they are compared many at a time.
-    """
-    ends = memoryview(written.buffers()[1]).cast("i")
-    ours, theirs = written.buffers()[2], pa.py_buffer(sent)
-    found: dict[int, bytes] = {}
-    at = start = 0  # of a line, where it was written and where it was sent
-    while True:
-        same = _common(ours, at, theirs, start)
-        if start + same == len(sent) and at + same + 1 == len(ours):
-            return found
-        place = bisect_right(ends, at + same) - 1
-        if place == len(written) or len(found) == _FEW:
-            return None
-        begin = start + ends[place] - at
-        end = sent.find(b"\n", begin)
-        found[place] = sent[begin : len(sent) if end < 0 else end].strip(_SPACE)
-        if end < 0 or place + 1 == len(written):
-            return found if end < 0 and place + 1 == len(written) else None
-        at, start = ends[place + 1], end + 1
-
-
-def _common(one: pa.Buffer, at: int, other: pa.Buffer, start: int) -> int:
-    """Return how many bytes are the same from some place of one buffer and another on."""
-    most = min(len(one) - at, len(other) - start)
-    same, step = 0, _COMPARED_BYTES
-    while same < most and step:
-        size = min(step, most - same)
-        if one.slice(at + same, size).equals(other.slice(start + same, size)):
-            same += size
-        else:
-            step = size // 2
-    return same
-
-
-def _others(written: pa.Array, sent: pa.Array, longest: int) -> dict[int, bytes] | None:
-    """Return the lines that are not what was written of them, or too long; None if their numbers differ."""
-    if len(written) != len(sent):
-        return None
-    same = pc.equal(written, pc.binary_join_element_wise(sent, _LINE_END, ""))
-    different = pc.invert(pc.and_(same, pc.less_equal(pc.binary_length(sent), longest)))
-    lines = sent.filter(different).cast(pa.binary()).to_pylist()
-    places = pc.indices_nonzero(different).to_pylist()
-    return {place: line.strip(_SPACE) for place, line in zip(places, lines, strict=True)}
-
-
 def block_of(alike: Alike, positions: Sequence[int], odd: Sequence[RawEvent]) -> AlikeBlock:
     """Return the events of lines at some positions; `odd` are those of the lines that are not alike."""
     if not alike.others:
@@ -353,26 +207,3 @@ def block_of(alike: Alike, positions: Sequence[int], odd: Sequence[RawEvent]) ->
             continue
         size += 1
     return AlikeBlock(alike, places, kept, others)
-
-
-def _kinds(sent: bytes) -> dict[str, pa.DataType] | None:
-    """Return the type of each key, in order, that some of the lines have; None if these differ, or are not simple."""
-    kinds: dict[str, set[type]] = {}
-    for number in range(_SAMPLES):
-        start = sent.find(b"\n", len(sent) * number // _SAMPLES) + 1 if number else 0
-        end = sent.find(b"\n", start)
-        try:
-            value = orjson.loads(sent[start : len(sent) if end < 0 else end])
-        except orjson.JSONDecodeError:  # pyarrow refuses it too
-            continue
-        if not isinstance(value, dict) or not value or (kinds and list(value) != list(kinds)):
-            return None
-        for name, each in value.items():
-            kinds.setdefault(name, set()).add(type(each))
-    found = {}
-    for name, seen in kinds.items():
-        known = seen - {type(None)} or {str}
-        if len(known) > 1 or not known <= _KINDS.keys() or orjson.dumps(name) != b'"%b"' % name.encode():
-            return None
-        found[name] = _KINDS[known.pop()]
-    return found or None

@@ -19,7 +19,7 @@ from alluvia.ingest.timestamps import TIMESTAMP, plain_instants
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
 
 if TYPE_CHECKING:
-    from alluvia.ingest.alike import AlikeColumns
+    from alluvia.ingest.alike_reading import AlikeColumns
 
 _OF_REQUEST = ("event_id", "ts", "received_at", "properties")
 

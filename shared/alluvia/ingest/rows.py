@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
 from alluvia.ingest.alike import AlikeBlock, EventParts
 from alluvia.ingest.alike_rows import alike_contents, alike_rows
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 2048
 """Events that are converted together: what that takes stays in the processor's cache, and is used again."""
+_PIECES_MAX = 16
+"""So many odd events leave a block in pieces; with more, it is copied."""
 _BUILT_IN = {"event_id", "ts", "event", "source", "properties", "received_at"}
 _ID_PLACES = tuple((name,) for name in ID_FIELDS)
 
@@ -154,14 +156,25 @@ def _put_back(block: _Block, odd: EventRows) -> EventRows:
     """Return the rows of a block, those of its odd events in their places."""
     at = list(block.events.odd)
     taken = [*block.events.places, *(at[index] for index in odd.taken)]
-    order = pc.array_sort_indices(pa.array(taken, pa.int64()))
     both = [*block.contents, *odd.contents]
+    order = sorted(range(len(taken)), key=taken.__getitem__)
+    table = pa.concat_tables([block.table, odd.table])
+    if len(odd.taken) > _PIECES_MAX:
+        table = table.take(pa.array(order, pa.int64()))
+    elif odd.taken:
+        ends = [bisect_left(block.events.places, at[index]) for index in odd.taken]
+        pieces = [
+            piece
+            for row, (start, end) in enumerate(pairwise([0, *ends]))
+            for piece in (block.table.slice(start, end - start), odd.table.slice(row, 1))
+        ]
+        table = pa.concat_tables([*pieces, block.table.slice(ends[-1])])
     return EventRows(
-        pa.concat_tables([block.table, odd.table]).take(order),
+        table,
         odd.rejects,
         [at[index] for index in odd.refused],
-        sorted(taken),
-        [both[index] for index in order.to_pylist()],
+        [taken[index] for index in order],
+        [both[index] for index in order],
     )
 
 
@@ -170,19 +183,17 @@ def _joined(found: Iterable[EventRows]) -> EventRows:
     parts = list(found)
     if len(parts) == 1:
         return parts[0]
+    rejects = [reject for part in parts for reject in part.rejects]
     refused: list[int] = []
-    taken: list[int] = []
-    for part in parts:
-        start = len(refused) + len(taken)
-        refused += [start + at for at in part.refused]
-        taken += [start + at for at in part.taken]
-    return EventRows(
-        pa.concat_tables([part.table for part in parts]),
-        [reject for part in parts for reject in part.rejects],
-        refused,
-        taken,
-        [content for part in parts for content in part.contents],
-    )
+    taken: Sequence[int] = range(sum(len(part.taken) for part in parts))
+    if rejects:
+        taken = []
+        for part in parts:
+            start = len(refused) + len(taken)
+            refused += [start + at for at in part.refused]
+            taken += [start + at for at in part.taken]
+    contents = list(chain.from_iterable(part.contents for part in parts))
+    return EventRows(pa.concat_tables([part.table for part in parts]), rejects, refused, taken, contents)
 
 
 def as_far_as_possible(events: Sequence[RawEvent], schema: pa.Schema, fields: Fields = NO_FIELDS) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -12,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alluvia.ingest.alike import Alike, EventParts, alike_parts, moved, read_alike
+from alluvia.ingest.alike import EventParts, alike_parts, moved
+from alluvia.ingest.alike_reading import Alike, read_alike
 from alluvia.ingest.envelope import split
 from alluvia.ingest.rows import to_rows
 from alluvia.ingest.values import NO_FIELDS, Fields, Limits, Split
@@ -44,6 +46,11 @@ def alike(lines: list[bytes]) -> Alike | None:
 
 def line(number: int, **changes: object) -> bytes:
     return orjson.dumps({**BASE, "event_id": f"e{number}"} | changes)
+
+
+def spaced(compact: bytes) -> bytes:
+    """Return a line as Python's json module writes it."""
+    return json.dumps(orjson.loads(compact), ensure_ascii=False).encode()
 
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from(
@@ -81,6 +88,8 @@ STRANGE = st.one_of(
         line(1).replace(b"click", b"cl\\u0069ck"), line(1).replace(b'"ts"', b'"t\\u0073"'), line(1) + line(2),
         line(1).replace(b"200", b"9223372036854775807"), line(1).replace(b"200", b"9223372036854775808"),
         line(1) + b"\r", b" " + line(1), line(1)[:-1], line(1).replace(b"click", b"\xed\xa0\x80"),
+        line(1).replace(b"click", b":null,"), line(1).replace(b'"click"', b'"\0\0"'), line(1).replace(b"-7", b"null"),
+        line(1).replace(b"click", b"c\\nd"), line(1).replace(b"click", b"c\td"), spaced(line(1)),
     ]),
 )  # fmt: skip
 SCHEMAS = st.sampled_from([
@@ -99,18 +108,27 @@ SCHEMAS = st.sampled_from([
     st.sampled_from([NO_FIELDS, NO_FIELDS, Fields(("ip",), ()), Fields((), ("ts",))]),
     st.sampled_from([Limits(), Limits(event_bytes=150)]),
     st.sampled_from([0, 1, 16]),
+    st.sampled_from([line, lambda at: spaced(line(at)), lambda at: line(at, user="u" if at % 2 else None)]),
     st.randoms(use_true_random=False),
 )
 def test_the_fast_way_gives_what_the_careful_one_gives(
-    strange: list[bytes], many: int, schema: pa.Schema, fields: Fields, limits: Limits, few: int, random: Any
+    strange: list[bytes],
+    many: int,
+    schema: pa.Schema,
+    fields: Fields,
+    limits: Limits,
+    few: int,
+    plain: Callable[[int], bytes],
+    random: Any,
 ) -> None:
-    lines = [line(number) for number in range(many)] + strange
+    lines = [plain(number) for number in range(many)] + strange
     random.shuffle(lines)
     body = b"\n".join(lines)
     with patch("alluvia.ingest.alike.read_alike", lambda *_: None):
         careful = made(body, schema, fields, limits)
-    small = patch.multiple("alluvia.ingest.alike", BLOCK=8, _LEAST=2, _AROUND=3, _FEW=few, _COMPARED_BYTES=100)
-    with patch("alluvia.ingest.envelope.MANY", 1), small:
+    small = patch.multiple("alluvia.ingest.alike", BLOCK=8, _LEAST=2, _AROUND=3)
+    short = patch.multiple("alluvia.ingest.alike_reading", _FEW=few, _COMPARED_BYTES=100)
+    with patch("alluvia.ingest.envelope.MANY", 1), small, short:
         assert made(body, schema, fields, limits) == careful
 
 
@@ -142,6 +160,42 @@ def test_most_lines_are_kept_as_columns_and_odd_ones_in_their_places(declared: b
     with patch("alluvia.ingest.rows._Conversion.__init__", side_effect=AssertionError):
         rows = to_rows(plain.events, schema, arrival_us=1, idempotency_key=None, new_id=lambda: "never")
     assert rows.table["event_id"].to_pylist() == [f"e{number}" for number in range(100, 400)]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [line(number) for number in range(300)],
+        [spaced(line(number, n=None if number % 3 else 5)) for number in range(300)],
+        [line(number, user=None if number % 2 else "é", ip=None) for number in range(300)],
+        [
+            orjson.dumps({"n": number, "event_id": f"e{number}", "ok": None if number % 2 else False})
+            for number in range(300)
+        ],
+    ],
+)
+def test_lines_are_cut_at_their_quotes(sent: list[bytes]) -> None:
+    broken = {7: b'{"event_id":"', 8: sent[8].replace(b"e8", b"a\\nb"), 9: sent[9].replace(b"e9", b"\t"), 299: b"5"}
+    lines = [broken.get(number) or each for number, each in enumerate(sent)]
+    with patch("alluvia.ingest.alike_reading._parsed", side_effect=AssertionError):
+        found = alike([each for number, each in enumerate(lines) if number != 9])
+        assert alike(sent) is not None
+    assert found is not None
+    assert found.others == {7: broken[7], 8: broken[8], 298: broken[299]}
+    read = [orjson.loads(each) for number, each in enumerate(sent) if number not in broken]
+    assert pa.table(dict(found.columns.columns)).to_pylist() == read
+    assert found.columns.texts(list(read[0])).to_pylist() == [orjson.dumps(each).decode() for each in read]
+
+
+def test_what_cannot_be_cut_is_parsed() -> None:
+    for sent in (
+        [line(number, user="u" if number % 2 else None, n=5 if number % 3 else None) for number in range(300)],
+        [line(number, user="u" if 116 < number < 140 else None, ip=f"{number % 2}:null") for number in range(300)],
+    ):
+        found = alike(sent)
+        assert found is not None
+        assert (found.size, len(found.others)) == (300, 0)
+        assert pa.table(dict(found.columns.columns)).to_pylist() == [orjson.loads(each) for each in sent]
 
 
 def test_a_line_that_pyarrow_refuses_takes_few_others_along() -> None:
