@@ -31,6 +31,8 @@ CONNECTIONS = (1, 50, 200)
 SECONDS = 60.0
 THREADS = (1, 64, 256)
 THREAD_SECONDS = 10.0
+START_SECONDS = 1.0
+"""Times are those of what is sent after it: all threads but one begin in the middle of the first one's commit."""
 PUT_SECONDS = 0.05
 PUTS_MAX = 0.15
 """PUT requests a post of 64 threads and more."""
@@ -94,7 +96,7 @@ def _by_threads(threads: int) -> Figure:
     lake.create_events("app")
     lake["app"].snapshot()
     store.requests.clear()
-    taken_ms: list[float] = []
+    taken: list[tuple[float, float]] = []
     stored: list[str] = []
     began = time.monotonic()
 
@@ -106,7 +108,7 @@ def _by_threads(threads: int) -> Figure:
             started = time.monotonic()
             if ingest_batch(lake, "app", [event], arrival_us=lake.clock.now_us()).stored:
                 stored.append(f"{number}-{at}")
-            taken_ms.append(1000 * (time.monotonic() - started))
+            taken.append((started, 1000 * (time.monotonic() - started)))
 
     workers = [Thread(target=send, args=(number,)) for number in range(threads)]
     for worker in workers:
@@ -114,14 +116,14 @@ def _by_threads(threads: int) -> Figure:
     for worker in workers:
         worker.join()
     seconds = time.monotonic() - began
-    taken_ms.sort()
-    puts = sum(number for kind, number in store.requests.items() if kind.startswith("put")) / len(taken_ms)
-    exact = sorted(lake["app"].to_arrow()["event_id"].to_pylist()) == sorted(stored) and len(stored) == len(taken_ms)
+    taken_ms = sorted(each_ms for started, each_ms in taken if started > began + START_SECONDS)
+    puts = sum(number for kind, number in store.requests.items() if kind.startswith("put")) / len(taken)
+    exact = sorted(lake["app"].to_arrow()["event_id"].to_pylist()) == sorted(stored) and len(stored) == len(taken)
     most = PUTS_MAX if threads >= 64 else 2
     return Figure(
         f"{threads} {'thread' if threads == 1 else 'threads'} on one lake, {1000 * PUT_SECONDS:.0f} ms a PUT: "
         "posts a second",
-        f"{len(taken_ms) / seconds:.0f}, p50 {taken_ms[len(taken_ms) // 2]:.0f} ms, "
+        f"{len(taken) / seconds:.0f}, p50 {taken_ms[len(taken_ms) // 2]:.0f} ms, "
         f"p99 {taken_ms[len(taken_ms) * 99 // 100]:.0f} ms; {puts:.2f} PUT each",
         "",
         None,

@@ -831,7 +831,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "have a request alone wait for others",
         "operations/grouping.py",
-        "line if len(group) > 1 or self._lines[line] else None",
+        "line if self._crowd > 1 else None",
         "line",
         ("tests/unit/operations/test_grouping.py",),
     ),

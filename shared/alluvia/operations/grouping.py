@@ -2,7 +2,7 @@
 
 The first request begins at once, alone. Whoever leads a group does the work for all of it, then hands the lead to the
 first of those who came meanwhile, so nobody leads twice. After a group of several, the next one pauses for a small part
-of the time that it took: senders that were just answered and send again at once come along. Without that, they and
+of the time that it took, and again while more come: senders that were just answered come along. Without that, they and
 those who waited would take turns, each half of them waiting for the other. Without contention nobody waits.
 """
 
@@ -35,6 +35,9 @@ GROUP_MAX = Size(20_000, 16 << 20)
 PAUSE = 0.05
 PAUSE_SECONDS_MAX = 0.01
 """For what part of the time of the group before it a group waits for more requests, and for how long at most."""
+PAUSES_MAX = 5
+"""So many times it waits at most: again if more have come meanwhile, unless there are as many as before."""
+_PAUSES_US_MAX = PAUSES_MAX * PAUSE_SECONDS_MAX * 1_000_000
 
 
 class _Member(Generic[Request, Result]):
@@ -63,6 +66,8 @@ class RequestGroups(Generic[Request, Result]):
         self._most = most
         self._crowded: Hashable = None
         self._pause_until_us = 0
+        self._pause_seconds = 0.0
+        self._crowd = 0
         self._lock = Lock()
         self._lines: dict[Hashable, deque[_Member[Request, Result]]] = {}
 
@@ -92,17 +97,26 @@ class RequestGroups(Generic[Request, Result]):
         return me.result()
 
     def _pause(self, line: Hashable) -> None:
-        """Wait for those whom the last group answered, if several were waiting for it or in it."""
-        seconds = (self._pause_until_us - self._clock.now_us()) / 1_000_000
-        if self._crowded == line and 0 < seconds <= PAUSE_SECONDS_MAX:
+        """Wait for those whom the last group answered, if several were waiting for it or in it.
+
+        As long as more come, others are on their way: on a busy machine it takes a while until all have sent again.
+        """
+        seconds, crowd = self._pause_seconds, self._crowd
+        while self._crowded == line and 0 < self._pause_until_us - self._clock.now_us() <= _PAUSES_US_MAX:
+            before = len(self._lines[line])
             self._clock.sleep(seconds)
+            there = len(self._lines[line])
+            if there == before or there + 1 >= crowd:
+                return
 
     def _took(self, line: Hashable, group: Sequence[_Member[Request, Result]], began_us: int) -> None:
         """Take note of a group that is done, for whoever leads the next one."""
         now_us = self._clock.now_us()
         with self._lock:
-            self._crowded = line if len(group) > 1 or self._lines[line] else None
-            self._pause_until_us = now_us + int(min(PAUSE_SECONDS_MAX * 1_000_000, PAUSE * (now_us - began_us)))
+            self._crowd = len(group) + len(self._lines[line])
+            self._crowded = line if self._crowd > 1 else None
+            self._pause_seconds = min(PAUSE_SECONDS_MAX, PAUSE * (now_us - began_us) / 1_000_000)
+            self._pause_until_us = now_us + int(PAUSES_MAX * self._pause_seconds * 1_000_000)
 
     def _lead(self, line: Hashable, me: _Member[Request, Result], work: Work[Request, Result]) -> None:
         group = self._gather(line, me)

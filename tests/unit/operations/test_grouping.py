@@ -12,7 +12,7 @@ import pytest
 
 from alluvia.clock import Clock, ManualClock
 from alluvia.errors import CommitUnknown, Unavailable
-from alluvia.operations.grouping import PAUSE_SECONDS_MAX, RequestGroups, Size
+from alluvia.operations.grouping import PAUSE_SECONDS_MAX, PAUSES_MAX, RequestGroups, Size
 
 SMALL = Size(1, 10)
 MANY = Size(1000, 1_000_000)
@@ -86,6 +86,7 @@ class Pauses(ManualClock):
 
     def sleep(self, seconds: float) -> None:
         self.seconds.append(seconds)
+        self.advance(seconds)
         self.place.wait(self.until)
 
 
@@ -115,10 +116,36 @@ def test_the_first_of_a_group_to_send_again_waits_for_the_others() -> None:
     second = place.pool.submit(place.groups.do, "t", 4, SMALL, place.work)
     assert [each.result(30) for each in (first, second)] == ["did 3", "did 4"]
     assert place.lots == [[0], [1, 2], [3, 4]]
-    clock.advance(PAUSE_SECONDS_MAX)
+    clock.advance(PAUSES_MAX * PAUSE_SECONDS_MAX)
     place.open(1)
     assert place.groups.do("t", 5, SMALL, place.work) == "did 5"
     assert clock.seconds == [PAUSE_SECONDS_MAX] * 2
+
+
+@pytest.mark.parametrize(
+    ("crowd", "arrivals", "pauses"),
+    [(4, 9, 3), (9, 1, 2), (9, 9, PAUSES_MAX)],
+    ids=["until all are there", "until no more come", "not for ever"],
+)
+def test_a_group_waits_again_while_more_come(crowd: int, arrivals: int, pauses: int) -> None:
+    clock = Pauses()
+    place = clock.place
+    sent = [place.send(each) for each in range(crowd + 1)]
+    place.open(2)
+    assert [each.result(30) for each in sent] == [f"did {each}" for each in range(crowd + 1)]
+    later: list[Future[str]] = []
+
+    def one_more() -> bool:
+        if len(later) < arrivals:
+            later.append(place.send(11 + len(later)))
+        return True
+
+    clock.until = one_more
+    place.open(1)
+    assert place.groups.do("t", 10, SMALL, place.work) == "did 10"
+    assert [each.result(30) for each in later] == [f"did {11 + each}" for each in range(len(later))]
+    assert place.lots[2:] == [list(range(10, 11 + min(pauses, arrivals)))]
+    assert clock.seconds[1:] == [PAUSE_SECONDS_MAX] * pauses
 
 
 def test_a_request_alone_does_not_pause_for_more() -> None:
