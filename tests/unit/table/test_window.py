@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from base64 import b64decode
 from dataclasses import replace
 
 import pyarrow as pa
@@ -55,6 +56,13 @@ def test_a_commit_carries_them_as_text() -> None:
     assert event_ids_of(CommitActions(1, {})) == CommitIds(1, 0, b"", b"")
     old = {"alluviaEventIds": info["alluviaEventIds"]}
     assert event_ids_of(CommitActions(1, old)) == CommitIds(1, 0, b"".join(prints), UNKNOWN * 3)
+
+
+def test_many_are_one_text() -> None:
+    prints = fingerprints(map(str, range(10_000)))
+    contents = [each[:4] for each in prints]
+    ids, hashes = encode_event_ids(prints, contents).values()
+    assert (b64decode(ids, validate=True), b64decode(hashes, validate=True)) == (b"".join(prints), b"".join(contents))
 
 
 @pytest.mark.parametrize("key", ["alluviaEventIds", "alluviaEventContents"])

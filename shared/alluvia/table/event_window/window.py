@@ -31,6 +31,7 @@ RUN_IDS_MAX = 1 << 21
 UNKNOWN = bytes(CONTENT_BYTES)
 """The content of an event whose commit carries ids alone, as those of earlier versions of this library do."""
 _WITH_SOURCE = b"source"
+_ENCODED_AT_ONCE = 3 << 10  # values: a multiple of three, so that no part but the last one is padded
 
 
 def fingerprints(event_ids: Iterable[str], sources: Iterable[str | None] | None = None) -> list[bytes]:
@@ -54,7 +55,13 @@ def _fingerprint(event_id: bytes, prefix: bytes | None) -> bytes:
 
 def encode_event_ids(prints: Sequence[bytes], contents: Sequence[bytes]) -> dict[str, str]:
     """Return events as commitInfo carries them, base64: 16 characters of fingerprint and 5 of content each."""
-    return {EVENT_IDS: b64encode(b"".join(prints)).decode(), EVENT_CONTENTS: b64encode(b"".join(contents)).decode()}
+    return {EVENT_IDS: _joined_base64(prints), EVENT_CONTENTS: _joined_base64(contents)}
+
+
+def _joined_base64(values: Sequence[bytes]) -> str:
+    """Return joined values in base64, made of parts that take no fresh memory."""
+    parts = (values[at : at + _ENCODED_AT_ONCE] for at in range(0, len(values), _ENCODED_AT_ONCE))
+    return "".join([b64encode(b"".join(part)).decode() for part in parts])
 
 
 def joined_event_ids(infos: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
