@@ -26,6 +26,7 @@ LEFT_OUT = (
     "tests/contract/test_verify.py",
     "tests/docs/",
     "tests/faults/",
+    "tests/flight/",
     "tests/functions/test_log_lines.py",
     "tests/functions/test_many_tables.py",
     "tests/functions/test_query_statements.py",

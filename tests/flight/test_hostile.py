@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import grpc
 import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.cli.doors import QUERIES
 from alluvia.flight.framing import sent
 from alluvia.flight.messages import new, packed, unpacked
 from alluvia.flight.service import REQUEST_BYTES_MAX
 from tests.flight.serving import RawClient, Served, descriptor, serving_flight, ticket
 
 Code = grpc.StatusCode
+PLACES = QUERIES.total
+APPEND = new("TableDefinitionOptions", if_not_exist=2, if_exists=2)
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +116,8 @@ def test_writes_that_are_not_allowed(client: RawClient) -> None:
         assert code_of(partial(client.info, "CommandStatementQuery", query=text)) is Code.PERMISSION_DENIED
         update = packed("CommandStatementUpdate", query=text)
         assert code_of(partial(client.put, first_part(update))) is Code.PERMISSION_DENIED
+        ingest = packed("CommandStatementIngest", table="t", table_definition_options=APPEND)
+        assert code_of(partial(client.put, *parts_of(ingest, pa.table({"id": [1]})))) is Code.PERMISSION_DENIED
         prepared = packed("ActionCreatePreparedStatementRequest", query=text)
         assert code_of(partial(client.action, "CreatePreparedStatement", prepared)) is Code.PERMISSION_DENIED
 
@@ -146,9 +153,7 @@ def test_values_that_are_not_arrow(client: RawClient) -> None:
         assert outcome(partial(client.put, *sent_parts)) in (Code.OK, Code.INVALID_ARGUMENT)
     assert code_of(partial(client.put, first_part(command, whole[0]), b"\xff")) is Code.INVALID_ARGUMENT
     many = pa.table({name: [1] for name in "abc"})
-    wrong = list(sent(many.schema, many.to_batches()))
-    parts = [first_part(command, wrong[0]), *(each.SerializeToString() for each in wrong[1:])]
-    assert code_of(partial(client.put, *parts)) is Code.INVALID_ARGUMENT
+    assert code_of(partial(client.put, *parts_of(command, many))) is Code.INVALID_ARGUMENT
     client.put(*good)
     assert len(list(client.stream("DoGet", ticket(command)))) == 2
 
@@ -163,6 +168,31 @@ def test_statements_without_end_make_room_for_one_another(client: RawClient) -> 
     first, *_, last = (packed("CommandPreparedStatementQuery", prepared_statement_handle=each) for each in handles)
     assert code_of(partial(client.one, "GetFlightInfo", descriptor(first))) is Code.NOT_FOUND
     assert client.one("GetFlightInfo", descriptor(last))
+
+
+def test_queries_that_nobody_waits_for_end(client: RawClient) -> None:
+    """More than there are places ask for answers that would take hours; then all of them go."""
+    info = client.info("CommandStatementQuery", query="SELECT max(hash(range)) FROM range(1000000000000)")
+    request = ticket(info.endpoint[0].ticket.ticket)
+    calls: list[Any] = [client.stream("DoGet", request) for _ in range(PLACES + 3)]
+    wait_until(lambda: sum(call.done() for call in calls) == 3)
+    assert {call.code() for call in calls if call.done()} == {Code.RESOURCE_EXHAUSTED}
+    for call in calls:
+        call.cancel()
+    small = ticket(packed("CommandGetTableTypes"))
+    wait_until(lambda: outcome(lambda: list(client.stream("DoGet", small))) is Code.OK)
+
+
+def wait_until(there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def parts_of(command: bytes, rows: pa.Table) -> list[bytes]:
+    first, *others = sent(rows.schema, rows.to_batches())
+    return [first_part(command, first), *(each.SerializeToString() for each in others)]
 
 
 def first_part(command: bytes, part: object = None) -> bytes:

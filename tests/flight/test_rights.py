@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import adbc_driver_manager
 import grpc
+import pyarrow as pa
 import pytest
 from adbc_driver_flightsql import dbapi
 
@@ -141,6 +142,12 @@ def test_writes_need_their_scope(place: tuple[Served, Tokens]) -> None:
             cursor.execute("DELETE FROM hits")
         with pytest.raises(adbc_driver_manager.Error, match="scope admin:hits"):
             cursor.execute("DROP TABLE hits")
+        rows = pa.table({"tenant": ["y"], "email": ["y@x"], "n": [7]})
+        assert cursor.adbc_ingest("hits", rows, mode="append") == 1
+        with pytest.raises(adbc_driver_manager.Error, match="scope admin:hits"):
+            cursor.adbc_ingest("hits", rows, mode="replace")
+        with pytest.raises(adbc_driver_manager.Error, match="scope admin:fresh"):
+            cursor.adbc_ingest("fresh", rows, mode="create")
     assert served.rows("SELECT count(*) FROM hits WHERE tenant = 'z'", token=tokens.all) == [(1,)]
 
 

@@ -16,6 +16,7 @@ from alluvia.clock import Clock
 from alluvia.duck.quoting import quote_name
 from alluvia.errors import Invalid
 from alluvia.flight import metadata
+from alluvia.flight.bulk_ingest import IngestTarget
 from alluvia.flight.framing import schema_bytes
 from alluvia.flight.handles import HANDLE_BYTES, Handles
 from alluvia.flight.messages import Message, new, packed, read, unpacked
@@ -174,6 +175,12 @@ class Commands:
             raise Invalid("the text is a query, which changes nothing: send it to GetFlightInfo")
         changed = 0 if not sets else rows_changed(self._statements.execute(text, sets, caller, transaction), allowed)
         return bytes(new("DoPutUpdateResult", record_count=changed).SerializeToString())
+
+    def ingest(self, asked: Message, rows: pa.RecordBatchReader, caller: FlightCaller) -> bytes:
+        """Append rows to a table, and say how many."""
+        transaction = self._transaction(asked.transaction_id, caller)
+        count = self._statements.ingest(IngestTarget.of(asked), rows, caller, transaction)
+        return bytes(new("DoPutUpdateResult", record_count=count).SerializeToString())
 
     def bind(self, asked: Message, rows: pa.Table | None, caller: FlightCaller) -> bytes:
         """Bind values to a prepared statement's parameters."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa
 
@@ -57,10 +59,7 @@ def received(parts: Iterable[Message], bytes_max: int) -> pa.Table | None:
     """Return the rows of FlightData that came in; None if there are none. Raises `Invalid`."""
     stream = bytearray()
     for part in parts:
-        if part.data_header:
-            if _is_compressed(part.data_header):
-                raise Invalid("the values are compressed: send them as they are")
-            stream += _encapsulated(part.data_header, part.data_body)
+        stream += _checked(part)
         if len(stream) > bytes_max:
             raise Invalid(f"the values take more than {bytes_max} bytes: send fewer rows at a time")
     if not stream:
@@ -71,6 +70,46 @@ def received(parts: Iterable[Message], bytes_max: int) -> pa.Table | None:
     except (pa.ArrowException, OSError, ValueError):
         raise Invalid("the values are not a stream of Arrow") from None
     return rows
+
+
+class _Stream(io.RawIOBase):
+    """The bytes of the Arrow stream that parts are of, as they come."""
+
+    def __init__(self, parts: Iterable[Message]) -> None:
+        self._parts = iter(parts)
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Return that it is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as one message goes."""
+        while not self._left:
+            part = next(self._parts, None)
+            if part is None:
+                return 0
+            self._left = memoryview(_checked(part))
+        count = min(len(buffer), len(self._left))
+        buffer[:count], self._left = self._left[:count], self._left[count:]
+        return count
+
+
+def reader_of(parts: Iterable[Message]) -> pa.RecordBatchReader:
+    """Return rows of FlightData as they come in. Raises `Invalid`."""
+    try:
+        return pa.ipc.open_stream(pa.PythonFile(io.BufferedReader(_Stream(parts)), mode="r"))
+    except (pa.ArrowException, OSError):
+        raise Invalid("the rows are not a stream of Arrow") from None
+
+
+def _checked(part: Message) -> bytes:
+    """Return a message as a stream has it. Raises `Invalid` for one that is compressed."""
+    if not part.data_header:
+        return b""
+    if _is_compressed(part.data_header):
+        raise Invalid("the values are compressed: send them as they are")
+    return _encapsulated(part.data_header, part.data_body)
 
 
 def _is_compressed(header: bytes) -> bool:

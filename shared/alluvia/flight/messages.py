@@ -55,8 +55,13 @@ _MESSAGES: dict[str, tuple[str, ...]] = {
     "CommandGetXdbcTypeInfo": ("optional int32 data_type 1",),
     "CommandPreparedStatementQuery": ("bytes prepared_statement_handle 1",),
     "CommandPreparedStatementUpdate": ("bytes prepared_statement_handle 1",),
+    "CommandStatementIngest": (
+        *("TableDefinitionOptions table_definition_options 1", "string table 2", "optional string schema 3"),
+        *("optional string catalog 4", "bool temporary 5", "optional bytes transaction_id 6"),
+    ),
     "CommandStatementQuery": ("string query 1", "optional bytes transaction_id 2"),
     "CommandStatementUpdate": ("string query 1", "optional bytes transaction_id 2"),
+    "TableDefinitionOptions": ("int32 if_not_exist 1", "int32 if_exists 2"),
     "TicketStatementQuery": ("bytes statement_handle 1",),
     # Flight SQL: bodies of actions, and what is answered
     "ActionBeginTransactionRequest": (),

@@ -15,7 +15,7 @@ import grpc
 
 from alluvia.errors import AlluviaError, Invalid, Unsupported
 from alluvia.flight.commands import Commands
-from alluvia.flight.framing import received, schema_bytes, sent
+from alluvia.flight.framing import reader_of, received, schema_bytes, sent
 from alluvia.flight.messages import Message, new, packed, read, unpacked
 from alluvia.flight.statements import FlightCaller, Statements
 from alluvia.flight.statuses import fitting, status_of
@@ -162,10 +162,13 @@ class FlightService:
                     self._commands.bind(asked, rows, caller)
                 with self._gate.place():
                     body = self._commands.update(name, asked, caller)
+            elif name == "CommandStatementIngest":
+                with self._gate.place():
+                    body = self._commands.ingest(asked, reader_of(_all(first, parts)), caller)
             elif name == "CommandPreparedStatementQuery":
                 body = self._commands.bind(asked, received(_all(first, parts), REQUEST_BYTES_MAX), caller)
             else:
-                raise Invalid(f"{name} cannot be put: put statements that change something, or values of parameters")
+                raise Invalid(f"{name} cannot be put: put changes, rows of a table, or values of parameters")
             yield new("PutResult", app_metadata=body).SerializeToString()
 
     def do_action(self, request: bytes, context: Context) -> Iterator[bytes]:

@@ -33,7 +33,7 @@ SCHEMA = pa.schema(
 _STRING, _BOOL, _BIGINT, _INT32, _LIST, _MAP = range(6)
 _CASE_INSENSITIVE, _NULLS_AT_END, _FULL_OUTER_JOINS, _SERIALIZABLE, _FORWARD_ONLY, _TRANSACTIONS = 1, 3, 2, 4, 1, 1
 
-_TRUE = (4, 9, 506, 515, 516, 518, 520, 521, 523, 524, 539, 563, 572, 574)
+_TRUE = (4, 9, 11, 506, 515, 516, 518, 520, 521, 523, 524, 539, 563, 572, 574)
 _FALSE = (5, 500, 501, 519, 527, 532, 536, 537, 556, 565, 566, 573, 575, 576)
 _TEXTS = {
     0: "Alluvia", 1: __version__, 2: pa.__version__, 504: '"', 513: "\\", 514: "",
@@ -53,7 +53,7 @@ _SIZES = {
     559: 128,
     562: _SERIALIZABLE,  # FlightSql.proto has an int32, the drivers and servers of Apache Arrow this
 }
-_READ_ONLY, _DDL_TABLE, _CONVERT = 3, 502, 517
+_READ_ONLY, _INGESTS, _DDL_TABLE, _CONVERT = 3, 10, 502, 517
 
 
 def sql_info(wanted: Iterable[int], *, allow_writes: bool) -> pa.RecordBatch:
@@ -66,7 +66,7 @@ def sql_info(wanted: Iterable[int], *, allow_writes: bool) -> pa.RecordBatch:
         **{number: (_INT32, value) for number, value in _NUMBERS.items()},
         **dict.fromkeys(_LISTS, (_LIST, [])),
         _READ_ONLY: (_BOOL, not allow_writes),
-        _DDL_TABLE: (_BOOL, allow_writes),
+        **dict.fromkeys((_INGESTS, _DDL_TABLE), (_BOOL, allow_writes)),
         _CONVERT: (_MAP, []),
     }
     asked = list(dict.fromkeys(wanted)) or sorted(known)

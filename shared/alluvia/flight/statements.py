@@ -13,6 +13,8 @@ import pyarrow as pa
 from alluvia.access.rights import Rights
 from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Conflict, Invalid
+from alluvia.flight.bulk_ingest import IngestTarget, ingest
+from alluvia.flight.bulk_insert import as_rows
 from alluvia.lake import Lake
 from alluvia.lake_transaction import LakeTransaction
 from alluvia.lazy_dataclasses import dataclass
@@ -23,6 +25,7 @@ from alluvia.query.permitted import permitted
 from alluvia.sql.binding import parameter_names
 from alluvia.sql.nodes import Query
 from alluvia.sql.run import TRIES_MAX, execute, execute_in
+from alluvia.sql.running import insert_rows
 from alluvia.sql.statements import SqlStatement
 
 Values = Mapping[str, Any]
@@ -163,6 +166,23 @@ class Statements:
             return execute(self._lake, text, sets[0], limits=limits, ready=ready, rights=caller.rights)
         return self._all_or_nothing(text, sets, caller, limits)
 
+    def ingest(
+        self,
+        target: IngestTarget,
+        rows: pa.RecordBatchReader,
+        caller: FlightCaller,
+        transaction: OpenTransaction | None,
+    ) -> int:
+        """Append rows to a table, as they come, all or nothing. Return how many."""
+        rules = self._rules()
+        rules.allowed("INSERT INTO t DEFAULT VALUES")  # whether anything may be written
+        limits = rules.limits.begun()
+        if transaction is not None:
+            with transaction.using() as inner:
+                return ingest(inner, target, rows, caller.rights, limits.check)
+        with self._lake.transaction() as inner:
+            return ingest(inner, target, rows, caller.rights, limits.check)
+
     def _all_or_nothing(
         self, text: str, sets: Sequence[Values | None], caller: FlightCaller, limits: QueryLimits
     ) -> pa.Table:
@@ -188,6 +208,9 @@ class Statements:
         limits: QueryLimits,
     ) -> pa.Table:
         """Run a text in a transaction for each set of values; counts of rows are added up."""
+        together = as_rows(self._rules().allowed(text), sets)
+        if together is not None:
+            return insert_rows(self._lake, inner, *together, limits, caller.rights)
         found = [execute_in(self._lake, inner, text, each, limits=limits, rights=caller.rights) for each in sets]
         self._check_size(found[-1])
         return _added_up(found)

@@ -109,6 +109,22 @@ def answer(
     return ScriptAnswer(rows, done, written, in_transaction=transaction is not None)
 
 
+def insert_rows(
+    lake: Lake,
+    transaction: LakeTransaction,
+    node: nodes.Insert,
+    rows: pa.Table,
+    limits: QueryLimits | None,
+    rights: Rights | None = None,
+) -> pa.Table:
+    """Append rows as if they were the VALUES of an INSERT. Returns, and raises, what running that does."""
+    if rights is not None:
+        check_statement(rights, "insert", node)
+    limits = None if limits is None else limits.begun()
+    with _stopping_in_time(limits):
+        return row(writing.insert_rows(SqlScope(lake, transaction, {}, limits, rights), node, rows))
+
+
 def _write(scope: SqlScope, statement: SqlStatement) -> Done:
     try:
         return _WRITES[type(statement.node)](scope, statement.node)

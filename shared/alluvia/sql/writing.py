@@ -12,6 +12,7 @@ from alluvia.operations import merge as merging
 from alluvia.operations.merge import MergeClause, MergeRules
 from alluvia.operations.upsert_source import RepeatedKey
 from alluvia.operations.views import find_view
+from alluvia.query.engine import Result
 from alluvia.sql import finding, pairing
 from alluvia.sql.binding import assigned, column_of
 from alluvia.sql.fitting import fitted, table_schema
@@ -26,6 +27,21 @@ SOURCE_BYTES = 256 << 20
 
 def insert(scope: SqlScope, node: Insert) -> Done:
     """Append the rows of VALUES or a SELECT, as they come."""
+    wanted = _wanted(scope, node)
+    if node.source is None:
+        commit = scope.table(node.table).append([{}])
+        return {"rows_inserted": commit.rows, "version": commit.version}
+    with scope.query(node.source) as result:
+        return _insert(scope, node, wanted, result)
+
+
+def insert_rows(scope: SqlScope, node: Insert, rows: pa.Table) -> Done:
+    """Append rows as if they were those of VALUES."""
+    return _insert(scope, node, _wanted(scope, node), Result(rows.schema, iter(rows.to_batches())))
+
+
+def _wanted(scope: SqlScope, node: Insert) -> pa.Schema:
+    """Return the columns that an INSERT fills. Raises `Invalid`, naming one that is not there, or comes twice."""
     schema = scope.newest(node.table).schema if node.columns is None else scope.columns(node.table, node.columns)
     names = schema.names
     if node.columns is not None:
@@ -33,19 +49,17 @@ def insert(scope: SqlScope, node: Insert) -> Done:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise Invalid(f"column {twice} is named twice")
-    table = scope.table(node.table)
-    if node.source is None:
-        commit = table.append([{}])
-        return {"rows_inserted": commit.rows, "version": commit.version}
-    with scope.query(node.source) as result:
-        if len(result.schema) != len(names):
-            given = "each row of VALUES" if node.is_values else "the SELECT"
-            raise Invalid(
-                f"INSERT INTO {node.table} takes {len(names)} columns ({', '.join(names)}), but {given} has "
-                f"{len(result.schema)}"
-            )
-        wanted = pa.schema([schema.field(name) for name in names])
-        commit = table.append(fitted(result, wanted, literals=node.is_values))
+    return pa.schema([schema.field(name) for name in names])
+
+
+def _insert(scope: SqlScope, node: Insert, wanted: pa.Schema, result: Result) -> Done:
+    if len(result.schema) != len(wanted):
+        given = "each row of VALUES" if node.is_values else "the SELECT"
+        raise Invalid(
+            f"INSERT INTO {node.table} takes {len(wanted)} columns ({', '.join(wanted.names)}), but {given} has "
+            f"{len(result.schema)}"
+        )
+    commit = scope.table(node.table).append(fitted(result, wanted, literals=node.is_values))
     return {"rows_inserted": commit.rows, "version": commit.version}
 
 
