@@ -7,16 +7,20 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from alluvia.access.rights import Rights
+from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.flight.messages import Message
 from alluvia.lake_transaction import LakeTransaction
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.sql.fitting import table_schema
 from alluvia.sql.nodes import CreateTable, Insert
 from alluvia.sql.rights import check_statement
 from alluvia.table.schema.names import fold
 
 CREATE, NOT_CREATE = 1, 2
 FAIL, APPEND, REPLACE = 1, 2, 3
+VIEWS_BYTES_MAX = 20 << 20
+"""A batch comes in one message, of half that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +62,10 @@ def ingest(
     if rights is not None:
         node = CreateTable(target.table, if_not_exists=False) if creates else Insert(target.table, None, None, False)
         check_statement(rights, "create table" if creates else "insert", node)
+    plain = pa.schema([pa.field(each.name, _plain(each), each.nullable) for each in rows.schema])
     if creates:
-        inner.create_table(target.table, rows.schema, replace=there)
-    checked = pa.RecordBatchReader.from_batches(rows.schema, _checked(rows, check_time))
+        inner.create_table(target.table, table_schema(plain), replace=there)
+    checked = pa.RecordBatchReader.from_batches(plain, _checked(rows, plain, check_time))
     count = inner.table(target.table).append(checked).rows
     return -1 if count is None else count
 
@@ -73,8 +78,47 @@ def _is_there(inner: LakeTransaction, table: str) -> bool:
     return True
 
 
-def _checked(rows: pa.RecordBatchReader, check_time: Callable[[], None]) -> Iterator[pa.RecordBatch]:
+def _checked(rows: pa.RecordBatchReader, plain: pa.Schema, check_time: Callable[[], None]) -> Iterator[pa.RecordBatch]:
     for batch in rows:
         check_time()
         batch.validate(full=True)
-        yield batch
+        columns = [_unshared(*each) for each in zip(batch.columns, plain, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=plain)
+
+
+def _plain(field: pa.Field) -> pa.DataType:
+    """Return the type of a column whose values all have bytes of their own. Raises `Invalid` for others within lists.
+
+    Polars sends texts as views, many of which may be of the same bytes; in lists, nothing takes no bytes at all.
+    """
+    if pa.types.is_string_view(field.type):
+        return pa.string()
+    if pa.types.is_binary_view(field.type):
+        return pa.binary()
+    if _repeats(field.type, nested=False):
+        raise Invalid(f"column {field.name} has the type {field.type!s:.100}: send lists and structs of plain values")
+    return field.type
+
+
+def _repeats(kind: pa.DataType, *, nested: bool) -> bool:
+    types = pa.types
+    if types.is_struct(kind):
+        return (nested and not kind.num_fields) or any(_repeats(each.type, nested=True) for each in kind.fields)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _repeats(kind.value_type, nested=True)
+    if types.is_map(kind):
+        return _repeats(kind.key_type, nested=True) or _repeats(kind.item_type, nested=True)
+    views = types.is_string_view(kind) or types.is_binary_view(kind) or types.is_list_view(kind)
+    return nested and (types.is_null(kind) or views or types.is_dictionary(kind) or types.is_run_end_encoded(kind))
+
+
+def _unshared(column: pa.Array, field: pa.Field) -> pa.Array:
+    """Return a column of views as one of values, if they do not take more than a message may. Raises `Invalid`."""
+    if column.type.equals(field.type):
+        return column
+    count = column.offset + len(column)
+    numbers = pa.Array.from_buffers(pa.int32(), 4 * count, [None, column.buffers()[1]])  # a view is four numbers
+    lengths = numbers.take(pa.array(range(4 * column.offset, 4 * count, 4), pa.int64()))
+    if (pc.sum(lengths.cast(pa.int64())).as_py() or 0) > VIEWS_BYTES_MAX:
+        raise Invalid(f"column {field.name} has views of the same bytes: send each value by itself")
+    return column.cast(field.type)
