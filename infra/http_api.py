@@ -22,6 +22,8 @@ QUERY_ROUTES = {
     "/q/{hash}": _READ,
     "/v1/queries": _READ,
     "/v1/queries/{query}": _READ,
+    "/v1/jobs/{job}": (*_READ, api.HttpMethod.DELETE),
+    "/v1/jobs/{job}/{result}": _READ,
     "/v1/tables": _READ,
     "/v1/tables/{table}": _READ,
     "/readyz": _READ,

@@ -30,6 +30,7 @@ COMMIT = Spec("ingest", 1769, 60, WITH_DUCKDB, "Commits events from the queue, a
 # What API Gateway has given up on goes on to its end, and who asks again gets its answer.
 UPLOAD = Spec("ingest", 3538, 900, WITH_DUCKDB, "Takes files of rows in over HTTP", disk_mb=4096)
 QUERY = Spec("query", 3538, 29, WITH_DUCKDB, "Answers SQL over HTTP", disk_mb=2048)
+JOBS = Spec("query", 3538, 900, WITH_DUCKDB, "Runs queries whose senders do not wait", disk_mb=2048)
 SQL = Spec("query", 3538, 29, WITH_DUCKDB, "Runs SQL that writes, over HTTP", disk_mb=2048)
 MERGE = Spec("merge", 3538, 900, WITH_DUCKDB, "Makes few sorted files out of many small ones", disk_mb=4096)
 VACUUM = Spec("vacuum", 1769, 900, CORE, "Deletes what no retained version needs")

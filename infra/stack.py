@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from aws_cdk import CfnOutput, Stack
+from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_apigatewayv2 as api
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.alarms import Alarms
@@ -17,13 +18,15 @@ from infra.schedules import Schedules
 from infra.secrets import allow_secrets
 from infra.settings import Settings
 from infra.sources import Sources
-from infra.specs import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, UPLOAD, VACUUM
+from infra.specs import BACKFILL, COMMIT, INGEST, JOBS, MERGE, QUERY, SQL, UPLOAD, VACUUM
 from infra.storage import LAKE_PREFIX, REJECTS, Storage
 
 # DuckDB gets two thirds of the function's memory; Python, Arrow results and the runtime share the rest.
 QUERY_MEMORY_MB = QUERY.memory_mb * 2 // 3
 # What a link may lead to, instead of an answer: 12 cents a month, if it stayed.
 MAX_RESULT_BYTES = 5_000_000_000
+# A job that has not started by then is reported as failed.
+JOB_START_MINUTES_MAX = 15
 TABLES_QUEUE = "ALLUVIA_TABLES_QUEUE_URL"
 
 
@@ -35,8 +38,9 @@ class AlluviaStack(Stack):
               reads the secrets that the settings name
     Commit    the same folder behind the queue: takes messages, appends to the lake
     Merge     takes messages about tables and sends itself some, appends to the lake
-    Query     reads the lake, and keeps results of queries, which are all that it can write; where the settings let
-              queries be published over HTTP, it keeps these, too
+    Query     reads the lake, and keeps results of queries and jobs, which are all that it can write; where the settings
+              let queries be published over HTTP, it keeps these, too; starts Jobs
+    Jobs      the same folder with more time: runs a query whose sender does not wait, and can do no more than Query
     Sql       the same folder, deployed if the settings ask for it: appends to the lake, and so runs no VACUUM
     Upload    the folder of Ingest, deployed if the settings ask for it: appends to the lake what files hold
     Vacuum    the same with a queue of its own, and deletes from the lake, the only one
@@ -135,7 +139,10 @@ class AlluviaStack(Stack):
         own = {name: {**lake, TABLES_QUEUE: tables.queue.queue_url} for name, tables in self.tables.items()}
         add("Merge", MERGE, own["Merge"])
         publishing = {"ALLUVIA_ALLOW_PUBLISH": "true"} if settings.publishing else {}
-        add("Query", QUERY, {**lake, **auth, **query, **publishing}, reserved=settings.query_concurrency)
+        add("Jobs", JOBS, {**lake, **query})
+        jobs = {"ALLUVIA_JOBS_FUNCTION": self.functions.live["Jobs"].function_arn}
+        environment = {**lake, **auth, **query, **publishing, **jobs}
+        add("Query", QUERY, environment, reserved=settings.query_concurrency)
         if settings.sql_writes:
             writes = {"ALLUVIA_ALLOW_WRITES": "true", "POWERTOOLS_SERVICE_NAME": "sql"}
             add("Sql", SQL, {**lake, **auth, **query, **writes}, reserved=settings.sql_concurrency)
@@ -158,6 +165,8 @@ class AlluviaStack(Stack):
             tables.queue.grant_send_messages(roles[name])
         self.storage.allow_append(roles["Merge"])
         self.storage.allow_results(roles["Query"])
+        self.storage.allow_results(roles["Jobs"])
+        self._allow_jobs(roles["Query"])
         if settings.publishing:
             self.storage.allow_publish(roles["Query"])
         if settings.sql_writes:
@@ -167,6 +176,12 @@ class AlluviaStack(Stack):
         self.storage.allow_append(roles["Vacuum"])
         self.storage.allow_delete(roles["Vacuum"])
         self.spark.allow_start(roles["Backfill"])
+
+    def _allow_jobs(self, role: iam.Role) -> None:
+        """Lets a role start jobs. Nobody starts one a second time: what is left of it says so, and how it ended."""
+        jobs = self.functions.live["Jobs"]
+        jobs.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(JOB_START_MINUTES_MAX))
+        role.add_to_policy(iam.PolicyStatement(actions=["lambda:InvokeFunction"], resources=[jobs.function_arn]))
 
     def _outputs(self) -> None:
         CfnOutput(self, "ApiUrl", value=self.http.url)

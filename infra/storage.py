@@ -16,6 +16,8 @@ REJECTS = f"{LAKE_PREFIX}*/_rejects/"
 # Results of queries, which are kept for the next who asks.
 RESULTS = f"{LAKE_PREFIX}_alluvia/results/"
 PUBLISHED = f"{LAKE_PREFIX}_alluvia/queries/"
+# Queries whose senders do not wait, and how they ended.
+JOBS = f"{LAKE_PREFIX}_alluvia/jobs/"
 # Where people put files for a backfill to read.
 INCOMING_PREFIX = "incoming/"
 UNDO_DAYS = 7
@@ -56,9 +58,10 @@ class Storage(Construct):
         self._allow(role, prefix, "s3:PutObject", "s3:AbortMultipartUpload")
 
     def allow_results(self, role: iam.Role) -> None:
-        """Lets `role` read the lake, and put results of queries where the lake keeps them, and nothing else."""
+        """Lets `role` read the lake, and put jobs and results of queries where the lake keeps them; nothing else."""
         self.allow_read(role)
         self._allow(role, RESULTS, "s3:PutObject", "s3:AbortMultipartUpload")
+        self._allow(role, JOBS, "s3:PutObject")
 
     def allow_publish(self, role: iam.Role) -> None:
         """Lets `role` put published queries where the lake keeps them."""

@@ -24,9 +24,10 @@ QUERY, PARAMETERS, FORMAT, DRY_RUN = "query", "parameters", "format", "dry_run"
 MAX_BYTES, MAX_SECONDS, MAX_RESULT_BYTES = "max_bytes", "max_seconds", "max_result_bytes"
 LIMIT_HEADERS = {MAX_BYTES: "Alluvia-Max-Bytes", MAX_SECONDS: "Alluvia-Max-Seconds"}
 """Headers that set the same limits: where the query string has the parameters of a published query, or for a proxy."""
-LARGE = "large"
-FIELDS = (QUERY, PARAMETERS, FORMAT, DRY_RUN, LARGE, MAX_BYTES, MAX_SECONDS, MAX_RESULT_BYTES)
+LARGE, MODE = "large", "mode"
+FIELDS = (QUERY, PARAMETERS, FORMAT, DRY_RUN, LARGE, MODE, MAX_BYTES, MAX_SECONDS, MAX_RESULT_BYTES)
 LINK, ERROR = "link", "error"
+SYNC, ASYNC = "sync", "async"
 OTHER_NAMES = {"q": QUERY, "params": PARAMETERS}
 """Names that Tinybird and others have for the same."""
 PARAM = "param_"
@@ -49,7 +50,8 @@ class QueryRequest:
     """A text, the values of its parameters, and the name of the form that the answer is to have.
 
     `dry_run` asks what the query would read, instead of its rows. `large` says what a result is answered with that is
-    too large for an answer: a link, or an error. `max_bytes` of files, `max_seconds` and `max_result_bytes` are limits.
+    too large for an answer: a link, or an error. `mode` says whether the sender waits. `max_bytes` of files,
+    `max_seconds` and `max_result_bytes` are limits.
     """
 
     text: str
@@ -57,6 +59,7 @@ class QueryRequest:
     format: str | None = None
     dry_run: bool = False
     large: str = LINK
+    mode: str = SYNC
     max_bytes: int | None = None
     max_seconds: int | None = None
     max_result_bytes: int | None = None
@@ -82,7 +85,10 @@ def shown(request: Request) -> QueryRequest:
         if header is None:
             raise Invalid("query: send GET /q?query=SELECT…, or the percent-encoded text in the header Alluvia-Query")
         given[QUERY] = _percent_decoded(header)
-    return limited(_formatted(request_of(given), request), request)
+    asked = limited(_formatted(request_of(given), request), request)
+    if asked.mode == ASYNC:
+        raise Invalid(f"{MODE}: send {ASYNC} by POST")
+    return asked
 
 
 def _formatted(asked: QueryRequest, request: Request) -> QueryRequest:
@@ -116,7 +122,7 @@ def _lower(*limits: int | None) -> int | None:
 
 def request_of(fields: Mapping[str, Any]) -> QueryRequest:
     """Return a request with some fields, by their own names. Raises `Invalid`, naming the field."""
-    text, parameters, form, dry_run, large, *limits = (fields.get(name) for name in FIELDS)
+    text, parameters, form, dry_run, large, mode, *limits = (fields.get(name) for name in FIELDS)
     if not isinstance(text, str):
         raise Invalid('query: send {"query": "SELECT …"}, with the text of one SELECT or of several statements')
     if not isinstance(parameters, list | dict | None):
@@ -125,8 +131,10 @@ def request_of(fields: Mapping[str, Any]) -> QueryRequest:
         raise Invalid("format: send the name of one, such as csv")
     if large not in (None, LINK, ERROR):
         raise Invalid(f"{LARGE}: send {LINK}, for a link to a result that is too large for an answer, or {ERROR}")
+    if mode not in (None, SYNC, ASYNC):
+        raise Invalid(f"{MODE}: send {ASYNC}, for a job whose result you fetch later, or {SYNC}")
     most = map(_number_or_none, (MAX_BYTES, MAX_SECONDS, MAX_RESULT_BYTES), limits)
-    return QueryRequest(text, parameters, form, _is_true(DRY_RUN, dry_run), large or LINK, *most)
+    return QueryRequest(text, parameters, form, _is_true(DRY_RUN, dry_run), large or LINK, mode or SYNC, *most)
 
 
 def _is_true(name: str, value: object) -> bool:

@@ -23,9 +23,7 @@ from typing import Any
 
 from alluvia import Lake
 from alluvia.access.rights import Rights
-from alluvia.duck.failures import QueryTooCostly, ResultTooLarge
-from alluvia.errors import AlluviaError, CommitUnknown, Conflict, PreconditionFailed, TableExists, TableNotFound
-from alluvia.query.formats import NotAcceptable
+from alluvia.errors import AlluviaError, Invalid
 from alluvia.query.processes import POOL
 from alluvia.serverless import warm_lake
 from alluvia.serverless.http import Request, Response, refusal
@@ -33,24 +31,15 @@ from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.routes import Routed, routed
 
 from .answering import Caller, answer, wanted
-from .asking import UnsupportedMediaType, named, request_of
+from .asking import ASYNC, named, request_of
 from .costs import with_costs
-from .published import PUBLISHED, QueryNotFound
+from .published import PUBLISHED
 from .routes import ROUTES, QueryTaker
 from .settings import QuerySettings
+from .statuses import STATUSES
 
-_STATUSES: dict[type[AlluviaError], int] = {
-    NotAcceptable: 406,
-    UnsupportedMediaType: 415,
-    ResultTooLarge: 413,
-    QueryTooCostly: 422,
-    TableExists: 400,
-    QueryNotFound: 404,
-    TableNotFound: 404,  # before Conflict: a table that was dropped meanwhile is both
-    PreconditionFailed: 412,
-    Conflict: 409,
-    CommitUnknown: 500,  # not 503, after which clients send the same again
-}
+JOB = "job"
+"""The id of a job in an invocation that is to run it."""
 
 logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME", "query"))
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
@@ -65,6 +54,10 @@ def handler(event: dict[str, Any], context: object) -> Response:  # noqa: ARG001
     """Answer an HTTP request, or a direct invocation as if it were one."""
     settings = QuerySettings.read(os.environ)
     lake = warm_lake.lake()
+    if isinstance(event, dict) and JOB in event:
+        from .running_jobs import run_job
+
+        return run_job(str(event[JOB]), settings, lake)
     if isinstance(event, dict) and "requestContext" not in event:
         return _with_statuses(lambda: with_costs(lambda: _invoked(event, Caller(settings, lake))))
     request = Request.read(event, '{"query": "SELECT …"}')
@@ -79,6 +72,8 @@ def _invoked(event: dict[str, Any], caller: Caller) -> tuple[Response, Caller]:
     given = dict(event)
     accept = given.pop("accept", None)
     asked = request_of(named(given))
+    if asked.mode == ASYNC:
+        raise Invalid("mode: send POST /q, or invoke the function asynchronously")
     return answer(asked, wanted(asked, {"accept": accept} if isinstance(accept, str) else {}), caller), caller
 
 
@@ -95,6 +90,6 @@ def _with_statuses(respond: Callable[[], Response]) -> Response:
     try:
         return respond()
     except AlluviaError as error:
-        response = refusal(error, logger, _STATUSES)
+        response = refusal(error, logger, STATUSES)
         response["headers"]["Cache-Control"] = "no-store"  # caches may keep a 404 that does not say so
         return response

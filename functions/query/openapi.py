@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from alluvia.operations.jobs import CANCELLED, DONE, FAILED, QUEUED, RUNNING
 from alluvia.query.declared import VERSION, Declared
 from alluvia.query.formats import FORMATS, JSON
 from alluvia.query.published import PublishedQuery, list_published
@@ -38,6 +39,7 @@ from alluvia.version import __version__
 
 from .answering import BYTES_READ, ELAPSED, FILES_READ, NO_STORE, ROWS, VERSIONS, Caller
 from .asking import (
+    ASYNC,
     DRY_RUN,
     ERROR,
     FIELDS,
@@ -49,14 +51,17 @@ from .asking import (
     MAX_BYTES,
     MAX_RESULT_BYTES,
     MAX_SECONDS,
+    MODE,
     OTHER_NAMES,
     PARAM,
     PARAMETERS,
     QUERY,
     QUERY_HEADERS,
+    SYNC,
     TEXT_TYPES,
 )
 from .costs import DOLLARS, REQUESTS
+from .jobs import EXPIRED, NUMBERS
 from .published import runnable
 from .publishing import AFTER, DEFAULT, LIMIT, PAGE, PAGE_MAX, TYPE
 from .reading import CACHE, HIT, MISS, OFF
@@ -78,6 +83,7 @@ _FIELD_SCHEMAS: Mapping[str, Json] = {
         "enum": [LINK, ERROR],
         "description": "What a result is answered with that is too large for an answer: a link, or 413.",
     },
+    MODE: {"type": "string", "enum": [SYNC, ASYNC], "description": "Whether to answer with the rows, or with a job."},
     MAX_BYTES: AT_LEAST_ONE | {"description": "Refuse a query that would read more bytes of data files."},
     MAX_SECONDS: AT_LEAST_ONE | {"description": "End a query that takes longer."},
     MAX_RESULT_BYTES: AT_LEAST_ONE | {"description": "Refuse a result with more bytes."},
@@ -122,6 +128,23 @@ _LINKED: Json = told(
     {"result": TEXT, "bytes": COUNT, "expires": {"type": "string", "format": "date-time"}},
     required=["result", "bytes", "expires"],
 )
+_JOB: Json = told(
+    "What has become of the job.",
+    {
+        "id": TEXT,
+        "state": {"type": "string", "enum": [QUEUED, RUNNING, DONE, FAILED, CANCELLED, EXPIRED]},
+        **{name: {"type": ["string", "null"], "format": "date-time"} for name in ("asked", "started", "ended")},
+        **{name: {"type": "number"} for name in NUMBERS},
+        **dict.fromkeys(("versions", "result", "error"), TEXT),
+        "status": COUNT,
+    },
+    required=["id", "state", "asked", "started", "ended"],
+)
+_ASYNC_HEADERS = [
+    in_header("Prefer", "respond-async: answer with a job, where there are any."),
+    in_header("Idempotency-Key", "Of a job: the same key is the same job."),
+]
+_JOB_ID = in_path("job", "Its id.")
 _QUERY_ERRORS = (400, 403, 404, 405, 406, 410, 413, 422, 500, 503)
 _TYPES: Mapping[str, Json] = {
     "byte": {"type": "integer", "minimum": -(2**7), "maximum": 2**7 - 1},
@@ -167,8 +190,8 @@ def _posting(name: str, summary: str) -> Json:
         name,
         _QUERIES,
         summary,
-        {200: content("The rows of the last read.", _ROWS, _HEADERS), 303: _LINKED},
-        parameters=[*(_asked(field) for field in FIELDS), _NAMED_VALUES, *_LIMITS],
+        {200: content("The rows of the last read.", _ROWS, _HEADERS), 202: _JOB, 303: _LINKED},
+        parameters=[*_ASYNC_HEADERS, *(_asked(field) for field in FIELDS), _NAMED_VALUES, *_LIMITS],
         body=body,
         errors=(*_QUERY_ERRORS, 409, 415),
     )
@@ -300,6 +323,24 @@ QUERY_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
             errors=(400, 403, 404, 409, 412, 500, 503),
         ),
     },
+    "/v1/jobs/{job}": {
+        **both(
+            operation("look_at_job", _QUERIES, "Tell of a job", {200: _JOB}, parameters=[_JOB_ID], errors=(404, 503))
+        ),
+        "DELETE": operation(
+            "cancel_job", _QUERIES, "Cancel a job", {200: _JOB}, parameters=[_JOB_ID], errors=(404, 503)
+        ),
+    },
+    "/v1/jobs/{job}/{result}": both(
+        operation(
+            "fetch_result",
+            _QUERIES,
+            "Fetch the result of a job",
+            {200: content("It has no rows.", _ROWS), 303: _LINKED},
+            parameters=[_JOB_ID, in_path("result", "result., and the form that was asked for: result.csv.")],
+            errors=_QUERY_ERRORS,
+        )
+    ),
     "/v1/tables": both(
         operation(
             "list_tables",

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from alluvia.serverless.http import Request, Response
 from alluvia.serverless.routes import Route
 
-from .answering import Caller
-from .asking import posted
+from .answering import Caller, wanted
+from .asking import ASYNC, posted
 from .published import delete_query, list_queries, put_query, run_or_describe
 from .reading import answer_posted, read, read_by_hash
 from .tables import list_tables, say_ready, show_table
@@ -19,7 +19,29 @@ QueryTaker = Callable[[Request, str, Caller], Response]
 
 def run(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
     """Run the query or the statements of a POST."""
-    return answer_posted(request, posted(request), caller)
+    asked = posted(request)
+    if asked.mode == ASYNC or "prefer" in request.headers:
+        from .jobs import prefers_async, submit
+
+        if asked.mode == ASYNC or prefers_async(request):
+            taken = submit(asked, wanted(asked, request.headers), caller, request.headers)
+            if taken is not None:
+                return taken
+    return answer_posted(request, asked, caller)
+
+
+def take_job(request: Request, name: str, caller: Caller) -> Response:
+    """Look at a job, or cancel it."""
+    from .jobs import cancel_job, look_at_job  # which queries do not need
+
+    return (cancel_job if request.method == "DELETE" else look_at_job)(request, name, caller)
+
+
+def take_result(request: Request, name: str, caller: Caller) -> Response:
+    """Fetch the result of a job."""
+    from .jobs import fetch_result
+
+    return fetch_result(request, name, caller)
 
 
 def describe(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
@@ -43,6 +65,8 @@ ROUTES: tuple[Route[QueryTaker], ...] = (
     Route("/sql", {"POST": run}),
     Route("/v1/queries", {"GET": list_queries, "HEAD": list_queries}),
     Route("/v1/queries/{query}", _PUBLISHED),
+    Route("/v1/jobs/{job}", {"GET": take_job, "HEAD": take_job, "DELETE": take_job}),
+    Route("/v1/jobs/{job}/{result}", {"GET": take_result, "HEAD": take_result}),
     Route("/v1/tables", {"GET": list_tables, "HEAD": list_tables}),
     Route("/v1/tables/{table}", {"GET": show_table, "HEAD": show_table}),
     Route("/readyz", {"GET": say_ready, "HEAD": say_ready}, public=True),

@@ -17,6 +17,8 @@ RESULT_LIMIT_BYTES = 4_000_000
 CACHE_CONTROL = "private, no-cache"
 """Caches of one caller keep answers, and ask before they use them."""
 KEPT_BYTES_MAX = 4_000_000
+JOB_SECONDS = 840
+"""A minute less than a function may run."""
 SPILL_LIMIT_BYTES = 1_500_000_000
 
 
@@ -38,6 +40,7 @@ class QuerySettings:
     kept_bytes_max: int = KEPT_BYTES_MAX
     max_result_bytes: int | None = None
     allow_publish: bool = False
+    job_seconds: int = JOB_SECONDS
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> QuerySettings:
@@ -59,6 +62,7 @@ class QuerySettings:
             number(environment, "ALLUVIA_RESULT_CACHE_RESULT_BYTES", "bytes", KEPT_BYTES_MAX),
             number(environment, "ALLUVIA_MAX_RESULT_BYTES", "bytes", None),
             choice(environment, "ALLUVIA_ALLOW_PUBLISH", ("false", "true")) == "true",
+            number(environment, "ALLUVIA_JOB_SECONDS", "seconds", JOB_SECONDS),
         )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from alluvia import Lake, Table
 from alluvia.errors import Invalid, Unavailable
+from alluvia.operations.jobs import clean_jobs
 from alluvia.operations.results import ResultLimits, clean_results
 from alluvia.operations.upload_parts import clean_uploads
 from alluvia.serverless import warm_lake
@@ -69,8 +70,9 @@ def handler(event: Mapping[str, Any], context: object) -> dict[str, Any]:
 
 
 def cleaned(lake: Lake, limits: ResultLimits, *, dry_run: bool = False) -> dict[str, Any]:
-    """Delete results of queries and parts of uploads that the lake has kept for long enough, and return how many."""
+    """Delete results and jobs of queries, and parts of uploads, that are old, and return how many."""
     found = clean_results(lake.store, lake.clock, limits, dry_run=dry_run)
+    clean_jobs(lake.store, lake.clock, limits.age_ms_max, dry_run=dry_run)
     parts = clean_uploads(lake.store, lake.clock, dry_run=dry_run)
     return {
         "results": {"deleted": found.deleted, "bytes_freed": found.deleted_bytes, "kept": found.kept},

@@ -19,6 +19,7 @@ from functions.ingest import handler as ingest
 from functions.ingest.uploads import PARAMETERS as UPLOAD_PARAMETERS
 from functions.query import handler as query
 from functions.query.asking import FIELDS, LIMIT_HEADERS, OTHER_NAMES
+from functions.query.statuses import STATUSES
 from tests.access import grant, token
 from tests.functions.test_query import Answer, event
 
@@ -92,11 +93,11 @@ def test_the_fields_of_requests_are_those_that_are_read() -> None:
     given = {(each["in"], each["name"]) for each in posting["parameters"]}
     assert given == {
         *(("query", name) for name in (*FIELDS, "values")),
-        *(("header", n) for n in LIMIT_HEADERS.values()),
+        *(("header", n) for n in (*LIMIT_HEADERS.values(), "Prefer", "Idempotency-Key")),
     }
     assert set(posting["responses"]["200"]["content"]) == {form.content_type.partition(";")[0] for form in FORMATS}
-    statuses = {*http._STATUSES.values(), *query._STATUSES.values()} - {412}  # of published queries alone
-    assert set(map(int, posting["responses"])) == {200, 303, 405, *statuses}
+    statuses = {*http._STATUSES.values(), *STATUSES.values()} - {412}  # of published queries alone
+    assert set(map(int, posting["responses"])) == {200, 202, 303, 405, *statuses}
 
 
 def test_the_parameters_of_uploads_are_those_that_are_read() -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from alluvia.operations.jobs import START_MS_MAX
 from functions.backfill.handler import WORKERS
+from functions.query.settings import QuerySettings
 from infra.specs import STACK_NAME
 from tests.infra.policies import resources_of, text, the_id
 
@@ -20,10 +22,11 @@ FOLDERS = {
     "Commit": "ingest",
     "Merge": "merge",
     "Query": "query",
+    "Jobs": "query",
     "Vacuum": "vacuum",
     "Backfill": "backfill",
 }
-WITH_DUCKDB = ("Ingest", "Commit", "Query", "Merge")
+WITH_DUCKDB = ("Ingest", "Commit", "Query", "Jobs", "Merge")
 
 
 def function(template: Template, name: str) -> dict[str, Any]:
@@ -111,6 +114,13 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
     queue = the_id(template, "AWS::SQS::Queue", "EventQueueEvents")
     tables = {name: the_id(template, "AWS::SQS::Queue", f"{name}QueueTables") for name in ("Merge", "Vacuum")}
     code = found["Backfill"].pop("ALLUVIA_CODE_URI")
+    query = {
+        "ALLUVIA_LAKE": lake,
+        "ALLUVIA_QUERY_TIMEOUT_SECONDS": "25",
+        "ALLUVIA_QUERY_MEMORY_MB": "2358",
+        "ALLUVIA_RESULT_CACHE": "on",
+        "ALLUVIA_MAX_RESULT_BYTES": "5000000000",
+    }
     assert found == {
         "Ingest": {
             "ALLUVIA_LAKE": lake,
@@ -121,12 +131,10 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
         "Commit": {"ALLUVIA_LAKE": lake, "ALLUVIA_MODE": "direct", "ALLUVIA_CREATE_TABLES": "false"},
         "Merge": {"ALLUVIA_LAKE": lake, "ALLUVIA_TABLES_QUEUE_URL": f"{{{tables['Merge']}}}"},
         "Query": {
-            "ALLUVIA_LAKE": lake,
-            "ALLUVIA_QUERY_TIMEOUT_SECONDS": "25",
-            "ALLUVIA_QUERY_MEMORY_MB": "2358",
-            "ALLUVIA_RESULT_CACHE": "on",
-            "ALLUVIA_MAX_RESULT_BYTES": "5000000000",
+            **query,
+            "ALLUVIA_JOBS_FUNCTION": f"{{{the_id(template, 'AWS::Lambda::Alias', 'FunctionsJobsLive')}}}",
         },
+        "Jobs": query,
         "Vacuum": {
             "ALLUVIA_LAKE": lake,
             "ALLUVIA_TABLES_QUEUE_URL": f"{{{tables['Vacuum']}}}",
@@ -141,6 +149,13 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
         },
     }
     assert code.startswith("s3://cdk-hnb659fds-assets-{AWS::AccountId}-{AWS::Region}/backfill/")
+
+
+def test_a_job_has_a_minute_less_than_its_function_and_is_never_called_twice(template: Template) -> None:
+    assert QuerySettings.read({}).job_seconds == function(template, "Jobs")["Timeout"] - 60
+    configs = resources_of(template, "AWS::Lambda::EventInvokeConfig")
+    (config,) = (found for name, found in configs.items() if name.startswith("FunctionsJobs"))
+    assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"] * 1000) == (0, START_MS_MAX)
 
 
 def test_a_query_has_time_and_memory_to_fail_as_a_query(template: Template) -> None:

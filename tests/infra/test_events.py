@@ -16,7 +16,7 @@ from tests.infra.policies import resources_of, text, the_id
 Template = dict[str, Any]
 QUEUE = "AWS::SQS::Queue"
 READ_PATHS = (
-    "/openapi.json", "/q", "/q/{hash}", "/readyz",
+    "/openapi.json", "/q", "/q/{hash}", "/readyz", "/v1/jobs/{job}", "/v1/jobs/{job}/{result}",
     "/v1/queries", "/v1/queries/{query}", "/v1/tables", "/v1/tables/{table}",
 )  # fmt: skip
 
@@ -152,6 +152,7 @@ def test_s3_may_send_to_the_merge_queue_alone_and_for_this_account_alone(templat
 def test_every_route_asks_for_a_signature(template: Template) -> None:
     routes = resources_of(template, "AWS::ApiGatewayV2::Route").values()
     assert sorted((route["RouteKey"], route["AuthorizationType"]) for route in routes) == [
+        ("DELETE /v1/jobs/{job}", "AWS_IAM"),
         ("GET /healthz", "AWS_IAM"),
         *[(f"GET {path}", "AWS_IAM") for path in READ_PATHS],
         *[(f"HEAD {path}", "AWS_IAM") for path in READ_PATHS],
@@ -219,7 +220,11 @@ def test_rates_and_concurrency_are_settings(placeholders: Sources, tmp_path: Pat
     found = read_template(synthesise(placeholders, tmp_path, **chosen))
     (stage,) = resources_of(found, "AWS::ApiGatewayV2::Stage").values()
     assert stage["DefaultRouteSettings"] == {"ThrottlingRateLimit": 50, "ThrottlingBurstLimit": 60}
-    routes = ("POST /q", *(f"{method} {path}" for path in READ_PATHS for method in ("GET", "HEAD")))
+    routes = (
+        "POST /q",
+        "DELETE /v1/jobs/{job}",
+        *(f"{method} {path}" for path in READ_PATHS for method in ("GET", "HEAD")),
+    )
     assert stage["RouteSettings"] == {key: {"ThrottlingRateLimit": 2, "ThrottlingBurstLimit": 3} for key in routes}
     concurrency = {name: mapping_of(found, name)["ScalingConfig"]["MaximumConcurrency"] for name in QUEUES}
     assert concurrency == {"Commit": 5, "Merge": 6, "Vacuum": 7}

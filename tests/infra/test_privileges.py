@@ -15,7 +15,7 @@ Template = dict[str, Any]
 
 ROLE = "AWS::IAM::Role"
 BUCKET = "AWS::S3::Bucket"
-LAMBDAS = ("Ingest", "Commit", "Merge", "Query", "Vacuum", "Backfill")
+LAMBDAS = ("Ingest", "Commit", "Merge", "Query", "Jobs", "Vacuum", "Backfill")
 READ = {"s3:GetObject", "s3:ListBucket"}
 APPEND = READ | {"s3:PutObject", "s3:AbortMultipartUpload"}
 LAKE_ACTIONS = {
@@ -23,6 +23,7 @@ LAKE_ACTIONS = {
     "Commit": APPEND,
     "Merge": APPEND,
     "Query": APPEND,
+    "Jobs": APPEND,
     "Vacuum": APPEND | {"s3:DeleteObject"},
     "Backfill": set[str](),
 }
@@ -56,7 +57,7 @@ def test_rights_in_the_lake_end_at_its_prefix(template: Template, name: str) -> 
     found = statements(template, name)
     for action, resource in grants(found):
         if action.startswith("s3:") and action != "s3:ListBucket" and resource.startswith(lake(template)):
-            prefixes = ("lake/", "incoming/", "lake/*/_rejects/", "lake/_alluvia/results/")
+            prefixes = ("lake/", "incoming/", "lake/*/_rejects/", "lake/_alluvia/results/", "lake/_alluvia/jobs/")
             assert resource in {lake(template, f"{prefix}*") for prefix in prefixes}
     assert not allowed(found, "s3:PutObject", lake(template, "elsewhere/x"))
     assert not allowed(found, "s3:GetObject", lake(template, "elsewhere/x"))
@@ -107,8 +108,15 @@ def test_query_writes_results_and_nothing_else(template: Template, action: str) 
     found = statements(template, "Query")
     for key in ("events/part-0.parquet", "_alluvia/views/v/0.json", "_alluvia/tokens/keys/k.json", "events/_alluvia/x"):
         assert not allowed(found, action, lake(template, f"lake/{key}"))
-    result = lake(template, "lake/_alluvia/results/0a")
-    assert allowed(found, action, result) is (action == "s3:PutObject")
+    for key in ("results/0a", "jobs/x/end.json"):
+        assert allowed(found, action, lake(template, f"lake/_alluvia/{key}")) is (action == "s3:PutObject")
+
+
+def test_query_starts_jobs_and_nobody_else_calls_a_function(template: Template) -> None:
+    jobs = f"{{{the_id(template, 'AWS::Lambda::Alias', 'FunctionsJobsLive')}}}"
+    for name in LAMBDAS:
+        found = {pair for pair in grants(statements(template, name)) if pair[0].startswith("lambda:")}
+        assert found == ({("lambda:InvokeFunction", jobs)} if name == "Query" else set()), name
 
 
 @pytest.mark.parametrize("name", [*LAMBDAS, "Job"])
@@ -225,10 +233,13 @@ def test_a_function_is_called_by_the_api_and_the_schedules_alone(template: Templ
     vacuum = the_id(template, "AWS::Events::Rule", "SchedulesVacuum")
     assert found == [
         ("apigateway.amazonaws.com", f"{base}/healthz"),
+        *[("apigateway.amazonaws.com", f"{base}/openapi.json")] * 2,
         *[("apigateway.amazonaws.com", f"{base}/q")] * 3,
         *[("apigateway.amazonaws.com", f"{base}/q/{{hash}}")] * 2,
         *[("apigateway.amazonaws.com", f"{base}/readyz")] * 2,
         ("apigateway.amazonaws.com", f"{base}/v1/events/{{table}}"),
+        *[("apigateway.amazonaws.com", f"{base}/v1/jobs/{{job}}")] * 3,
+        *[("apigateway.amazonaws.com", f"{base}/v1/jobs/{{job}}/{{result}}")] * 2,
         ("apigateway.amazonaws.com", f"{base}/v1/logs"),
         *[("apigateway.amazonaws.com", f"{base}/v1/queries")] * 2,
         *[("apigateway.amazonaws.com", f"{base}/v1/queries/{{query}}")] * 2,

@@ -150,9 +150,11 @@ def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None,
         return row
 
     if not tables:
+        from alluvia.operations.jobs import clean_jobs
         from alluvia.operations.results import ResultLimits, clean_results
         from alluvia.operations.upload_parts import clean_uploads
 
+        clean_jobs(lake.store, lake.clock, ResultLimits().age_ms_max, dry_run=dry_run)
         results = clean_results(lake.store, lake.clock, ResultLimits(), dry_run=dry_run)
         if results.deleted:
             verb = "would go" if dry_run else "deleted"

@@ -12,8 +12,10 @@ from functools import partial
 
 import waitress
 
+from alluvia.cli.bundled import load_handler
 from alluvia.cli.gateway import Gateway, MetricsPage, ServerRules
 from alluvia.cli.guards import is_loopback
+from alluvia.cli.job_pool import AT_ONCE, JobPool
 from alluvia.cli.large_results import download
 from alluvia.cli.listening import listen
 from alluvia.cli.metrics import CommitCount, Metrics
@@ -24,6 +26,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.limits import machine_bytes
 from alluvia.query.processes import POOL
 from alluvia.serverless.environment import environment
+from alluvia.serverless.job_starting import using_pool
 from alluvia.serverless.signed_paths import signer_of, using_signer
 from alluvia.serverless.table_queue import QUEUE_URL
 from alluvia.serverless.warm_lake import using
@@ -87,7 +90,7 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
     """
     rules = ServerRules(options.hosts, tells_metrics=options.tells_metrics)
     metrics = metrics or Metrics()
-    defaults = {QUERY_MEMORY: str(memory_mb(rules.queries.at_once)), **DEFAULTS}
+    defaults = {QUERY_MEMORY: str(memory_mb(rules.queries.at_once + AT_ONCE)), **DEFAULTS}
     settings = {name: value for name, value in defaults.items() if name not in os.environ}
     log = _log if options.log_requests else _log_nothing
     merge = Upkeep(lake, "merge", options.merge_seconds) if options.merge_seconds else None
@@ -95,8 +98,8 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
     store = CommitCount(lake.store, metrics.commits)
     lake = Lake(store if merge is None else CommitWatch(store, merge.changed), lake.clock)
     upkeep = [each for each in (merge, vacuum) if each is not None]
-    signer = signer_of(os.environ, lake.clock)
-    with using(lake), using_signer(signer), environment(settings, without=[QUEUE_URL]):
+    signer, jobs = signer_of(os.environ, lake.clock), JobPool(lake, _run_job)
+    with using(lake), using_signer(signer), using_pool(jobs.take), environment(settings, without=[QUEUE_URL]):
         threads = THREADS + rules.queries.total + rules.large.total + rules.uploads.total
         refresher = Refresher(lake)
         changed = refresher.changed if options.refresh_rollups else _log_nothing
@@ -108,6 +111,7 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
         for each in upkeep:
             each.start()
         refresher.start()
+        jobs.start()
         try:
             flight_port = None
             if options.flight_port is not None:
@@ -119,9 +123,14 @@ def running(lake: Lake, options: Options, metrics: Metrics | None = None) -> Ite
         finally:
             others.close()
             server.close()
+            jobs.stop()
             for each in upkeep:
                 each.stop()
             refresher.stop()
+
+
+def _run_job(job_id: str) -> object:
+    return load_handler("query")({"job": job_id}, None)
 
 
 def memory_mb(queries: int) -> int:

@@ -27,6 +27,10 @@ class QueryTooCostly(Invalid):
     """The query is sound, but takes more time or memory, or gives a bigger result, than is allowed."""
 
 
+class QueryStopped(Invalid):
+    """The query was cancelled while it ran."""
+
+
 class ResultTooLarge(QueryTooCostly):
     """The result has more bytes than is allowed."""
 

@@ -21,6 +21,7 @@ from alluvia.operations.erase import erase, prove
 from alluvia.operations.erase_log import word_pattern
 from alluvia.operations.erase_matching import Find, Matching, matching_rows, matching_texts
 from alluvia.operations.erase_report import EraseReport
+from alluvia.operations.jobs import delete_jobs
 from alluvia.operations.results import delete_results
 from alluvia.operations.upload_parts import delete_uploads
 from alluvia.table.handle import TableHandle
@@ -49,6 +50,7 @@ def erase_rows(
     done = erase(handle, find, skips_rejects=rejects is not None, before_removal=before_removal)
     delete_results(handle.store)  # of any query, since views and rollups show rows too
     delete_uploads(handle.store, handle.name)
+    delete_jobs(handle.store)  # whose queries and errors may have values
     if proof:
         done = replace(done, proof=prove(handle, find, skips_rejects=rejects is not None))
     if rejects is None:

@@ -107,7 +107,7 @@ def identify(
     limits = (limits or QueryLimits()).begun()
 
     def analyse(text: str) -> Analysis:
-        session = Session(catalog.store, limits, Watch(limits.deadline(), limits.held_bytes_max))
+        session = Session(catalog.store, limits, Watch(limits.deadline(), limits.held_bytes_max, limits.cancelled))
         try:
             return session.analyse(text)
         finally:

@@ -93,7 +93,7 @@ class Worker:
             raise EngineDied(self._end()) from None
 
     def reply(self, watch: Watch) -> dict[str, Any]:
-        """Return the next reply. Raises `EngineError`, `EngineDied`, `OutOfTime`, `OutOfMemory`, `AlluviaError`."""
+        """Return the next reply. Raises `EngineError`, `AlluviaError`, and what says that the process ended."""
         found: dict[str, Any] = orjson.loads(self.data(watch))
         if "refused" in found:
             raise getattr(errors, found["refused"])(found["message"])

@@ -16,7 +16,15 @@ from typing import Any
 import pyarrow as pa
 
 from alluvia.duck.connection import S3_OPTIONS
-from alluvia.duck.failures import ENGINE_FAILED, Context, EngineError, QueryTooCostly, out_of_memory, translate
+from alluvia.duck.failures import (
+    ENGINE_FAILED,
+    Context,
+    EngineError,
+    QueryStopped,
+    QueryTooCostly,
+    out_of_memory,
+    translate,
+)
 from alluvia.duck.relation import escape_glob, relation_sql, shown_sql
 from alluvia.duck.views import Views
 from alluvia.errors import AlluviaError, Corrupt, Invalid, ObjectNotFound, Unavailable
@@ -46,7 +54,7 @@ def within(limits: QueryLimits) -> Iterator[None]:
     except OutOfTime:
         raise limits.too_slow() from None
     except Cancelled:
-        raise Invalid("the query was cancelled") from None
+        raise QueryStopped("the query was cancelled") from None
     except OutOfMemory:
         raise QueryTooCostly(out_of_memory(limits.memory_bytes)) from None
     except EngineDied as error:

@@ -30,7 +30,7 @@ ELSEWHERE = {
 
 @dataclass(frozen=True, slots=True)
 class Route(Generic[Taker]):
-    """A path, in which one part may be a name in braces, and what takes its requests, by method."""
+    """A path, in which parts may be names in braces, and what takes its requests, by method."""
 
     path: str
     takers: Mapping[str, Taker]
@@ -38,9 +38,9 @@ class Route(Generic[Taker]):
     """Whether anyone may send requests: the taker itself verifies those whom it must."""
 
     def name_in(self, path: str) -> str | None:
-        """Return the name in a path, "" if this route has none; None for a path of another route."""
+        """Return the name in a path, "" if this route has none, with slashes between several; None for other paths."""
         match = _pattern(self.path).fullmatch(path)
-        return None if match is None else unquote("".join(match.groups()))
+        return None if match is None else unquote("/".join(match.groups()))
 
 
 @dataclass(frozen=True, slots=True)

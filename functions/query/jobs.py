@@ -1,0 +1,215 @@
+"""Jobs: `POST /q` with `mode=async` or `Prefer: respond-async` (RFC 7240), and `/v1/jobs/{id}` to look, cancel, fetch.
+
+Only whoever may do exactly what the sender could may look at a job: to others, there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from alluvia.access.claims import TokenClaims, read_claims
+from alluvia.access.rights import Rights
+from alluvia.errors import Invalid
+from alluvia.operations.jobs import CANCELLED, DONE, FAILED, QUEUED, QueryJob, ask_job, end_job, find_job
+from alluvia.operations.large_results import is_there
+from alluvia.query.formats import format_named
+from alluvia.serverless.http import Request, Response, failure
+from alluvia.serverless.http import answer as json_answer
+from alluvia.serverless.job_starting import can_start, start
+
+from .answering import (
+    BYTES_READ,
+    ELAPSED,
+    FILES_READ,
+    NO_STORE,
+    ROWS,
+    VERSIONS,
+    AnswerForm,
+    Caller,
+    stored_coding,
+    success,
+)
+from .asking import ASYNC, MODE, QueryRequest
+from .large import RESULT_BYTES, linked
+from .rights import allowed_statements
+
+JOBS_PATH = "/v1/jobs/"
+KEY_CHARS_MAX = 255
+EXPIRED = "expired"
+NUMBERS = {
+    "rows": ROWS,
+    "result_bytes": RESULT_BYTES,
+    "files_read": FILES_READ,
+    "bytes_read": BYTES_READ,
+    "elapsed_ms": ELAPSED,
+    "requests": "Alluvia-Requests",
+    "dollars": "Alluvia-Dollars",
+}
+"""What is told of a job that is done, by the headers that an answer would have."""
+
+
+def prefers_async(request: Request) -> bool:
+    """Whether a request would rather not wait."""
+    preferences = request.headers.get("prefer", "").replace(";", ",").split(",")
+    return "respond-async" in (each.strip().lower() for each in preferences)
+
+
+def submit(asked: QueryRequest, wish: AnswerForm, caller: Caller, headers: Mapping[str, str]) -> Response | None:
+    """Take a query in as a job, and answer 202; None where it was only preferred, and is not to be had.
+
+    Raises `Invalid`, naming the field, for what no job does.
+    """
+    insists = asked.mode == ASYNC
+    refused = _refusal(asked, caller)
+    if refused is not None:
+        if insists:
+            raise Invalid(f"{MODE}: {refused}")
+        return None
+    key = headers.get("idempotency-key")
+    if key is not None and not 0 < len(key) <= KEY_CHARS_MAX:
+        raise Invalid(f"Idempotency-Key: send 1 to {KEY_CHARS_MAX} characters")
+    request = request_of_job(asked, wish)
+    owner = owner_of(caller.rights)
+    whole = {"request": request, "owner": owner, "rights": _plain(caller.rights)}
+    hashed = None if key is None else sha256(orjson.dumps([owner, key])).hexdigest()
+    job = ask_job(caller.lake.store, caller.lake.clock, whole, hashed)
+    if job.asked["request"] != request:
+        raise Invalid("Idempotency-Key: it was sent with another request: send a new one")
+    if hashed is not None:  # it may have been asked for before
+        job = find_job(caller.lake.store, caller.lake.clock, job.id) or job
+    if job.state == QUEUED:
+        start(job.id)
+    told = {"Location": JOBS_PATH + job.id, "Cache-Control": NO_STORE}
+    applied = {} if insists else {"Preference-Applied": "respond-async"}
+    return json_answer(202, shown(job, caller), **told, **applied)
+
+
+def _refusal(asked: QueryRequest, caller: Caller) -> str | None:
+    """Return why a request cannot be a job; None if it can."""
+    if caller.settings.max_result_bytes is None or not can_start():
+        return "there are no jobs here: `alluvia serve` has them, and so has the stack"
+    if asked.dry_run or allowed_statements(asked.text, writes=True):
+        return "a job is one SELECT: send a dry run, several statements, or one that writes without it"
+    return None
+
+
+def look_at_job(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
+    """Answer what has become of a job."""
+    job = _found(name, caller)
+    return _missing() if job is None else json_answer(200, shown(job, caller), **{"Cache-Control": NO_STORE})
+
+
+def cancel_job(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
+    """Cancel a job, unless it has ended, and answer what has become of it. Its process ends within seconds."""
+    job = _found(name, caller)
+    if job is None:
+        return _missing()
+    if job.end is None:
+        job = end_job(caller.lake.store, caller.lake.clock, job, CANCELLED, {})
+    return json_answer(200, shown(job, caller), **{"Cache-Control": NO_STORE})
+
+
+def fetch_result(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
+    """Answer the result of a job with a link to it, or why there is none, as the query itself would have."""
+    job_id, _, file = name.partition("/")
+    job = _found(job_id, caller)
+    if job is None:
+        return _missing()
+    told = {"Cache-Control": NO_STORE}
+    state, end = _state(job, caller), job.end or {}
+    if state == FAILED:
+        return failure(end.get("status", 500), end["error"], **told)
+    if state in (CANCELLED, EXPIRED):
+        return failure(410, f"the job is {state}: send its query again", **told)
+    if state != DONE:
+        return failure(404, f"the job is {state}: fetch its result when it is done", **told, **{"Retry-After": "2"})
+    form = format_named(job.asked["request"]["format"])
+    if file != f"result.{form.name.lower()}":
+        return failure(404, f"the result of this job is at {_result_path(job)}", **told)
+    if end["key"] is None:  # no rows, in a form that has nothing else
+        return success(b"", AnswerForm(form), {**end["told"], **told})
+    return linked(caller.lake, end["key"], {**end["told"], **told})
+
+
+def shown(job: QueryJob, caller: Caller) -> dict[str, Any]:
+    """Return what is told of a job."""
+    end = job.end or {}
+    told: dict[str, Any] = {"id": job.id, "state": _state(job, caller)}
+    moments = {"asked": job.asked["asked_ms"], "started": job.started_ms, "ended": end.get("at_ms")}
+    told |= {name: _moment(at_ms) for name, at_ms in moments.items()}
+    if told["state"] == DONE:
+        told["result"] = _result_path(job)
+    if told["state"] == FAILED:
+        told |= {"status": end.get("status", 500), "error": end["error"]}
+    headers = end.get("told", {})
+    told |= {name: orjson.loads(headers[header]) for name, header in NUMBERS.items() if header in headers}
+    return told | ({"versions": headers[VERSIONS]} if VERSIONS in headers else {})
+
+
+def request_of_job(asked: QueryRequest, wish: AnswerForm) -> dict[str, Any]:
+    """Return what a job keeps of a request."""
+    return {
+        "text": asked.text,
+        "parameters": asked.parameters,
+        "format": wish.form.name.lower(),
+        "coding": stored_coding(wish),
+        "max_bytes": asked.max_bytes,
+        "max_seconds": asked.max_seconds,
+        "max_result_bytes": asked.max_result_bytes,
+    }
+
+
+def asked_by_job(job: QueryJob) -> tuple[QueryRequest, AnswerForm]:
+    """Return the request that a job keeps."""
+    given = dict(job.asked["request"])
+    wish = AnswerForm(format_named(given["format"]), given.pop("coding"))
+    return QueryRequest(**given), wish
+
+
+def rights_of_job(job: QueryJob) -> Rights | None:
+    """Return what the sender of a job could do when it was sent."""
+    plain = job.asked["rights"]
+    return None if plain is None else read_claims(plain).rights
+
+
+def owner_of(rights: Rights | None) -> str:
+    """Return what stands for all who may do the same; "" for those who may do all."""
+    if rights is None:
+        return ""
+    return sha256(orjson.dumps(_plain(replace(rights, subject="", key="", requests_per_minute=None)))).hexdigest()
+
+
+def _plain(rights: Rights | None) -> dict[str, Any] | None:
+    if rights is None:
+        return None
+    return TokenClaims(rights.key[:200], rights.subject[:200], 0, 0, rights).plain()
+
+
+def _found(job_id: str, caller: Caller) -> QueryJob | None:
+    job = find_job(caller.lake.store, caller.lake.clock, job_id)
+    may = job is not None and (caller.rights is None or owner_of(caller.rights) == job.asked["owner"])
+    return job if may else None
+
+
+def _state(job: QueryJob, caller: Caller) -> str:
+    key = None if job.end is None else job.end.get("key")
+    return EXPIRED if key is not None and not is_there(caller.lake.store, key) else job.state
+
+
+def _missing() -> Response:
+    reason = "there is no such job: jobs are gone after a day, and after an erasure"
+    return failure(404, reason, **{"Cache-Control": NO_STORE})
+
+
+def _result_path(job: QueryJob) -> str:
+    return f"{JOBS_PATH}{job.id}/result.{job.asked['request']['format']}"
+
+
+def _moment(at_ms: int | None) -> str | None:
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")

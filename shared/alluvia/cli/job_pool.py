@@ -1,0 +1,71 @@
+"""The threads of a server that run jobs."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
+
+from alluvia.errors import Unavailable
+from alluvia.lake import Lake
+from alluvia.operations.jobs import FAILED, end_job, find_job
+
+AT_ONCE, WAITING_MAX = 2, 100
+STOPPED = "the server was stopped: send the job again"
+
+
+class JobPool:
+    """Runs jobs, a few at once. What runs or waits when it stops is marked as failed."""
+
+    def __init__(self, lake: Lake, run: Callable[[str], object], at_once: int = AT_ONCE) -> None:
+        """`run` runs a job, by its id, to its end."""
+        self._lake, self._run = lake, run
+        self._news = threading.Condition()
+        self._waiting: deque[str] = deque()
+        self._running: set[str] = set()
+        self._stopping = False
+        self._threads = [threading.Thread(target=self._work, name=f"jobs-{n}", daemon=True) for n in range(at_once)]
+
+    def start(self) -> None:
+        """Begin to run jobs."""
+        for thread in self._threads:
+            thread.start()
+
+    def take(self, job_id: str) -> None:
+        """Run a job soon. Raises `Unavailable` if too many wait."""
+        with self._news:
+            if self._stopping or len(self._waiting) >= WAITING_MAX:
+                raise Unavailable("too many jobs are waiting")
+            if job_id not in self._waiting and job_id not in self._running:
+                self._waiting.append(job_id)
+                self._news.notify()
+
+    def stop(self) -> None:
+        """Take no more jobs, and mark those that have not ended. Their threads end with the process."""
+        with self._news:
+            self._stopping = True
+            left = [*self._running, *self._waiting]
+            self._waiting.clear()
+            self._news.notify_all()
+        for job_id in left:
+            job = find_job(self._lake.store, self._lake.clock, job_id)
+            if job is not None and job.end is None:
+                end_job(self._lake.store, self._lake.clock, job, FAILED, {"status": 503, "error": STOPPED})
+
+    def _work(self) -> None:
+        while True:
+            with self._news:
+                while not self._waiting and not self._stopping:
+                    self._news.wait()
+                if self._stopping:
+                    return
+                job_id = self._waiting.popleft()
+                self._running.add(job_id)
+            try:
+                self._run(job_id)
+            except Exception:  # noqa: BLE001 - other jobs go on; the traceback is for whoever runs the server
+                traceback.print_exc()
+            finally:
+                with self._news:
+                    self._running.discard(job_id)

@@ -1,0 +1,152 @@
+"""Jobs: queries whose results are not waited for, as objects of the lake.
+
+```
+_alluvia/jobs/<id>/asked.json     what was asked
+_alluvia/jobs/<id>/started.json   who runs it
+_alluvia/jobs/<id>/alive.json     until when it is taken to be running: written again and again by whoever runs it
+_alluvia/jobs/<id>/end.json       how it ended
+_alluvia/jobs/keys/<hash>         the id of the job that was asked for with a key of the sender's
+```
+
+All but `alive.json` are written once, by put-if-absent: a job starts once and has one end, whoever writes it, dies, or
+is asked twice. Whoever looks at a job whose runner has gone silent writes the end that nobody else will.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from alluvia.clock import Clock
+from alluvia.errors import AnswerLost, ObjectNotFound, Unavailable
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.store import PutResult, Store
+
+JOBS = "_alluvia/jobs/"
+_KEYS = f"{JOBS}keys/"
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+QUEUED, RUNNING, DONE, FAILED, CANCELLED = "queued", "running", "done", "failed", "cancelled"
+LEASE_MS = 60_000
+"""How long a job is taken to be running after its runner was last heard of."""
+START_MS_MAX = 15 * 60_000
+"""A job that has not started by then never does."""
+PUT_TRIES = 5
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryJob:
+    """A job as it stands: what was asked, when it started, in ms since the Unix epoch, and how it ended."""
+
+    id: str
+    asked: Json
+    started_ms: int | None = None
+    end: Json | None = None
+
+    @property
+    def state(self) -> str:
+        """Return what has become of it."""
+        if self.end is not None:
+            return str(self.end["state"])
+        return QUEUED if self.started_ms is None else RUNNING
+
+
+def ask_job(store: Store, clock: Clock, asked: Json, key: str | None = None) -> QueryJob:
+    """Ask for a job, or return the one that was asked for with the same key, a hash. Two PUT at most and a GET."""
+    job_id = clock.new_id()
+    if key is not None:
+        job_id = _once(store, _KEYS + key, {"id": job_id})["id"]
+    found = _once(store, f"{JOBS}{job_id}/asked.json", {**asked, "asked_ms": clock.now_ms()})
+    return QueryJob(job_id, found)
+
+
+def find_job(store: Store, clock: Clock, job_id: str) -> QueryJob | None:
+    """Return a job; None if there is none. Four GET; one that will not come to an end gets one here."""
+    if not _ID.fullmatch(job_id):
+        return None
+    names = ("asked", "started", "alive", "end")
+    asked, started, alive, end = store.map(lambda name: _read(store, f"{JOBS}{job_id}/{name}.json"), names)
+    if asked is None:
+        return None
+    job = QueryJob(job_id, asked, None if started is None else started["at_ms"], end)
+    now_ms = clock.now_ms()
+    if end is None and started is None and now_ms > asked["asked_ms"] + START_MS_MAX:
+        return end_job(store, clock, job, FAILED, {"error": "the job did not start in time: send it again"})
+    if end is None and started is not None and now_ms > (alive or started)["until_ms"]:
+        return end_job(store, clock, job, FAILED, {"error": "the process that ran the job ended: send it again"})
+    return job
+
+
+def start_job(store: Store, clock: Clock, job_id: str) -> QueryJob | None:
+    """Start a job, and return it; None where it is not to be run here: it is gone, or has started or ended."""
+    job = find_job(store, clock, job_id)
+    if job is None or job.state != QUEUED:
+        return None
+    now_ms = clock.now_ms()
+    mine = {"runner": clock.new_id(), "at_ms": now_ms, "until_ms": now_ms + LEASE_MS}
+    if _once(store, f"{JOBS}{job_id}/started.json", mine) != mine:
+        return None
+    return QueryJob(job_id, job.asked, now_ms)
+
+
+def keep_alive(store: Store, clock: Clock, job: QueryJob) -> None:
+    """Say that a job still runs. One PUT."""
+    store.put(f"{JOBS}{job.id}/alive.json", orjson.dumps({"until_ms": clock.now_ms() + LEASE_MS}))
+
+
+def has_ended(store: Store, job: QueryJob) -> bool:
+    """Whether somebody has ended a job that runs here, or an erasure has deleted it. Two HEAD."""
+    return store.head(f"{JOBS}{job.id}/end.json") is not None or store.head(f"{JOBS}{job.id}/asked.json") is None
+
+
+def end_job(store: Store, clock: Clock, job: QueryJob, state: str, told: Json) -> QueryJob:
+    """End a job, unless it has ended, and return it as it has ended. A PUT and a HEAD."""
+    path = f"{JOBS}{job.id}/end.json"
+    end = _once(store, path, {"state": state, "at_ms": clock.now_ms(), **told})
+    if store.head(f"{JOBS}{job.id}/asked.json") is None:  # an erasure has deleted it, whose values this end may show
+        store.put(path, b"{}")
+    return QueryJob(job.id, job.asked, job.started_ms, end)
+
+
+def delete_jobs(store: Store) -> None:
+    """Delete all jobs: what was asked and how it failed may show values of rows. One LIST, and a bulk delete."""
+    keys = [info.key for info in store.list(JOBS)]
+    if keys:
+        store.delete(keys)
+
+
+def clean_jobs(store: Store, clock: Clock, age_ms_max: int, *, dry_run: bool = False) -> int:
+    """Delete what is old of jobs, and return how many objects that is. A dry run only counts."""
+    oldest_ms = clock.now_ms() - age_ms_max
+    gone = [info.key for info in store.list(JOBS) if info.modified_ms < oldest_ms]
+    if gone and not dry_run:
+        store.delete(gone)
+    return len(gone)
+
+
+def _once(store: Store, key: str, value: Json) -> Json:
+    """Write an object if there is none, and return what is there then. Raises `Unavailable` where that is unknown."""
+    data = orjson.dumps(value)
+    for _ in range(PUT_TRIES):
+        try:
+            if store.put_if_absent(key, data) is PutResult.CREATED:
+                return value
+        except AnswerLost:
+            pass  # reading it tells
+        found = _read(store, key)
+        if found is not None:
+            return found
+    raise Unavailable(f"{key} could not be written")
+
+
+def _read(store: Store, key: str) -> Json | None:
+    try:
+        data = store.get(key)
+    except ObjectNotFound:
+        return None
+    found: Json = orjson.loads(data)
+    return found or None

@@ -1,0 +1,55 @@
+"""Have jobs run: in this process, by a server's pool, or by the function that ALLUVIA_JOBS_FUNCTION names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import orjson
+
+from alluvia.errors import Unavailable
+
+JOBS_FUNCTION = "ALLUVIA_JOBS_FUNCTION"
+_pools: list[Callable[[str], None]] = []
+
+
+def can_start() -> bool:
+    """Whether there is anything that runs jobs."""
+    return bool(_pools or os.environ.get(JOBS_FUNCTION))
+
+
+def start(job_id: str) -> None:
+    """Have a job run soon; twice is as good as once. Raises `Unavailable` where it will not."""
+    if _pools:
+        _pools[-1](job_id)
+        return
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        _client().invoke(
+            FunctionName=os.environ[JOBS_FUNCTION], InvocationType="Event", Payload=orjson.dumps({"job": job_id})
+        )
+    except (BotoCoreError, ClientError) as error:
+        raise Unavailable(f"the job could not be started ({type(error).__name__})") from error
+
+
+@contextmanager
+def using_pool(take: Callable[[str], None]) -> Iterator[None]:
+    """Have a pool of this process take the ids of jobs. It may raise `Unavailable`."""
+    _pools.append(take)
+    try:
+        yield
+    finally:
+        _pools.remove(take)
+
+
+@cache
+def _client() -> Any:
+    import boto3
+    from botocore.config import Config
+
+    config = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3})
+    return boto3.client("lambda", config=config)
