@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from alluvia.lake import Table
+from tests.examples import TIMES
 from tests.judges import uri_of
 
 ROOT = Path(__file__).parents[2]
@@ -89,6 +90,15 @@ class DeltaSpark:
     def _said(self) -> str:
         self._log.seek(0)
         return self._log.read().decode(errors="replace")[-5000:]
+
+
+def judged(newest: int) -> set[int]:
+    """Return the versions that Spark reads: the newest and each third before it, or all in `make deep`.
+
+    A version takes it a second. Other readers read all of them, and `tests/golden` has tables of Spark's with the rows
+    that it saw at every version.
+    """
+    return set(range(newest, -1, -3 if TIMES == 1 else -1))
 
 
 def named(table: Table) -> str:

@@ -12,7 +12,7 @@ import alluvia
 from alluvia.errors import VersionExpired, VersionNotFound
 from alluvia.lake import Table
 from tests import judges
-from tests.reach.delta_spark import BY_SPARK
+from tests.reach.delta_spark import BY_SPARK, judged
 from tests.reach.every_type import CONDITIONS
 from tests.reach.tables import APART, EVERY_TYPE, FEATURES, Feature
 
@@ -68,6 +68,8 @@ def test_every_version(request: pytest.FixtureRequest, reader: str, feature: Fea
         if rows is None:
             with pytest.raises((VersionExpired, VersionNotFound)):
                 table.scan(version=version)
+            continue
+        if reader == SPARK_NAME and version not in judged(len(feature.rows) - 1):
             continue
         mine, theirs = table.scan(version=version).read_all(), read(table, version)
         assert len(mine) == rows
