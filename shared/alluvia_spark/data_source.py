@@ -23,6 +23,7 @@ from alluvia.table.skipping.predicate import Unknown
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.options import WRITING, AlluviaOptions
 from alluvia_spark.schemas import all_nullable, shown_schema
+from alluvia_spark.workers import spare_later_tasks
 from alluvia_spark.writing import TableWriter
 
 GROUP_BYTES = 64 << 20
@@ -108,6 +109,7 @@ class TableReader(DataSourceReader):
         return self._files
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        spare_later_tasks()
         files = partition.files if isinstance(partition, FilesOfTask) else ()
         handle = self._options.handle()
         snapshot = Snapshot(self._state, handle.root, handle.name, handle.store.locate)

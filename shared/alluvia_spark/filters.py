@@ -21,6 +21,7 @@ from alluvia.expressions.plain import plain_condition
 from alluvia.expressions.tree import Node
 from alluvia.table.schema.column_path import ColumnPath
 from alluvia.table.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Or, Predicate, Unknown, columns_of
+from alluvia_spark.workers import spare_later_tasks
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -73,6 +74,7 @@ class RowFilter:
 
 @lru_cache(maxsize=8)
 def _parsed(text: str, schema: pa.Schema) -> Condition:
+    spare_later_tasks()
     return condition(text, schema)
 
 

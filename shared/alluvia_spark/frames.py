@@ -5,12 +5,10 @@ Only DataFrames, so that it works over Spark Connect as well.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeAlias
-from zipimport import zipimporter
 
 import pyarrow as pa
 from pyspark.errors import PySparkImportError
@@ -19,6 +17,8 @@ from pyspark.sql.functions import spark_partition_id
 from pyspark.sql.types import StructType
 from pyspark.sql.udf import _create_udf
 from pyspark.util import PythonEvalType
+
+from alluvia_spark.workers import spare_later_tasks
 
 Row: TypeAlias = tuple[Any, ...]
 Columns: TypeAlias = Mapping[str, str]
@@ -98,7 +98,7 @@ def mapped_batches(
 def _run(
     function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    _spare_later_tasks()
+    spare_later_tasks()
     return function(batches)
 
 
@@ -119,18 +119,6 @@ def _map(
             waiting, size = [], 0
     if waiting:
         yield _batch(waiting, schema)
-
-
-def _spare_later_tasks() -> None:
-    """Spare this worker's later tasks 0.15 s and 0.02 s each.
-
-    PySpark forgets at each task's start what all archives hold, and reads that of its own one 16 times. They stay as
-    they are: a file that is added to a session has a path of its own. And at each task's end it has the collector look
-    through all objects: it leaves out those of the modules.
-    """
-    zipimporter.invalidate_caches = lambda self: None  # type: ignore[method-assign]  # noqa: ARG005 - mypy wants its name
-    if not gc.get_freeze_count():
-        gc.freeze()
 
 
 def _batch(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:

@@ -29,6 +29,7 @@ from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.data_source import grouped
 from alluvia_spark.tables import TablePlace
+from alluvia_spark.workers import spare_later_tasks
 
 ReadEdit = Callable[[Snapshot], Edit]
 
@@ -104,6 +105,7 @@ class SparkRewriter(Rewriter):
 
 @lru_cache(maxsize=1)
 def _loaded(shared: bytes) -> tuple[Work, Sequence[Sequence[AddFile]]]:
+    spare_later_tasks()
     found: tuple[Work, Sequence[Sequence[AddFile]]] = cloudpickle.loads(shared)
     return found
 

@@ -25,6 +25,7 @@ from alluvia.table.protocols import new_protocol
 from alluvia.table.schema.rows import conform, conformed
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.options import READING, AlluviaOptions
+from alluvia_spark.workers import spare_later_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -81,6 +82,7 @@ class TableWriter(DataSourceArrowWriter):
         return cls(options, write, State(state.version, state.protocol, state.metadata), creates=False, done=done)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:  # type: ignore[override] # as for Spark's own
+        spare_later_tasks()
         first = next(iterator, None)
         if first is None or self._done:
             return WrittenFiles(())
