@@ -32,6 +32,7 @@ from benchmarks import (
     row_changes,
     spark_reads,
     transactions,
+    uploads,
     vacuums,
     writers,
 )
@@ -60,6 +61,7 @@ PARTS = {
     "crowds": crowds.figures,
     "costs": costs.figures,
     "transactions": transactions.figures,
+    "uploads": uploads.figures,
     "spark_reads": spark_reads.figures,
     "backfill": backfills.figures,
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -18,7 +17,7 @@ from alluvia.serverless.http import TABLE_HEADER, Request, Response, answer, ref
 from alluvia.serverless.log_lines import Logger
 from alluvia.uploads.event_rows import StoredEvents
 from alluvia.uploads.misfit import Misfit
-from alluvia.uploads.rows import OpenFile, format_of, open_text
+from alluvia.uploads.rows import OpenFile, content_digest, format_of
 from alluvia.uploads.schemas import declared_schema
 from alluvia.uploads.storing import Stored, Upload, store
 
@@ -81,7 +80,7 @@ def upload_of(
         rights.check(ADMIN, table)
     admin = rights is None or rights.may(ADMIN, table)
     if key is not None and content is None:
-        content = _digest(file, kind, settings.upload_bytes)
+        content = content_digest(file, kind, settings.upload_bytes)
     why = None if admin or settings.create_tables else f"this caller lacks the scope admin:{table}, to create it"
     hidden = rights.restriction(table).hide if rights is not None and rights.may(READ, table) else frozenset()
     return Upload(
@@ -169,12 +168,3 @@ def _inflated(data: bytes, encoding: str, bytes_max: int) -> bytes:
     if encoding.strip().lower() not in _ENCODINGS:
         raise Invalid(f"Content-Encoding {encoding!r:.100} is not supported: send gzip, zstd or deflate, or none")
     return data
-
-
-def _digest(file: OpenFile, kind: str, bytes_max: int) -> str:
-    """Return a hash of a file's content, whichever way it is compressed."""
-    stream = file() if kind == "parquet" else open_text(file, bytes_max)
-    digest = blake2b(digest_size=16)
-    while piece := stream.read(1 << 20):
-        digest.update(piece)
-    return digest.hexdigest()

@@ -20,6 +20,7 @@ wrong usage 2."""
 _MODULES = {
     "running": ("serve", "invoke", "demo"),
     "writing": ("create", "ingest", "backfill"),
+    "uploading": ("upload",),
     "changing": ("delete", "update", "upsert", "restore"),
     "changing_lake": ("convert", "drop", "undrop", "evolve"),
     "inspecting": ("query", "tables", "describe", "history", "files", "changes"),

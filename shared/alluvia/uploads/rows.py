@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from hashlib import blake2b
 from typing import IO, Any, Protocol
 
 import pyarrow as pa
@@ -86,6 +87,15 @@ def open_text(open_file: OpenFile, bytes_max: int) -> io.BufferedReader[Any]:
     return buffered(pieces())
 
 
+def content_digest(open_file: OpenFile, kind: str, bytes_max: int) -> str:
+    """Return a hash of a file's content, whichever way it is compressed. Raises `Misfit` and `TooLarge`."""
+    stream = open_file() if kind == "parquet" else open_text(open_file, bytes_max)
+    digest = blake2b(digest_size=16)
+    while piece := stream.read(_CHUNK_BYTES):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
 def format_of(asked: str | None, media_type: str, name: str, start: bytes) -> str:
     """Return the format of a file: what was asked for, what its first bytes, its type or its name say.
 
@@ -104,7 +114,9 @@ def format_of(asked: str | None, media_type: str, name: str, start: bytes) -> st
         return found
     if start.removeprefix(MARK).lstrip()[:1] in (b"{", b"["):
         return "ndjson"
-    raise Invalid("the format is not known: send Content-Type: text/csv, or ?format=csv, tsv, ndjson or parquet")
+    raise Invalid(
+        "the format is not known: say csv, tsv, ndjson or parquet, as format, or send a Content-Type that does"
+    )
 
 
 def _named(name: str) -> str | None:

@@ -141,7 +141,7 @@ def _schema(upload: Upload, rows: UploadedRows, snapshot: Snapshot | None) -> pa
     names = rows.names if declared is None else declared.names
     extra = [name for name in names or () if name not in known]
     if extra:
-        raise Misfit(f"column {extra[0]!r:.100} is not in the table: leave it out, or add it with ?evolve=true")
+        raise Misfit(f"column {extra[0]!r:.100} is not in the table: leave it out, or add it with evolve")
     if declared is None and rows.names is not None:
         _check_complete(rows.names, table, upload.hidden)
     return table
