@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.cli.doors import QUERIES
 from tests.flight.serving import Served, serving_flight
 
 EVERY_TYPE = {
@@ -191,8 +192,8 @@ def test_errors_have_codes_and_our_texts(served: Served, sql: str, kind: type[Ex
 
 
 def test_a_reader_that_leaves_frees_the_place_of_its_query(served: Served) -> None:
-    """More readers leave a long answer than there are places for queries, waiting ones included."""
-    for _ in range(21):
+    """More readers leave a long answer than there are queries at once."""
+    for _ in range(QUERIES.at_once + 1):
         with served.connect() as connection, connection.cursor() as cursor:
             cursor.execute("SELECT range AS n, repeat('x', 200) AS text FROM range(1000000000)")
             assert cursor.fetchone() is not None
