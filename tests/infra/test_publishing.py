@@ -11,7 +11,7 @@ from infra.sources import Sources
 from tests.infra.conftest import read_template, synthesise
 from tests.infra.policies import allowed, resources_of
 from tests.infra.test_compute import function
-from tests.infra.test_privileges import READ, actions, lake, statements
+from tests.infra.test_privileges import LAKE_ACTIONS, actions, lake, statements
 
 Template = dict[str, Any]
 PATH = "/v1/queries/{query}"
@@ -34,7 +34,7 @@ def test_without_the_setting_nobody_publishes_over_http(template: Template) -> N
 
 def test_with_it_the_query_function_puts_published_queries_and_results_and_nothing_else(publishing: Template) -> None:
     found = statements(publishing, "Query")
-    assert actions(publishing, "Query", "s3") == READ | {"s3:PutObject"}
+    assert actions(publishing, "Query", "s3") == LAKE_ACTIONS["Query"]
     for key in ("_alluvia/queries/top/0.json", "_alluvia/results/0a"):
         assert allowed(found, "s3:PutObject", lake(publishing, f"lake/{key}"))
         assert not allowed(found, "s3:DeleteObject", lake(publishing, f"lake/{key}"))
