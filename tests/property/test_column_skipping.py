@@ -134,7 +134,7 @@ def check_verdicts(partitioned: bool, data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(60))
 @given(st.booleans(), st.data())
 def test_columns_give_the_verdicts_of_single_files_at_length(partitioned: bool, data: st.DataObject) -> None:
     check_verdicts(partitioned, data)
@@ -153,7 +153,7 @@ def check_sidecars(partitioned: bool, data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(70))
+@settings(max_examples=examples(40))
 @given(st.booleans(), st.data())
 def test_no_sidecar_with_a_file_that_can_match_is_left_out_at_length(partitioned: bool, data: st.DataObject) -> None:
     check_sidecars(partitioned, data)
@@ -172,7 +172,7 @@ SOME_PREDICATES = st.sampled_from(
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_pruning_a_table_equals_pruning_a_list(data: st.DataObject) -> None:
     """Over a checkpoint and commits after it, in which files go and come again."""
