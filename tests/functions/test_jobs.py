@@ -1,0 +1,109 @@
+"""Jobs of the stack: started in a function of their own, which puts results into S3."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from botocore.exceptions import ClientError
+
+import alluvia
+from alluvia.serverless import job_starting
+from functions.query import handler as query
+from tests.functions.test_large_results import rows
+from tests.functions.test_query import Answer, error_of, event
+from tests.s3server import S3Server
+
+
+class Lambda:
+    """What invokes functions: it keeps what is to be run, as Lambda does with events."""
+
+    def __init__(self) -> None:
+        self.refuses = False
+        self.events: list[bytes] = []
+
+    def invoke(self, **given: Any) -> None:
+        if self.refuses:
+            raise ClientError({"Error": {"Code": "TooManyRequestsException"}}, "Invoke")
+        assert (given["FunctionName"], given["InvocationType"]) == ("arn:jobs:live", "Event")
+        self.events.append(given["Payload"])
+
+    def run(self) -> list[Any]:
+        done = [query.handler(json.loads(payload), None) for payload in self.events]
+        self.events.clear()
+        return done
+
+
+@pytest.fixture(scope="module")
+def lake(s3_server: S3Server) -> Iterator[alluvia.Lake]:
+    s3_server.inject()
+    with pytest.MonkeyPatch.context() as patch:
+        lake = alluvia.connect(f"s3://{s3_server.new_bucket()}/lake", **s3_server.options)
+        patch.setenv("ALLUVIA_LAKE", lake.uri)
+        patch.setenv("ALLUVIA_ENDPOINT_URL", s3_server.endpoint_url)
+        patch.setenv("AWS_ACCESS_KEY_ID", s3_server.options["access_key_id"])
+        patch.setenv("AWS_SECRET_ACCESS_KEY", s3_server.options["secret_access_key"])
+        patch.setenv("ALLUVIA_MAX_RESULT_BYTES", "100000")
+        patch.setenv("ALLUVIA_JOBS_FUNCTION", "arn:jobs:live")
+        lake.create_table("totals", {"name": "string", "n": "long"}).append(rows())
+        yield lake
+
+
+@pytest.fixture
+def functions(monkeypatch: pytest.MonkeyPatch) -> Lambda:
+    found = Lambda()
+    monkeypatch.setattr(job_starting, "_client", lambda: found)
+    return found
+
+
+def send(sql: str, key: str = "") -> Answer:
+    sent = event(json.dumps({"query": sql, "mode": "async"}))
+    return query.handler(sent | {"headers": {"idempotency-key": key} if key else {}}, None)
+
+
+def at(path: str) -> Answer:
+    return query.handler(event("", method="GET", path=path), None)
+
+
+def test_a_job_runs_in_the_function_that_is_named(lake: alluvia.Lake, functions: Lambda) -> None:
+    sent = send("SELECT * FROM totals ORDER BY n")
+    path = sent["headers"]["Location"]
+    assert (sent["statusCode"], json.loads(at(path)["body"])["state"]) == (202, "queued")
+    twice = functions.events * 2  # Lambda may call it again
+    functions.events = twice
+    assert [each["state"] for each in functions.run()] == ["done", None]
+    told = json.loads(at(path)["body"])
+    assert (told["state"], told["rows"], told["requests"] > 0, told["dollars"] > 0) == ("done", 200, True, True)
+    link = at(told["result"])
+    with urlopen(link["headers"]["Location"], timeout=30) as found:
+        assert [json.loads(line) for line in found] == rows()
+
+
+def test_what_could_not_be_started_is_started_when_it_is_sent_again(lake: alluvia.Lake, functions: Lambda) -> None:
+    functions.refuses = True
+    refused = send("SELECT 1 AS x", "key")
+    assert (refused["statusCode"], "the job could not be started" in error_of(refused)) == (503, True)
+    functions.refuses = False
+    path = send("SELECT 1 AS x", "key")["headers"]["Location"]
+    assert [each["state"] for each in functions.run()] == ["done"]
+    assert send("SELECT 1 AS x", "key")["headers"]["Location"] == path
+    assert functions.events == []
+
+
+def test_a_bug_ends_a_job_too(lake: alluvia.Lake, functions: Lambda, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = send("SELECT 1")["headers"]["Location"]
+    monkeypatch.setattr("functions.query.running_jobs.run_query", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        functions.run()
+    told = json.loads(at(path)["body"])
+    assert (told["state"], told["status"], told["error"]) == ("failed", 500, "internal error")
+
+
+def test_without_a_function_there_are_no_jobs(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ALLUVIA_JOBS_FUNCTION")
+    refused = send("SELECT 1")
+    assert (refused["statusCode"], "mode: there are no jobs here" in error_of(refused)) == (400, True)
+    assert query.handler({"query": "SELECT 1", "mode": "async"}, None)["statusCode"] == 400
