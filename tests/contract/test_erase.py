@@ -9,9 +9,15 @@ import pyarrow as pa
 import pytest
 
 from alluvia.errors import VersionExpired
+from alluvia.ingest import erasing
 from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.values import RawEvent
 from alluvia.lake import Lake, Table
+from alluvia.operations.erase import erase
+from alluvia.operations.erase_matching import Find
+from alluvia.operations.erase_report import EraseReport
+from alluvia.operations.results import LARGE
+from alluvia.table.handle import TableHandle
 from tests.erased import traces
 
 VICTIM = "mallory@example.org"
@@ -92,3 +98,18 @@ def test_rejected_events_go_too(lake: Lake) -> None:
     # An erased event that is delivered once more stays away while the table remembers its id.
     again = ingest_batch(lake, "events", events[1:2], arrival_us=lake.clock.now_us())
     assert (again.stored, again.duplicates) == (0, 1)
+
+
+def test_results_with_rejects_go_after_the_rejects(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.create_events("events", pa.schema([("user_id", pa.string())]))
+    events = [RawEvent(0, {"event_id": "e1", "event": 5, "user_id": VICTIM})]
+    ingest_batch(lake, "events", events, arrival_us=lake.clock.now_us())
+
+    def erase_while_others_read(handle: TableHandle, find: Find, **options: Any) -> EraseReport:
+        if handle.name == "events/_rejects":
+            lake.store.put(f"{LARGE}read-until-now.csv", VICTIM.encode())
+        return erase(handle, find, **options)
+
+    monkeypatch.setattr(erasing, "erase", erase_while_others_read)
+    lake.table("events").erase(WHERE)
+    assert traces(lake.store, VICTIM) == []

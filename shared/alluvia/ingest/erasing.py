@@ -57,6 +57,7 @@ def erase_rows(
         return done
     find = _rejects_finder(handle, where)
     gone = erase(rejects, find)
+    delete_results(handle.store)  # those with rejects, which were there until now
     return replace(done, rejects=replace(gone, proof=prove(rejects, find)) if proof else gone)
 
 
