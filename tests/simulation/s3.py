@@ -172,11 +172,15 @@ class Client:
         return {"path": key, "size": len(data), "last_modified": moment, "e_tag": _tag(data)}
 
     def list_with_delimiter(self, prefix: str | None) -> Json:
-        return {"common_prefixes": self._send("LIST", f"{prefix or ''} /", partial(self._folders, prefix or ""))}
+        return self._send("LIST", f"{prefix or ''} /", partial(self._level, prefix or ""))
 
-    def _folders(self, prefix: str) -> builtins.list[str]:
+    def _level(self, prefix: str) -> Json:
         rests = [key[len(prefix) :] for key in self._bucket.below(prefix, "")]
-        return [prefix + name for name in {rest.partition("/")[0] for rest in rests if "/" in rest}]
+        folders = {rest.partition("/")[0] for rest in rests if "/" in rest}
+        return {
+            "common_prefixes": [prefix + name for name in folders],
+            "objects": [self._listed(prefix + rest) for rest in rests if "/" not in rest],
+        }
 
     def _send(
         self, verb: str, key: str, effect: Callable[[], T], *, conditional: bool = False, write: bool = False
