@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -29,6 +30,8 @@ settings.register_profile(
 )
 settings.load_profile("alluvia")
 sys.meta_path.insert(0, NoPandas())
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background shell's, which all processes of tests inherit
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
