@@ -68,9 +68,21 @@ def tell_queries(request: Request, name: str, caller: Caller) -> Response:  # no
     _check_no_others(given)
     if not (limit.isascii() and limit.isdecimal() and 0 < int(limit[:9]) <= PAGE_MAX):
         raise Invalid(f"{LIMIT}: {limit!r:.50} must be a number from 1 to {PAGE_MAX}")
-    found, following = list_published(caller.lake.store, after, int(limit))
-    shown = (_as_known(caller, each) for each in found)
-    return _told({"queries": [_facts(each, caller) for each in shown if each is not None], "next": following})
+    shown, following = _page(caller, after, int(limit))
+    return _told({"queries": [_facts(each, caller) for each in shown], "next": following})
+
+
+def _page(caller: Caller, after: str, limit: int) -> tuple[list[PublishedQuery], str | None]:
+    """Return the next queries of which a caller may know, and the last one's name if there are more of them.
+
+    A page is filled with those, however many others lie between: the name of none of these may be told.
+    """
+    shown: list[PublishedQuery] = []
+    following: str | None = after
+    while following is not None and len(shown) <= limit:
+        found, following = list_published(caller.lake.store, following, limit)
+        shown += [known for each in found if (known := _as_known(caller, each)) is not None]
+    return shown[:limit], shown[limit - 1].name if len(shown) > limit else None
 
 
 def _check_may_publish(caller: Caller, name: str) -> None:

@@ -111,8 +111,8 @@ def _read(asked: QueryRequest, wish: AnswerForm, caller: Caller, tags: str = "")
     if found is not None:
         found["headers"][ELAPSED] = elapsed(caller, began_ms)
         return found
-    links = {} if kept is None else kept.links
-    return _run(asked, wish, caller, cached, links, began_ms)
+    known = (key, {} if kept is None else kept.links)
+    return _run(asked, wish, caller, cached, known, began_ms)
 
 
 def _hit(
@@ -138,19 +138,22 @@ def _run(
     wish: AnswerForm,
     caller: Caller,
     cached: dict[str, str],
-    links: Mapping[str, str],
+    known: tuple[str, Mapping[str, str]],
     began_ms: int,
 ) -> Response:
-    """Run a query, keep its result, and answer. `links` are those known of the same result, in other codings."""
+    """Run a query, keep its result, and answer. `known` are the links, by coding, that are kept under a key.
+
+    The run may have read newer versions than the key stands for: then they lead to another result than its own.
+    """
     found, large = run_query(asked, wish, caller)
+    made_of, (key, links) = _key_of(found, asked, wish), known
     told, coding = told_of(found, caller.rights), stored_coding(wish)
     result = KeptResult(found.body, told)
     if large is not None and large.key is not None:
         told[RESULT_BYTES] = str(large.result_bytes)
-        result = KeptResult(b"", told, {**links, coding or "": large.key})
-    state = _kept(found, result, asked, wish, caller)
+        result = KeptResult(b"", told, {**(links if made_of == key else {}), coding or "": large.key})
+    state = _kept(made_of, result, asked, wish, caller)
     logger.info("answered", extra={"bytes": int(told.get(RESULT_BYTES, len(found.body))), "cache": state})
-    made_of = _key_of(found, asked, wish)
     cached = cached | {"ETag": f'"{made_of}"'} if made_of else {"Cache-Control": NO_STORE}
     told = told | cached | {CACHE: state, ELAPSED: elapsed(caller, began_ms)}
     if large is not None and large.key is not None:
@@ -171,10 +174,9 @@ def _key_of(found: Rendered, asked: QueryRequest, wish: AnswerForm) -> str | Non
     return None if identity is None else identity.key(asked.text, asked.parameters, wish.form.name)
 
 
-def _kept(found: Rendered, result: KeptResult, asked: QueryRequest, wish: AnswerForm, caller: Caller) -> str:
-    """Keep a result where the settings say so, and return what the header tells of it."""
+def _kept(key: str | None, result: KeptResult, asked: QueryRequest, wish: AnswerForm, caller: Caller) -> str:
+    """Keep a result where it has a key and the settings say so, and return what the header tells of it."""
     settings, store = caller.settings, caller.lake.store
-    key = _key_of(found, asked, wish)
     if not settings.keeps_results or key is None:
         return OFF
     if len(result.body) <= settings.kept_bytes_max:

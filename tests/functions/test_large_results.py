@@ -124,6 +124,25 @@ def test_the_same_result_is_found_again_while_the_versions_stand(lake: alluvia.L
     lake["totals"].delete("n = 1000")
 
 
+def test_links_to_a_result_lead_to_no_newer_one(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "SELECT n, name FROM totals ORDER BY n DESC"
+    place(get(text))
+
+    def committed_meanwhile(*given: Any, **named: Any) -> Rendered:
+        lake["totals"].append([{"name": "newest", "n": 2000}])
+        return run(*given, **named)
+
+    run = engine.run_rendered
+    monkeypatch.setattr(answering, "run_rendered", committed_meanwhile)
+    packed = get(text, {"accept-encoding": "gzip"})
+    monkeypatch.undo()
+    newest = get(text)
+    assert packed["headers"]["ETag"] == newest["headers"]["ETag"][:-1] + '-gzip"'
+    with urlopen(place(newest), timeout=30) as found:
+        assert found.readline() == b'{"n":2000,"name":"newest"}\n'
+    lake["totals"].delete("n = 2000")
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
