@@ -16,6 +16,7 @@ from alluvia.lake import Lake, Table
 from alluvia.operations.erase import erase
 from alluvia.operations.erase_matching import Find
 from alluvia.operations.erase_report import EraseReport
+from alluvia.operations.jobs import JOBS
 from alluvia.operations.results import LARGE
 from alluvia.table.handle import TableHandle
 from tests.erased import traces
@@ -100,7 +101,7 @@ def test_rejected_events_go_too(lake: Lake) -> None:
     assert (again.stored, again.duplicates) == (0, 1)
 
 
-def test_results_with_rejects_go_after_the_rejects(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_and_jobs_with_rejects_go_after_the_rejects(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.create_events("events", pa.schema([("user_id", pa.string())]))
     events = [RawEvent(0, {"event_id": "e1", "event": 5, "user_id": VICTIM})]
     ingest_batch(lake, "events", events, arrival_us=lake.clock.now_us())
@@ -108,6 +109,7 @@ def test_results_with_rejects_go_after_the_rejects(lake: Lake, monkeypatch: pyte
     def erase_while_others_read(handle: TableHandle, find: Find, **options: Any) -> EraseReport:
         if handle.name == "events/_rejects":
             lake.store.put(f"{LARGE}read-until-now.csv", VICTIM.encode())
+            lake.store.put(f"{JOBS}{lake.clock.new_id()}/end.json", VICTIM.encode())
         return erase(handle, find, **options)
 
     monkeypatch.setattr(erasing, "erase", erase_while_others_read)
