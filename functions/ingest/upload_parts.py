@@ -129,7 +129,7 @@ def _stored(upload: parts.PartedUpload, told: Mapping[str, Any], settings: Inges
         if told.get("sha256", digest).lower() != digest:
             raise Misfit(f"sha256: that of the parts is {digest}: send those again that were damaged on the way")
         kind = format_of(asked["format"], "", "", b"")
-        key, content = (asked["key"], None) if "key" in asked else (f"parts/{upload.id}", "")
+        key, content = (asked["key"], None) if "key" in asked else (f"parts/{upload.id}", digest)
         file = upload_of(upload.table, lambda: path.open("rb"), kind, asked, settings, key, content)
         return stored_answer(upload.table, store(lake, file))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from alluvia.errors import ConcurrentTransaction, Invalid, MetadataChanged, TransactionExpired, Unsupported
 from alluvia.log.actions import AddFile, Txn
@@ -18,6 +18,13 @@ from alluvia.table.transaction import Changes, Commit, Transaction, too_old
 
 CHUNK_BYTES = 256 << 20
 """Rows of about so many bytes are sorted and written at once."""
+
+
+class Once(NamedTuple):
+    """A transaction of an application that has no other: its number says which it is, not how many came before."""
+
+    app_id: str
+    number: int
 
 
 def append(
@@ -124,8 +131,8 @@ def check_txn(txn: tuple[str, int]) -> None:
 
 
 def applied(snapshot: Snapshot, txn: tuple[str, int]) -> Commit | None:
-    """Return a commit for a transaction that the table holds already."""
+    """Return a commit for a transaction that the table holds already. A negative number is one that was undone."""
     recorded = snapshot.state.txns.get(txn[0])
-    if recorded is None or recorded.version < txn[1]:
+    if recorded is None or recorded.version < (0 if isinstance(txn, Once) else txn[1]):
         return None
     return Commit(snapshot.version, snapshot.timestamp_ms, 0, 0)

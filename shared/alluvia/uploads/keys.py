@@ -1,8 +1,9 @@
 """Uploads that happen once: the table's log says that a key is used, and by which content.
 
 A key is an application's id in the log (`txn`), kept by its hash for as long as the table, about 100 bytes each. Two
-uploads of one key never commit both: the log's conflict rules let only one of them win. The commit says by which
-content, so that a key does not stand for two, and what was created, so that a repeated upload gets the first answer.
+uploads of one key never commit both: the log's conflict rules let only one of them win. The number of the transaction
+is of the content's hash, so that a key never stands for two, not even when clean-up has taken the commit. The commit
+says what was created besides, so that a repeated upload gets the first answer.
 """
 
 from __future__ import annotations
@@ -13,15 +14,20 @@ from typing import Any
 
 from alluvia.errors import VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.log.actions import Txn
 from alluvia.log.commit import CommitActions
 from alluvia.log.log import Log
 from alluvia.log.time_travel import version_at
+from alluvia.operations.append import Once
 from alluvia.table.snapshot import Snapshot
 from alluvia.uploads.misfit import Misfit
 
 INFO = "upload"
 """The field of a commitInfo that says what an upload has created."""
-_COMMITS_READ_MAX = 1000
+_AHEAD, _BEHIND = 200, 20
+"""How many commits are read: after the time that a transaction has, and before it, where a clock has stepped back."""
+_NO_CONTENT = 1
+"""The number of a key without a content, and of those from before numbers said it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +42,10 @@ class Recorded:
     columns: Mapping[str, str]
 
 
-def txn_of(key: str) -> tuple[str, int]:
-    """Return a key as a transaction of the log."""
-    return f"alluvia-upload-{blake2b(key.encode(), digest_size=16).hexdigest()}", 1
+def txn_of(key: str, content: str) -> Once:
+    """Return a key that stands for some content as a transaction of the log."""
+    number = int.from_bytes(blake2b(content.encode(), digest_size=7).digest()) + 2 if content else _NO_CONTENT
+    return Once(f"alluvia-upload-{blake2b(key.encode(), digest_size=16).hexdigest()}", number)
 
 
 def info_of(content: str, created: Mapping[str, str]) -> dict[str, Any]:
@@ -47,31 +54,45 @@ def info_of(content: str, created: Mapping[str, str]) -> dict[str, Any]:
     return {INFO: said} if said else {}
 
 
-def recorded(log: Log, snapshot: Snapshot, txn: tuple[str, int] | None, content: str) -> Recorded | None:
+def recorded(log: Log, snapshot: Snapshot, txn: Once | None, content: str) -> Recorded | None:
     """Return what became of an earlier upload of the same key; None if there was none.
 
     Raises `Misfit` for one of another content. One LIST and a few GETs if there was one.
     """
-    found = None if txn is None else snapshot.state.txns.get(txn[0])
-    if txn is None or found is None:
+    found = None if txn is None else snapshot.state.txns.get(txn.app_id)
+    if txn is None or found is None or found.version < 0:
         return None
-    commit = _commit_of(log, snapshot, txn[0], found.last_updated or 0)
+    if found.version not in (txn.number, _NO_CONTENT):
+        raise _other()
+    commit = _commit_of(log, snapshot, found)
     if commit is None:
+        if found.version != txn.number:
+            raise Misfit("this key was used before, and its content is not known any more: use a new key")
         return Recorded(None, None, {})
     said: Mapping[str, Any] = commit.info.get(INFO) or {}
     if said.get("content", content) != content:
-        raise Misfit("this key was used for an upload of other content: use one key for each content")
+        raise _other()
     return Recorded(commit.version, sum(add.num_records or 0 for add in commit.adds), said.get("columns", {}))
 
 
-def _commit_of(log: Log, snapshot: Snapshot, app_id: str, recorded_ms: int) -> CommitActions | None:
-    """Return the commit with a transaction, which came soon after it was recorded; None if it has expired."""
+def _other() -> Misfit:
+    return Misfit("this key was used for an upload of other content: use one key for each content")
+
+
+def _commit_of(log: Log, snapshot: Snapshot, wanted: Txn) -> CommitActions | None:
+    """Return the commit with a transaction, looked for around the time that it has; None if it has expired."""
+    ahead = _AHEAD
     try:
-        first = version_at(log, recorded_ms)
-    except (VersionExpired, VersionNotFound):
+        first = version_at(log, wanted.last_updated or 0)
+    except VersionNotFound:
         first = log.oldest()
-    for version in range(first, min(snapshot.version + 1, first + _COMMITS_READ_MAX)):
+    except VersionExpired:
+        first, ahead = log.oldest(), _BEHIND
+    behind = range(first - 1, max(first - _BEHIND, 0) - 1, -1)
+    for version in (*range(first, min(snapshot.version + 1, first + ahead)), *behind):
         commit = log.read_commit(version)
-        if commit is not None and any(txn.app_id == app_id for txn in commit.txns):
+        if commit is not None and any(
+            (txn.app_id, txn.version) == (wanted.app_id, wanted.version) for txn in commit.txns
+        ):
             return commit
     return None

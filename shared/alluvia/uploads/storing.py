@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from alluvia.errors import ConcurrentTransaction, Invalid, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.append import append
+from alluvia.operations.append import Once, append
 from alluvia.operations.append_evolving import append_evolving
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.replanning import check_not_rollup
@@ -51,9 +51,9 @@ class Upload:
     hidden: frozenset[str] = field(default_factory=frozenset)
 
     @property
-    def txn(self) -> tuple[str, int] | None:
+    def txn(self) -> Once | None:
         """Return the key as a transaction of the log."""
-        return None if self.key is None else txn_of(self.key)
+        return None if self.key is None else txn_of(self.key, self.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,8 @@ def _append(
         raise
     except Invalid as error:
         raise Misfit(str(error)) from error
-    if not commit.files and (done := _repeated(handle, handle.newest(), upload)) is not None and done.rows:
+    done = None if commit.files else _repeated(handle, handle.newest(), upload)
+    if done is not None and (done.rows or done.version != commit.version):
         return done  # another one of the key was faster
     return Stored(commit.version, commit.rows or 0, created)
 
