@@ -268,11 +268,13 @@ class Commands:
         """Return the transaction that a prepared statement runs in.
 
         Drivers go on to use a statement after its transaction has ended, without a word of the one that they have
-        begun since. It is the one that is open on the same connection; where there is none, they commit by themselves.
+        begun since. It is the one that is open on the same connection. A caller who has none open at all commits by
+        itself. Raises `Invalid` where it could be another: of a connection that was lost, or of another client.
         """
         if not prepared.ended:
             return self._transaction(prepared.transaction, caller)
-        found = [each for each in self.transactions.of(caller.key) if each.peer == caller.peer]
-        if len(found) > 1:
+        opened = self.transactions.of(caller.key)
+        here = [each for each in opened if each.peer == caller.peer]
+        if opened and len(here) != 1:
             raise Invalid("the transaction of the prepared statement has ended: prepare it again in the next one")
-        return found[0] if found else None
+        return here[0] if here else None

@@ -1,0 +1,82 @@
+"""Prepared statements that outlive their transactions: where they run, and where they are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from alluvia.errors import Invalid
+from alluvia.flight.commands import Commands
+from alluvia.flight.messages import new, unpacked
+from alluvia.flight.statements import FlightCaller, StatementRules, Statements
+from alluvia.lake import Lake
+from alluvia.query.limits import QueryLimits
+from alluvia.sql.nodes import Query
+from alluvia.sql.statements import SqlStatement, parse
+
+HERE, THERE = (FlightCaller("key", None, peer) for peer in ("ipv4:127.0.0.1:1", "ipv4:127.0.0.1:2"))
+COMMIT, ROLL_BACK = 1, 2
+
+
+def allowed(text: str) -> Sequence[SqlStatement]:
+    found = parse(text)
+    return [] if len(found) == 1 and isinstance(found[0].node, Query) else found
+
+
+@pytest.fixture
+def commands(lake: Lake) -> Iterator[Commands]:
+    lake.create_table("t", {"id": "long"})
+    rules = StatementRules(QueryLimits(), 1 << 20, True, allowed)
+    found = Commands(Statements(lake, lambda: rules), lake.clock)
+    yield found
+    found.close()
+
+
+def begun(commands: Commands, caller: FlightCaller) -> bytes:
+    found: bytes = unpacked(commands.begin(caller))[1].transaction_id
+    return found
+
+
+def prepared_in_one_that_has_ended(commands: Commands) -> bytes:
+    transaction = begun(commands, HERE)
+    found = commands.prepare("INSERT INTO t VALUES (1)", transaction, HERE)
+    commands.end(transaction, ROLL_BACK, HERE)
+    handle: bytes = unpacked(found)[1].prepared_statement_handle
+    return handle
+
+
+def run(commands: Commands, handle: bytes, caller: FlightCaller) -> None:
+    name = "CommandPreparedStatementUpdate"
+    commands.update(name, new(name, prepared_statement_handle=handle), caller)
+
+
+def test_it_commits_by_itself_where_the_caller_has_no_transaction(commands: Commands, lake: Lake) -> None:
+    other = FlightCaller("other", None, HERE.peer)
+    begun(commands, other)
+    run(commands, prepared_in_one_that_has_ended(commands), HERE)
+    assert lake["t"].count() == 1
+
+
+def test_it_runs_in_the_next_transaction_of_its_connection(commands: Commands, lake: Lake) -> None:
+    handle = prepared_in_one_that_has_ended(commands)
+    begun(commands, THERE)
+    transaction = begun(commands, HERE)
+    run(commands, handle, HERE)
+    assert lake["t"].count() == 0
+    commands.end(transaction, COMMIT, HERE)
+    assert lake["t"].count() == 1
+
+
+@pytest.mark.parametrize("places", [(THERE,), (THERE, THERE), (HERE, HERE)])
+def test_it_is_refused_where_the_transaction_may_be_another(
+    commands: Commands, lake: Lake, places: Sequence[FlightCaller]
+) -> None:
+    """As after a reconnect, or behind a proxy with connections of its own."""
+    handle = prepared_in_one_that_has_ended(commands)
+    transactions = [begun(commands, place) for place in places]
+    with pytest.raises(Invalid, match="prepare it again"):
+        run(commands, handle, HERE)
+    for transaction in transactions:
+        commands.end(transaction, COMMIT, HERE)
+    assert lake["t"].count() == 0
