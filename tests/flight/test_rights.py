@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import adbc_driver_manager
 import grpc
@@ -135,6 +136,8 @@ def test_what_tells_of_types_tells_of_no_hidden_column(place: tuple[Served, Toke
 
 def test_writes_need_their_scope(place: tuple[Served, Tokens]) -> None:
     served, tokens = place
+    asked: list[tuple[Literal["create", "append", "create_append", "replace"], str]]
+    asked = [("create", "admin"), ("replace", "admin"), ("append", "append"), ("create_append", "append")]
     with served.connect(tokens.writer) as connection, connection.cursor() as cursor:
         cursor.executemany("INSERT INTO hits VALUES (?, ?, ?)", [("z", "z@x", 100)])
         assert cursor.rowcount == 1
@@ -146,8 +149,10 @@ def test_writes_need_their_scope(place: tuple[Served, Tokens]) -> None:
         assert cursor.adbc_ingest("hits", rows, mode="append") == 1
         with pytest.raises(adbc_driver_manager.Error, match="scope admin:hits"):
             cursor.adbc_ingest("hits", rows, mode="replace")
-        with pytest.raises(adbc_driver_manager.Error, match="scope admin:fresh"):
-            cursor.adbc_ingest("fresh", rows, mode="create")
+        for name in ("fresh", "secrets"):  # whether it is there or not
+            for mode, scope in asked:
+                with pytest.raises(adbc_driver_manager.Error, match=f"scope {scope}:{name}"):
+                    cursor.adbc_ingest(name, rows, mode=mode)
     assert served.rows("SELECT count(*) FROM hits WHERE tenant = 'z'", token=tokens.all) == [(1,)]
 
 

@@ -53,21 +53,34 @@ def ingest(
 
     `check_time` is called for each batch, and raises when the time is up.
     """
+    if rights is not None:
+        _check_asked(rights, target)
     there = _is_there(inner, target.table)
     if there and target.if_exists == FAIL:
         raise TableExists(f"table {target.table!r} already exists: append to it, or replace it")
     if not there and target.if_not_exist == NOT_CREATE:
         raise TableNotFound(f"the lake has no table {target.table!r}: create it first, or as it is filled")
     creates = not there or target.if_exists == REPLACE
-    if rights is not None:
-        node = CreateTable(target.table, if_not_exists=False) if creates else Insert(target.table, None, None, False)
-        check_statement(rights, "create table" if creates else "insert", node)
+    if rights is not None and creates:
+        _check_create(rights, target.table)
     plain = pa.schema([pa.field(each.name, _plain(each), each.nullable) for each in rows.schema])
     if creates:
         inner.create_table(target.table, table_schema(plain), replace=there)
     checked = pa.RecordBatchReader.from_batches(plain, _checked(rows, plain, check_time))
     count = inner.table(target.table).append(checked).rows
     return -1 if count is None else count
+
+
+def _check_asked(rights: Rights, target: IngestTarget) -> None:
+    """Raise `Forbidden` by what is asked for, before anything tells whether the table is there."""
+    if target.if_exists == REPLACE or (target.if_exists == FAIL and target.if_not_exist == CREATE):
+        _check_create(rights, target.table)
+    else:
+        check_statement(rights, "insert", Insert(target.table, None, None, False))
+
+
+def _check_create(rights: Rights, table: str) -> None:
+    check_statement(rights, "create table", CreateTable(table, if_not_exists=False))
 
 
 def _is_there(inner: LakeTransaction, table: str) -> bool:
