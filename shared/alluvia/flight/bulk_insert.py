@@ -19,15 +19,17 @@ Values = Mapping[str, Any]
 def as_rows(statements: Sequence[SqlStatement], sets: Sequence[Values | None]) -> tuple[Insert, pa.Table] | None:
     """Return an INSERT and the rows that it writes, where its VALUES are parameters and nothing else.
 
-    None for any other statement, and where the values of a parameter differ in type: then each row is a statement.
+    None for any other statement, where the values of a parameter differ in type, and where a row has other values than
+    the statement has parameters: then each row is a statement, which says what is wrong.
     """
     node = statements[0].node if len(statements) == 1 else None
     if len(sets) < 2 or not isinstance(node, Insert) or not node.is_values or node.source is None:
         return None
     names = _only_parameters(node.source.text)
-    if not names:
+    rows = [each for each in sets if each is not None and each.keys() == set(names)]
+    if not names or len(rows) < len(sets):
         return None
-    values = {str(at): [(each or {}).get(name) for each in sets] for at, name in enumerate(names)}
+    values = {str(at): [each[name] for each in rows] for at, name in enumerate(names)}
     try:
         lists = arrow_row(named_values(values))
     except Invalid:

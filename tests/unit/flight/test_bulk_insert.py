@@ -39,6 +39,8 @@ def test_names_and_repetitions() -> None:
         ("UPDATE t SET a = ? WHERE b = ?", SETS),
         ("INSERT INTO t VALUES (?, ?); DELETE FROM u", SETS),
         ("INSERT INTO t VALUES (?, ?)", [{"1": 1, "2": "a"}, {"1": "one", "2": "a"}]),
+        ("INSERT INTO t VALUES (?, ?)", [{"1": 1, "2": "a"}, {"1": 2}]),
+        ("INSERT INTO t VALUES (?, ?)", [{"1": 1, "2": "a"}, None]),
     ],
 )
 def test_what_stays_a_statement_for_each_row(text: str, sets: list[dict[str, Any] | None]) -> None:
