@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any, Self
 
 import grpc
@@ -71,6 +72,13 @@ class RawClient:
     def stream(self, method: str, request: bytes) -> Iterator[bytes]:
         call: Any = self._channel.unary_stream(f"/{SERVICE}/{method}")
         found: Iterator[bytes] = call(request, metadata=self._headers, timeout=60)
+        return found
+
+    def without_a_request(self, method: str, *, ends: bool) -> grpc.StatusCode:
+        """Call a method with headers alone, and end the call there, or leave it open; return how it ends."""
+        call: Any = self._channel.stream_stream(f"/{SERVICE}/{method}")
+        requests = iter(()) if ends else iter(Event().wait, True)
+        found: grpc.StatusCode = call(requests, metadata=self._headers, timeout=20).code()
         return found
 
     def put(self, *requests: bytes) -> list[bytes]:

@@ -108,7 +108,8 @@ def test_commands_that_are_not_for_a_method(client: RawClient) -> None:
     assert code_of(partial(client.action, "EndTransaction", begin)) is Code.INVALID_ARGUMENT
     assert code_of(partial(client.action, "MakeCoffee", b"")) is Code.UNIMPLEMENTED
     assert code_of(lambda: list(client.stream("DoExchange", b""))) is Code.UNIMPLEMENTED
-    assert code_of(client.put) is Code.INVALID_ARGUMENT
+    for method in ("GetFlightInfo", "GetSchema", "DoGet", "DoAction", "DoPut"):
+        assert client.without_a_request(method, ends=True) is Code.INVALID_ARGUMENT
 
 
 def test_writes_that_are_not_allowed(client: RawClient) -> None:

@@ -70,6 +70,13 @@ def test_nobody_gets_in_without_a_token(place: tuple[Served, Tokens], given: str
         assert failed.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
+def test_a_stranger_who_sends_headers_alone_is_sent_away(place: tuple[Served, Tokens]) -> None:
+    served, _ = place
+    with RawClient(served) as client:
+        for method in ("GetFlightInfo", "GetSchema", "DoGet", "DoAction", "ListActions", "ListFlights", "DoPut"):
+            assert client.without_a_request(method, ends=False) is grpc.StatusCode.UNAUTHENTICATED, method
+
+
 def test_a_token_is_a_password_too(place: tuple[Served, Tokens]) -> None:
     served, tokens = place
     with (

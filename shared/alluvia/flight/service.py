@@ -68,18 +68,22 @@ class FlightService:
         self._gate = gate
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """Return the methods as gRPC has them registered."""
+        """Return the methods as gRPC has them registered.
+
+        All of them take a stream, which is the same on the wire: gRPC runs a method of one request only when that is
+        there, and a stranger who sends headers alone would hold a thread for good.
+        """
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
                 "Handshake": grpc.stream_stream_rpc_method_handler(self.handshake),
-                "ListFlights": grpc.unary_stream_rpc_method_handler(self.list_flights),
-                "GetFlightInfo": grpc.unary_unary_rpc_method_handler(self.get_flight_info),
-                "GetSchema": grpc.unary_unary_rpc_method_handler(self.get_schema),
-                "DoGet": grpc.unary_stream_rpc_method_handler(self.do_get),
+                "ListFlights": grpc.stream_stream_rpc_method_handler(self.list_flights),
+                "GetFlightInfo": grpc.stream_unary_rpc_method_handler(self.get_flight_info),
+                "GetSchema": grpc.stream_unary_rpc_method_handler(self.get_schema),
+                "DoGet": grpc.stream_stream_rpc_method_handler(self.do_get),
                 "DoPut": grpc.stream_stream_rpc_method_handler(self.do_put),
-                "DoAction": grpc.unary_stream_rpc_method_handler(self.do_action),
-                "ListActions": grpc.unary_stream_rpc_method_handler(self.list_actions),
+                "DoAction": grpc.stream_stream_rpc_method_handler(self.do_action),
+                "ListActions": grpc.stream_stream_rpc_method_handler(self.list_actions),
             },
         )
 
@@ -93,17 +97,17 @@ class FlightService:
             context.send_initial_metadata(((AUTHORIZATION, f"Bearer {token}"),))
             yield new("HandshakeResponse").SerializeToString()
 
-    def list_flights(self, request: bytes, context: Context) -> Iterator[bytes]:  # noqa: ARG002 - there are none
+    def list_flights(self, requests: Iterator[bytes], context: Context) -> Iterator[bytes]:  # noqa: ARG002 - there are none
         """Answer that there are no flights but those that somebody asks for with SQL."""
         with self._call("ListFlights", context):
             self._caller(context)
         yield from ()
 
-    def get_flight_info(self, request: bytes, context: Context) -> bytes:
+    def get_flight_info(self, requests: Iterator[bytes], context: Context) -> bytes:
         """Answer with the columns of a command and the ticket for its rows."""
         with self._call("GetFlightInfo", context) as call:
             caller = self._caller(context)
-            descriptor = read("FlightDescriptor", request)
+            descriptor = read("FlightDescriptor", self._request(requests, context))
             call.what = unpacked(descriptor.cmd)[0]
             with self._gate.place():
                 columns, ticket = self._commands.info(descriptor.cmd, caller)
@@ -119,21 +123,21 @@ class FlightService:
                 ).SerializeToString()
             )
 
-    def get_schema(self, request: bytes, context: Context) -> bytes:
+    def get_schema(self, requests: Iterator[bytes], context: Context) -> bytes:
         """Answer with the columns of a command."""
         with self._call("GetSchema", context) as call:
             caller = self._caller(context)
-            descriptor = read("FlightDescriptor", request)
+            descriptor = read("FlightDescriptor", self._request(requests, context))
             call.what = unpacked(descriptor.cmd)[0]
             with self._gate.place():
                 columns = self._commands.columns(descriptor.cmd, caller)
             return bytes(new("SchemaResult", schema=schema_bytes(columns)).SerializeToString())
 
-    def do_get(self, request: bytes, context: Context) -> Iterator[bytes]:
+    def do_get(self, requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
         """Send the rows of a ticket as they come, until its time is up or the client has gone."""
         with self._call("DoGet", context) as call:
             caller = self._caller(context)
-            ticket = read("Ticket", request).ticket
+            ticket = read("Ticket", self._request(requests, context)).ticket
             call.what = unpacked(ticket)[0]
             end = self._commands.running.add(caller, ticket, context.cancel)
             try:
@@ -171,11 +175,11 @@ class FlightService:
                 raise Invalid(f"{name} cannot be put: put changes, rows of a table, or values of parameters")
             yield new("PutResult", app_metadata=body).SerializeToString()
 
-    def do_action(self, request: bytes, context: Context) -> Iterator[bytes]:
+    def do_action(self, requests: Iterator[bytes], context: Context) -> Iterator[bytes]:
         """Carry out an action of Flight SQL."""
         with self._call("DoAction", context) as call:
             caller = self._caller(context)
-            action = read("Action", request)
+            action = read("Action", self._request(requests, context))
             if action.type not in _ACTIONS:
                 raise Unsupported(f"there is no action {action.type!r:.100}")
             call.what = action.type
@@ -183,7 +187,7 @@ class FlightService:
             if body is not None:
                 yield new("Result", body=body).SerializeToString()
 
-    def list_actions(self, request: bytes, context: Context) -> Iterator[bytes]:  # noqa: ARG002 - it is empty
+    def list_actions(self, requests: Iterator[bytes], context: Context) -> Iterator[bytes]:  # noqa: ARG002 - it is empty
         """Tell the actions."""
         with self._call("ListActions", context):
             self._caller(context)
@@ -221,6 +225,14 @@ class FlightService:
             rights.check_any_table()
         return FlightCaller("" if rights is None else rights.key or rights.subject, rights, context.peer())
 
+    def _request(self, requests: Iterator[bytes], context: Context) -> bytes:
+        """Return the one request of a call, which has to come within the time that a query has. Raises `Invalid`."""
+        with self._in_time(context):
+            found = next(requests, None)
+        if found is None:
+            raise Invalid("the call has no message: send one request")
+        return found
+
     @contextmanager
     def _in_time(self, context: Context) -> Iterator[None]:
         """End a call whose client does not send or take its rows within the time that a query has."""
@@ -250,7 +262,7 @@ class FlightService:
             if code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS):
                 traceback.print_exception(error)
             self._end(context, code, text)
-        except GeneratorExit:
+        except (GeneratorExit, grpc.RpcError):  # the client has gone, or its time is up
             code = grpc.StatusCode.CANCELLED
             raise
         except Exception as error:  # noqa: BLE001 - a server goes on; the traceback is for whoever runs it
