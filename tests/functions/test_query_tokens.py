@@ -195,6 +195,20 @@ def test_who_has_no_right_to_a_query_learns_neither_its_parameters_nor_that_ther
             assert "query:top" in there["headers"]["WWW-Authenticate"]
 
 
+def test_pages_of_the_list_name_no_other_query(lake: alluvia.Lake) -> None:
+    for name in ("aa_hidden", "between", "zz_hidden"):
+        lake.publish(name, "SELECT n FROM secrets" if "hidden" in name else "SELECT path FROM hits")
+    for bearer in (token(lake, grant("query:between"), grant("query:top")), token(lake, grant("append:hits"))):
+        after: str | None = ""
+        told = []
+        while after is not None:
+            page = json.loads(send("", bearer, limit="1", after=after)["body"])
+            told += [each["name"] for each in page["queries"]]
+            after = page["next"]
+            assert after in (*told, None)
+        assert not [name for name in told if "hidden" in name]
+
+
 def test_the_current_version_is_meant_unless_one_is_named(lake: alluvia.Lake) -> None:
     for n in range(3):
         lake.publish("numbered", f"SELECT {n} AS n")
