@@ -22,9 +22,10 @@ import pyarrow as pa
 import pytest
 
 import alluvia
+from alluvia.operations.jobs import ask_job
 from infra import specs
 from infra.sources import LIBRARY, stage_functions
-from infra.specs import BACKFILL, COMMIT, INGEST, MERGE, QUERY, SQL, UPLOAD, VACUUM, Spec
+from infra.specs import BACKFILL, COMMIT, INGEST, JOBS, MERGE, QUERY, SQL, UPLOAD, VACUUM, Spec
 from layers.build import PACKAGE_FOLDER, build_layer, build_library
 from layers.recipes import LAYERS, Machine
 from tests.infra.conftest import ROOT
@@ -187,7 +188,7 @@ def body_of(answer: Json) -> Json:
 
 def test_no_function_is_left_out() -> None:
     assert {each for each in vars(specs).values() if isinstance(each, Spec)} == {
-        *(INGEST, COMMIT, MERGE, QUERY, SQL, UPLOAD, VACUUM, BACKFILL)
+        *(INGEST, COMMIT, MERGE, QUERY, JOBS, SQL, UPLOAD, VACUUM, BACKFILL)
     }
 
 
@@ -258,6 +259,16 @@ def test_query_reads_every_kind_of_table(deployed: Deployed) -> None:
     rows = {name: json.loads(answer["body"]) for name, answer in answers.items()}
     kept = [{"event_id": "old-0", "amount": 1}, {"event_id": "old-2", "amount": 3}]
     assert rows == dict.fromkeys(TABLES, kept)
+
+
+def test_jobs_runs_a_query_to_its_end(deployed: Deployed) -> None:
+    text = "SELECT event_id FROM plain WHERE kind = 'a' ORDER BY ALL"
+    request = {"text": text, "parameters": None, "format": "csv", "coding": None}
+    job = ask_job(deployed.lake.store, deployed.lake.clock, {"request": request, "owner": "", "rights": None})
+    first, again = deployed.run(JOBS, {"job": job.id}, {"job": job.id}).answers
+    assert (first, again) == ({"job": job.id, "state": "done"}, {"job": job.id, "state": None})
+    (result,) = deployed.lake.store.list("_alluvia/results/large/")
+    assert deployed.lake.store.get(result.key).split() == [b"event_id", b"old-0", b"old-2"]
 
 
 def test_sql_writes_to_tables_of_several_kinds_at_once(deployed: Deployed) -> None:
