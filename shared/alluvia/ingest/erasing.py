@@ -58,6 +58,7 @@ def erase_rows(
     find = _rejects_finder(handle, where)
     gone = erase(rejects, find)
     delete_results(handle.store)  # those with rejects, which were there until now
+    delete_jobs(handle.store)
     return replace(done, rejects=replace(gone, proof=prove(rejects, find)) if proof else gone)
 
 
