@@ -35,6 +35,10 @@ CALL_ERRORS = {
         "Events wait in the queue: a batch failed whole, by a time-out, a crash or a setting. It comes again by "
         "itself; if this persists, QueueAge and DeadLetters follow. Commit's log has the error."
     ),
+    "Jobs": (
+        "Jobs of queries fail, or never start: the function crashed, timed out or ran out of memory. Nothing runs them "
+        "again; their senders read that they failed. Jobs' log has the error. After a deployment: point live back."
+    ),
     "Merge": (
         "Queries of some tables get slower: a batch of tables, or a sweep, failed, by a time-out, a crash or a "
         "setting. It comes again by itself; if this persists, MergeDeadLetters follows. Merge's log has the error."

@@ -64,6 +64,7 @@ class Settings:
     query_concurrency: int | None = None
     sql_concurrency: int | None = None
     upload_concurrency: int | None = None
+    job_concurrency: int = 4
     commit_concurrency: int = 8
     merge_concurrency: int = 4
     vacuum_concurrency: int = 2
@@ -98,6 +99,8 @@ def read_settings(context: Mapping[str, object]) -> Settings:
     `alluvia:query_concurrency`, `alluvia:sql_concurrency`, `alluvia:upload_concurrency`  the same for queries, for SQL
                                   that writes and for uploads. Lambda wants 100 of the account's concurrent executions
                                   left for all, so an account with fewer, such as a new one, can set none aside
+    `alluvia:job_concurrency`   how many jobs (queries whose senders do not wait) may be queued or running, 1 to 100:
+                                what is over it gets a 429
     `alluvia:commit_concurrency`  how many functions may commit from the queue at once, 2 to 1000
     `alluvia:merge_concurrency`, `alluvia:vacuum_concurrency`  how many may merge, and vacuum, tables at once, 2 to 1000
 
@@ -143,6 +146,7 @@ def read_settings(context: Mapping[str, object]) -> Settings:
         query_concurrency=_number_or_none("query_concurrency", values),
         sql_concurrency=_number_or_none("sql_concurrency", values),
         upload_concurrency=_number_or_none("upload_concurrency", values),
+        job_concurrency=_number("job_concurrency", values, default.job_concurrency, 1, 100),
         commit_concurrency=_number("commit_concurrency", values, default.commit_concurrency, 2, 1000),
         merge_concurrency=_number("merge_concurrency", values, default.merge_concurrency, 2, 1000),
         vacuum_concurrency=_number("vacuum_concurrency", values, default.vacuum_concurrency, 2, 1000),

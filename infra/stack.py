@@ -106,7 +106,7 @@ class AlluviaStack(Stack):
         for name in ("Ingest", "Query", "Sql", "Upload"):
             if name in functions:
                 alarms.watch_requests(name, functions[name], metrics)
-        for name in ("Commit", "Merge", "Vacuum", "Backfill"):
+        for name in ("Commit", "Jobs", "Merge", "Vacuum", "Backfill"):
             alarms.watch_calls(name, functions[name])
         alarms.watch_rejects(metrics)
         for name, tables in self.tables.items():
@@ -140,7 +140,10 @@ class AlluviaStack(Stack):
         add("Merge", MERGE, own["Merge"])
         publishing = {"ALLUVIA_ALLOW_PUBLISH": "true"} if settings.publishing else {}
         add("Jobs", JOBS, {**lake, **query})
-        jobs = {"ALLUVIA_JOBS_FUNCTION": self.functions.live["Jobs"].function_arn}
+        jobs = {
+            "ALLUVIA_JOBS_FUNCTION": self.functions.live["Jobs"].function_arn,
+            "ALLUVIA_JOB_CONCURRENCY": str(settings.job_concurrency),
+        }
         environment = {**lake, **auth, **query, **publishing, **jobs}
         add("Query", QUERY, environment, reserved=settings.query_concurrency)
         if settings.sql_writes:

@@ -16,10 +16,11 @@ import orjson
 from alluvia.access.claims import TokenClaims, read_claims
 from alluvia.access.rights import Rights
 from alluvia.errors import Invalid
+from alluvia.operations.job_places import take_place
 from alluvia.operations.jobs import CANCELLED, DONE, FAILED, QUEUED, QueryJob, ask_job, end_job, find_job
 from alluvia.operations.large_results import is_there
 from alluvia.query.formats import format_named
-from alluvia.serverless.http import Request, Response, failure
+from alluvia.serverless.http import Request, Response, TooManyRequests, failure
 from alluvia.serverless.http import answer as json_answer
 from alluvia.serverless.job_starting import can_start, start
 
@@ -42,6 +43,8 @@ from .rights import allowed_statements
 JOBS_PATH = "/v1/jobs/"
 KEY_CHARS_MAX = 255
 EXPIRED = "expired"
+PLACE_SECONDS = 30
+"""When to come back for a place: nobody knows how long jobs take."""
 NUMBERS = {
     "rows": ROWS,
     "result_bytes": RESULT_BYTES,
@@ -63,7 +66,7 @@ def prefers_async(request: Request) -> bool:
 def submit(asked: QueryRequest, wish: AnswerForm, caller: Caller, headers: Mapping[str, str]) -> Response | None:
     """Take a query in as a job, and answer 202; None where it was only preferred, and is not to be had.
 
-    Raises `Invalid`, naming the field, for what no job does.
+    Raises `Invalid`, naming the field, for what no job does, and `TooManyRequests` while too many wait or run.
     """
     insists = asked.mode == ASYNC
     refused = _refusal(asked, caller)
@@ -84,10 +87,18 @@ def submit(asked: QueryRequest, wish: AnswerForm, caller: Caller, headers: Mappi
     if hashed is not None:  # it may have been asked for before
         job = find_job(caller.lake.store, caller.lake.clock, job.id) or job
     if job.state == QUEUED:
+        _check_place(job, caller)
         start(job.id)
     told = {"Location": JOBS_PATH + job.id, "Cache-Control": NO_STORE}
     applied = {} if insists else {"Preference-Applied": "respond-async"}
     return json_answer(202, shown(job, caller), **told, **applied)
+
+
+def _check_place(job: QueryJob, caller: Caller) -> None:
+    places, lake = caller.settings.job_concurrency, caller.lake
+    if places is not None and not take_place(lake.store, lake.clock, job.id, places):
+        reason = f"{places} jobs are queued or running, which is as many as may be: send the job again later"
+        raise TooManyRequests(reason, PLACE_SECONDS)
 
 
 def _refusal(asked: QueryRequest, caller: Caller) -> str | None:

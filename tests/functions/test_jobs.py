@@ -107,3 +107,15 @@ def test_without_a_function_there_are_no_jobs(lake: alluvia.Lake, monkeypatch: p
     refused = send("SELECT 1")
     assert (refused["statusCode"], "mode: there are no jobs here" in error_of(refused)) == (400, True)
     assert query.handler({"query": "SELECT 1", "mode": "async"}, None)["statusCode"] == 400
+
+
+def test_so_many_jobs_at_once(lake: alluvia.Lake, functions: Lambda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALLUVIA_JOB_CONCURRENCY", "2")
+    assert [send("SELECT 1 AS x")["statusCode"] for _ in range(2)] == [202, 202]
+    refused = send("SELECT 1 AS x", "later")
+    assert (refused["statusCode"], refused["headers"]["Retry-After"]) == (429, "30")
+    assert "2 jobs are queued or running" in error_of(refused)
+    assert len(functions.events) == 2
+    functions.run()
+    assert send("SELECT 1 AS x", "later")["statusCode"] == 202
+    assert [each["state"] for each in functions.run()] == ["done"]

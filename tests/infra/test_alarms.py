@@ -24,7 +24,8 @@ EXPECTED = {
     "PartialBatchFailures",
     "ApiFailures",
     *(f"{name}{kind}" for name in ("Ingest", "Query") for kind in ("Errors", "Throttles", "Unavailable")),
-    *(f"{name}{kind}" for name in ("Commit", "Merge", "Vacuum", "Backfill") for kind in ("Errors", "Throttles")),
+    *(f"{name}{kind}" for name in ("Commit", "Jobs", "Merge", "Vacuum") for kind in ("Errors", "Throttles")),
+    *(f"Backfill{kind}" for kind in ("Errors", "Throttles")),
     "Rejects",
     "CommitsSinceCheckpoint",
     *(f"{name}{kind}" for name in ("Merge", "Vacuum") for kind in ("Missing", "Failures", "DeadLetters", "QueueAge")),
@@ -114,7 +115,7 @@ def test_a_message_that_failed_once_is_tried_again_before_its_age_raises_an_alar
 
 
 @pytest.mark.parametrize("kind", ["Errors", "Throttles"])
-@pytest.mark.parametrize("name", ["Commit", "Merge", "Vacuum", "Backfill"])
+@pytest.mark.parametrize("name", ["Commit", "Jobs", "Merge", "Vacuum", "Backfill"])
 def test_each_failure_of_what_works_by_itself_raises_an_alarm(template: Template, name: str, kind: str) -> None:
     alarm = alarms(template)[f"{name}{kind}"]
     assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"]) == ("AWS/Lambda", kind, "Sum")

@@ -133,6 +133,7 @@ def test_the_environment_is_what_the_handlers_read(template: Template) -> None:
         "Query": {
             **query,
             "ALLUVIA_JOBS_FUNCTION": f"{{{the_id(template, 'AWS::Lambda::Alias', 'FunctionsJobsLive')}}}",
+            "ALLUVIA_JOB_CONCURRENCY": "4",
         },
         "Jobs": query,
         "Vacuum": {

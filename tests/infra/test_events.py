@@ -213,6 +213,7 @@ def test_rates_and_concurrency_are_settings(placeholders: Sources, tmp_path: Pat
         "query_seconds": "9",
         "ingest_concurrency": "70",
         "query_concurrency": "30",
+        "job_concurrency": "9",
         "commit_concurrency": "5",
         "merge_concurrency": "6",
         "vacuum_concurrency": "7",
@@ -235,6 +236,7 @@ def test_rates_and_concurrency_are_settings(placeholders: Sources, tmp_path: Pat
     assert reserved == {the_id(found, kind, "FunctionsIngest"): 70, query: 30}
     told = functions[query]["Environment"]["Variables"]
     assert (told["ALLUVIA_QUERY_BYTES"], told["ALLUVIA_QUERY_TIMEOUT_SECONDS"]) == ("1000000", "9")
+    assert told["ALLUVIA_JOB_CONCURRENCY"] == "9"
 
 
 @pytest.mark.parametrize("name", ["Merge", "Vacuum"])
