@@ -21,6 +21,8 @@ CREATE, NOT_CREATE = 1, 2
 FAIL, APPEND, REPLACE = 1, 2, 3
 VIEWS_BYTES_MAX = 20 << 20
 """A batch comes in one message, of half that."""
+BARE_VALUES_MAX = 4_000_000
+"""So many values of a batch may be in columns that take no bytes, such as those of nulls alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +94,75 @@ def _is_there(inner: LakeTransaction, table: str) -> bool:
 
 
 def _checked(rows: pa.RecordBatchReader, plain: pa.Schema, check_time: Callable[[], None]) -> Iterator[pa.RecordBatch]:
-    for batch in rows:
-        check_time()
-        batch.validate(full=True)
-        columns = [_unshared(*each) for each in zip(batch.columns, plain, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=plain)
+    try:
+        for batch in rows:
+            check_time()
+            batch.validate(full=True)
+            _check_bounded(batch)
+            pairs = zip(batch.columns, plain.types, strict=True)
+            columns = [each if each.type.equals(kind) else each.cast(kind) for each, kind in pairs]
+            yield pa.RecordBatch.from_arrays(columns, schema=plain)
+    except (pa.ArrowException, OSError, ValueError):
+        raise Invalid("the rows are not a stream of Arrow") from None
+
+
+def _check_bounded(batch: pa.RecordBatch) -> None:
+    """Raise `Invalid` where values take much more than they did in the message: they share bytes, or have none."""
+    bare = shared_bytes = 0
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        bare += len(column) if column.nbytes * 8 < len(column) else 0
+        if bare > BARE_VALUES_MAX:
+            raise Invalid(
+                f"column {field.name} has nothing in too many rows: send fewer than {BARE_VALUES_MAX} at a time"
+            )
+        shared_bytes += _shared_bytes(column)
+        if shared_bytes > VIEWS_BYTES_MAX:
+            raise Invalid(f"column {field.name} repeats the same bytes too often: send fewer rows at a time")
+
+
+def _shared_bytes(column: pa.Array) -> int:
+    """Return how many bytes values take by themselves that are views, or numbers of those in a dictionary; else 0."""
+    types = pa.types
+    if types.is_string_view(column.type) or types.is_binary_view(column.type):
+        count = column.offset + len(column)
+        numbers = pa.Array.from_buffers(pa.int32(), 4 * count, [None, column.buffers()[1]])  # a view is four numbers
+        lengths = numbers.take(pa.array(range(4 * column.offset, 4 * count, 4), pa.int64()))
+    elif not isinstance(column, pa.DictionaryArray):
+        return 0
+    elif _has_length(column.type.value_type):
+        lengths = pc.binary_length(column.dictionary).take(column.indices)
+    else:
+        return len(column) * column.type.value_type.bit_width // 8
+    return int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
+
+
+def _has_length(kind: pa.DataType) -> bool:
+    types = pa.types
+    texts = types.is_string(kind) or types.is_large_string(kind)
+    return texts or types.is_binary(kind) or types.is_large_binary(kind)
 
 
 def _plain(field: pa.Field) -> pa.DataType:
     """Return the type of a column whose values all have bytes of their own. Raises `Invalid` for others within lists.
 
-    Polars sends texts as views, many of which may be of the same bytes; in lists, nothing takes no bytes at all.
+    Polars sends texts as views, many of which may be of the same bytes; in lists, nothing takes no bytes at all. What
+    may repeat bytes as a column is bounded batch by batch.
     """
     if pa.types.is_string_view(field.type):
         return pa.string()
     if pa.types.is_binary_view(field.type):
         return pa.binary()
-    if _repeats(field.type, nested=False):
+    if _repeats(field.type, nested=False) or not _is_simple_dictionary(field.type):
         raise Invalid(f"column {field.name} has the type {field.type!s:.100}: send lists and structs of plain values")
     return field.type
+
+
+def _is_simple_dictionary(kind: pa.DataType) -> bool:
+    """Whether a type is no dictionary, or one of texts, of bytes, or of values of one width."""
+    if not pa.types.is_dictionary(kind):
+        return True
+    value = kind.value_type
+    return _has_length(value) or pa.types.is_primitive(value) or pa.types.is_decimal(value)
 
 
 def _repeats(kind: pa.DataType, *, nested: bool) -> bool:
@@ -118,20 +170,11 @@ def _repeats(kind: pa.DataType, *, nested: bool) -> bool:
     if types.is_struct(kind):
         return (nested and not kind.num_fields) or any(_repeats(each.type, nested=True) for each in kind.fields)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return _repeats(kind.value_type, nested=True)
+        empty = types.is_fixed_size_list(kind) and not kind.list_size
+        return (nested and empty) or _repeats(kind.value_type, nested=True)
     if types.is_map(kind):
         return _repeats(kind.key_type, nested=True) or _repeats(kind.item_type, nested=True)
+    if types.is_fixed_size_binary(kind):
+        return nested and not kind.byte_width
     views = types.is_string_view(kind) or types.is_binary_view(kind) or types.is_list_view(kind)
     return nested and (types.is_null(kind) or views or types.is_dictionary(kind) or types.is_run_end_encoded(kind))
-
-
-def _unshared(column: pa.Array, field: pa.Field) -> pa.Array:
-    """Return a column of views as one of values, if they do not take more than a message may. Raises `Invalid`."""
-    if column.type.equals(field.type):
-        return column
-    count = column.offset + len(column)
-    numbers = pa.Array.from_buffers(pa.int32(), 4 * count, [None, column.buffers()[1]])  # a view is four numbers
-    lengths = numbers.take(pa.array(range(4 * column.offset, 4 * count, 4), pa.int64()))
-    if (pc.sum(lengths.cast(pa.int64())).as_py() or 0) > VIEWS_BYTES_MAX:
-        raise Invalid(f"column {field.name} has views of the same bytes: send each value by itself")
-    return column.cast(field.type)
