@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -131,6 +132,7 @@ def _stored(upload: parts.PartedUpload, told: Mapping[str, Any], settings: Inges
         kind = format_of(asked["format"], "", "", b"")
         key, content = (asked["key"], None) if "key" in asked else (f"parts/{upload.id}", digest)
         file = upload_of(upload.table, lambda: path.open("rb"), kind, asked, settings, key, content)
+        file = replace(file, before_commit=lambda: parts.check_there(lake.store, upload))
         return stored_answer(upload.table, store(lake, file))
 
 

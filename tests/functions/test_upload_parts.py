@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from alluvia.access.rights import Grant, Rights
 from alluvia.clock import ManualClock, SystemClock
 from alluvia.ingest.values import Limits
 from alluvia.lake import Lake
+from alluvia.operations.erase import erase
 from alluvia.operations.upload_parts import KEPT_MS, UPLOAD_MS_MAX, UPLOADS, clean_uploads
 from alluvia.serverless.http import Request
 from alluvia.serverless.signed_paths import PathSigner, using_signer
@@ -267,6 +269,58 @@ def test_parts_go_with_age_and_with_erased_rows(memory: tuple[Lake, ManualClock]
     assert clean_uploads(lake.store, clock, dry_run=True).deleted == 3
     assert clean_uploads(lake.store, clock).deleted == 3
     assert list(lake.store.list(UPLOADS)) == []
+
+
+@pytest.mark.parametrize("query", ["format=csv", "format=csv&evolve=1"])
+@pytest.mark.parametrize("events", [False, True])
+def test_an_erasure_stops_an_upload_that_is_being_completed(
+    memory: tuple[Lake, ManualClock], monkeypatch: pytest.MonkeyPatch, query: str, *, events: bool
+) -> None:
+    lake, clock = memory
+    if events:
+        lake.create_events("t", pa.schema([("id", pa.int64()), ("amount", pa.int64())]))
+        query = "format=csv"
+    else:
+        lake.create_table("t", {"id": "long"} if "evolve" in query else {"id": "long", "amount": "long"})
+    begun = begin(lake, "t", f"parts=1&{query}")[1]
+    send_parts(lake, begun, CSV)
+    gathered = parts.gathered
+
+    @contextmanager
+    def erased_then(*args: Any) -> Iterator[tuple[Path, str]]:
+        with gathered(*args) as found:
+            Lake(lake.store, clock).table("t").erase("id = 7")
+            yield found
+
+    monkeypatch.setattr(parts, "gathered", erased_then)
+    status, answer = finish(lake, begun)
+    assert (status, answer["error"].partition(":")[0]) == (
+        404,
+        "the upload has expired, or rows of the table were erased",
+    )
+    assert lake.table("t").count() == 0
+    left = {info.key.split("/")[-1]: lake.store.get(info.key) for info in lake.store.list(UPLOADS)}
+    assert left == {"state.json": b"{}"}
+    assert finish(lake, begun)[0] == told(lake, begun)[0] == 404
+
+
+def test_an_erasure_deletes_uploads_before_it_commits(
+    memory: tuple[Lake, ManualClock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, _ = memory
+    lake.create_table("t", {"id": "long", "amount": "long"})
+    lake.table("t").append([{"id": 7, "amount": 1}])
+    begun = begin(lake, "t", "parts=1&format=csv")[1]
+    send_parts(lake, begun, CSV)
+    answers = []
+
+    def completed_first(*args: Any, **options: Any) -> Any:
+        answers.append(finish(lake, begun)[0])
+        return erase(*args, **options)
+
+    monkeypatch.setattr("alluvia.ingest.erasing.erase", completed_first)
+    lake.table("t").erase("id = 7")
+    assert (answers, lake.table("t").count()) == ([404], 0)
 
 
 def test_memory_does_not_follow_the_size_of_parts(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def erase_rows(
     find = matching_rows(where)
     find(handle.newest())
     rejects = _rejects_of(catalog, handle)
+    delete_uploads(handle.store, handle.name)  # before, so that one that is being completed commits nothing after
     done = erase(handle, find, skips_rejects=rejects is not None, before_removal=before_removal)
     delete_results(handle.store)  # of any query, since views and rollups show rows too
     delete_uploads(handle.store, handle.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -28,13 +28,18 @@ class Once(NamedTuple):
 
 
 def append(
-    handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None, info: Mapping[str, Any] | None = None
+    handle: TableHandle,
+    rows: Any,
+    txn: tuple[str, int] | None = None,
+    info: Mapping[str, Any] | None = None,
+    before_commit: Callable[[], None] = lambda: None,
 ) -> Commit:
     """Append rows (a pyarrow Table or RecordBatchReader, or a list of dicts) in one commit.
 
     On a handle that knows the table this costs one PUT for each file and one for the commit. With `txn`
     (an application's id and its number), rows that the application has committed before under that number or a higher
-    one are not appended again; the commit that is returned is then the table's newest. Raises `Invalid` for rows that
+    one are not appended again; the commit that is returned is then the table's newest. `before_commit` is called when
+    the files are written, and stops the commit by an exception. Raises `Invalid` for rows that
     do not fit.
     """
     snapshot = _base(handle, txn) or handle.fitting(columns_of_rows(rows))
@@ -44,6 +49,7 @@ def append(
     transaction = handle.transaction(snapshot)
     writer = handle.writer(snapshot, row_check(snapshot.settings.constraints, snapshot.schema))
     adds = [add for chunk in conformed(rows, snapshot.schema, CHUNK_BYTES) for add in writer.write(chunk)]
+    before_commit()
     return _commit(handle, transaction, snapshot, adds, txn, info or {})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,11 @@ from alluvia.table.transaction import Changes, Commit, too_old
 
 
 def append_evolving(
-    handle: TableHandle, rows: Any, txn: tuple[str, int] | None = None, info: Mapping[str, Any] | None = None
+    handle: TableHandle,
+    rows: Any,
+    txn: tuple[str, int] | None = None,
+    info: Mapping[str, Any] | None = None,
+    before_commit: Callable[[], None] = lambda: None,
 ) -> Commit:
     """Append rows as `append` does; columns that only they have become nullable columns of the table.
 
@@ -34,8 +38,8 @@ def append_evolving(
         check_txn(txn)
     snapshot = handle.fitting(columns_of_rows(rows))
     if not columns_of_rows(rows) - set(snapshot.schema.names):
-        return append(handle, rows, txn, info)
-    work = _Evolving(handle, rows, txn, info or {})
+        return append(handle, rows, txn, info, before_commit)
+    work = _Evolving(handle, rows, txn, info or {}, before_commit)
     commit, newest, _ = commit_planned(handle, work.plan)
     return commit or Commit(newest.version, newest.timestamp_ms, 0, 0)
 
@@ -43,11 +47,19 @@ def append_evolving(
 class _Evolving:
     """The plans of one append: its files are written once, for the first."""
 
-    def __init__(self, handle: TableHandle, rows: Any, txn: tuple[str, int] | None, info: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        handle: TableHandle,
+        rows: Any,
+        txn: tuple[str, int] | None,
+        info: Mapping[str, Any],
+        before_commit: Callable[[], None],
+    ) -> None:
         self._handle = handle
         self._rows = rows
         self._txn = txn
         self._info = info
+        self._before_commit = before_commit
         self._seed = handle.clock.new_id()
         self._written: tuple[Metadata, list[AddFile]] | None = None
 
@@ -67,6 +79,7 @@ class _Evolving:
                 self._written = None
         if self._written is None:
             self._written = metadata, self._write(snapshot, metadata)
+        self._before_commit()
         return Changes(
             "WRITE",
             {"mode": "Append"},

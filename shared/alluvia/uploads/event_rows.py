@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from hashlib import blake2b
 
@@ -65,14 +65,22 @@ def takes_events(schema: pa.Schema) -> bool:
 
 
 def store_events(
-    catalog: Catalog, table: str, open_file: OpenFile, kind: str, key: str | None, bytes_max: int
+    catalog: Catalog,
+    table: str,
+    open_file: OpenFile,
+    kind: str,
+    key: str | None,
+    bytes_max: int,
+    before_commit: Callable[[], None] = lambda: None,
 ) -> StoredEvents:
     """Ingest a file of one of `rows.FORMATS` part by part, in one commit each.
 
-    Without a `key`, an event without an id gets one from the file's content up to its part's end and its position.
+    `before_commit` is called before each, and may stop it by an exception. Without a `key`, an event without an id gets
+    one from the file's content up to its part's end and its position.
     """
     stored = StoredEvents()
     for part in _parts(open_file, kind, bytes_max):
+        before_commit()
         stored.add(store_part(catalog, table, part if key is None else replace(part, key=key)))
     return stored
 

@@ -86,6 +86,12 @@ def find(store: Store, clock: Clock, table: str, upload_id: str) -> PartedUpload
     return found
 
 
+def check_there(store: Store, upload: PartedUpload) -> None:
+    """Raise `NoUpload` where an erasure of the table's rows has deleted an upload, which may have them. One HEAD."""
+    if store.head(f"{upload.folder}upload.json") is None:
+        raise NoUpload("the upload has expired, or rows of the table were erased: begin a new one")
+
+
 def parts_there(store: Store, upload: PartedUpload) -> dict[int, ObjectInfo]:
     """Return the parts that have come, by their numbers. One LIST."""
     prefix = upload.folder + _PART
@@ -128,7 +134,7 @@ def state_of(store: Store, upload: PartedUpload) -> Mapping[str, Any]:
         found: dict[str, Any] = orjson.loads(store.get(f"{upload.folder}state.json"))
     except ObjectNotFound:
         return {"state": "open"}
-    return found
+    return found or {"state": "open"}
 
 
 def take_lease(store: Store, clock: Clock, upload: PartedUpload) -> Mapping[str, Any] | None:
@@ -140,14 +146,20 @@ def take_lease(store: Store, clock: Clock, upload: PartedUpload) -> Mapping[str,
     lease = orjson.dumps({"state": "running", "until_ms": until_ms})
     if store.put_if_absent(key, lease) is PutResult.CREATED:
         return None
-    data, tag = store.get_tagged(key)
-    found: dict[str, Any] = orjson.loads(data)
+    try:
+        data, tag = store.get_tagged(key)
+    except ObjectNotFound:
+        raise NoUpload("there is no such upload any more: begin a new one") from None
+    found: dict[str, Any] = orjson.loads(data) or {"state": "failed"}
     if found["state"] == "done" or (found["state"] == "running" and clock.now_ms() < found["until_ms"]):
         return found
     return None if store.put_if_same(key, lease, tag) else {"state": "running", "until_ms": until_ms}
 
 
 def end_lease(store: Store, upload: PartedUpload, status: int, answer: Mapping[str, Any]) -> None:
-    """Note what became of the work on an upload. One PUT."""
+    """Note what became of the work on an upload. A PUT and a HEAD."""
     state = {"state": "done" if status < 300 else "failed", "status": status, "answer": dict(answer)}
-    store.put(f"{upload.folder}state.json", orjson.dumps(state))
+    path = f"{upload.folder}state.json"
+    store.put(path, orjson.dumps(state))
+    if store.head(f"{upload.folder}upload.json") is None:  # an erasure deleted it, and the answer may show its values
+        store.put(path, b"{}")

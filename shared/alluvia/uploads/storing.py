@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from itertools import islice
 
@@ -35,7 +35,7 @@ class Upload:
     kind: one of `rows.FORMATS`. declared: the columns, where the sender says them. key: what identifies it, so that it
     is stored once; `content` is a hash of what the key stands for. create: why the table may not be created; None where
     it may. evolve: the table gets the file's new columns. bytes_max: of the file, inflated. hidden: columns, folded,
-    that messages must not name.
+    that messages must not name. before_commit: called before each commit, which its exception stops.
     """
 
     table: str
@@ -49,6 +49,7 @@ class Upload:
     bytes_max: int = BYTES_MAX
     tables_max: int | None = None
     hidden: frozenset[str] = field(default_factory=frozenset)
+    before_commit: Callable[[], None] = lambda: None
 
     @property
     def txn(self) -> Once | None:
@@ -107,7 +108,9 @@ def _events(catalog: Catalog, upload: Upload, snapshot: Snapshot) -> StoredEvent
             f"schema, evolve: {snapshot.name} is a table of events, which takes any fields: leave them out; columns "
             "are added with evolve"
         )
-    return store_events(catalog, upload.table, upload.open_file, upload.kind, upload.key, upload.bytes_max)
+    return store_events(
+        catalog, upload.table, upload.open_file, upload.kind, upload.key, upload.bytes_max, upload.before_commit
+    )
 
 
 def _newest(handle: TableHandle) -> Snapshot | None:
@@ -187,15 +190,15 @@ def _append(
     info = info_of(upload.content if upload.key else "", created)
     way = append_evolving if upload.evolve else append
     try:
-        commit = way(handle, reader, upload.txn, info)
+        commit = way(handle, reader, upload.txn, info, upload.before_commit)
     except ConcurrentTransaction:
         done = _repeated(handle, handle.newest(), upload)
         if done is None:
             raise
         return done
-    except Misfit:
-        raise
     except Invalid as error:
+        if type(error) is not Invalid:  # it has a status of its own
+            raise
         raise Misfit(str(error)) from error
     done = None if commit.files else _repeated(handle, handle.newest(), upload)
     if done is not None and (done.rows or done.version != commit.version):
