@@ -357,6 +357,43 @@ def test_bombs_end_at_the_limit(lake: alluvia.Lake) -> None:
     assert lake.tables() == []
 
 
+@pytest.mark.parametrize(
+    ("table", "options", "error"),
+    [
+        (
+            pa.table({"a": pa.array([[0] * 300_000]), "b": [1]}),
+            {},
+            "column a.list.element: row group 0 has 300000 values, which take more than the limit of 1048576 bytes",
+        ),
+        (
+            pa.table({name: pa.array([0] * 50_000) for name in "abc"} | {"d": pa.array([True] * 50_000)}),
+            {"use_dictionary": False, "compression": "zstd", "row_group_size": 10_000},
+            "the file's columns inflate to ",
+        ),
+        (
+            pa.table({"a": [0] * 150_000, "b": [None] * 150_000}),
+            {},
+            "the file's columns hold values of 1800000 bytes, 1200000 of them in column a: more than the limit",
+        ),
+    ],
+    ids=["list", "zeros", "runs"],
+)
+def test_parquet_that_takes_too_much_is_refused_by_its_footer(
+    lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch, table: pa.Table, options: dict[str, Any], error: str
+) -> None:
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("a page was read")
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", read)
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    assert sink.tell() < 20_000
+    status, found = refused(send(lake, "t", sink.getvalue(), "", replace(SETTINGS, upload_bytes=1 << 20)))
+    assert (status, found[: len(error)]) == (413, error)
+    lake.create_events("events", pa.schema([]))
+    assert refused(send(lake, "events", sink.getvalue(), "", replace(SETTINGS, upload_bytes=1 << 20)))[0] == 413
+
+
 def test_a_function_that_queues_events_takes_no_files(lake: alluvia.Lake) -> None:
     status, error = refused(send(lake, "t", CSV, "format=csv", replace(SETTINGS, queue_url="https://queue")))
     assert (status, error.partition(":")[0]) == (400, "this function only puts events into a queue")

@@ -17,6 +17,7 @@ from alluvia.ingest.inflate import TooLarge
 from alluvia.table.schema.rows import conform
 from alluvia.uploads.csv_rows import checked_names
 from alluvia.uploads.misfit import Misfit, misfit
+from alluvia.uploads.parquet_sizes import check_sizes
 
 BATCH_ROWS = 8192
 FIXED_BYTES_MAX = 1 << 10
@@ -49,6 +50,7 @@ class ParquetRows:
         wide = next((leaf for leaf in leaves if leaf.length > FIXED_BYTES_MAX), None)
         if wide is not None:
             raise Misfit(f"column {wide.path}: its values have {wide.length} bytes each: at most {FIXED_BYTES_MAX}")
+        check_sizes(file.metadata, bytes_max)
 
     def schema(self, known: Mapping[str, pa.DataType]) -> pa.Schema:
         """Return the file's columns: of the types that are known, else of those that hold all of the file's values."""
