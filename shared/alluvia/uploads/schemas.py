@@ -17,6 +17,8 @@ from alluvia.table.schema.serialization import arrow_schema, parse_type
 from alluvia.uploads.csv_rows import checked_names
 
 _EXAMPLE = 'such as sku:string,price:decimal(9,2), or {"sku": "string", "price": "decimal(9,2)"}'
+_DEPTH_MAX = 32
+"""Arrow hands types over to others up to 64 deep; a map counts twice."""
 _INTEGERS = {
     (8, True): "byte", (16, True): "short", (32, True): "integer", (64, True): "long",
     (8, False): "short", (16, False): "integer", (32, False): "long", (64, False): "decimal(20,0)",
@@ -37,10 +39,24 @@ def declared_schema(text: str) -> pa.Schema:
         raise Invalid(f"schema: {error}") from None
     except Invalid as error:
         raise Invalid(f"schema: {str(error).removeprefix('schema: ')}") from None
+    except RecursionError:
+        raise Invalid(f"schema: its types are nested more than {_DEPTH_MAX} deep") from None
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, pa.ArrowException) as error:
+        raise Invalid(f"schema: expected columns, {_EXAMPLE} ({error!s:.200})") from None
     if not len(found):
         raise Invalid(f"schema: name at least one column, {_EXAMPLE}")
     checked_names(found.names)
+    _check_depth(found)
     return found
+
+
+def _check_depth(schema: pa.Schema) -> None:
+    level = list(schema.types)
+    for _ in range(_DEPTH_MAX):
+        level = [kind.field(at).type for kind in level for at in range(kind.num_fields)]
+        if not level:
+            return
+    raise Invalid(f"schema: its types are nested more than {_DEPTH_MAX} deep")
 
 
 def _of_json(value: Any, text: str) -> pa.Schema:
@@ -64,7 +80,8 @@ def _arrow_field(field: Mapping[str, Any]) -> pa.Field:
 def _arrow_type(column: str, kind: Mapping[str, Any]) -> pa.DataType:
     name = str(kind["name"]).lower()
     if name == "int":
-        found = _INTEGERS.get((kind.get("bitWidth", 0), kind.get("isSigned") is not False))
+        width = kind.get("bitWidth")
+        found = _INTEGERS.get((width, kind.get("isSigned") is not False)) if isinstance(width, int) else None
     elif name == "floatingpoint":
         found = _FLOATS.get(str(kind.get("precision", "")).upper())
     elif name == "timestamp":

@@ -6,14 +6,16 @@ import io
 import json
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alluvia.errors import Invalid
 from alluvia.formats.file_text import buffered
 from alluvia.ingest.jsontext import ExactNumber, exact_number
 from alluvia.table.schema.type_names import type_name
@@ -124,6 +126,14 @@ def test_types_of_json(text: bytes, kind: str) -> None:
     assert sum(table.num_rows for table in rows.tables(schema)) == len(text.splitlines())
 
 
+def _nested(depth: int) -> str:
+    """Return a schema of arrays in arrays."""
+    inner = '"long"'
+    for _ in range(depth):
+        inner = f'{{"type": "array", "containsNull": true, "elementType": {inner}}}'
+    return f'{{"fields": [{{"name": "a", "type": {inner}, "nullable": true, "metadata": {{}}}}]}}'
+
+
 DELTA = (
     '{"type": "struct", "fields": [{"name": "a", "type": "long", "nullable": true, "metadata": {}},'
     ' {"name": "b", "type": "decimal(9,2)", "nullable": true, "metadata": {}}]}'
@@ -194,6 +204,62 @@ def _same(value: Any, got: Any) -> Any:
 )
 def test_declared_schemas(text: str) -> None:
     assert declared_schema(text) == pa.schema([("a", pa.int64()), ("b", pa.decimal128(9, 2))])
+
+
+WORDS_OF_SCHEMAS = [
+    "name",
+    "type",
+    "fields",
+    "nullable",
+    "metadata",
+    "elementType",
+    "containsNull",
+    "keyType",
+    "bitWidth",
+]
+TYPES_OF_SCHEMAS = ["struct", "array", "map", "long", "decimal", "int", "utf8", "floatingpoint", "a", ""]
+SCHEMA_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 64) | st.floats(allow_nan=False) | st.sampled_from(TYPES_OF_SCHEMAS),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(WORDS_OF_SCHEMAS), inner, max_size=4)
+        | st.fixed_dictionaries({"name": inner, "type": inner})
+        | st.fixed_dictionaries({"fields": st.lists(inner, max_size=2)})
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200)
+@given(SCHEMA_JSON)
+def test_a_schema_of_any_json_is_one_or_is_refused(value: object) -> None:
+    for text in (json.dumps(value), json.dumps({"fields": [{"name": "a", "type": value}]}), json.dumps({"a": value})):
+        with suppress(Invalid):
+            assert len(declared_schema(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (
+            '{"fields": [{"name": "a", "type": {"name": "int", "bitWidth": [64]}}]}',
+            'schema: column \'a\': the type {"name":"int","bitWidth":[64]} is not supported',
+        ),
+        ('{"fields": [{"name": "a", "type": {"name": "decimal", "precision": {}}}]}', "schema: unknown type "),
+        ('{"a": "decimal(' + "9" * 5000 + ',1)"}', "schema: "),
+        ("a:decimal(" + "9" * 5000 + ",1)", "schema: "),
+        ("\ud800:long", "schema: "),
+        (_nested(40), "schema: its types are nested more than 32 deep"),
+        (_nested(900), "schema: its types are nested more than 32 deep"),
+        ("{", "schema: "),
+    ],
+    ids=range(8),
+)
+def test_schemas_that_are_none(text: str, error: str) -> None:
+    with pytest.raises(Invalid) as found:
+        declared_schema(text)
+    assert str(found.value).startswith(error)
+    assert len(str(found.value)) < 1000
 
 
 def test_a_stream_is_read_anew_for_each_pass() -> None:
