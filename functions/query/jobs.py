@@ -15,9 +15,9 @@ import orjson
 
 from alluvia.access.claims import TokenClaims, read_claims
 from alluvia.access.rights import Rights
-from alluvia.errors import Invalid
+from alluvia.errors import Invalid, Unavailable
 from alluvia.operations.job_places import take_place
-from alluvia.operations.jobs import CANCELLED, DONE, FAILED, QUEUED, QueryJob, ask_job, end_job, find_job
+from alluvia.operations.jobs import CANCELLED, DONE, FAILED, QUEUED, QueryJob, ask_again, ask_job, end_job, find_job
 from alluvia.operations.large_results import is_there
 from alluvia.query.formats import format_named
 from alluvia.serverless.http import Request, Response, TooManyRequests, failure
@@ -81,17 +81,30 @@ def submit(asked: QueryRequest, wish: AnswerForm, caller: Caller, headers: Mappi
     owner = owner_of(caller.rights)
     whole = {"request": request, "owner": owner, "rights": _plain(caller.rights)}
     hashed = None if key is None else sha256(orjson.dumps([owner, key])).hexdigest()
-    job = ask_job(caller.lake.store, caller.lake.clock, whole, hashed)
+    store, clock = caller.lake.store, caller.lake.clock
+    job = ask_job(store, clock, whole, hashed)
     if job.asked["request"] != request:
         raise Invalid("Idempotency-Key: it was sent with another request: send a new one")
     if hashed is not None:  # it may have been asked for before
-        job = find_job(caller.lake.store, caller.lake.clock, job.id) or job
+        job = find_job(store, clock, job.id) or job
+        if job.failed_in_passing:
+            job = ask_again(store, clock, job, whole, hashed)
+            job = find_job(store, clock, job.id) or job  # another may have asked, and it has started
     if job.state == QUEUED:
         _check_place(job, caller)
-        start(job.id)
+        _start(job, caller, may_be_known=hashed is not None)
     told = {"Location": JOBS_PATH + job.id, "Cache-Control": NO_STORE}
     applied = {} if insists else {"Preference-Applied": "respond-async"}
     return json_answer(202, shown(job, caller), **told, **applied)
+
+
+def _start(job: QueryJob, caller: Caller, *, may_be_known: bool) -> None:
+    try:
+        start(job.id)
+    except Unavailable as error:
+        if not may_be_known:  # nobody will ask for it again: its place is for others
+            end_job(caller.lake.store, caller.lake.clock, job, FAILED, {"status": 503, "error": str(error)})
+        raise
 
 
 def _check_place(job: QueryJob, caller: Caller) -> None:

@@ -11,6 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 import alluvia
+from alluvia.operations.jobs import FAILED, end_job, find_job
 from alluvia.serverless import job_starting
 from functions.query import handler as query
 from tests.functions.test_large_results import rows
@@ -119,3 +120,28 @@ def test_so_many_jobs_at_once(lake: alluvia.Lake, functions: Lambda, monkeypatch
     functions.run()
     assert send("SELECT 1 AS x", "later")["statusCode"] == 202
     assert [each["state"] for each in functions.run()] == ["done"]
+
+
+def test_a_key_is_a_new_job_after_one_that_failed_in_passing(lake: alluvia.Lake, functions: Lambda) -> None:
+    path = send("SELECT 2 AS x", "again")["headers"]["Location"]
+    job = find_job(lake.store, lake.clock, path.rpartition("/")[2])
+    assert job is not None
+    end_job(lake.store, lake.clock, job, FAILED, {"status": 503, "error": "the server was stopped"})
+    functions.events.clear()
+    again = [send("SELECT 2 AS x", "again") for _ in range(2)]
+    assert {each["headers"]["Location"] for each in again} != {path}
+    assert [each["state"] for each in functions.run()] == ["done", None]
+    path = send("SELECT nope", "wrong")["headers"]["Location"]
+    functions.run()
+    assert send("SELECT nope", "wrong")["headers"]["Location"] == path
+
+
+def test_what_could_not_be_started_keeps_no_place(
+    lake: alluvia.Lake, functions: Lambda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALLUVIA_JOB_CONCURRENCY", "1")
+    functions.refuses = True
+    assert [send("SELECT 1 AS x")["statusCode"] for _ in range(2)] == [503, 503]
+    functions.refuses = False
+    assert send("SELECT 1 AS x")["statusCode"] == 202
+    functions.run()

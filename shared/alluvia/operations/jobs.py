@@ -8,14 +8,16 @@ _alluvia/jobs/<id>/end.json       how it ended
 _alluvia/jobs/keys/<hash>         the id of the job that was asked for with a key of the sender's
 ```
 
-All but `alive.json` are written once, by put-if-absent: a job starts once and has one end, whoever writes it, dies, or
-is asked twice. Whoever looks at a job whose runner has gone silent writes the end that nobody else will.
+All but `alive.json` and keys are written once, by put-if-absent: a job starts once and has one end, whoever writes it,
+dies, or is asked twice. Whoever looks at a job whose runner has gone silent writes the end that nobody else will. A key
+is given another id, by put-if-same, where its job has failed for a passing reason.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -54,6 +56,11 @@ class QueryJob:
             return str(self.end["state"])
         return QUEUED if self.started_ms is None else RUNNING
 
+    @property
+    def failed_in_passing(self) -> bool:
+        """Whether it failed for a reason that its query has no part in, so that it may succeed if it is sent again."""
+        return self.end is not None and self.end["state"] == FAILED and self.end.get("status", 503) == 503
+
 
 def ask_job(store: Store, clock: Clock, asked: Json, key: str | None = None) -> QueryJob:
     """Ask for a job, or return the one that was asked for with the same key, a hash. Two PUT at most and a GET."""
@@ -62,6 +69,24 @@ def ask_job(store: Store, clock: Clock, asked: Json, key: str | None = None) -> 
         job_id = _once(store, _KEYS + key, {"id": job_id})["id"]
     found = _once(store, f"{JOBS}{job_id}/asked.json", {**asked, "asked_ms": clock.now_ms()})
     return QueryJob(job_id, found)
+
+
+def ask_again(store: Store, clock: Clock, failed: QueryJob, asked: Json, key: str) -> QueryJob:
+    """Ask for another job under the key of one that failed. All who do so at once get one job.
+
+    Three PUT at most and three GET. Raises `Unavailable` where it is unknown which job the key has.
+    """
+    path = _KEYS + key
+    try:
+        data, tag = store.get_tagged(path)
+        if orjson.loads(data)["id"] == failed.id:
+            with suppress(AnswerLost):  # reading it tells
+                store.put_if_same(path, orjson.dumps({"id": clock.new_id()}), tag)
+            if orjson.loads(store.get(path))["id"] == failed.id:
+                raise Unavailable(f"{path} could not be written")
+    except ObjectNotFound:
+        pass  # an erasure has deleted it
+    return ask_job(store, clock, asked, key)
 
 
 def find_job(store: Store, clock: Clock, job_id: str) -> QueryJob | None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from alluvia.clock import ManualClock
-from alluvia.errors import AnswerLost
+from alluvia.errors import AnswerLost, Unavailable
 from alluvia.operations.jobs import (
     CANCELLED,
     DONE,
@@ -20,6 +20,7 @@ from alluvia.operations.jobs import (
     RUNNING,
     START_MS_MAX,
     QueryJob,
+    ask_again,
     ask_job,
     clean_jobs,
     delete_jobs,
@@ -163,3 +164,57 @@ def test_erasure_and_clean_up_leave_nothing(store: MemoryStore, clock: ManualClo
     assert clean_jobs(store, clock, 99_000, dry_run=True) == 1
     assert clean_jobs(store, clock, 99_000) == 1
     assert ended() == [f"{JOBS}{young.id}/asked.json"]
+
+
+def failed(store: MemoryStore, clock: ManualClock) -> QueryJob:
+    """Return a job of a key whose runner has died."""
+    job = ask_job(store, clock, {"request": 1}, "key")
+    assert start_job(store, clock, job.id) is not None
+    clock.advance(LEASE_MS / 1000 + 1)
+    found = find_job(store, clock, job.id)
+    assert found is not None
+    assert found.failed_in_passing
+    return found
+
+
+def test_a_key_whose_job_died_gets_one_other_whoever_asks(store: MemoryStore, clock: ManualClock) -> None:
+    class Late(Wrapper):
+        """Another asks again between this one's look and its write."""
+
+        def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
+            others.append(ask_again(store, clock, first, {"request": 1}, "key"))
+            return super().put_if_same(key, data, tag)
+
+    first = failed(store, clock)
+    others: list[QueryJob] = []
+    mine = ask_again(Late(store), clock, first, {"request": 1}, "key")
+    later = ask_again(store, clock, first, {"request": 1}, "key")
+    assert {mine.id, later.id} == {others[0].id} != {first.id}
+    assert ask_job(store, clock, {"request": 1}, "key").id == mine.id
+    delete_jobs(store)
+    assert ask_again(store, clock, mine, {"request": 1}, "key").id not in (first.id, mine.id)
+
+
+@pytest.mark.parametrize("takes_effect", [True, False])
+def test_who_asks_again_and_loses_the_answer(store: MemoryStore, clock: ManualClock, *, takes_effect: bool) -> None:
+    class Losing(Wrapper):
+        def put_if_same(self, key: str, data: bytes, tag: str) -> bool:
+            if takes_effect:
+                super().put_if_same(key, data, tag)
+            raise AnswerLost(key)
+
+    first = failed(store, clock)
+    if takes_effect:
+        found = ask_again(Losing(store), clock, first, {"request": 1}, "key")
+        assert found.id == ask_job(store, clock, {}, "key").id != first.id
+    else:
+        with pytest.raises(Unavailable):
+            ask_again(Losing(store), clock, first, {"request": 1}, "key")
+
+
+def test_what_the_query_fails_by_is_not_passing(store: MemoryStore, clock: ManualClock) -> None:
+    ends = {400: False, 500: False, 503: True}
+    for status, passing in ends.items():
+        job = end_job(store, clock, ask_job(store, clock, {}), FAILED, {"status": status, "error": "x"})
+        assert job.failed_in_passing is passing
+    assert not end_job(store, clock, ask_job(store, clock, {}), CANCELLED, {}).failed_in_passing
