@@ -21,7 +21,7 @@ from alluvia.flight.framing import schema_bytes
 from alluvia.flight.handles import HANDLE_BYTES, Handles
 from alluvia.flight.messages import Message, new, packed, read, unpacked
 from alluvia.flight.parameter_types import parameter_schema
-from alluvia.flight.prepared import Prepared
+from alluvia.flight.prepared import Prepared, fitted
 from alluvia.flight.sql_info import SCHEMA as SQL_INFO
 from alluvia.flight.sql_info import sql_info
 from alluvia.flight.statements import FlightCaller, OpenTransaction, Statements, Values, rows_changed
@@ -107,7 +107,7 @@ class Commands:
             if prepared.is_query:
                 return self._columns_bound(prepared, caller), command
             transaction = self._transaction_of(prepared, caller)
-            return self._answered(prepared.text, prepared.sets, caller, transaction)
+            return self._answered(prepared.text, prepared.sets(), caller, transaction)
         if name != STATEMENT:
             raise Invalid(f"{name} answers no rows")
         transaction = self._transaction(asked.transaction_id, caller)
@@ -142,10 +142,10 @@ class Commands:
             prepared = self.prepared.get(caller.key, asked.prepared_statement_handle)
             if not prepared.is_query:
                 raise Invalid("the prepared statement is not a query: its answer has a ticket of its own")
-            if len(prepared.sets) != 1:
+            if prepared.runs != 1:
                 raise Invalid("a query takes one row of values: bind one, and run the query for each")
             transaction = self._transaction_of(prepared, caller)
-            return self._statements.read(prepared.text, prepared.sets[0], caller, transaction, cancelled)
+            return self._statements.read(prepared.text, prepared.sets()[0], caller, transaction, cancelled)
         if name != STATEMENT_TICKET:
             raise Invalid(f"{name} is not a ticket: send it to GetFlightInfo")
         kind, rest = asked.statement_handle[:1], asked.statement_handle[1:]
@@ -168,7 +168,7 @@ class Commands:
             text, transaction = asked.query, self._transaction(asked.transaction_id, caller)
         else:
             prepared = self.prepared.get(caller.key, asked.prepared_statement_handle)
-            text, sets = prepared.text, prepared.sets
+            text, sets = prepared.text, prepared.sets()
             transaction = self._transaction_of(prepared, caller)
         allowed = self._statements.rules.allowed(text)
         if not allowed:
@@ -183,9 +183,13 @@ class Commands:
         return bytes(new("DoPutUpdateResult", record_count=count).SerializeToString())
 
     def bind(self, asked: Message, rows: pa.Table | None, caller: FlightCaller) -> bytes:
-        """Bind values to a prepared statement's parameters."""
+        """Bind values to a prepared statement's parameters. They count as held, as what the statement takes itself."""
         handle = asked.prepared_statement_handle
-        self.prepared.get(caller.key, handle).bind(rows)
+        prepared = self.prepared.get(caller.key, handle)
+        found = fitted(prepared.text, rows)
+        size_bytes = 0 if found is None else found.nbytes + found.schema.serialize().size
+        self.prepared.resize(caller.key, handle, len(prepared.text) + size_bytes)
+        prepared.rows = found
         return bytes(new("DoPutPreparedStatementResult", prepared_statement_handle=handle).SerializeToString())
 
     def prepare(self, text: str, transaction: bytes, caller: FlightCaller) -> bytes:
@@ -241,10 +245,10 @@ class Commands:
         return self._statements.execute(text, [None], caller, transaction).schema
 
     def _columns_bound(self, prepared: Prepared, caller: FlightCaller) -> pa.Schema:
-        if len(prepared.sets) != 1 or prepared.sets[0] is None:
+        if prepared.rows is None or prepared.runs != 1:
             return prepared.columns
         transaction = self._transaction_of(prepared, caller)
-        return self._statements.columns(prepared.text, caller, transaction, prepared.sets[0])
+        return self._statements.columns(prepared.text, caller, transaction, prepared.sets()[0])
 
     def _metadata(self, name: str, asked: Message, caller: FlightCaller) -> Iterator[pa.RecordBatch]:
         if name == "CommandGetSqlInfo":

@@ -67,21 +67,28 @@ class Handles(Generic[Held]):
         """
         with self._lock:
             gone = self._expired()
-            own = [handle for handle, entry in self._entries.items() if entry.caller == caller]
-            own_bytes = sum(self._entries[handle].size_bytes for handle in own) + size_bytes
-            while own and (len(own) >= self._bounds.of_caller or own_bytes > self._bounds.of_caller_bytes):
-                gone.append(self._entries.pop(own.pop(0)))
-                own_bytes -= gone[-1].size_bytes
-            held = sum(entry.size_bytes for entry in self._entries.values())
-            full = len(self._entries) >= self._bounds.total or held + size_bytes > self._bounds.total_bytes
+            full = self._make_room(caller, size_bytes, gone)
             handle = secrets.token_bytes(HANDLE_BYTES)
             if not full:
                 self._entries[handle] = _Entry(caller, value, size_bytes, self._clock.now_ms())
-        for entry in gone:
-            self._discard(entry.value)
-        if full:
-            raise TooManyRequests(f"the server holds as many {self._what}s as it may: try again later", 60)
+        self._give_up(gone, full=full)
         return handle
+
+    def resize(self, caller: str, handle: bytes, size_bytes: int) -> None:
+        """Note that a value takes more bytes than before, or fewer. Others of this caller may go for it.
+
+        Raises `HandleNotFound`, and `TooManyRequests` where others hold all that there may be: the size stays then.
+        """
+        with self._lock:
+            entry = self._entries.get(handle)
+            if entry is None or entry.caller != caller:
+                raise self._missing()
+            del self._entries[handle]
+            gone = self._expired()
+            full = self._make_room(caller, size_bytes, gone)
+            entry.size_bytes = entry.size_bytes if full else size_bytes
+            self._entries[handle] = entry
+        self._give_up(gone, full=full)
 
     def get(self, caller: str, handle: bytes) -> Held:
         """Return the value of a handle, which counts as used. Raises `HandleNotFound`."""
@@ -112,6 +119,22 @@ class Handles(Generic[Held]):
             gone, self._entries = list(self._entries.values()), {}
         for entry in gone:
             self._discard(entry.value)
+
+    def _make_room(self, caller: str, size_bytes: int, gone: list[_Entry[Held]]) -> bool:
+        """Take out what one more value of a caller leaves no room for. Return whether there is none all the same."""
+        own = [handle for handle, entry in self._entries.items() if entry.caller == caller]
+        own_bytes = sum(self._entries[handle].size_bytes for handle in own) + size_bytes
+        while own and (len(own) >= self._bounds.of_caller or own_bytes > self._bounds.of_caller_bytes):
+            gone.append(self._entries.pop(own.pop(0)))
+            own_bytes -= gone[-1].size_bytes
+        held_bytes = sum(entry.size_bytes for entry in self._entries.values())
+        return len(self._entries) >= self._bounds.total or held_bytes + size_bytes > self._bounds.total_bytes
+
+    def _give_up(self, gone: list[_Entry[Held]], *, full: bool) -> None:
+        for entry in gone:
+            self._discard(entry.value)
+        if full:
+            raise TooManyRequests(f"the server holds as many {self._what}s as it may: try again later", 60)
 
     def _expired(self) -> list[_Entry[Held]]:
         before_ms = self._clock.now_ms() - HELD_MS_MAX

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -208,12 +209,16 @@ class Statements:
         limits: QueryLimits,
     ) -> pa.Table:
         """Run a text in a transaction for each set of values; counts of rows are added up."""
-        together = as_rows(self._rules().allowed(text), sets)
+        statements = self._rules().allowed(text)
+        together = as_rows(statements, sets)
         if together is not None:
             return insert_rows(self._lake, inner, *together, limits, caller.rights)
-        found = [execute_in(self._lake, inner, text, each, limits=limits, rights=caller.rights) for each in sets]
-        self._check_size(found[-1])
-        return _added_up(found)
+        last, changed, counted = pa.table({}), Counter[str](), not _has_query(statements)
+        for each in sets:
+            last = execute_in(self._lake, inner, text, each, limits=limits, rights=caller.rights)
+            self._check_size(last)
+            changed.update(_rows_changed(last) if counted else {})
+        return _with_counts(last, changed) if len(sets) > 1 else last
 
     def _check_size(self, answer: pa.Table) -> None:
         most = self._rules().answer_bytes_max
@@ -240,15 +245,20 @@ def _parameters(text: str) -> Sequence[str]:
 
 def rows_changed(answer: pa.Table, statements: Sequence[SqlStatement]) -> int:
     """Return how many rows statements have changed, by what the last of them said; -1 where it answered rows."""
-    if any(isinstance(each.node, Query) for each in statements):
-        return -1
-    return sum(answer[name][0].as_py() or 0 for name in answer.column_names if name.startswith(ROWS_CHANGED))
+    return -1 if _has_query(statements) else sum(_rows_changed(answer).values())
 
 
-def _added_up(answers: Sequence[pa.Table]) -> pa.Table:
-    last = answers[-1]
-    for at, name in enumerate(last.column_names):
-        if len(answers) > 1 and name.startswith(ROWS_CHANGED):
-            total = sum(each[name][0].as_py() or 0 for each in answers)
-            last = last.set_column(at, last.schema.field(name), pa.array([total], last.schema.field(name).type))
-    return last
+def _has_query(statements: Sequence[SqlStatement]) -> bool:
+    return any(isinstance(each.node, Query) for each in statements)
+
+
+def _rows_changed(answer: pa.Table) -> dict[str, int]:
+    names = [name for name in answer.column_names if name.startswith(ROWS_CHANGED)]
+    return {name: answer[name][0].as_py() or 0 for name in names}
+
+
+def _with_counts(answer: pa.Table, changed: Mapping[str, int]) -> pa.Table:
+    for at, field in enumerate(answer.schema):
+        if field.name in changed:
+            answer = answer.set_column(at, field, pa.array([changed[field.name]], field.type))
+    return answer

@@ -1,15 +1,18 @@
-"""Prepared statements that outlive their transactions: where they run, and where they are refused."""
+"""Prepared statements: where they run after their transactions have ended, and what their values may take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import pyarrow as pa
 import pytest
 
+from alluvia.duck.failures import QueryTooCostly
 from alluvia.errors import Invalid
 from alluvia.flight.commands import Commands
-from alluvia.flight.messages import new, unpacked
+from alluvia.flight.messages import new, packed, unpacked
 from alluvia.flight.statements import FlightCaller, StatementRules, Statements
+from alluvia.flight.statuses import HandleNotFound
 from alluvia.lake import Lake
 from alluvia.query.limits import QueryLimits
 from alluvia.sql.nodes import Query
@@ -80,3 +83,38 @@ def test_it_is_refused_where_the_transaction_may_be_another(
     for transaction in transactions:
         commands.end(transaction, COMMIT, HERE)
     assert lake["t"].count() == 0
+
+
+def bound(commands: Commands, text: str, values: pa.Table) -> bytes:
+    handle: bytes = unpacked(commands.prepare(text, b"", HERE))[1].prepared_statement_handle
+    commands.bind(new("CommandPreparedStatementUpdate", prepared_statement_handle=handle), values, HERE)
+    return handle
+
+
+def test_values_that_are_bound_count_as_held(commands: Commands) -> None:
+    values = pa.table({"1": [b"x" * (9 << 20)]})
+    handles = [bound(commands, "DELETE FROM t WHERE id = ?", values) for _ in range(8)]
+    with pytest.raises(HandleNotFound):
+        commands.prepared.get(HERE.key, handles[0])
+    assert commands.prepared.get(HERE.key, handles[1]).runs == 1
+
+
+def test_the_answer_of_each_row_of_values_is_bounded(commands: Commands, lake: Lake) -> None:
+    text = "INSERT INTO t VALUES ($n); SELECT repeat('x', $n) AS rows_of_text"
+    for sizes, fits in (([2 << 20, 1], False), ([3, 2], True)):
+        handle = bound(commands, text, pa.table({"n": sizes}))
+        command = packed("CommandPreparedStatementQuery", prepared_statement_handle=handle)
+        if fits:
+            assert commands.info(command, HERE)[0].names == ["rows_of_text"]
+        else:
+            with pytest.raises(QueryTooCostly, match="the answer has more than"):
+                commands.info(command, HERE)
+    assert lake["t"].count() == 2
+
+
+def test_counts_of_rows_are_added_up(commands: Commands, lake: Lake) -> None:
+    lake["t"].append([{"id": number} for number in (1, 1, 2, 3)])
+    handle = bound(commands, "DELETE FROM t WHERE id = ?", pa.table({"1": [1, 2, 7]}))
+    name = "CommandPreparedStatementUpdate"
+    found = commands.update(name, new(name, prepared_statement_handle=handle), HERE)
+    assert found == new("DoPutUpdateResult", record_count=3).SerializeToString()

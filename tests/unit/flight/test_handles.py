@@ -72,3 +72,19 @@ def test_what_is_not_used_for_an_hour_goes(clock: ManualClock) -> None:
         handles.get("bob", unused)
     handles.close()
     assert sorted(gone) == ["new", "unused", "used"]
+
+
+def test_a_value_that_grows_makes_others_of_its_caller_go(clock: ManualClock) -> None:
+    gone: list[str] = []
+    handles: Handles[str] = Handles("thing", clock, gone.append, HandleBounds(of_caller_bytes=100, total_bytes=120))
+    first, _ = handles.add("ann", "1", 10), handles.add("ann", "2", 40)
+    his = handles.add("bob", "his", 20)
+    handles.resize("ann", first, 70)
+    assert gone == ["2"]
+    for caller in ("bob", "eve"):
+        with pytest.raises(HandleNotFound):
+            handles.resize(caller, first, 1)
+    with pytest.raises(TooManyRequests, match="as many things as it may"):
+        handles.resize("bob", his, 60)
+    handles.resize("bob", his, 50)
+    assert (handles.get("ann", first), handles.get("bob", his), gone) == ("1", "his", ["2"])

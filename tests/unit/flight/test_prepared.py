@@ -9,15 +9,16 @@ import pyarrow as pa
 import pytest
 
 from alluvia.errors import Invalid
-from alluvia.flight.prepared import SETS_MAX, VALUES_MAX, Prepared
+from alluvia.flight.prepared import SETS_MAX, VALUES_MAX, Prepared, fitted
 
 TEXT = "SELECT $b, $a"
 
 
 def bound(text: str, rows: pa.Table | None) -> list[dict[str, Any] | None]:
-    prepared = Prepared(text, b"", is_query=True, columns=pa.schema([]))
-    prepared.bind(rows)
-    return prepared.sets
+    prepared = Prepared(text, b"", is_query=True, columns=pa.schema([]), rows=fitted(text, rows))
+    found = prepared.sets()
+    assert prepared.runs == len(found)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,7 @@ ENDLESS = pa.ListArray.from_arrays(pa.array([0, VALUES_MAX], pa.int32()), pa.nul
     [
         (pa.nulls(SETS_MAX + 1), "more than the limit of 100000"),
         (ENDLESS, "more than 1000000 values"),
+        (pa.array([1 << 60], pa.timestamp("s")), "parameter 1 has a value"),
         (pa.array(["x"]).dictionary_encode(), "dictionary"),
         (pa.RunEndEncodedArray.from_arrays([1], ["x"]), "run_end_encoded"),
         (pa.array(["x"], pa.string_view()), "string_view"),
@@ -71,3 +73,15 @@ def test_values_that_would_take_more_than_they_seem_to(column: pa.Array, reason:
 def test_the_number_of_values_must_fit() -> None:
     with pytest.raises(Invalid, match="2 parameters, and 1 values"):
         bound(TEXT, pa.table({"a": [1]}))
+
+
+def test_values_are_counted_in_all_columns() -> None:
+    columns = {str(number): pa.nulls(SETS_MAX) for number in range(1, VALUES_MAX // SETS_MAX + 2)}
+    with pytest.raises(Invalid, match="more than 1000000 values"):
+        fitted(f"SELECT {', '.join('?' * len(columns))}", pa.table(columns))
+
+
+def test_columns_of_the_same_bytes() -> None:
+    column = pa.array([b"x" * (8 << 20)])
+    with pytest.raises(Invalid, match="more than 20971520 bytes"):
+        fitted("SELECT ?, ?, ?", pa.table(dict.fromkeys("abc", column)))
