@@ -14,6 +14,7 @@ from alluvia.access.rights import Rights
 from alluvia.duck.failures import ResultTooLarge
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.large_results import is_there
 from alluvia.query.engine import Rendered, run_rendered
 from alluvia.query.formats import Format, choose_format, format_named
 from alluvia.query.limits import QueryLimits
@@ -138,6 +139,11 @@ def run_query(asked: QueryRequest, wish: AnswerForm, caller: Caller) -> tuple[Re
     )
     large.check(found)
     return found, large
+
+
+def still_there(caller: Caller, key: str) -> bool:
+    """Whether there can be another link to a large result. One HEAD."""
+    return is_there(caller.lake.store, caller.lake.clock, key, caller.settings.result_hours * 3_600_000)
 
 
 def too_large(error: ResultTooLarge, asked: QueryRequest, caller: Caller) -> ResultTooLarge:

@@ -18,7 +18,6 @@ from alluvia.access.rights import Rights
 from alluvia.errors import Invalid, Unavailable
 from alluvia.operations.job_places import take_place
 from alluvia.operations.jobs import CANCELLED, DONE, FAILED, QUEUED, QueryJob, ask_again, ask_job, end_job, find_job
-from alluvia.operations.large_results import is_there
 from alluvia.query.formats import format_named
 from alluvia.serverless.http import Request, Response, TooManyRequests, failure
 from alluvia.serverless.http import answer as json_answer
@@ -33,6 +32,7 @@ from .answering import (
     VERSIONS,
     AnswerForm,
     Caller,
+    still_there,
     stored_coding,
     success,
 )
@@ -223,7 +223,7 @@ def _found(job_id: str, caller: Caller) -> QueryJob | None:
 
 def _state(job: QueryJob, caller: Caller) -> str:
     key = None if job.end is None else job.end.get("key")
-    return EXPIRED if key is not None and not is_there(caller.lake.store, key) else job.state
+    return EXPIRED if key is not None and not still_there(caller, key) else job.state
 
 
 def _missing() -> Response:

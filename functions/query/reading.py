@@ -11,7 +11,6 @@ from dataclasses import replace
 from hashlib import sha256
 
 from alluvia.errors import AlluviaError, Invalid
-from alluvia.operations.large_results import is_there
 from alluvia.operations.results import KeptResult, find_result, forget_result, keep_result
 from alluvia.query.engine import Rendered
 from alluvia.query.identity import identify
@@ -33,6 +32,7 @@ from .answering import (
     logger,
     result_limit,
     run_query,
+    still_there,
     stored_coding,
     success,
     tagged,
@@ -127,7 +127,7 @@ def _hit(
         return success(kept.body, wish, told)
     coding, most = stored_coding(wish), linked_limit(asked, caller)
     key = kept.links.get(coding or "")
-    if key is None or most is None or int(told[RESULT_BYTES]) > most or not is_there(caller.lake.store, key):
+    if key is None or most is None or int(told[RESULT_BYTES]) > most or not still_there(caller, key):
         return None
     logger.info("answered with a link to a kept result", extra={"bytes": int(told[RESULT_BYTES])})
     return linked(caller.lake, key, {"Vary": VARY, **tagged(told, coding)})

@@ -19,6 +19,7 @@ CACHE_CONTROL = "private, no-cache"
 KEPT_BYTES_MAX = 4_000_000
 JOB_SECONDS = 840
 """A minute less than a function may run."""
+RESULT_HOURS = 24
 JOB_CONCURRENCY_MAX = 100
 """Whoever sends a job reads as many objects."""
 SPILL_LIMIT_BYTES = 1_500_000_000
@@ -31,7 +32,8 @@ class QuerySettings:
     A result of more than `result_limit_bytes` is too large for an answer. It goes to the lake, if it has no more than
     `max_result_bytes`; None: it is refused. `cache_control` is said of answers to GET that have a tag. With
     `keeps_results`, the lake keeps results too, of up to `kept_bytes_max` bytes each. No more than `job_concurrency`
-    jobs are queued or running at once; None: what runs them says how many.
+    jobs are queued or running at once; None: what runs them says how many. Large results get links for
+    `result_hours`.
     """
 
     limits: QueryLimits
@@ -45,6 +47,7 @@ class QuerySettings:
     allow_publish: bool = False
     job_seconds: int = JOB_SECONDS
     job_concurrency: int | None = None
+    result_hours: int = RESULT_HOURS
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> QuerySettings:
@@ -68,6 +71,7 @@ class QuerySettings:
             choice(environment, "ALLUVIA_ALLOW_PUBLISH", ("false", "true")) == "true",
             number(environment, "ALLUVIA_JOB_SECONDS", "seconds", JOB_SECONDS),
             number(environment, "ALLUVIA_JOB_CONCURRENCY", "jobs", None, most=JOB_CONCURRENCY_MAX),
+            number(environment, "ALLUVIA_RESULT_CACHE_HOURS", "hours", RESULT_HOURS),
         )
 
 

@@ -23,10 +23,10 @@ def new_large_key(clock: Clock, form: str, coding: str | None) -> str:
     return f"{LARGE}{clock.new_id()}.{form}{suffix}"
 
 
-def is_there(store: Store, key: str) -> bool:
-    """Whether a result is still there, and was not taken back. One HEAD."""
+def is_there(store: Store, clock: Clock, key: str, age_ms_max: int) -> bool:
+    """Whether a result is still there, was not taken back, and is young enough for another link. One HEAD."""
     found = store.head(key)
-    return found is not None and found.size > 0
+    return found is not None and found.size > 0 and found.modified_ms >= clock.now_ms() - age_ms_max
 
 
 def take_back(store: Store, key: str) -> None:

@@ -92,7 +92,8 @@ def delete_results(store: Store) -> int:
 def clean_results(store: Store, clock: Clock, limits: ResultLimits, *, dry_run: bool = False) -> CleanedResults:
     """Delete results that are too old, and the oldest ones beyond the limit on their bytes. Costs as `delete_results`.
 
-    Large ones stay as long as there may be a link to them. A dry run only counts.
+    Large ones stay an hour longer, since links are made until they are too old; the limit on their bytes may end links
+    to those that are older than an hour. A dry run only counts.
     """
     now_ms = clock.now_ms()
     found = list(store.list(RESULTS))
@@ -100,7 +101,7 @@ def clean_results(store: Store, clock: Clock, limits: ResultLimits, *, dry_run: 
     others = [info for info in found if not info.key.startswith(LARGE)]
     old_ms, linked_ms = now_ms - limits.age_ms_max, now_ms - LINK_SECONDS * 1000
     gone = _beyond(others, old_ms, limits.bytes_max)
-    gone += _beyond(large, min(old_ms, linked_ms), limits.large_bytes_max, linked_ms)
+    gone += _beyond(large, old_ms - LINK_SECONDS * 1000, limits.large_bytes_max, linked_ms)
     if gone and not dry_run:
         store.delete([info.key for info in gone])
     gone_bytes = sum(info.size for info in gone)

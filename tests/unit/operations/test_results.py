@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import alluvia
 from alluvia.clock import ManualClock
+from alluvia.operations.large_results import is_there
 from alluvia.operations.results import (
     LARGE,
     RESULTS,
@@ -70,8 +71,22 @@ def test_clean_up_leaves_large_results_while_there_may_be_links_to_them() -> Non
     limits = ResultLimits(age_ms_max=24 * 3_600_000, bytes_max=1, large_bytes_max=100)
     assert clean_results(store, clock, limits) == CleanedResults(deleted=6, deleted_bytes=203, kept=3, kept_bytes=201)
     assert [info.key for info in store.list("")] == [f"{RESULTS}3", f"{LARGE}2", f"{LARGE}3"]
-    clock.advance(24 * 3600)
+    clock.advance(25 * 3600)
     assert clean_results(store, clock, limits).deleted == 3
+
+
+def test_a_large_result_outlives_the_last_link_to_it() -> None:
+    clock = ManualClock()
+    store = MemoryStore("results", clock)
+    limits = ResultLimits()
+    store.put(f"{LARGE}a", b"x")
+    clock.advance(24 * 3600)
+    assert is_there(store, clock, f"{LARGE}a", limits.age_ms_max)  # a link to it is valid for an hour
+    clock.advance(3600)
+    assert not is_there(store, clock, f"{LARGE}a", limits.age_ms_max)
+    assert clean_results(store, clock, limits).deleted == 0
+    clock.advance(1)
+    assert clean_results(store, clock, limits).deleted == 1
 
 
 def test_tables_and_verification_do_not_see_them() -> None:
