@@ -67,7 +67,7 @@ def test_it_runs_the_folder_of_queries_with_the_right_to_write(writing: Template
     assert found["Timeout"] < 30
     added = {"ALLUVIA_ALLOW_WRITES": "true", "POWERTOOLS_SERVICE_NAME": "sql"}
     variables = dict(query["Environment"]["Variables"])
-    del variables["ALLUVIA_JOBS_FUNCTION"]  # what writes is no job
+    del variables["ALLUVIA_JOBS_FUNCTION"], variables["ALLUVIA_JOB_CONCURRENCY"]  # what writes is no job
     assert found["Environment"]["Variables"] == {**variables, **added}
 
 

@@ -16,12 +16,14 @@ from alluvia.ingest.jsontext import survives_double
 from alluvia.ingest.texts import read_text
 from alluvia.ingest.timestamps import TIMESTAMP, plain_instants
 
-_CLOCK = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
+_DAY = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}"
+"""Of the years that Python and JSON's readers have: Arrow has the year 0 as well."""
+_CLOCK = rf"{_DAY}[T ][0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:\.[0-9]{{1,6}})?)?"
 _PATTERNS: dict[pa.DataType, str] = {
     pa.bool_(): r"^(?i:true|false)$",
     pa.int64(): r"^(?:0|-?[1-9][0-9]{0,18})$",
     pa.float64(): r"^-?(?:0|[1-9][0-9]{0,99})(?:\.[0-9]{1,99})?(?:[eE][-+]?[0-9]{1,3})?$",
-    pa.date32(): r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    pa.date32(): rf"^{_DAY}$",
     TIMESTAMP: rf"^{_CLOCK}(?:Z|[-+][0-9]{{2}}(?::?[0-9]{{2}})?)$",
     pa.timestamp("us"): rf"^{_CLOCK}$",
 }

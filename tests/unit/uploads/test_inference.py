@@ -57,6 +57,9 @@ TEXTS = st.sampled_from([*NUMBERS, *TIMES, *WORDS]) | st.from_regex(r"-?[0-9]{1,
         (["2026-01-02T03:04:05.1234567Z"], pa.string()),
         ([None, ""], pa.string()),
         (["NaN"], pa.string()),
+        (["0000-01-01", "0000-01-01"], pa.string()),
+        (["0000-12-31 10:00"], pa.string()),
+        (["0001-01-01", "9999-12-31"], pa.date32()),
     ],
 )
 def test_types_of_texts(texts: list[str | None], kind: pa.DataType) -> None:
