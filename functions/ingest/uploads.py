@@ -103,7 +103,7 @@ def asked_of(request: Request) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in parse_qsl(str(request.event.get("rawQueryString") or ""), keep_blank_values=True):
         if name not in PARAMETERS:
-            raise Invalid(f"{name!r:.100} is no parameter of uploads: use {', '.join(PARAMETERS)}")
+            raise Invalid(f"{name!r:.100} is not a parameter of uploads: use {', '.join(PARAMETERS)}")
         if name in found:
             raise Invalid(f"{name} is given twice")
         found[name] = value

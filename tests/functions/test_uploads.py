@@ -322,7 +322,7 @@ def test_rights(lake: alluvia.Lake) -> None:
     [
         (CSV, "", {}, "the format is not known"),
         (CSV, "format=orc", {}, "format: 'orc' is none"),
-        (CSV, "formt=csv", {}, "'formt' is no parameter of uploads"),
+        (CSV, "formt=csv", {}, "'formt' is not a parameter of uploads"),
         (CSV, "format=csv&format=tsv", {}, "format is given twice"),
         (CSV, "format=csv&create=maybe", {}, "create: expected true or false"),
         (CSV, "format=csv", {"content_encoding": "br"}, "Content-Encoding 'br' is not supported"),
