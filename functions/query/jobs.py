@@ -117,7 +117,7 @@ def _check_place(job: QueryJob, caller: Caller) -> None:
 def _refusal(asked: QueryRequest, caller: Caller) -> str | None:
     """Return why a request cannot be a job; None if it can."""
     if caller.settings.max_result_bytes is None or not can_start():
-        return "there are no jobs here: `alluvia serve` has them, and so has the stack"
+        return "this server runs no jobs: use `alluvia serve` or the stack"
     if asked.dry_run or allowed_statements(asked.text, writes=True):
         return "a job is one SELECT: send a dry run, several statements, or one that writes without it"
     return None

@@ -1,7 +1,6 @@
 """`GET /openapi.json`: a document of all routes, and of the published queries that the caller may run.
 
-Anyone may read what the routes are, which is no secret; a caller without a token sees no published query. Loaded when
-somebody asks for it.
+The routes are public. A caller without a token sees no published query. Loaded when it is asked for.
 """
 
 from __future__ import annotations

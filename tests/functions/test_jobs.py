@@ -106,7 +106,7 @@ def test_a_bug_ends_a_job_too(lake: alluvia.Lake, functions: Lambda, monkeypatch
 def test_without_a_function_there_are_no_jobs(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ALLUVIA_JOBS_FUNCTION")
     refused = send("SELECT 1")
-    assert (refused["statusCode"], "mode: there are no jobs here" in error_of(refused)) == (400, True)
+    assert (refused["statusCode"], "mode: this server runs no jobs" in error_of(refused)) == (400, True)
     assert query.handler({"query": "SELECT 1", "mode": "async"}, None)["statusCode"] == 400
 
 

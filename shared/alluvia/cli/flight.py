@@ -1,4 +1,4 @@
-"""Flight SQL beside HTTP: the same settings, rights and places as the query function's."""
+"""Flight SQL next to HTTP, with the settings, rights and limits of the query function."""
 
 from __future__ import annotations
 

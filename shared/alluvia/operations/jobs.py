@@ -77,15 +77,13 @@ def ask_again(store: Store, clock: Clock, failed: QueryJob, asked: Json, key: st
     Three PUT at most and three GET. Raises `Unavailable` where it is unknown which job the key has.
     """
     path = _KEYS + key
-    try:
+    with suppress(ObjectNotFound):  # an erasure has deleted it
         data, tag = store.get_tagged(path)
         if orjson.loads(data)["id"] == failed.id:
             with suppress(AnswerLost):  # reading it tells
                 store.put_if_same(path, orjson.dumps({"id": clock.new_id()}), tag)
             if orjson.loads(store.get(path))["id"] == failed.id:
                 raise Unavailable(f"{path} could not be written")
-    except ObjectNotFound:
-        pass  # an erasure has deleted it
     return ask_job(store, clock, asked, key)
 
 
@@ -157,11 +155,9 @@ def _once(store: Store, key: str, value: Json) -> Json:
     """Write an object if there is none, and return what is there then. Raises `Unavailable` where that is unknown."""
     data = orjson.dumps(value)
     for _ in range(PUT_TRIES):
-        try:
+        with suppress(AnswerLost):  # reading it tells
             if store.put_if_absent(key, data) is PutResult.CREATED:
                 return value
-        except AnswerLost:
-            pass  # reading it tells
         found = _read(store, key)
         if found is not None:
             return found
