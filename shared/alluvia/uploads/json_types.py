@@ -37,7 +37,7 @@ class JsonType:
         self._path = path
         self._kind: str | None = None
         self._numbers = _Numbers()
-        self._text = TextType(_TIMES)
+        self._text = TextType(_TIMES, empty_is_null=False)
         self._fields: dict[str, JsonType] = {}
         self._elements: JsonType | None = None
 

@@ -60,17 +60,19 @@ def _exact(texts: pa.Array) -> pa.BooleanArray:
 
 
 class TextType:
-    """The types that all texts of a column seen so far can have."""
+    """The types that all texts of a column seen so far can have. `empty_is_null`: an empty text says nothing."""
 
-    def __init__(self, kinds: Sequence[pa.DataType] = tuple(_PATTERNS)) -> None:
+    def __init__(self, kinds: Sequence[pa.DataType] = tuple(_PATTERNS), *, empty_is_null: bool = True) -> None:
         self._left = list(kinds)
+        self._empty_is_null = empty_is_null
         self._seen = False
 
     def see(self, texts: pa.Array) -> None:
-        """Take some of the column's texts into account; nulls and empty texts say nothing."""
+        """Take some of the column's texts into account; nulls say nothing."""
         if not self._left:
             return
-        texts = texts.filter(pc.fill_null(pc.not_equal(texts, ""), False))
+        says = pc.not_equal(texts, "") if self._empty_is_null else pc.is_valid(texts)
+        texts = texts.filter(pc.fill_null(says, False))
         if len(texts):
             self._seen = True
             self._left = [kind for kind in self._left if self._all_are(texts, kind)]

@@ -120,6 +120,8 @@ def _rows(data: bytes) -> JsonRows:
         (b'{"a": [1, null]}\n{"a": []}', "array<long>"),
         (b'{"a": []}', "array<string>"),
         (b'{"a": null}', "string"),
+        (b'{"a": ""}\n{"a": "2026-01-02"}', "string"),
+        (b'{"a": ["", "2026-01-02"]}', "array<string>"),
     ],
 )
 def test_types_of_json(text: bytes, kind: str) -> None:
