@@ -231,11 +231,17 @@ class Table:
 
         return upsert(self._handle, rows, on, Rules(matched, columns, when, delete_when, unmatched, insert_when))
 
-    def restore(self, version: int | None = None, timestamp: datetime | str | None = None) -> restore.RestoreReport:
-        """Restore the table to a version or a time, without rewriting data."""
+    def restore(
+        self,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        *,
+        offset: str | int | None = None,
+    ) -> restore.RestoreReport:
+        """Restore the table to a version, a time, or how long ago it was (`1 hour ago`), without rewriting data."""
         from alluvia.operations import restore
 
-        return restore.restore(self._handle, version, timestamp)
+        return restore.restore(self._handle, version, timestamp, offset)
 
     def changes(
         self, from_version: int, to_version: int | None = None, *, expired: bool = False

@@ -85,8 +85,9 @@ def upsert(
 @click.argument("table", type=TABLE)
 @click.option("--version", "version", type=int, help="To this version.")
 @click.option("--timestamp", help="To this moment, ISO 8601 (UTC unless it says otherwise).")
-def restore(common: Common, table: str, version: int | None, timestamp: str | None) -> None:
+@click.option("--offset", metavar="AGO", help="To what it was so long ago, such as '1 hour ago' or 7d.")
+def restore(common: Common, table: str, version: int | None, timestamp: str | None, offset: str | None) -> None:
     """Make a table what it was, without rewriting data."""
     with common.progress(f"restoring {table}"):
-        report = common.lake().table(table).restore(version, timestamp)
+        report = common.lake().table(table).restore(version, timestamp, offset=offset)
     show_one(report, as_json=common.as_json)

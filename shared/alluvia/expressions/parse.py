@@ -15,6 +15,7 @@ from typing import Any
 from alluvia.duck.connection import planner
 from alluvia.duck.failures import query_error
 from alluvia.errors import Invalid
+from alluvia.expressions.time_travel import in_our_form
 from alluvia.expressions.tree import Node
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.arguments import check_text
@@ -82,7 +83,8 @@ def parse(text: str, analyse: Analyse = analyse) -> Statement:
 
 
 def read(text: str, analyse: Analyse = analyse) -> Statement:
-    """Parse a text of any length, as `parse` does."""
+    """Parse a text of any length, as `parse` does. Versions of tables are then as DuckDB takes them."""
+    text = in_our_form(text)
     found = analyse(text)
     data = _explained(text.encode(), found.starts)
     word = _first_word(text.encode(), found.starts)

@@ -12,8 +12,10 @@ from typing import Any
 
 from alluvia.errors import Invalid
 from alluvia.expressions.functions import TABLE_FUNCTIONS, is_refused
-from alluvia.expressions.tree import LOCATION, Node, integer_literal, walk
+from alluvia.expressions.time_travel import AGO
+from alluvia.expressions.tree import LOCATION, Node, integer_literal, text_literal, walk
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.table.offsets import offset_ms
 from alluvia.table.schema.names import fold
 from alluvia.table_names import REJECTS, TABLE_NAME
 
@@ -32,10 +34,11 @@ _SYSTEM_PREFIXES = ("duckdb_", "pg_", "pragma_", "sqlite_")
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """The version that a query asks for: by number, or by an expression for a moment."""
+    """The version that a query asks for: by number, by an expression for a moment, or by how many ms ago that was."""
 
     version: int | None = None
     moment: Node | None = None
+    ago_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +55,11 @@ class Reference:
     alias: str
     at: At
     is_function: bool
+
+    @property
+    def may_be_function(self) -> bool:
+        """Whether the user may have meant a function: only tables have versions with a name."""
+        return self.is_function and self.at.version is None and self.at.ago_ms is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,19 +210,29 @@ def _at_clause(clause: Node) -> At:
 
 
 def _arguments(name: str, children: list[Node]) -> At:
-    """Return the version that `t('<timestamp>')`, `t(version => n)` or `t("timestamp" => …)` means."""
+    """Return the version that `t('<timestamp>')`, `t(version => n)` or `t(offset => …)` means."""
     if not children:
         return At()
     argument = children[0]
     label = fold(argument["alias"])
     if len(children) == 1 and label == "version":
         return At(version=_version(argument))
+    if len(children) == 1 and label == AGO:
+        return At(ago_ms=_ago(argument))
     if len(children) == 1 and label in ("", "timestamp") and integer_literal(argument) is None:
         return At(moment=argument)
     raise Invalid(
         f"the function {name}() is not allowed here; if it is a table, "
-        f"name its version as {name}('<timestamp>') or {name}(version => <number>)"
+        f"name its version as {name}('<timestamp>'), {name}(version => <number>) or {name}(offset => '1 hour ago')"
     )
+
+
+def _ago(node: Node) -> int:
+    seconds = integer_literal(node)
+    text = text_literal(node)
+    if seconds is None and text is None:
+        raise Invalid("OFFSET: write how long ago as text, as in '1 hour ago', or as seconds, as in -3600")
+    return offset_ms(text or "" if seconds is None else seconds)
 
 
 def _version(node: Node) -> int:

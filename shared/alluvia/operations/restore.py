@@ -15,6 +15,7 @@ from alluvia.table.deletion_vectors.descriptors import stored_vector
 from alluvia.table.event_window.content import EVENT_ID
 from alluvia.table.handle import TableHandle, expired_message, oldest_readable
 from alluvia.table.lineage import LINEAGE, UNDONE, with_undone
+from alluvia.table.offsets import moment_ago
 from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import features_needed, with_features
 from alluvia.table.schema.column_identities import restored
@@ -84,14 +85,21 @@ def plan_restore(current: Snapshot, target: Snapshot) -> RestorePlan:
     )
 
 
-def restore(handle: TableHandle, version: int | None = None, timestamp: datetime | str | None = None) -> RestoreReport:
+def restore(
+    handle: TableHandle,
+    version: int | None = None,
+    timestamp: datetime | str | None = None,
+    offset: str | int | None = None,
+) -> RestoreReport:
     """Make the table what it was at a version, or at a moment, in one commit; the versions between stay readable.
 
-    Raises `VersionNotFound`, `VersionExpired` for a version that vacuum has taken files of, and `Invalid` where an
-    append-only table would lose rows.
+    `offset` says how long ago the moment was, as in `1 hour ago`. Raises `VersionNotFound`, `VersionExpired` for a
+    version that vacuum has taken files of, and `Invalid` where an append-only table would lose rows.
     """
-    if (version is None) == (timestamp is None):
-        raise Invalid("restore: give a version or a timestamp")
+    if sum(each is not None for each in (version, timestamp, offset)) != 1:
+        raise Invalid("restore: give a version, a timestamp or an offset, and one of them alone")
+    if offset is not None:
+        timestamp = moment_ago(offset, handle.clock)
     target = handle.snapshot(version, timestamp)
     done: list[RestorePlan] = []
 

@@ -129,7 +129,7 @@ def snapshots(
         if name is None:
             raise TableNotFound(_unknown(catalog, reference))
         try:
-            if at.version is None and at.moment is None:
+            if at == At():
                 if name not in newest:
                     newest[name] = catalog.handle(name).snapshot()
                 found[reference] = newest[name]
@@ -139,13 +139,15 @@ def snapshots(
                 found[reference] = catalog.handle(name).snapshot(timestamp=_moment(catalog, reference, constants))
         except TableNotFound as error:
             message = _unknown(catalog, reference)
-            raise (Invalid(message) if reference.is_function else TableNotFound(message)) from error
+            raise (Invalid(message) if reference.may_be_function else TableNotFound(message)) from error
     return found
 
 
 def _moment(catalog: Catalog, reference: Reference, constants: Constants) -> datetime:
-    node = reference.at.moment
+    node, ago_ms = reference.at.moment, reference.at.ago_ms
     at_us = None if node is None else constants.moment_us(node)
+    if ago_ms is not None:
+        at_us = constants.now_us - ago_ms * 1000
     if at_us is None:
         if reference.is_function and reference.table not in catalog.tables():
             raise Invalid(_unknown(catalog, reference))
@@ -165,7 +167,7 @@ def _unknown(catalog: Catalog, reference: Reference) -> str:
     names = catalog.tables()
     listed = ", ".join(names[:NAMES_SHOWN_MAX]) + (", …" if len(names) > NAMES_SHOWN_MAX else "")
     holds = f"the tables are: {listed}" if names else "it holds no tables yet"
-    if reference.is_function:
+    if reference.may_be_function:
         allowed = ", ".join(sorted(TABLE_FUNCTIONS))
         return f"{reference.shown}() is neither a table of the lake ({holds}) nor an allowed table function ({allowed})"
     return f"the lake has no table {reference.shown!r}; {holds}"

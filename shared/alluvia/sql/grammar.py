@@ -119,7 +119,10 @@ def _restore(cursor: Cursor) -> tuple[str, nodes.Node]:
     if cursor.accept("version"):
         cursor.accept("as", "of")
         return "restore", nodes.Restore(name, cursor.number("a version"), None)
-    cursor.expect("timestamp")
+    if cursor.accept("offset"):
+        return "restore", nodes.Restore(name, None, None, cursor.string("how long ago"))
+    if not cursor.accept("timestamp"):
+        raise cursor.wrong("VERSION AS OF, TIMESTAMP AS OF or OFFSET")
     cursor.accept("as", "of")
     return "restore", nodes.Restore(name, None, cursor.string("a timestamp"))
 

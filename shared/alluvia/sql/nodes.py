@@ -124,11 +124,12 @@ class Maintain:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """RESTORE TABLE … TO VERSION or TIMESTAMP."""
+    """RESTORE TABLE … TO VERSION, TIMESTAMP or OFFSET."""
 
     table: str
     version: int | None
     timestamp: str | None
+    offset: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

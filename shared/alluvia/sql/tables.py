@@ -64,7 +64,7 @@ def drop_table(scope: SqlScope, node: DropTable) -> Done:
 
 def restore(scope: SqlScope, node: Restore) -> Done:
     """Restore a table to a version or a time."""
-    done = scope.table(node.table).restore(node.version, node.timestamp)
+    done = scope.table(node.table).restore(node.version, node.timestamp, offset=node.offset)
     return {"table": node.table, "restored_version": done.restored_version, "version": done.version}
 
 

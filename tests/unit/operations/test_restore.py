@@ -52,6 +52,11 @@ def test_to_a_moment(lake: Lake, clock: ManualClock) -> None:
     at = datetime.fromtimestamp(moment / 1000 + 1, UTC)
     assert table.restore(timestamp=at).restored_version == 3
     assert ids(table) == ALL
+    assert table.restore(offset="30 seconds ago").restored_version == 3
+    clock.advance(1)
+    assert table.restore(offset=0).version == 5
+    with pytest.raises(VersionNotFound):
+        table.restore(offset="1 day ago")
 
 
 def test_schema_and_properties_come_back_too(lake: Lake) -> None:

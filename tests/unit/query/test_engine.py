@@ -16,6 +16,7 @@ from alluvia.errors import Corrupt, Invalid, TableNotFound, VersionNotFound
 from alluvia.operations.catalog import Catalog
 from alluvia.query.cost import file_requests
 from alluvia.query.engine import run
+from alluvia.query.identity import identify
 from alluvia.query.limits import QueryLimits
 from alluvia.query.scans import TableScan
 from alluvia.table.handle import TableHandle
@@ -119,13 +120,33 @@ def test_a_moment_finds_the_version_of_then(own_lake: alluvia.Lake, tmp_path: Pa
     assert query(timed, "SELECT n FROM t EXCEPT ALL SELECT n FROM t('2024-06-01 14:30:00')") == [(3,)]
     with pytest.raises(VersionNotFound):
         run(timed, "FROM t('2020-01-01')")
+    with pytest.raises(TableNotFound, match="the lake has no table 'nothing'"):
+        run(timed, "FROM nothing AT (OFFSET => '1 hour ago')")
     with pytest.raises(VersionNotFound):
         run(timed, "FROM t(version => 9)")
+
+
+def test_an_offset_finds_the_version_of_so_long_ago() -> None:
+    hour_us = 3_600_000_000
+    clock = ManualClock(start_us=int(datetime.now(UTC).timestamp()) * 1_000_000 - 4 * hour_us)
+    timed = alluvia.connect(f"memory://{uuid.uuid4()}", clock=clock)
+    table = timed.create_table("t", {"n": "long"})
+    for n in (1, 2, 3):
+        clock.advance(3600)
+        table.append([{"n": n}])  # three, two and one hours ago
+    for ago, n in (("150 minutes ago", 1), ("1 hour 30 minutes ago", 2), ("1 minute ago", 3)):
+        assert query(timed, f"SELECT max(n) FROM t AS old AT (OFFSET => '{ago}')") == [(n,)]
+    assert query(timed, "SELECT max(n) FROM t(offset => -5400)") == [(2,)]
+    with pytest.raises(VersionNotFound, match="did not exist yet"):
+        run(timed, "FROM t AT (OFFSET => '5 hours ago')")
+    assert identify(timed, "FROM t AT (OFFSET => '5 hours ago')") is None  # which soon means another version
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        ("FROM t AT (OFFSET => 'soon')", "'soon' is not a time ago: use for example '1 hour ago'"),
+        ("FROM t AT (OFFSET => now())", "OFFSET: write how long ago as text"),
         ("FROM events('yesterday')", "must be a timestamp, as in events"),
         ("FROM events(n)", "must be a timestamp"),
         ("FROM events('x' || 'y')", "must be a timestamp"),

@@ -85,7 +85,7 @@ def test_views_of_views_and_of_versions(viewed: alluvia.Lake) -> None:
         ("CREATE OR REPLACE VIEW late AS SELECT * FROM late", Invalid, "view late cannot read itself"),
         ("DROP VIEW nothing", TableNotFound, "the lake has no view 'nothing'"),
         ("DROP VIEW t", TableNotFound, "t is a table: DROP TABLE it"),
-        ("SELECT * FROM late(version => 1)", Invalid, "late is a view, which has no versions"),
+        ("SELECT * FROM late(version => 1)", TableNotFound, "late is a view, which has no versions"),
         ("SELECT * FROM late AT (VERSION => 1)", TableNotFound, "late is a view, which has no versions"),
         ("WITH t AS (SELECT 1) FROM late, t", Invalid, "the common table expression t has the name of a table that"),
         ("INSERT INTO late VALUES (1)", TableNotFound, "late is a view: INSERT needs a table"),
