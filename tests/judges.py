@@ -19,6 +19,7 @@ from deltalake import DeltaTable, QueryBuilder
 from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore, DirectoryStore, Store
 from alluvia.store.s3 import S3Store
+from alluvia.table.keepers import KEPT
 
 Rows = list[tuple[tuple[str, Any], ...]]
 
@@ -118,10 +119,11 @@ def on_disk(table: Table) -> Iterator[Table]:
     if _bare(table.lake.store).url("x") is not None:
         yield table
         return
-    with tempfile.TemporaryDirectory(prefix="alluvia-judge-") as folder:
-        copy = DirectoryStore(Path(folder))
-        for info in table.lake.store.list(f"{table.name}/"):
-            copy.put(info.key, table.lake.store.get(info.key))
+    with tempfile.TemporaryDirectory(prefix="alluvia-judge-") as place:
+        copy = DirectoryStore(Path(place))
+        for folder in (f"{table.name}/", KEPT):
+            for info in table.lake.store.list(folder):
+                copy.put(info.key, table.lake.store.get(info.key))
         yield Lake(copy, table.lake.clock).table(table.name)
 
 

@@ -49,10 +49,15 @@ def history(handle: TableHandle, limit: int | None = None) -> list[HistoryEntry]
     newest = handle.newest()
     gaps = version_gaps(newest.properties)
     listing = handle.log.listing()
-    oldest = max(oldest_readable(newest.state), oldest_version(listing) or 0)
+    oldest = max(known := oldest_readable(newest.state), oldest_version(listing) or 0)
+    kept = handle.kept_versions(known) if known else ()
     versions = [version for version in sorted(listing.commits, reverse=True) if is_own_commit(gaps, version)][:limit]
     commits = handle.log.read_commits(versions)
-    return [_entry(each, readable=each.version >= oldest and not in_gap(gaps, each.version)) for each in commits]
+
+    def readable(version: int) -> bool:
+        return (version >= oldest or version in kept) and not in_gap(gaps, version)
+
+    return [_entry(each, readable=readable(each.version)) for each in commits]
 
 
 def _entry(commit: CommitActions, *, readable: bool) -> HistoryEntry:

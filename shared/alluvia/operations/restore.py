@@ -105,9 +105,9 @@ def restore(
 
     def plan(snapshot: Snapshot) -> Changes | None:
         check_not_rollup(snapshot, "restore")
-        # Vacuum records how far back it goes before it deletes, so no file goes between this look and our commit.
+        # Vacuum commits before it deletes, so no file goes between this look and our commit.
         oldest = oldest_readable(snapshot.state)
-        if target.version < oldest:
+        if target.version < oldest and target.version not in handle.kept_versions(oldest):
             raise VersionExpired(expired_message(handle.name, target.version, oldest))
         found = plan_restore(snapshot, target)
         done[:] = [found]

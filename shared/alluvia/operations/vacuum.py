@@ -26,6 +26,7 @@ from alluvia.log.segment import read_listing
 from alluvia.log.time_travel import version_at
 from alluvia.operations.checkpoint import checkpoint, tombstones_after_ms
 from alluvia.operations.drop import old_hints
+from alluvia.operations.kept_files import KeptFiles
 from alluvia.operations.log_cleanup import expired_log, named_sidecars
 from alluvia.operations.old_decisions import delete_old_decisions
 from alluvia.operations.vacuum_keys import Needed, needed
@@ -146,6 +147,7 @@ class _Run:
         self._dropped = is_dropped(snapshot.properties)
         self._cutoffs = _cutoffs(snapshot, retention, self.began_ms)
         self._in_effect = False
+        self._kept = KeptFiles(handle)
         self._forgotten = _forgotten_removes(
             handle, snapshot, self._log_files, self._cutoffs.removed, 0 if self._whole else PLAN_AGE_MS_MAX
         )
@@ -189,17 +191,26 @@ class _Run:
         snapshot = self._snapshot or handle.newest(dropped=True)
         self._snapshot = None  # the next block will have been listed after it
         self._dropped = is_dropped(snapshot.properties)
-        plan = plan_vacuum(self._needed_by(snapshot), block.objects, self._cutoffs)
+        live = self._needed_by(snapshot)
+        plan = plan_vacuum(live, block.objects, self._cutoffs)
         if len(plan.data_files) and not self._in_effect:
             removed = _in_effect(handle, snapshot, self._log_files, self._cutoffs.removed)
             self._cutoffs, self._in_effect = replace(self._cutoffs, removed=removed), True
-            plan = plan_vacuum(self._needed_by(snapshot), block.objects, self._cutoffs)
+            plan = plan_vacuum(live, block.objects, self._cutoffs)
         log_plan = self._planned_log() if block.last else LogPlan()
         oldest = _oldest_after(handle, snapshot, self._log_files, plan, log_plan, self._cutoffs)
+        known = oldest_readable(snapshot.state)
+        if plan.objects.num_rows or log_plan.objects:
+            plan, log_plan = self._spared(plan, log_plan, live, oldest, known)
+            oldest = _oldest_after(handle, snapshot, self._log_files, plan, log_plan, self._cutoffs)
         self.oldest = max(self.oldest, oldest)
         failed: list[str] = []
         if not self._dry_run and (plan.objects.num_rows or log_plan.objects or log_plan.hints):
-            record_oldest(handle, oldest, fence=bool(plan.orphans.num_rows or log_plan.hints or log_plan.id_files))
+            self._kept.pin(oldest)
+            # Who restores a version that a keeper has kept until now loses a race.
+            named = len(plan.data_files) or len(plan.orphans)
+            record_oldest(handle, oldest, fence=bool(named or log_plan.hints or log_plan.id_files))
+            plan, log_plan = self._spared(plan, log_plan, live, oldest, known)
             newest = handle.newest(dropped=True)
             if handle.clock.now_ms() - self.began_ms > PLAN_AGE_MS_MAX:
                 raise _TooOldError
@@ -211,12 +222,22 @@ class _Run:
             delete_old_offers(handle, block.objects.below(OFFERS))
         tally.add(plan, log_plan, failed)
 
+    def _spared(
+        self, plan: VacuumPlan, log_plan: LogPlan, live: Needed, oldest: int, known: int
+    ) -> tuple[VacuumPlan, LogPlan]:
+        """Look for keepers of versions below `oldest`, and return the plans without what they need."""
+        found = self._kept.look(oldest, known)
+        if log_plan.objects and found:
+            log_plan = self._planned_log()
+        return plan.spared(self._kept.live, live) if self._kept.versions else plan, log_plan
+
     def finish(self) -> None:
         """Clean up after the last block."""
         if self._dry_run:
             return
         handle = self._handle
         delete_old_decisions(handle, self._decisions)
+        self._kept.clean_up()
         handle.store.sweep(handle.root, self._cutoffs.orphans)
         if self._dropped:
             checkpoint(handle, dropped=True)
@@ -246,8 +267,10 @@ class _Run:
 
     def _planned_log(self) -> LogPlan:
         files, cutoffs = self._log_files, self._cutoffs
-        named = named_sidecars(self._handle.log, files, expired_log(files, cutoffs.log), cutoffs.log)
-        return plan_log(files, self._windows, old_hints(files, cutoffs.orphans), cutoffs, named)
+        kept = self._kept.log_files(files)
+        expired = [info for info in expired_log(files, cutoffs.log) if info.key not in kept]
+        named = named_sidecars(self._handle.log, files, expired, cutoffs.log)
+        return plan_log(files, self._windows, old_hints(files, cutoffs.orphans), cutoffs, named, kept)
 
 
 def delete_old_offers(handle: TableHandle, listed: Sequence[ObjectInfo]) -> None:
@@ -334,7 +357,7 @@ def _oldest_after(
     oldest = oldest_readable(snapshot.state)
     data_files, orphans = len(plan.data_files), len(plan.orphans)
     if log_plan.log_files:
-        gone = {info.key for info in log_plan.log_files}
+        gone = {info.key for info in log_plan.log_files} | log_plan.spared
         left = read_listing(info.key.removeprefix(LOG_FOLDER) for info in log_files if info.key not in gone).commits
         oldest = max(oldest, min(left, default=snapshot.version))
     moments = [] if plan.removed_ms is None else [plan.removed_ms]

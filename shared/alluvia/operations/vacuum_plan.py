@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.paths import LOG_FOLDER, CheckpointFile, parse_name
+from alluvia.log.paths import LOG_FOLDER, CheckpointFile, CommitFile, parse_name
 from alluvia.operations.change_files import CHANGE_FOLDER
 from alluvia.operations.log_cleanup import expired_log, unnamed_sidecars
 from alluvia.operations.vacuum_keys import Needed, hashed
@@ -23,6 +23,7 @@ from alluvia.table.partitioning.hive import HIDDEN
 
 LIVE, CLAIMED, REMOVED, YOUNG = "live", "claimed", "removed", "young"
 CHANGES, LOG, OTHER = "changes", "log", "other"
+KEEPERS = "keepers"
 SCRATCH_FOLDER = "_alluvia/scratch/"
 """What jobs keep for a day at most."""
 _AFTER_SLASH = chr(ord("/") + 1)
@@ -34,8 +35,8 @@ class Kept:
 
     Reasons: `live` (the newest version needs them), `claimed` (a transaction over several tables will need them),
     `removed` (older versions need them, within the retention), `young` (no commit names them, but one may still),
-    `changes` and `log` (within their retention), `other` (not this table's data, such as rejects and windows of event
-    ids).
+    `changes` and `log` (within their retention), `keepers` (tags, clones or branches need them), `other` (not this
+    table's data, such as rejects and windows of event ids).
     """
 
     reason: str
@@ -76,6 +77,21 @@ class VacuumPlan:
     def objects(self) -> pa.Table:
         """Return everything to delete."""
         return pa.concat_tables([self.data_files, self.orphans, self.change_files])
+
+    def spared(self, live: pa.Array, needed: Needed) -> VacuumPlan:
+        """Return the plan without what keepers need; `live` are the hashes of that."""
+        keeps = [pc.is_in(_column(files, "hash"), value_set=live) for files in (self.data_files, self.orphans)]
+        stay = pa.concat_tables(
+            [files.filter(mask) for files, mask in zip((self.data_files, self.orphans), keeps, strict=True)]
+        )
+        if not len(stay):
+            return self
+        data, orphans = (
+            files.filter(pc.invert(mask)) for files, mask in zip((self.data_files, self.orphans), keeps, strict=True)
+        )
+        kept = Kept(KEEPERS, len(stay), pc.sum(stay["size"]).as_py() or 0)
+        removed_ms = pc.max(needed.removed_ms(_column(data, "hash"))).as_py()
+        return replace(self, data_files=data, orphans=orphans, removed_ms=removed_ms, kept=[*self.kept, kept])
 
     def without(self, newest: Needed) -> VacuumPlan:
         """Return the plan without files that came back since it was made, even temporarily.
@@ -185,6 +201,8 @@ class LogPlan:
     id_files: tuple[ObjectInfo, ...] = ()
     hints: tuple[str, ...] = ()
     kept: tuple[Kept, ...] = ()
+    spared: frozenset[str] = frozenset()
+    """Files below the log's oldest that stay because a keeper needs them."""
 
     @property
     def objects(self) -> tuple[ObjectInfo, ...]:
@@ -198,24 +216,39 @@ def plan_log(
     hints: Iterable[str],
     cutoffs: Cutoffs,
     sidecars_named: Collection[str],
+    kept_log: frozenset[str] = frozenset(),
 ) -> LogPlan:
     """Choose what to delete of a table's log, and the windows of event ids of checkpoints that go or have gone.
 
     Files of event ids go by age: no commit that names them is in the table's window. Sidecars of checkpoints are
-    deleted unless they are among `sidecars_named`.
+    deleted unless they are among `sidecars_named`, and other files unless keepers need them, `kept_log`.
     """
-    expired = expired_log(log_files, cutoffs.log)
+    below = expired_log(log_files, cutoffs.log)
+    expired = [info for info in below if info.key not in kept_log]
     expired += unnamed_sidecars(log_files, sidecars_named, cutoffs.log)
     gone = {info.key for info in expired}
+    spared = frozenset(info.key for info in below if info.key in kept_log)
     left = [info for info in log_files if info.key not in gone]
-    names = (parse_name(info.key.removeprefix(LOG_FOLDER)) for info in left)
+    names = (parse_name(info.key.removeprefix(LOG_FOLDER)) for info in left if info.key not in spared)
     oldest = min((file.version for file in names if file is not None), default=0)
+    checkpoints = {file.version for key in spared if isinstance(file := _log_file(key), CheckpointFile)}
     windows = list(windows)
     ids = [info for info in windows if info.key.startswith(ID_FOLDER) and info.modified_ms < cutoffs.ids]
-    useless = [info for info in windows if _is_useless(info, oldest, gone, cutoffs)]
-    size = sum(info.size for info in left)
-    kept = (Kept(LOG, len(left), size),) if left else ()
-    return LogPlan(tuple(expired), tuple(useless), tuple(ids), tuple(hints), kept)
+    useless = [info for info in windows if index_version(info.key) not in checkpoints]
+    useless = [info for info in useless if _is_useless(info, oldest, gone, cutoffs)]
+    kept = [
+        Kept(reason, len(infos), sum(info.size for info in infos))
+        for reason, infos in (
+            (LOG, [info for info in left if info.key not in spared]),
+            (KEEPERS, [info for info in left if info.key in spared]),
+        )
+        if infos
+    ]
+    return LogPlan(tuple(expired), tuple(useless), tuple(ids), tuple(hints), tuple(kept), spared)
+
+
+def _log_file(key: str) -> CommitFile | CheckpointFile | None:
+    return parse_name(key.removeprefix(LOG_FOLDER))
 
 
 def _is_useless(window: ObjectInfo, oldest: int, gone: Collection[str], cutoffs: Cutoffs) -> bool:

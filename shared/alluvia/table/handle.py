@@ -107,6 +107,7 @@ class TableHandle:
         """Return the newest version, the one with a number, or the newest at a moment (naive times are UTC).
 
         Raises `VersionNotFound`, and `VersionExpired`, naming the oldest version left, where retention has removed it.
+        A version that has a number and a keeper stays (`kept_versions`).
         """
         if version is not None and timestamp is not None:
             raise Invalid("version, timestamp: give one of them, not both")
@@ -122,9 +123,22 @@ class TableHandle:
                 return newest
             if in_gap(version_gaps(newest.properties), wanted):
                 raise VersionNotFound(other_table_message(self.name, wanted))
-            if 0 <= wanted < oldest:
+            if 0 <= wanted < oldest and wanted not in self.kept_versions(oldest):
                 raise VersionExpired(expired_message(self.name, wanted, oldest))
             return self.as_of(self.log.at(wanted))
+
+    def kept_versions(self, oldest: int) -> set[int]:
+        """Return the versions below the oldest readable one that tags, clones and branches keep.
+
+        Two LISTs, and a GET for each of them; where there are any of the whole lake, one LIST of the log more.
+        """
+        from alluvia.table.keepers import keepers_of, meant  # most readers do without
+
+        kept = keepers_of(self.store, self.root, self.name)
+        live = [keeper for keeper in kept.live(self.clock.now_ms()) if not keeper.pending]
+        stored_ms = self.log.stored_ms() if any(keeper.table is None for keeper in live) else {}
+        found = (meant(keeper, kept.pins, stored_ms, oldest) for keeper in live)
+        return {version for version in found if version is not None and version < oldest}
 
     def readable(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
         """Return what a reader sees: as `snapshot`, with transactions that have happened but are not in the log yet.

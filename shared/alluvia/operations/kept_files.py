@@ -1,0 +1,101 @@
+"""What the keepers of a table need of its files, as a vacuum or an erasure has to know it.
+
+A vacuum looks twice: before it records what it gives up, and after that. What either look has found stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from alluvia.arrow_compute import pc
+from alluvia.log.paths import LOG_FOLDER, commit_name
+from alluvia.log.segment import find_segment, read_listing
+from alluvia.operations.keeping import PENDING_AGE_MS_MAX
+from alluvia.operations.vacuum_keys import hashed, needed
+from alluvia.store import ObjectInfo
+from alluvia.table.handle import TableHandle
+from alluvia.table.keepers import Keeper, Keepers, find_keeper, keepers_of, meant, pin_key, release
+from alluvia.table.snapshot import Snapshot
+
+EXPIRED_AGE_MS_MIN = 24 * 60 * 60 * 1000
+"""A keeper is deleted so long after it has expired: until then, its name may be given again."""
+
+
+class KeptFiles:
+    """What keepers need, gathered by looks: `versions` below the oldest that stays readable, and hashes of keys."""
+
+    def __init__(self, handle: TableHandle) -> None:
+        self._handle = handle
+        self._kept = Keepers()
+        self.versions: dict[int, list[Keeper]] = {}
+        self.live = hashed(())
+
+    def look(self, below: int, oldest: int) -> bool:
+        """Look for keepers of versions `below` one. `oldest` is the oldest readable one as the log had it before.
+
+        Returns whether there are versions that no look has found before. Two LISTs, one GET for each keeper that is
+        new; one LIST more if there are keepers of the lake; and what reading each version costs. Raises `Corrupt` where
+        a version cannot be read that is kept.
+        """
+        handle = self._handle
+        self._kept = kept = keepers_of(handle.store, handle.root, handle.name, self._kept.keepers)
+        live = kept.live(handle.clock.now_ms())
+        stored_ms = handle.log.stored_ms() if any(keeper.table is None for keeper in live) else {}
+        found = False
+        for keeper in live:
+            version = meant(keeper, kept.pins, stored_ms, oldest)
+            # What waits for a version that was given up will not be told that it is kept.
+            if version is None or version >= below or (keeper.pending and version < oldest):
+                continue
+            if version not in self.versions:
+                self.versions[version] = []
+                self._take(version)
+                found = True
+            if keeper.id not in {each.id for each in self.versions[version]}:
+                self.versions[version].append(keeper)
+        return found
+
+    def pin(self, below: int) -> None:
+        """Put on record what the keepers of the lake mean, for versions `below` one: the log may forget it."""
+        handle = self._handle
+        for version, keepers in self.versions.items():
+            for keeper in keepers:
+                if keeper.table is None and version < below and self._kept.pins.get(keeper.id) != version:
+                    handle.store.put(pin_key(handle.name, keeper, version), b"")
+
+    def log_files(self, listed: Iterable[ObjectInfo]) -> frozenset[str]:
+        """Return the files of the log, by their keys below the table's root, that the versions are made of."""
+        listing = read_listing(info.key.removeprefix(LOG_FOLDER) for info in listed)
+        found: set[str] = set()
+        for version in self.versions:
+            segment = find_segment(listing, version)
+            found |= {LOG_FOLDER + part.name for part in segment.checkpoint}
+            found |= {commit_name(each) for each in (*segment.commits, segment.witness) if each is not None}
+        return frozenset(found)
+
+    def clean_up(self) -> None:
+        """Delete keepers that expired long ago, those that were never finished, and pins of keepers that are gone."""
+        handle, now_ms = self._handle, self._handle.clock.now_ms()
+        for keeper in self._kept.keepers:
+            expired = keeper.expires_ms is not None and keeper.expires_ms < now_ms - EXPIRED_AGE_MS_MIN
+            if keeper.pending and keeper.stored_ms < now_ms - PENDING_AGE_MS_MAX:
+                release(handle.store, keeper)
+            elif expired and not keeper.pending:
+                known = find_keeper(handle.store, keeper.table, keeper.kind, keeper.name)
+                if known is not None and known.id == keeper.id:
+                    release(handle.store, keeper)
+        ids = {keeper.id for keeper in self._kept.keepers}
+        handle.store.delete([self._kept.pin_keys[each] for each in self._kept.pins if each not in ids])
+
+    def _take(self, version: int) -> None:
+        handle = self._handle
+        with handle.lock:
+            state = handle.log.at(version)
+        snapshot = Snapshot(state, handle.root, handle.name, handle.store.locate)
+        self.live = pa.concat_arrays([self.live, needed(snapshot).live]).unique()
+
+    def is_live(self, hashes: pa.Array) -> pa.BooleanArray:
+        """Return which of some keys, by their hashes, a kept version needs."""
+        return pc.is_in(hashes, value_set=self.live)

@@ -1,0 +1,272 @@
+"""Keepers: what needs versions of a table that its own retention would take: tags, clones and branches. I/O.
+
+A keeper is one object of the lake, written with put-if-absent:
+
+- `_alluvia/kept/<table>/<kind>/<name>.json` keeps one version of a table,
+- `_alluvia/kept/_lake/<kind>/<name>.json` keeps all tables as they are at a moment (no table can be named `_lake`),
+- `…/_pending/<id>.json` is either of them before its owner knows that no vacuum has missed it,
+- `_alluvia/kept/<table>/moment/<id>@<version>` is a pin: it says which version of a table the moment of a keeper of the
+  lake means, since the table's log may forget it.
+
+`operations/keeping.py` says how a keeper is put so that no vacuum misses it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+
+import orjson
+
+from alluvia.clock import Clock
+from alluvia.errors import Corrupt, Invalid, ObjectNotFound
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.log.committer import put_once
+from alluvia.store import ObjectInfo, Store
+
+TAG, CLONE, BRANCH = "tag", "clone", "branch"
+KEPT = "_alluvia/kept/"
+"""Start of the keys of keepers, from the lake's root."""
+LAKE = "_lake"
+_MOMENT = "moment"
+_PENDING = "_pending"
+"""It sorts before the kinds: a listing that comes too late to see a pending keeper sees what took its place."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
+_KEY = re.compile(rf"{KEPT}(?P<place>.+)/(?:{TAG}|{CLONE}|{BRANCH}|{_PENDING})/[^/]+\.json")
+_PIN = re.compile(rf"{KEPT}(?P<place>.+)/{_MOMENT}/(?P<id>[^/@]+)@\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """What keeps versions: `version` of the table `table` with the id `table_id`, or, without a table, all of a lake.
+
+    `id` is new each time that a keeper is put. A keeper of the lake keeps the moment `moment_ms`, by the store's clock:
+    if that is None, the moment at which the store took the keeper (`stored_ms`). From `expires_ms` on, in ms since the
+    Unix epoch, it keeps nothing. `by` says who made it, `details` what the kind needs. It is `pending` until its owner
+    knows that no vacuum has missed it.
+    """
+
+    kind: str
+    name: str
+    table: str | None = None
+    id: str = ""
+    table_id: str = ""
+    version: int | None = None
+    moment_ms: int | None = None
+    created_ms: int = 0
+    expires_ms: int | None = None
+    by: str | None = None
+    details: Mapping[str, str] = field(default_factory=dict)
+    pending: bool = False
+    stored_ms: int = 0
+    etag: str = ""
+
+    @property
+    def key(self) -> str:
+        """Return its key in the lake."""
+        if self.pending:
+            return f"{KEPT}{self.table or LAKE}/{_PENDING}/{self.id}.json"
+        return keeper_key(self.table, self.kind, self.name)
+
+    @property
+    def moment(self) -> int:
+        """Return the moment that a keeper of the lake keeps, in ms by the store's clock."""
+        return self.stored_ms if self.moment_ms is None else self.moment_ms
+
+    def is_live(self, now_ms: int) -> bool:
+        """Whether it has not expired."""
+        return self.expires_ms is None or now_ms < self.expires_ms
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" if self.table is None else f"{self.kind} {self.name} of {self.table}"
+
+
+class Keepers:
+    """The keepers of one table and of its lake, as a listing found them.
+
+    `pins` are the versions that are on record, by the keepers' ids; `pin_keys` are the keys of these objects.
+    """
+
+    def __init__(self, keepers: Sequence[Keeper] = (), pin_keys: Mapping[str, str] | None = None) -> None:
+        self.keepers = keepers
+        self.pin_keys = pin_keys or {}
+        self.pins = {each: int(key.rpartition("@")[2]) for each, key in self.pin_keys.items()}
+
+    def live(self, now_ms: int) -> list[Keeper]:
+        """Return those that have not expired, pending ones too."""
+        return [keeper for keeper in self.keepers if keeper.is_live(now_ms)]
+
+
+def meant(keeper: Keeper, pins: Mapping[str, int], stored_ms: Mapping[int, int], oldest: int) -> int | None:
+    """Return which version of a table a keeper means; None where there was no log at its moment. Pure.
+
+    `stored_ms` says when the store took the table's commits, as `Log.stored_ms` has it, and `oldest` is the oldest
+    version that can be read. The version of a moment is the newest that was taken at or before it. Whoever keeps the
+    moment at which it was put cannot mean a version that a vacuum had given up before it has seen the keeper.
+    """
+    if keeper.version is not None:
+        return keeper.version
+    if keeper.id in pins:
+        return pins[keeper.id]
+    found = max((version for version, ms in stored_ms.items() if ms <= keeper.moment), default=None)
+    return max(found, oldest) if found is not None and keeper.moment_ms is None else found
+
+
+def keeper_key(table: str | None, kind: str, name: str) -> str:
+    """Return the key of a keeper of a table, or of the lake for None."""
+    return f"{KEPT}{table or LAKE}/{kind}/{name}.json"
+
+
+def pin_key(table: str, keeper: Keeper, version: int) -> str:
+    """Return the key of the object that says which version of a table a keeper of the lake means."""
+    return f"{KEPT}{table}/{_MOMENT}/{keeper.id}@{version}"
+
+
+def check_keeper_name(kind: str, name: object) -> None:
+    """Raise `Invalid` for what cannot be a keeper's name."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name.endswith("."):
+        raise Invalid(
+            f"{kind} name {name!r:.100}: use up to 64 lower-case letters, digits, '_', '-' and '.', "
+            "with a letter or a digit first and no '.' at the end"
+        )
+
+
+def find_keeper(store: Store, table: str | None, kind: str, name: str) -> Keeper | None:
+    """Return a keeper; None if there is none. One GET, and a HEAD for one that keeps the moment at which it was put."""
+    found = find_tagged(store, table, kind, name)
+    return None if found is None else found[0]
+
+
+def find_tagged(store: Store, table: str | None, kind: str, name: str) -> tuple[Keeper, str] | None:
+    """Return the same, with the tag of its content for `Store.put_if_same`."""
+    check_keeper_name(kind, name)
+    key = keeper_key(table, kind, name)
+    try:
+        data, tag = store.get_tagged(key)
+        keeper = _parse(key, data, 0)
+        if table is None and keeper.moment_ms is None:
+            info = store.head(key)
+            if info is None:
+                return None
+            keeper = _parse(key, data, info.modified_ms)
+    except ObjectNotFound:
+        return None
+    return keeper, tag
+
+
+def list_keepers(store: Store, table: str | None, kind: str) -> list[Keeper]:
+    """Return the keepers of a kind, of a table or of the lake, in the order of their names. One LIST, a GET for each.
+
+    Raises `Corrupt`.
+    """
+    return _read(store, store.list(f"{KEPT}{table or LAKE}/{kind}/"), ())
+
+
+def all_keepers(store: Store, kind: str) -> list[Keeper]:
+    """Return the keepers of a kind, of all tables and of the lake. One LIST for 1,000 objects, a GET for each."""
+    return _read(store, [info for info in store.list(KEPT) if f"/{kind}/" in info.key], ())
+
+
+def keepers_of(store: Store, root: str, table: str, known: Iterable[Keeper] = ()) -> Keepers:
+    """Return the keepers of a table whose folder is `root`, and of its lake.
+
+    Two LISTs, and a GET for each keeper that is not among those `known`. A table that was opened without its lake has
+    none. Raises `Corrupt`.
+    """
+    # The lake's come last: a pin that is listed is of a keeper that is listed too, or was released.
+    if root != f"{table}/":
+        return Keepers()
+    infos = [*store.list(f"{KEPT}{table}/"), *store.list(f"{KEPT}{LAKE}/")]
+    pins = {match["id"]: info.key for info in infos if (match := _PIN.fullmatch(info.key)) and match["place"] == table}
+    return Keepers(_read(store, [info for info in infos if _is_of(info, table)], known), pins)
+
+
+def put_keeper(store: Store, clock: Clock, keeper: Keeper) -> bool:
+    """Put a keeper; False if its name is taken. Raises `CommitUnknown` and `Unavailable`."""
+    data = _encode(keeper)
+
+    def read() -> bytes | None:
+        try:
+            return store.get(keeper.key)
+        except ObjectNotFound:
+            return None
+
+    what = str(keeper)
+    return put_once(store, clock, keeper.key, data, what=what, read=read, is_ours=lambda found: found == data) is None
+
+
+def put_over(store: Store, keeper: Keeper, tag: str) -> bool:
+    """Put a keeper in the place of the one that a tag is of; False if that is not there any more."""
+    return store.put_if_same(keeper.key, _encode(keeper), tag)
+
+
+def release(store: Store, keeper: Keeper) -> None:
+    """Delete a keeper: from now on, vacuum may take what it has kept."""
+    store.delete([keeper.key])
+
+
+def _is_of(info: ObjectInfo, table: str) -> bool:
+    match = _KEY.fullmatch(info.key)
+    return match is not None and match["place"] in (table, LAKE)
+
+
+def _read(store: Store, infos: Iterable[ObjectInfo], known: Iterable[Keeper]) -> list[Keeper]:
+    """Return keepers, without those that were deleted since they were listed."""
+    have = {(keeper.key, keeper.etag): keeper for keeper in known if keeper.etag}
+
+    def read(info: ObjectInfo) -> Keeper | None:
+        try:
+            return have.get((info.key, info.etag)) or _parse(info.key, store.get(info.key), info.modified_ms, info.etag)
+        except ObjectNotFound:
+            return None
+
+    return [keeper for keeper in store.map(read, infos) if keeper is not None]
+
+
+def _encode(keeper: Keeper) -> bytes:
+    return orjson.dumps(
+        {
+            "id": keeper.id,
+            "kind": keeper.kind,
+            "name": keeper.name,
+            "table": keeper.table,
+            "tableId": keeper.table_id,
+            "version": keeper.version,
+            "momentMs": keeper.moment_ms,
+            "createdMs": keeper.created_ms,
+            "expiresMs": keeper.expires_ms,
+            "by": keeper.by,
+            "details": dict(keeper.details),
+        }
+    )
+
+
+def _parse(key: str, data: bytes, stored_ms: int, etag: str = "") -> Keeper:
+    try:
+        body = orjson.loads(data)
+        keeper = Keeper(
+            str(body["kind"]),
+            str(body["name"]),
+            None if body["table"] is None else str(body["table"]),
+            str(body["id"]),
+            str(body["tableId"]),
+            _number(body["version"]),
+            _number(body["momentMs"]),
+            int(body["createdMs"]),
+            _number(body["expiresMs"]),
+            None if body["by"] is None else str(body["by"]),
+            {str(name): str(text) for name, text in body["details"].items()},
+            f"/{_PENDING}/" in key,
+            stored_ms,
+            etag,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Corrupt(f"{key} is not a keeper of this library") from error
+    if keeper.key != key or (keeper.table is None) != (keeper.version is None):
+        raise Corrupt(f"{key} is not a keeper of this library: it says that it is {keeper}")
+    return keeper
+
+
+def _number(value: object) -> int | None:
+    return None if value is None else int(str(value))
