@@ -167,6 +167,23 @@ print(len(starting._ahead), [worker.alive for worker in processes.POOL._idle], g
     assert done.stdout.splitlines() == ["1", "0 [True] True"]
 
 
+def test_checkpoints_of_ingestion_load_no_more_of_arrow(tmp_path: Path) -> None:
+    code = """
+import atexit, json, sys
+from functions.ingest.handler import handler
+atexit.register(lambda: print("pyarrow.compute" in sys.modules))  # after the checkpoints in the background
+for number in range(120):
+    body = json.dumps({"event_id": str(number), "amount": number})
+    assert handler(json.loads(sys.argv[1]) | {"body": body}, None)["statusCode"] == 200
+"""
+    make(alluvia.connect(tmp_path))
+    environment = {"PATH": "/usr/bin:/bin", "POWERTOOLS_LOG_LEVEL": "WARNING", "ALLUVIA_LAKE": str(tmp_path)}
+    command = [sys.executable, "-c", code, json.dumps(POST)]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert list((tmp_path / "events" / "_delta_log").glob("*.checkpoint.parquet"))
+    assert done.stdout.split()[-1] == "False"
+
+
 def test_the_process_of_a_query_loads_duckdb_pyarrow_and_little_else() -> None:
     code = "import sys, alluvia.query.worker; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

@@ -121,7 +121,7 @@ def _cut(loose: Sequence[pa.StructArray], each: int) -> list[pa.StructArray]:
     rows = pa.concat_arrays(loose)
     if len(rows) > each:
         folders = pc.replace_substring_regex(pc.struct_field(rows, "path"), "[^/]*$", "")
-        rows = rows.take(pc.sort_indices(folders))
+        rows = pc.take(rows, pc.sort_indices(folders))
     return [rows.slice(at, each) for at in range(0, len(rows), each)]
 
 

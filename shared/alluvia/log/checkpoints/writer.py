@@ -140,7 +140,7 @@ def _texts(texts: pa.Array, structs: pa.Array) -> pa.Array:
     only = pc.and_(pc.is_null(texts), pc.is_valid(structs))
     if not pc.any(only).as_py():
         return texts
-    made = statistics_texts(structs.filter(only))
+    made = statistics_texts(pc.filter(structs, only))
     return pc.replace_with_mask(texts, only, pa.array(made, pa.string()))
 
 
@@ -153,7 +153,7 @@ def live_structs(
     for batch in section.structs(fields):
         mask = None if shown is None else shown.slice(start, len(batch))
         start += len(batch)
-        yield batch if mask is None else batch.filter(mask)
+        yield batch if mask is None else pc.filter(batch, mask)
 
 
 def live_tombstones(tombstones: ActionSet[RemoveFile], after_ms: int) -> Iterator[pa.StructArray]:
@@ -168,4 +168,4 @@ def live_tombstones_of(
     """Yield the tombstones of one section that have not expired."""
     for removes in live_structs(tombstones, section, REMOVE):
         times = pc.coalesce(pc.struct_field(removes, "deletionTimestamp"), 0)
-        yield removes.filter(pc.greater(times, after_ms))
+        yield pc.filter(removes, pc.greater(times, after_ms))

@@ -381,4 +381,13 @@ def conformed(values: pa.Array, kind: pa.DataType, *, strict: bool = True) -> pa
         present = values.type.get_field_index(field.name) >= 0
         part = field_of(values, field.name) if present else pa.nulls(len(values), field.type)
         children.append(conformed(part, field.type, strict=strict))
-    return pa.StructArray.from_arrays(children, fields=list(kind), mask=values.is_null())
+    return struct_of(kind, children, pc.is_valid(values))
+
+
+def struct_of(kind: pa.StructType, children: Sequence[pa.Array], present: pa.BooleanArray) -> pa.StructArray:
+    """Return structs that are null where they are not `present`.
+
+    `pa.StructArray.from_arrays` takes a mask, but loads all of pyarrow.compute for it.
+    """
+    bits = pa.concat_arrays([present, present.slice(0, 0)]).buffers()[1]  # which begin with a byte
+    return pa.Array.from_buffers(kind, len(present), [bits], children=children)

@@ -43,7 +43,7 @@ def scanned(actions: ActionSet[T], fields: Mapping[str, pa.DataType]) -> Iterato
             found = pa.StructArray.from_arrays([paths, *others], fields=kinds)
             if len(newer):
                 hidden = pc.is_in(with_vectors(paths, others[0]), value_set=newer)
-                found = found.filter(pc.invert(hidden))
+                found = pc.filter(found, pc.invert(hidden))
             yield found
 
 

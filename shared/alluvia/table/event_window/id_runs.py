@@ -110,7 +110,7 @@ class IdRun:
         if not self.first_live and not self.borrowed:
             return self
         commits = self.ids["commit"]
-        kept = self.ids.filter(pc.greater_equal(commits, pa.scalar(self.first_live, pa.uint32())))
+        kept = pc.filter(self.ids, pc.greater_equal(commits, pa.scalar(self.first_live, pa.uint32())))
         moved = pc.subtract(kept["commit"], pa.scalar(self.first_live, pa.uint32()))
         return IdRun(self.versions[self.first_live :], self.times_ms[self.first_live :], _with_commits(kept, moved))
 
@@ -119,17 +119,17 @@ class IdRun:
         kept = [at for at, version in enumerate(self.versions) if not unwanted(version)]
         if len(kept) == len(self.versions):
             return self
-        places = pc.index_in(self.ids["commit"], pa.array(kept, pa.uint32())).cast(pa.uint32())
-        ids = _with_commits(self.ids, places).filter(pc.is_valid(places))
+        places = pc.cast(pc.index_in(self.ids["commit"], pa.array(kept, pa.uint32())), pa.uint32())
+        ids = pc.filter(_with_commits(self.ids, places), pc.is_valid(places))
         return IdRun(
             array("q", map(self.versions.__getitem__, kept)), array("q", map(self.times_ms.__getitem__, kept)), ids
         )
 
     def by_commit(self) -> Iterator[CommitIds]:
         """Yield the ids of each commit that is not forgotten and has any, sorted."""
-        ids = self.ids.take(pc.sort_indices(self.ids["commit"]))
-        heads = ids["head"].view(pa.binary(HEAD_BYTES)).cast(pa.binary())
-        tails = ids["tail"].view(pa.binary(FINGERPRINT_BYTES - HEAD_BYTES)).cast(pa.binary())
+        ids = pc.take(self.ids, pc.sort_indices(self.ids["commit"]))
+        heads = pc.cast(ids["head"].view(pa.binary(HEAD_BYTES)), pa.binary())
+        tails = pc.cast(ids["tail"].view(pa.binary(FINGERPRINT_BYTES - HEAD_BYTES)), pa.binary())
         prints = memoryview(b"".join(pc.binary_join_element_wise(heads, tails, b"").to_pylist()))
         contents = memoryview(_view(ids["content"], "I").tobytes())
         counts = {entry["values"]: entry["counts"] for entry in pc.value_counts(ids["commit"]).to_pylist()}
@@ -145,7 +145,7 @@ class IdRun:
 
 
 def _sorted(ids: pa.RecordBatch) -> pa.RecordBatch:
-    return ids.take(pc.sort_indices(ids["head"]))
+    return pc.take(ids, pc.sort_indices(ids["head"]))
 
 
 def _with_commits(ids: pa.RecordBatch, commits: pa.Array) -> pa.RecordBatch:

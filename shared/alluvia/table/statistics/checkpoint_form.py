@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.log.actions import AddFile
-from alluvia.log.files.rows import LogRows, conformed
+from alluvia.log.files.rows import LogRows, conformed, struct_of
 from alluvia.log.files.struct_statistics import statistics_text
 from alluvia.table.partitioning.values import parse_partition_text
 from alluvia.table.schema.column_path import ColumnPath, put
@@ -85,7 +85,7 @@ class CheckpointForm:
 
     def _parsed(self, texts: pa.Array) -> pa.StructArray:
         parsed = parse_texts(texts, self._columns)
-        return _struct(parsed, self.fields[STRUCT], pc.is_null(texts))
+        return _struct(parsed, self.fields[STRUCT], pc.is_valid(texts))
 
 
 def _leaves(fields: Sequence[pa.Field], path: ColumnPath = ()) -> Iterator[tuple[ColumnPath, pa.DataType]]:
@@ -96,7 +96,7 @@ def _leaves(fields: Sequence[pa.Field], path: ColumnPath = ()) -> Iterator[tuple
             yield (*path, field.name), field.type
 
 
-def _struct(parsed: ManyStatistics, kind: pa.StructType, absent: pa.BooleanArray) -> pa.StructArray:
+def _struct(parsed: ManyStatistics, kind: pa.StructType, present: pa.BooleanArray) -> pa.StructArray:
     groups: dict[str, Callable[[ColumnStatistics], pa.Array]] = {
         "minValues": attrgetter("low"),
         "maxValues": attrgetter("high"),
@@ -111,7 +111,7 @@ def _struct(parsed: ManyStatistics, kind: pa.StructType, absent: pa.BooleanArray
 
     plain: dict[str, pa.Array] = {"numRecords": parsed.rows, "tightBounds": parsed.tight}
     columns = [plain[field.name] if field.name in plain else build(field.type, field.name, ()) for field in kind]
-    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=absent)
+    return struct_of(kind, columns, present)
 
 
 def _covers(found: pa.DataType, wanted: pa.DataType) -> bool:

@@ -197,7 +197,7 @@ def _parse_at_once(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -
         low, high = (_bound(table, (name, *column), kind) for name in ("minValues", "maxValues"))
         found[column] = ColumnStatistics(low, high, _leaf(table, ("nullCount", *column), pa.int64()))
     rows, tight = _leaf(table, ("numRecords",), pa.int64()), _leaf(table, ("tightBounds",), pa.bool_())
-    return ManyStatistics(rows.cast(pa.int64()), tight.cast(pa.bool_()), found)
+    return ManyStatistics(rows, tight, found)
 
 
 def _check_lines(data: bytes, count: int) -> None:
@@ -237,21 +237,21 @@ def _bound(table: pa.Table, path: ColumnPath, kind: pa.DataType) -> pa.Array:
         return pa.nulls(len(table), kind)
     values = _leaf(table, path, _json_type(kind))
     if pa.types.is_date(kind):
-        return pc.utf8_slice_codeunits(values, 0, 10).cast(kind)
+        return pc.cast(pc.utf8_slice_codeunits(values, 0, 10), kind)
     if kind == pa.float32():
-        values = values.cast(kind, safe=False)
+        values = pc.cast(values, kind, safe=False)
         return pc.if_else(pc.is_finite(values), values, None)
     if kind in _INTEGERS and kind != pa.int64():
         limit = 1 << _INTEGERS[kind]
         inside = pc.and_(pc.greater_equal(values, -limit), pc.less(values, limit))
         values = pc.if_else(inside, values, None)
-    values = values.cast(kind)
+    values = pc.cast(values, kind)
     return within_years(values) if pa.types.is_timestamp(kind) else values
 
 
 def within_years(times: pa.Array) -> pa.Array:
     """Return timestamps with null for those outside the years 1 to 9999, which Python cannot represent."""
-    first, last = (pa.scalar(value, pa.int64()).cast(pa.timestamp("us")).cast(times.type) for value in _YEARS_US)
+    first, last = (pc.cast(pa.scalar(value, pa.timestamp("us")), times.type) for value in _YEARS_US)
     return pc.if_else(pc.and_(pc.greater_equal(times, first), pc.less_equal(times, last)), times, None)
 
 
