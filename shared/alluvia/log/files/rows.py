@@ -390,4 +390,4 @@ def struct_of(kind: pa.StructType, children: Sequence[pa.Array], present: pa.Boo
     `pa.StructArray.from_arrays` takes a mask, but loads all of pyarrow.compute for it.
     """
     bits = pa.concat_arrays([present, present.slice(0, 0)]).buffers()[1]  # which begin with a byte
-    return pa.Array.from_buffers(kind, len(present), [bits], children=children)
+    return cast("pa.StructArray", pa.Array.from_buffers(kind, len(present), [bits], children=children))

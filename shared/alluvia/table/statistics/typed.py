@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal, localcontext
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pyarrow as pa
@@ -197,7 +197,7 @@ def _parse_at_once(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -
         low, high = (_bound(table, (name, *column), kind) for name in ("minValues", "maxValues"))
         found[column] = ColumnStatistics(low, high, _leaf(table, ("nullCount", *column), pa.int64()))
     rows, tight = _leaf(table, ("numRecords",), pa.int64()), _leaf(table, ("tightBounds",), pa.bool_())
-    return ManyStatistics(rows, tight, found)
+    return ManyStatistics(cast("pa.Int64Array", rows), cast("pa.BooleanArray", tight), found)
 
 
 def _check_lines(data: bytes, count: int) -> None:
@@ -251,7 +251,7 @@ def _bound(table: pa.Table, path: ColumnPath, kind: pa.DataType) -> pa.Array:
 
 def within_years(times: pa.Array) -> pa.Array:
     """Return timestamps with null for those outside the years 1 to 9999, which Python cannot represent."""
-    first, last = (pc.cast(pa.scalar(value, pa.timestamp("us")), times.type) for value in _YEARS_US)
+    first, last = pc.cast(pa.array(_YEARS_US, pa.timestamp("us")), times.type)
     return pc.if_else(pc.and_(pc.greater_equal(times, first), pc.less_equal(times, last)), times, None)
 
 
