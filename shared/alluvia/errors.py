@@ -28,6 +28,10 @@ class Forbidden(Invalid):
         self.scope = scope
 
 
+class ReadOnly(Invalid):
+    """Nothing can be written to the table here: it is attached, and only its own lake writes to it."""
+
+
 class Unsupported(AlluviaError):
     """The table needs a feature that this library does not have: the message names it."""
 

@@ -14,9 +14,9 @@ from alluvia.errors import Invalid
 from alluvia.lake_creation import TableCreation
 from alluvia.lake_table import Table
 from alluvia.operations.catalog import Catalog
-from alluvia.store import Store, open_store, open_wide_store
+from alluvia.store import Store, open_reaching_store, open_wide_store
 from alluvia.store.uris import table_place
-from alluvia.table.arguments import check_place
+from alluvia.table.arguments import check_names, check_place
 from alluvia.table.handle import TableHandle
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Commit
 
@@ -32,14 +32,18 @@ if TYPE_CHECKING:
 __all__ = ["Lake", "Table", "connect", "open_table"]
 
 
-def connect(uri: str | os.PathLike[str], *, clock: Clock | None = None, **options: str) -> Lake:
+def connect(
+    uri: str | os.PathLike[str], *, clock: Clock | None = None, outside: Sequence[str] | None = None, **options: str
+) -> Lake:
     """Open the lake at a URI: `s3://bucket/prefix`, a path, `file:///path` or `memory://name`. Makes no request.
 
-    Options for S3: `endpoint_url`, `region`, `access_key_id`, `secret_access_key`, `session_token`. Raises `Invalid`.
+    `outside` are URIs below which tables may be attached from, and read; by default, any. Options for S3, which hold
+    there too: `endpoint_url`, `region`, `access_key_id`, `secret_access_key`, `session_token`. Raises `Invalid`.
     """
     check_place("uri", uri)
+    check_names("outside", outside or ())
     clock = clock or SystemClock()
-    return Lake(open_store(str(uri), clock, **options), clock)
+    return Lake(open_reaching_store(str(uri), clock, outside, **options), clock)
 
 
 def open_table(uri: str | os.PathLike[str], *, clock: Clock | None = None, **options: str) -> Table:
@@ -205,7 +209,26 @@ class Lake(TableCreation, Catalog):
         from alluvia.rollups.creating import check_no_rollups
 
         check_no_rollups(self, name)
-        return drop.drop_table(self.handle(name), self.rejects_handle(name))
+        return drop.drop_table(self.handle(name).own(), self.rejects_handle(name))
+
+    def attach(self, name: str, uri: str | os.PathLike[str]) -> Table:
+        """Give the Delta table at a path or URI outside the lake a name in it, under which it can be read.
+
+        What is committed there shows here at once; nothing can be written here. The place is read with the lake's own
+        credentials and options. Raises `TableExists`, `TableNotFound` if no table is there, and `Invalid`.
+        """
+        from alluvia.operations import attach
+
+        attach.attach(self.handle(name), self.rejects_handle(name), uri, self.clock)
+        return Table(self, self.handle(name))
+
+    def detach(self, name: str) -> Commit:
+        """Take the name of an attached table out of the lake; the table stays as it is. `undrop` brings it back."""
+        from alluvia.operations import attach
+        from alluvia.rollups.creating import check_no_rollups
+
+        check_no_rollups(self, name)
+        return attach.detach(self.handle(name))
 
     def undrop(self, name: str, version: int | None = None) -> drop.UndropReport:
         """Bring back the last dropped table of a name, or the one dropped in a given version, with its rejects.
@@ -214,7 +237,7 @@ class Lake(TableCreation, Catalog):
         """
         from alluvia.operations import drop
 
-        return drop.undrop_table(self.handle(name), self.rejects_handle(name), version)
+        return drop.undrop_table(self.handle(name).own(), self.rejects_handle(name), version)
 
     def transaction(self, tables: Sequence[str] = (), *, isolation: str = "serializable") -> LakeTransaction:
         """Begin a transaction over any number of tables: `with lake.transaction() as tx:` commits all or nothing.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from alluvia.errors import Invalid, TableNotFound
+from alluvia.errors import Invalid, ReadOnly, TableNotFound
 from alluvia.lake import Lake
 from alluvia.lake_creation import TableCreation
 from alluvia.lake_table import Table
@@ -146,7 +146,10 @@ class _TransactionCatalog(Catalog):
         self._tables = tables
 
     def handle(self, name: str) -> TableHandle:
-        return self._tables.handle(name)
+        try:
+            return self._tables.handle(name)
+        except ReadOnly:  # attached: it is read as it is now, and cannot be part of what commits
+            return self._lake.handle(name)
 
     def _created(self, name: str, metadata: Metadata, *, exist_ok: bool, replace: bool) -> TableHandle:
         if replace:
@@ -157,15 +160,17 @@ class _TransactionCatalog(Catalog):
 
     def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
         asked = set(names)
-        with suppress(TableNotFound):  # then one by one
+        with suppress(TableNotFound, ReadOnly):  # then one by one
             self._tables.use(asked)
         found = {}
         for name in asked:
             with suppress(TableNotFound):
-                found[name] = self._tables.handle(name).newest()
+                found[name] = self.handle(name).newest()
         return found
 
     def note_read(self, scan: Scan) -> None:
+        if self._lake.handle(scan.snapshot.name).attached_place is not None:
+            return
         staged = self._tables.handle(scan.snapshot.name)
         if scan.snapshot.version == staged.newest().version:
             staged.read(scan)

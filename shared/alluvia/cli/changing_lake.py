@@ -56,6 +56,24 @@ def convert(
 
 @command
 @click.argument("table", type=TABLE)
+@click.argument("uri")
+def attach(common: Common, table: str, uri: str) -> None:
+    """Give the Delta table at URI, outside the lake, the name TABLE in it, under which it can be read."""
+    snapshot = common.lake(new=True).attach(table, uri).snapshot()
+    facts = {"attached": table, "from": uri, "version": snapshot.version, "columns": snapshot.schema.names}
+    show_one(facts, as_json=common.as_json)
+
+
+@command
+@click.argument("table", type=TABLE)
+def detach(common: Common, table: str) -> None:
+    """Take the name of the attached TABLE out of the lake. The table itself stays as it is."""
+    common.lake().detach(table)
+    show_one({"detached": table}, as_json=common.as_json)
+
+
+@command
+@click.argument("table", type=TABLE)
 def drop(common: Common, table: str) -> None:
     """Drop TABLE and its rejected events. `alluvia undrop` brings them back, until vacuum has taken the files."""
     commit = common.lake().drop_table(table)

@@ -12,7 +12,7 @@ from alluvia.cli.options import Common
 from alluvia.cli.output import show
 from alluvia.cli.place import how_to_begin
 from alluvia.cli.terminal import tell
-from alluvia.errors import TableNotFound
+from alluvia.errors import ReadOnly, TableNotFound
 from alluvia.progress import report
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def show_each(
                 found = work(lake.table(name))
                 rows += [found] if isinstance(found, Mapping) else found
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others get their turn
-                if given or not isinstance(error, TableNotFound):
+                if given or not isinstance(error, TableNotFound | ReadOnly):
                     failed.append((name, error))
     for name, failure in failed:
         if common.debug:

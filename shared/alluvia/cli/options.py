@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -41,14 +41,18 @@ class Common:
         check_folder(folder, self.uri, new=False)
         return is_empty(folder)
 
-    def lake(self, *, new: bool = False) -> Lake:
-        """Open the lake. Raises `Invalid` where there is none, unless it may be a new one."""
+    def lake(self, *, new: bool = False, outside: Sequence[str] | None = None) -> Lake:
+        """Open the lake. Raises `Invalid` where there is none, unless it may be a new one.
+
+        `outside` are the places below which tables may be attached from; None for any.
+        """
         folder = folder_of(self.uri)
         if folder is not None:
             check_folder(folder, self.uri, new=new)
         from alluvia.lake import connect
 
-        return connect(self.uri, endpoint_url=self.endpoint_url) if self.endpoint_url else connect(self.uri)
+        given: dict[str, Any] = {"endpoint_url": self.endpoint_url} if self.endpoint_url else {}
+        return connect(self.uri, outside=outside, **given)
 
     def table_at(self, uri: str) -> Table:
         """Open a table at its path or URI, which may be outside the lake."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -40,6 +41,9 @@ _SECONDS = click.FloatRange(0, 366 * 86400)
 @click.option("--refresh-rollups", is_flag=True, help="Refresh rollups after each post of events; else with merges.")
 @click.option("--create-tables-max", type=click.IntRange(1), help="Events create no more tables than this.  [1000]")
 @click.option("--allow-writes", is_flag=True, help="Let SQL that comes over HTTP write, too.")
+@click.option(
+    "--outside", multiple=True, metavar="URI", help="Attach tables from below here only; else $ALLUVIA_OUTSIDE."
+)
 @click.option("--allow-publish", is_flag=True, help="Let queries be published over HTTP, too.")
 @click.option(
     "--auth",
@@ -65,6 +69,7 @@ def serve(
     auth: str | None,
     metrics_address: str | None,
     flight_port: int | None,
+    outside: tuple[str, ...],
     *,
     refresh_rollups: bool,
     allow_writes: bool,
@@ -78,6 +83,7 @@ def serve(
     from alluvia.cli.metrics import Metrics
     from alluvia.cli.serve import Options, running, telling
     from alluvia.serverless.environment import environment
+    from alluvia.serverless.warm_lake import outside_of
 
     auth = _auth(auth, host, loopback=is_loopback(host))
     told_here = auth == "open" and metrics_address is None
@@ -95,7 +101,8 @@ def serve(
     metrics = Metrics()
     with ExitStack() as held:
         held.enter_context(environment(chosen))
-        served = held.enter_context(running(common.lake(new=True), options, metrics))
+        lake = common.lake(new=True, outside=outside or outside_of(os.environ))
+        served = held.enter_context(running(lake, options, metrics))
         say(f"alluvia serves {common.uri} at http://{host}:{served.http.effective_port}")
         if metrics_place is not None:
             told_at = held.enter_context(telling(metrics, *metrics_place))

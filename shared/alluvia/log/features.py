@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 APPEND_ONLY = "appendOnly"
+ATTACHED_TABLE = "alluviaAttached"
+"""Our own, of a log that says where its table is: who does not know it would take that for an empty table."""
 CHANGE_DATA_FEED = "changeDataFeed"
 CHECK_CONSTRAINTS = "checkConstraints"
 COLUMN_MAPPING = "columnMapping"

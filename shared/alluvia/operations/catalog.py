@@ -74,8 +74,11 @@ class Catalog:
                     return {handle.name: handle.readable()}
                 handle.at_hand()
                 handles.append(handle)
-        cut = take_cut(handles)
-        return {handle.name: handle.as_of(cut.state(handle.name)) for handle in handles}
+        # An attached table is of another lake, whose transactions are not this one's.
+        own = [handle for handle in handles if handle.attached_place is None]
+        cut = take_cut(own)
+        found = {handle.name: handle.as_of(cut.state(handle.name)) for handle in own}
+        return found | {handle.name: handle.readable() for handle in handles if handle.attached_place is not None}
 
     def find_view(self, name: str) -> View | None:
         """Return a view; None if there is none of that name. One LIST, and one GET where there is or was one."""
@@ -148,7 +151,7 @@ class Catalog:
         if replace:
             raise Invalid("replace: a table is replaced in a transaction: call create_table on lake.transaction()")
         handle = self.handle(name)
-        create(handle, metadata, exist_ok=exist_ok, rejects=self.rejects_handle(name))
+        create(handle.own(), metadata, exist_ok=exist_ok, rejects=self.rejects_handle(name))
         return handle
 
     def _holds(self, name: str, *, dropped: bool) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from alluvia.log.actions import DomainMetadata, Metadata, Protocol, Txn
-from alluvia.log.features import DOMAIN_METADATA, GUARD
+from alluvia.log.features import ATTACHED_TABLE, DOMAIN_METADATA, GUARD
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION
 from alluvia.log.replay import State
 from alluvia.table.claims import CLAIM
@@ -120,9 +120,12 @@ def in_reach(state: State) -> list[DroppedTable]:
 
 
 def _readable_on(protocol: Protocol, before: Protocol) -> Protocol:
-    """Return a protocol with what reading the log needed before: its checkpoints and tombstones are still there."""
+    """Return a protocol with what reading the log needed before: its checkpoints and tombstones are still there.
+
+    Of an attached table there are none.
+    """
     known = protocol.reader_features or ()
-    kept = [feature for feature in before.reader_features or () if feature not in known]
+    kept = [each for each in before.reader_features or () if each not in known and each != ATTACHED_TABLE]
     return (
         replace(with_features(protocol, kept), min_reader_version=3, reader_features=(*known, *kept))
         if kept

@@ -118,6 +118,7 @@ def optimize(
     run = _Run(handle, options or OptimizeOptions(), memory_mb, evaluation)
     report = run.report
     snapshot = handle.newest()
+    handle.check_own()
     report.files_before = snapshot.files.expected_len
     if dry_run:
         report.plan = [_planned(group, snapshot) for group in run.groups(snapshot)]

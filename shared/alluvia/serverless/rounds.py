@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
 
-from alluvia.errors import AlluviaError, Invalid, TableNotFound
+from alluvia.errors import AlluviaError, Invalid, ReadOnly, TableNotFound
 from alluvia.lake import Lake, Table
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.events import fields_of
@@ -87,6 +87,9 @@ def work_on(
             return None
         try:
             report = {"table": name, **work(lake.table(name))}
+        except ReadOnly as error:
+            logger.info("left to another lake", extra={"table": name})
+            return {"table": name, "skipped": str(error)}
         except TableNotFound:
             logger.info("there is no such table", extra={"table": name})
             absent.append(name)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
+from typing import Any
 
 from alluvia.lake import Lake, connect
 from alluvia.serverless import settings
@@ -13,6 +14,7 @@ from alluvia.serverless.environment import environment
 
 LAKE = "ALLUVIA_LAKE"
 ENDPOINT_URL = "ALLUVIA_ENDPOINT_URL"
+OUTSIDE = "ALLUVIA_OUTSIDE"
 
 _LOCAL = {"ALLUVIA_MODE": "direct", "ALLUVIA_CREATE_TABLES": "true", "POWERTOOLS_LOG_LEVEL": "WARNING"}
 
@@ -29,8 +31,17 @@ def lake() -> Lake:
     endpoint_url = os.environ.get(ENDPOINT_URL, "")
     with _lock:
         if (uri, endpoint_url) not in _lakes:
-            _lakes[uri, endpoint_url] = connect(uri, endpoint_url=endpoint_url) if endpoint_url else connect(uri)
+            given: dict[str, Any] = {"endpoint_url": endpoint_url} if endpoint_url else {}
+            _lakes[uri, endpoint_url] = connect(uri, outside=outside_of(os.environ), **given)
         return _lakes[uri, endpoint_url]
+
+
+def outside_of(environment: Mapping[str, str]) -> list[str]:
+    """Return the places, in ALLUVIA_OUTSIDE with commas between, below which attached tables may be: none by default.
+
+    Who may create tables over HTTP could else have the process read whatever it can.
+    """
+    return [place for each in environment.get(OUTSIDE, "").split(",") if (place := each.strip())]
 
 
 def prepare() -> None:

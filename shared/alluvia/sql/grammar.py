@@ -23,8 +23,6 @@ _REFUSED = {
     "import": "load files with `alluvia ingest` or `alluvia upsert`",
     "load": "load files with `alluvia ingest` or `alluvia upsert`",
     "export": "save the rows of a query with `alluvia query`",
-    "attach": "connect to one lake at a time; query tables of several with DuckDB's delta extension",
-    "detach": "a lake has no attached databases",
     "use": "a lake has one schema: name tables alone",
     "install": "a query runs without extensions",
     "pragma": "limits are set by the server or the caller; properties of a table with ALTER TABLE … SET TBLPROPERTIES",
@@ -69,6 +67,30 @@ def _drop(cursor: Cursor) -> tuple[str, nodes.Node]:
     if cursor.word() in ("cascade", "restrict", "purge"):
         raise Invalid(f"DROP … {cursor.word().upper()} is not supported: vacuum deletes files that nothing needs")
     return ("drop view", nodes.DropView(name, if_exists)) if view else ("drop table", nodes.DropTable(name, if_exists))
+
+
+def _attach(cursor: Cursor) -> tuple[str, nodes.Node]:
+    """Read ATTACH 'uri' AS name, as DuckDB has it."""
+    cursor.expect("attach")
+    lenient = cursor.accept("if", "not", "exists")
+    uri = cursor.string("the path or URI of a Delta table")
+    cursor.expect("as")
+    name = cursor.table()
+    if cursor.accept("("):
+        more = True
+        while more:
+            if not cursor.accept("read_only") and not cursor.accept("type", "delta"):
+                raise cursor.wrong("TYPE DELTA or READ_ONLY: only Delta tables can be attached")
+            more = cursor.accept(",")
+        cursor.expect(")")
+    return "attach", nodes.Attach(name, uri, lenient)
+
+
+def _detach(cursor: Cursor) -> tuple[str, nodes.Node]:
+    cursor.expect("detach")
+    cursor.accept("table")
+    lenient = cursor.accept("if", "exists")
+    return "detach", nodes.Attach(cursor.table(), None, lenient)
 
 
 def _undrop(cursor: Cursor) -> tuple[str, nodes.Node]:
@@ -169,6 +191,8 @@ READERS: Mapping[str, Reader] = {
     "create": read_create,
     "alter": read_alter,
     "drop": _drop,
+    "attach": _attach,
+    "detach": _detach,
     "undrop": _undrop,
     "optimize": _optimize,
     "vacuum": _vacuum,

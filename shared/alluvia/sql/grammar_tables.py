@@ -18,7 +18,7 @@ _CREATE_INSTEAD = {
     "materialized": "call lake.create_rollup(name, query), or run `alluvia rollup`",
     "temp": "use a common table expression, or drop the table at the end of the text",
     "temporary": "use a common table expression, or drop the table at the end of the text",
-    "external": "open any Delta table with alluvia.open_table(uri), or turn Parquet files into one with lake.convert",
+    "external": "CREATE TABLE t LOCATION '…' attaches a Delta table; lake.convert makes one of Parquet files",
     "sequence": "use uuid() or row_number() in the SELECT of an INSERT",
     "function": "write the expression into the query",
     "macro": "write the expression into the query",
@@ -64,13 +64,30 @@ def _view(cursor: Cursor, *, or_replace: bool) -> nodes.CreateView:
     return nodes.CreateView(name, cursor.rest("SELECT"), or_replace, if_not_exists)
 
 
-def _table(cursor: Cursor, *, or_replace: bool) -> nodes.CreateTable:
+def _location(cursor: Cursor) -> str | None:
+    """Read [USING DELTA] LOCATION 'uri', which must be all of the rest; None where something else comes."""
+    ahead = 2 if (cursor.word(), cursor.word(1)) == ("using", "delta") else 0
+    if cursor.word(ahead) != "location":
+        return None
+    cursor.at += ahead + 1
+    uri = cursor.string("the path or URI of a Delta table")
+    if not cursor.ended:
+        raise cursor.wrong("the end of the statement: a table at a LOCATION has its own columns and properties")
+    return uri
+
+
+def _table(cursor: Cursor, *, or_replace: bool) -> nodes.CreateTable | nodes.Attach:
     if_not_exists = cursor.accept("if", "not", "exists")
     if if_not_exists and or_replace:
         raise Invalid("CREATE OR REPLACE TABLE IF NOT EXISTS contradicts itself: leave one of the two out")
     table = cursor.table()
     if "/" in table:
         raise Invalid(f"CREATE TABLE {table.replace('/', '.')} is not possible: ingestion creates tables of rejects")
+    uri = _location(cursor)
+    if uri is not None:
+        if or_replace:
+            raise Invalid(f"CREATE OR REPLACE TABLE … LOCATION is not supported: DROP TABLE {table} first")
+        return nodes.Attach(table, uri, if_not_exists)
     columns: pa.Schema | None = None
     properties: dict[str, str] = {}
     if cursor.accept("("):
@@ -158,7 +175,10 @@ def _option(cursor: Cursor, layout: dict[str, tuple[str, ...]], properties: dict
     elif cursor.accept("comment"):
         raise Invalid(f"COMMENT is not supported: {_COLUMN_REFUSED['comment']}")
     elif cursor.accept("location"):
-        raise Invalid("LOCATION is not supported: a table is in the folder of its name; see alluvia.open_table(uri)")
+        raise Invalid(
+            "LOCATION goes with a Delta table that is there, and nothing else: CREATE TABLE t LOCATION '…'; a new "
+            "table is in the folder of its name"
+        )
     else:
         raise cursor.wrong("PARTITION BY, SORT BY, CLUSTER BY, TBLPROPERTIES or AS SELECT")
 

@@ -111,6 +111,15 @@ class DropTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Attach:
+    """ATTACH, and CREATE TABLE … USING DELTA LOCATION; DETACH without a `uri`. `lenient` is IF [NOT] EXISTS."""
+
+    table: str
+    uri: str | None
+    lenient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Maintain:
     """OPTIMIZE, VACUUM, UNDROP: `action` says which. `version` is UNDROP's; `hours` what VACUUM retains."""
 
@@ -175,8 +184,8 @@ class Query:
 
 
 Node = (
-    Insert | Update | Delete | Merge | CreateTable | AlterTable | DropTable | Maintain | Restore | CreateView | DropView
-    | Show | Control | Query
+    Insert | Update | Delete | Merge | CreateTable | AlterTable | DropTable | Attach | Maintain | Restore | CreateView
+    | DropView | Show | Control | Query
 )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ _WRITES: Mapping[type, Callable[[SqlScope, Any], Done]] = {
     nodes.CreateTable: writing.create_table,
     nodes.AlterTable: tables.alter_table,
     nodes.DropTable: tables.drop_table,
+    nodes.Attach: tables.attach,
     nodes.Restore: tables.restore,
     nodes.Maintain: tables.maintain,
     nodes.CreateView: views.create_view,

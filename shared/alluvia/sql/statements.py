@@ -12,6 +12,7 @@ from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.sql.first_word import QUERIES, first_word, is_query
 from alluvia.sql.nodes import (
+    Attach,
     Control,
     CreateTable,
     CreateView,
@@ -45,7 +46,7 @@ class SqlStatement:
     @property
     def alone(self) -> bool:
         """Whether no transaction can hold it, so that it must be the only statement of its text."""
-        return isinstance(self.node, Maintain | CreateView | DropView)
+        return isinstance(self.node, Attach | Maintain | CreateView | DropView)
 
     @property
     def needs_transaction(self) -> bool:

@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from alluvia.errors import Invalid, TableNotFound
-from alluvia.sql.nodes import AlterTable, DropTable, Maintain, Restore
+from alluvia.errors import Invalid, TableExists, TableNotFound
+from alluvia.operations.views import find_view
+from alluvia.sql.nodes import AlterTable, Attach, DropTable, Maintain, Restore
 from alluvia.sql.scope import Done, SqlScope
 from alluvia.table.properties import CONSTRAINT
 from alluvia.table.schema.names import fold
@@ -60,6 +61,25 @@ def drop_table(scope: SqlScope, node: DropTable) -> Done:
         if not node.if_exists:
             raise
     return {"table": node.table}
+
+
+def attach(scope: SqlScope, node: Attach) -> Done:
+    """Attach a table that is elsewhere, or detach one."""
+    if node.uri is None:
+        try:
+            scope.lake.detach(node.table)
+        except TableNotFound:
+            if not node.lenient:
+                raise
+        return {"table": node.table}
+    if find_view(scope.lake.store, node.table) is not None:
+        raise TableExists(f"there is a view {node.table}: DROP VIEW {node.table} first, or choose another name")
+    try:
+        scope.lake.attach(node.table, node.uri)
+    except TableExists:
+        if not node.lenient:
+            raise
+    return {"table": node.table, "version": scope.lake.handle(node.table).newest().version}
 
 
 def restore(scope: SqlScope, node: Restore) -> Done:

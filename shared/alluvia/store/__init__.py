@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -12,6 +13,7 @@ from alluvia.store.base import ByteRange, ListedPage, ObjectInfo, OldVersion, Pu
 from alluvia.store.counting import CountingStore
 from alluvia.store.directory import DirectoryStore
 from alluvia.store.memory import MemoryStore
+from alluvia.store.outside import OutsideStore
 from alluvia.store.wide import WideStore
 from alluvia.store.wrapper import Wrapper
 
@@ -27,6 +29,7 @@ __all__ = [
     "Store",
     "WideStore",
     "Wrapper",
+    "open_reaching_store",
     "open_store",
     "open_wide_store",
 ]
@@ -62,6 +65,18 @@ def open_store(uri: str, clock: Clock, **options: str) -> Store:
     if scheme or not uri:
         raise Invalid(f"the lake URI {uri!r} must be s3://bucket/prefix, file:///path, memory://name, or a path")
     return DirectoryStore(Path(uri).expanduser())
+
+
+def open_reaching_store(uri: str, clock: Clock, outside: Sequence[str] | None, **options: str) -> Store:
+    """Open the store of a lake that may refer to places outside it: below some URIs, or anywhere if `outside` is None.
+
+    Places on S3 are read with the same options.
+    """
+
+    def open_place(place: str) -> Store:
+        return open_store(place, clock, **(options if place.startswith("s3://") else {}))
+
+    return OutsideStore(open_store(uri, clock, **options), open_place, outside)
 
 
 def open_wide_store(uri: str, clock: Clock, **options: str) -> Store:

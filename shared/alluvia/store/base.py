@@ -179,6 +179,17 @@ class Store(ABC):
         """Key of the object at an absolute path or URI (decoded), if it is below the root; None otherwise."""
         return key_below(path, self.uri)
 
+    def reach(self, uri: str) -> str:
+        """Let a place at an absolute path or URI be read; return what its keys begin with, without a `/` at the end.
+
+        Nothing can be written outside the root. Raises `Invalid` for a place that a store cannot read, and `Forbidden`
+        for one that it may not.
+        """
+        key = self.locate(uri)
+        if key is None:
+            raise Invalid(f"{uri!r} is outside the lake {self.uri}, where this library does not read")
+        return key
+
     def duckdb_secret(self) -> dict[str, str | bool] | None:
         """Parameters of DuckDB's `CREATE SECRET (TYPE s3, …)` for this store, None if it needs none. Never log them."""
         return None

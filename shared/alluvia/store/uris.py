@@ -21,6 +21,15 @@ def canonical_path(path: str) -> str:
     return _BUCKET.sub("s3://", _LOCAL.sub("/", path))
 
 
+def canonical_place(uri: str) -> str:
+    """Return the one form of the URI or path of a place, as keys outside a store's root begin; paths become absolute.
+
+    Plain paths are what users type, so they may be relative; those of `file:` URIs are encoded.
+    """
+    path = canonical_path(unquote(uri) if uri.startswith("file:") else uri)
+    return path if "://" in path else os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - it follows no links
+
+
 def key_below(path: str, root_uri: str) -> str | None:
     """Return the key that a decoded absolute path has in the store at a URI; None if it lies elsewhere."""
     root = canonical_path(unquote(root_uri) if root_uri.startswith("file:") else root_uri).rstrip("/") + "/"

@@ -76,6 +76,9 @@ class Wrapper(Store):
     def locate(self, path: str) -> str | None:
         return self.inner.locate(path)
 
+    def reach(self, uri: str) -> str:
+        return self.inner.reach(uri)
+
     def duckdb_secret(self) -> dict[str, str | bool] | None:
         return self.inner.duckdb_secret()
 

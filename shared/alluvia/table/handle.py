@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from alluvia.clock import Clock
-from alluvia.errors import Corrupt, Invalid, TableNotFound, VersionExpired, VersionNotFound
+from alluvia.errors import Corrupt, Invalid, ReadOnly, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.log.log import Log
 from alluvia.log.replay import State
 from alluvia.log.time_travel import version_at
 from alluvia.store import Store
+from alluvia.store.read_only import ReadOnlyStore
+from alluvia.table.attached import attached_from, read_only_message
 from alluvia.table.claims import with_claims
 from alluvia.table.crowd import Crowd
 from alluvia.table.decisions import Decisions, happened
@@ -34,7 +36,8 @@ OVERDUE = 10
 class TableHandle:
     """The table at `root` (a key prefix ending in `/`) of a store. Opening it is put off until it is needed.
 
-    `overdue` is told when this handle commits and no checkpoint has come for long.
+    `overdue` is told when this handle commits and no checkpoint has come for long. A handle that `follows` stands for
+    the table elsewhere if the log here says that one is attached.
     """
 
     def __init__(
@@ -44,6 +47,8 @@ class TableHandle:
         name: str,
         clock: Clock,
         overdue: Callable[[TableHandle], None] = lambda _: None,
+        *,
+        follows: bool = True,
     ) -> None:
         self.store = store
         self.root = root
@@ -55,6 +60,10 @@ class TableHandle:
         self.crowd = Crowd()
         self._overdue = overdue
         self._last: Snapshot | None = None
+        self._follows = follows
+        self._here: tuple[Store, str, Log] | None = None
+        """Of an attached table: this lake's store, and the root and the log here that say where it is."""
+        self._place: str | None = None
 
     def copy(self) -> TableHandle:
         """Return another handle that knows what this one knows, without a request; using it keeps nobody waiting."""
@@ -63,7 +72,23 @@ class TableHandle:
             other.log = self.log.copy()
             other.lock = other.log.lock
             other.window = self.window.copy() if self.window is not None else None
+            other._here, other._place, other._follows = self._here, self._place, self._follows
         return other
+
+    def own(self) -> TableHandle:
+        """Return a handle of the log at the table's own place, also where that says that the table is elsewhere."""
+        if not self._follows:
+            return self
+        with self.lock:
+            store, root, log = (self.store, self.root, self.log) if self._here is None else self._here
+            own = TableHandle(store, root, self.name, self.clock, self._overdue, follows=False)
+            own.log, own.lock = log, log.lock
+            return own
+
+    @property
+    def attached_place(self) -> str | None:
+        """Return where an attached table is, once it has been opened; None for any other."""
+        return self._place
 
     @property
     def takes_offers(self) -> bool:
@@ -76,7 +101,7 @@ class TableHandle:
         With `dropped` also that of a table that was dropped: no files, but all that vacuum needs.
         """
         with self.lock, self._named():
-            state = self.log.refresh()
+            state = self._followed()
             return self._snapshot(state) if dropped else self._there(state)
 
     def at_hand(self, *, dropped: bool = False) -> Snapshot:
@@ -87,16 +112,21 @@ class TableHandle:
         if dropped:
             return self.newest(dropped=True)
         with self.lock, self._named():
-            if self.log.state is None or self.log.stale:
-                return self._there(self.log.open())
+            if self.log.state is None or self.log.stale or self._here is not None:
+                return self._there(self._followed())
             if is_dropped(self.log.state.metadata.configuration):
                 self.log.refresh()
             return self._there(self.log.state)
 
     def known_state(self) -> State:
-        """Return the newest state that this handle knows, also of a table that was dropped; opened if it knows none."""
+        """Return the newest state that this handle knows, also of a table that was dropped; opened if it knows none.
+
+        Raises `ReadOnly` for an attached table, whose transactions are those of another lake.
+        """
         with self.lock, self._named():
-            return self.log.open() if self.log.state is None or self.log.stale else self.log.state
+            state = self.log.open() if self.log.state is None or self.log.stale else self.log.state
+            self._check_own(self._place or attached_from(state.metadata))
+            return state
 
     def fitting(self, columns: Iterable[str]) -> Snapshot:
         """Return the current version, or the newest if it lacks a column: another writer may have added it."""
@@ -181,6 +211,7 @@ class TableHandle:
 
         `held` are transactions over several tables that the snapshot holds before the log does.
         """
+        self.check_own()
         check_writable(base.state.protocol, base.state.metadata)
         return Transaction(self.log, base.state, age_ms_max, self._committed, held)
 
@@ -188,6 +219,7 @@ class TableHandle:
         """Return a writer of data files for a snapshot's table; `check` raises for rows that may not be written."""
         from alluvia.table.writer import FileWriter  # readers do without
 
+        self.check_own()
         check_types(snapshot.partition_spec)  # of other writers' tables nobody has
         return FileWriter(self.store, snapshot.root, snapshot.partition_spec, snapshot.file_form, self.clock, check)
 
@@ -211,6 +243,47 @@ class TableHandle:
             raise VersionNotFound(f"there was no table {self.name} at that time")
         return found
 
+    def _followed(self) -> State:
+        """Return the newest state, that of the table elsewhere if one is attached here. Raises `TableNotFound`.
+
+        Of an attached table, the log here is looked at each time: it may have been detached.
+        """
+        here = self.log if self._here is None else self._here[2]
+        state = here.refresh()
+        place = attached_from(state.metadata) if self._follows else None
+        if place != self._place:
+            self._move_to(place, here)
+        if place is None:
+            return state
+        try:
+            found = self.log.refresh()
+        except TableNotFound as error:
+            raise TableNotFound(f"table {self.name!r} is attached from {place}, where there is no table now") from error
+        if is_dropped(found.metadata.configuration):
+            raise TableNotFound(f"table {self.name!r} is attached from {place}, where it was dropped")
+        if attached_from(found.metadata) is not None:
+            raise Invalid(f"{place} is itself attached from {attached_from(found.metadata)}: attach that")
+        return found
+
+    def _move_to(self, place: str | None, here: Log) -> None:
+        """Read from a place outside from now on, or again from the log here."""
+        store, root = (self.store, self.root) if self._here is None else self._here[:2]
+        self._here, self._place, self.window, self._last = None, None, None, None
+        self.store, self.root, self.log = store, root, here
+        if place is not None:
+            outside = f"{store.reach(place)}/"
+            self.store = ReadOnlyStore(store, outside, read_only_message(self.name, place))
+            self._here, self._place, self.root = (store, root, here), place, outside
+            self.log = Log(self.store, outside, self.clock)
+
+    def check_own(self) -> None:
+        """Raise `ReadOnly` for a table that is attached, once it has been opened."""
+        self._check_own(self._place)
+
+    def _check_own(self, place: str | None) -> None:
+        if place is not None:
+            raise ReadOnly(read_only_message(self.name, place))
+
     @contextmanager
     def _named(self) -> Iterator[None]:
         """Have errors about the log's files, whose names are those of every log, name the table."""
@@ -229,6 +302,7 @@ class TableHandle:
         """Return a state of the log as a version of the table. Raises `TableNotFound` if that was dropped."""
         if is_dropped(state.metadata.configuration):
             raise TableNotFound(dropped_message(self.name))
+        self._check_own(attached_from(state.metadata))
         return self._snapshot(state)
 
     def _snapshot(self, state: State) -> Snapshot:

@@ -17,6 +17,7 @@ from alluvia.log.features import COLUMN_MAPPING
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS, has_in_commit_timestamps
 from alluvia.table.properties import (
     APPEND_ONLY,
+    ATTACHED,
     CHANGE_DATA_FEED,
     CHECKPOINT_POLICY,
     CONSTRAINT,
@@ -33,7 +34,7 @@ READER_FEATURES = (
     | features.WIDENINGS
     | {
         *(features.COLUMN_MAPPING, features.DELETION_VECTORS, features.TIMESTAMP_NTZ),
-        *(features.V2_CHECKPOINT, features.VACUUM_PROTOCOL_CHECK),
+        *(features.V2_CHECKPOINT, features.VACUUM_PROTOCOL_CHECK, features.ATTACHED_TABLE),
     }
 )
 WRITER_FEATURES = frozenset(
@@ -41,6 +42,7 @@ WRITER_FEATURES = frozenset(
         *(features.APPEND_ONLY, features.CHANGE_DATA_FEED, features.CHECK_CONSTRAINTS, features.DELETION_VECTORS),
         *(features.DOMAIN_METADATA, features.IN_COMMIT_TIMESTAMP, features.INVARIANTS, features.TIMESTAMP_NTZ),
         *(features.V2_CHECKPOINT, features.VACUUM_PROTOCOL_CHECK, features.GUARD, features.COLUMN_MAPPING),
+        features.ATTACHED_TABLE,
     }
 )
 _BY_PROPERTY = {
@@ -49,7 +51,10 @@ _BY_PROPERTY = {
     CHANGE_DATA_FEED: features.CHANGE_DATA_FEED,
 }
 _READER_WRITER_FEATURES = frozenset(
-    {features.COLUMN_MAPPING, features.DELETION_VECTORS, features.TIMESTAMP_NTZ, features.V2_CHECKPOINT}
+    {
+        *(features.COLUMN_MAPPING, features.DELETION_VECTORS, features.TIMESTAMP_NTZ, features.V2_CHECKPOINT),
+        features.ATTACHED_TABLE,
+    }
 )
 _LEGACY_FEATURES = (features.APPEND_ONLY, features.INVARIANTS)
 _DEFAULT_FEATURES = (*_LEGACY_FEATURES, features.IN_COMMIT_TIMESTAMP, features.DOMAIN_METADATA, features.GUARD)
@@ -72,6 +77,7 @@ def features_needed(schema_string: str, configuration: Mapping[str, str]) -> tup
     needed += [feature for name, feature in _BY_PROPERTY.items() if configuration.get(name, "").lower() == "true"]
     needed += [features.V2_CHECKPOINT] if configuration.get(CHECKPOINT_POLICY, "").lower() == "v2" else []
     needed += [features.COLUMN_MAPPING] if configuration.get(MODE, "none").lower() != "none" else []
+    needed += [features.ATTACHED_TABLE] if ATTACHED in configuration else []
     needed += [features.CHECK_CONSTRAINTS] if any(name.startswith(CONSTRAINT) for name in configuration) else []
     return tuple(needed)
 

@@ -1,0 +1,130 @@
+"""A store that can also read places outside its root: the folders of tables elsewhere, for a lake that refers to them.
+
+Only what was asked for with `reach` is read, and nothing outside is ever written or deleted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+
+from alluvia.errors import Forbidden, Invalid, Unsupported
+from alluvia.store.base import ListedPage, ObjectInfo, Store
+from alluvia.store.uris import canonical_place, table_place
+from alluvia.store.wrapper import Wrapper
+
+_DECISION = re.compile(r"[^/]+/_alluvia/transactions/[^/]+\.json")
+"""What a table that takes part in a transaction of its lake needs of that lake's other tables."""
+
+
+class OutsideStore(Wrapper):
+    """`inner`, and for reading, places outside it.
+
+    An object outside has its absolute path or URI as its key, which no object inside can have. `open_place` opens the
+    store at a URI. `allowed` are the URIs below which places may be; None for any.
+    """
+
+    def __init__(self, inner: Store, open_place: Callable[[str], Store], allowed: Sequence[str] | None = None) -> None:
+        super().__init__(inner)
+        self._open = open_place
+        self._allowed = None if allowed is None else tuple(f"{canonical_place(each).rstrip('/')}/" for each in allowed)
+        self._parents: dict[str, Store] = {}
+        self._roots: set[str] = set()
+        self._lock = Lock()
+
+    def reach(self, uri: str) -> str:
+        place = canonical_place(uri).rstrip("/")
+        with suppress(Invalid):
+            return self.inner.reach(place)
+        here, there = (each.partition("://")[0] if "://" in each else "" for each in (self._place, place))
+        if there not in ("s3", here):
+            raise Invalid(f"{uri!r} is no place that a lake at {self.uri} can refer to")
+        root = f"{place}/"
+        if f"{self._place}/".startswith(root):
+            raise Invalid(f"{uri!r} has the lake {self.uri} in it: name the folder of one table")
+        if self._allowed is not None and not root.startswith(self._allowed):
+            raise Forbidden(
+                f"{uri} is outside the lake, and not below a place that this server may read: start it with "
+                f"`--outside {uri}`, or set ALLUVIA_OUTSIDE"
+            )
+        parent, _ = table_place(place)
+        with self._lock:
+            key = f"{canonical_place(parent).rstrip('/')}/"
+            if key not in self._parents:
+                self._parents[key] = self._open(parent)
+            self._roots.add(root)
+        return place
+
+    @property
+    def _place(self) -> str:
+        return canonical_place(self.inner.uri).rstrip("/")
+
+    def _at(self, key: str) -> tuple[Store, str]:
+        """Return the store that has a key, and its key there. Raises `Unsupported` for what may not be read."""
+        if not is_outside(key):
+            return self.inner, key
+        with self._lock:
+            reached = key.startswith(tuple(self._roots))
+            for parent, store in self._parents.items():
+                rest = key[len(parent) :]
+                if key.startswith(parent) and (reached or _DECISION.fullmatch(rest)):
+                    return store, rest
+        raise Unsupported(f"{key} is outside the lake, where this library does not read")
+
+    def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        store, key = self._at(key)
+        return store.get(key, start, end)
+
+    def get_same(self, key: str, etag: str, start: int = 0, end: int | None = None) -> bytes | None:
+        store, key = self._at(key)
+        return store.get_same(key, etag, start, end)
+
+    def get_tagged(self, key: str) -> tuple[bytes, str]:
+        store, key = self._at(key)
+        return store.get_tagged(key)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        store, key = self._at(key)
+        return store.head(key)
+
+    def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
+        store, below, parent, after = self._listed(prefix, start_after)
+        for info in store.list(below, after):
+            yield ObjectInfo(parent + info.key, info.size, info.modified_ms, info.etag)
+
+    def list_pages(self, prefix: str, start_after: str | None = None) -> Iterator[ListedPage]:
+        store, below, parent, after = self._listed(prefix, start_after)
+        for page in store.list_pages(below, after):
+            yield page._replace(keys=[parent + key for key in page.keys]) if parent else page
+
+    def _listed(self, prefix: str, start_after: str | None) -> tuple[Store, str, str, str | None]:
+        store, below = self._at(prefix)
+        parent = prefix[: len(prefix) - len(below)]
+        return store, below, parent, None if start_after is None else start_after[len(parent) :]
+
+    def url(self, key: str) -> str | None:
+        store, key = self._at(key)
+        return store.url(key)
+
+    def duckdb_secret(self) -> dict[str, str | bool] | None:
+        """As the inner store has it, or one of those outside; it is good for all buckets, as the credentials are."""
+        with self._lock:
+            stores = [self.inner, *self._parents.values()] if self._parents else [self.inner]
+        secret = next((found for each in stores if (found := each.duckdb_secret()) is not None), None)
+        return secret if secret is None or len(stores) == 1 else {**secret, "scope": "s3://"}
+
+    def local_path(self, key: str) -> Path | None:
+        store, key = self._at(key)
+        return store.local_path(key)
+
+    def get_file(self, key: str, path: Path) -> None:
+        store, key = self._at(key)
+        store.get_file(key, path)
+
+
+def is_outside(key: str) -> bool:
+    """Whether a key is the absolute path or URI of an object outside a store's root."""
+    return key.startswith("/") or "://" in key

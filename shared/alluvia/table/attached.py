@@ -1,0 +1,22 @@
+"""Tables that are elsewhere, and have a name in this lake. Pure.
+
+The log at that name has one version, without files, whose metadata says where the table is. A reader feature keeps
+other Delta readers from taking it for an empty table.
+"""
+
+from __future__ import annotations
+
+from alluvia.log.actions import Metadata
+from alluvia.table.lineage import is_dropped
+from alluvia.table.properties import ATTACHED
+
+
+def attached_from(metadata: Metadata) -> str | None:
+    """Return where the table is that is attached; None for a table of this lake, and where it was detached."""
+    configuration = metadata.configuration
+    return None if is_dropped(configuration) else configuration.get(ATTACHED)
+
+
+def read_only_message(name: str, place: str) -> str:
+    """Say that nothing can be written to an attached table."""
+    return f"table {name!r} is attached from {place}: it can only be read here; write to it in its own lake"

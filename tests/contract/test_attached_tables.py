@@ -1,0 +1,40 @@
+"""A table in another bucket, under a name in a lake on S3 and in a lake in a directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import alluvia
+from alluvia.errors import ReadOnly
+from tests.s3server import S3Server
+
+
+@pytest.mark.parametrize("kind", ["s3", "directory"])
+def test_a_table_in_another_bucket_is_read_where_it_is(
+    s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    options, place = s3_server.options, f"s3://{s3_server.new_bucket()}/theirs/orders"
+    theirs = alluvia.connect(place.removesuffix("/orders"), **options)
+    orders = theirs.create_table("orders", {"id": "long", "day": "string"}, ["day"])
+    orders.append([{"id": number, "day": f"day {number % 2}"} for number in range(10)])
+    orders.delete("id = 3")
+    if kind == "directory":  # what the process finds in its environment is all that it has
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", options["endpoint_url"])
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", options["access_key_id"])
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", options["secret_access_key"])
+        monkeypatch.setenv("AWS_REGION", options["region"])
+        ours = alluvia.connect(tmp_path / "lake")
+    else:
+        ours = alluvia.connect(f"s3://{s3_server.new_bucket()}/ours", **options)
+    ours.attach("orders", place)
+    ours.create_table("mine", {"id": "long"}).append([{"id": 4}, {"id": 5}])
+    assert ours["orders"].count() == 9
+    found = ours.sql("SELECT sum(o.id) AS ids, count(m.id) AS mine FROM orders o LEFT JOIN mine m USING (id)")
+    assert found.to_pylist() == [{"ids": 42, "mine": 2}]
+    assert ours.sql("SELECT id FROM orders WHERE day = 'day 1' ORDER BY id")["id"].to_pylist() == [1, 5, 7, 9]
+    with pytest.raises(ReadOnly):
+        ours["orders"].append([{"id": 1, "day": "x"}])
+    for name in ours.store.list(""):
+        assert name.key.startswith(("mine/", "orders/_delta_log/"))
