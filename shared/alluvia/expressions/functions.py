@@ -8,7 +8,27 @@ an upgrade that brings new ones is looked at again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from alluvia.table.schema.names import fold
+
+LAKE_FUNCTIONS: Mapping[str, tuple[str, ...]] = {
+    "changes": ("table", "from", "to", "expired"),
+    "files": ("table", "where"),
+    "history": ("table", "limit"),
+    "partitions": ("table", "where"),
+    "row_groups": ("table", "where"),
+    "table_columns": ("table",),
+    "tables": (),
+}
+"""Table functions that tell of the lake, with their arguments in order: a query gets their rows in their place."""
+VERSIONED = frozenset({"files", "partitions", "row_groups", "table_columns"})
+"""Those that take the version of their table, too."""
+INFORMATION_SCHEMA = "information_schema"
+INFORMATION_SCHEMA_VIEWS = frozenset({"columns", "schemata", "tables", "views"})
+"""What tools look up there, which tells of the lake as well."""
+DATABASE, SCHEMA = "memory", "main"
+"""What DuckDB calls a query's database and the schema in it: a lake has one of each, so they mean nothing."""
 
 TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest"})
 

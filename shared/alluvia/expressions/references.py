@@ -6,18 +6,27 @@ someone has reviewed it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
 from alluvia.errors import Invalid
-from alluvia.expressions.functions import TABLE_FUNCTIONS, is_refused
-from alluvia.expressions.time_travel import AGO
+from alluvia.expressions.functions import (
+    DATABASE,
+    INFORMATION_SCHEMA,
+    INFORMATION_SCHEMA_VIEWS,
+    LAKE_FUNCTIONS,
+    SCHEMA,
+    TABLE_FUNCTIONS,
+    VERSIONED,
+    is_refused,
+)
+from alluvia.expressions.time_travel import AGO, ARGUMENTS
 from alluvia.expressions.tree import LOCATION, Node, integer_literal, text_literal, walk
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.offsets import offset_ms
 from alluvia.table.schema.names import fold
-from alluvia.table_names import REJECTS, TABLE_NAME
+from alluvia.table_names import REJECTS, REJECTS_IN_SQL, TABLE_NAME
 
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _PLAIN_TABLE_NODES = frozenset({"EMPTY", "EXPRESSION_LIST", "JOIN", "SUBQUERY", "PIVOT"})
@@ -41,9 +50,20 @@ class At:
     ago_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What tells of the lake: a function of `LAKE_FUNCTIONS`, or `information_schema.<view>`.
+
+    `arguments` are by name, without the table and its version, which the reference has.
+    """
+
+    function: str
+    arguments: Mapping[str, Node] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Reference:
-    """One place where a query names a table of the lake.
+    """One place where a query names a table of the lake, or has a `call` of what tells of one, or of the lake.
 
     `table` is the lake's name of it (`events`, `events/_rejects`), or None if it cannot be one; `shown` is what the
     user wrote; `alias` is the name that the rest of the query knows it by.
@@ -55,6 +75,7 @@ class Reference:
     alias: str
     at: At
     is_function: bool
+    call: Call | None = None
 
     @property
     def may_be_function(self) -> bool:
@@ -154,6 +175,12 @@ class _Visitor:
             self.found.ctes[id(node)] = ctes[fold(name)]
             return
         at = At() if node["at_clause"] is None else _at_clause(node["at_clause"])
+        view = fold(name)
+        if fold(schema) == INFORMATION_SCHEMA and view in INFORMATION_SCHEMA_VIEWS and fold(catalog) in ("", DATABASE):
+            if node["at_clause"] is not None:
+                raise Invalid(f"{INFORMATION_SCHEMA}.{view} has no versions: leave AT (…) out")
+            self._add(node, (catalog, schema, name), at, Call(f"{INFORMATION_SCHEMA}.{view}"), is_function=False)
+            return
         self._add(node, (catalog, schema, name), at, is_function=False)
 
     def _table_function(self, node: Node, ctes: _Ctes) -> None:
@@ -162,15 +189,32 @@ class _Visitor:
         if fold(name) in TABLE_FUNCTIONS and schema in ("", "main"):
             self._children(function, ctes)
             return
+        if schema in ("", SCHEMA) and not function["catalog"] and _is_call(fold(name), function["children"]):
+            self._call(node, fold(name), function["children"])
+            return
         at = _arguments(name, function["children"])
         self._add(node, (function["catalog"], schema, name), at, is_function=True)
 
-    def _add(self, node: Node, name: tuple[str, str, str], at: At, *, is_function: bool) -> None:
+    def _call(self, node: Node, name: str, children: list[Node]) -> None:
+        """Add a call of a function that tells of the lake. Raises `Invalid`, naming an argument that is wrong."""
+        given = dict(_named_arguments(name, children))
+        for argument, value in given.items():
+            if any(each.get("class") == "PARAMETER" for each in walk(value)):
+                raise Invalid(f"the argument {argument} of {name}() cannot be a parameter: write it into the query")
+        at = _version_argument(given)
+        table = text_literal(given.pop("table", None)) or ""
+        parts = ("", *table.split(".")) if "." in table else ("", "", table)
+        self._add(node, (parts[0], parts[1], parts[2]), at, Call(name, given), is_function=True)
+
+    def _add(
+        self, node: Node, name: tuple[str, str, str], at: At, call: Call | None = None, *, is_function: bool
+    ) -> None:
         shown = ".".join(part for part in name if part)
         if at.moment is not None and any(each.get("class") == "PARAMETER" for each in walk(at.moment)):
             raise Invalid(f"the version of {shown} cannot be a parameter: write it into the query")
-        alias = node["alias"] or name[2]
-        self.found.tables.append(Reference(node, _lake_name(*name), shown, alias, at, is_function))
+        alias = node["alias"] or (call.function.rpartition(".")[2] if call is not None else name[2])
+        table = None if call is not None and not is_function else _lake_name(*name)
+        self.found.tables.append(Reference(node, table, shown, alias, at, is_function, call))
 
 
 def _is_transparent(kind: str) -> bool:
@@ -193,6 +237,8 @@ def _check_expression(node: Node, *, parameters: bool) -> bool:
 
 
 def _lake_name(catalog: str, schema: str, name: str) -> str | None:
+    if fold(schema) == SCHEMA and fold(name) != REJECTS and fold(catalog) in ("", DATABASE):
+        catalog = schema = ""  # as `information_schema` has them
     if catalog:
         return None
     table = fold(schema or name)
@@ -221,6 +267,8 @@ def _arguments(name: str, children: list[Node]) -> At:
         return At(ago_ms=_ago(argument))
     if len(children) == 1 and label in ("", "timestamp") and integer_literal(argument) is None:
         return At(moment=argument)
+    if fold(name) in LAKE_FUNCTIONS:
+        raise Invalid(f"{name}() needs the name of a table as text first, as in {name}('events')")
     raise Invalid(
         f"the function {name}() is not allowed here; if it is a table, "
         f"name its version as {name}('<timestamp>'), {name}(version => <number>) or {name}(offset => '1 hour ago')"
@@ -233,6 +281,43 @@ def _ago(node: Node) -> int:
     if seconds is None and text is None:
         raise Invalid("OFFSET: write how long ago as text, as in '1 hour ago', or as seconds, as in -3600")
     return offset_ms(text or "" if seconds is None else seconds)
+
+
+def _is_call(name: str, children: list[Node]) -> bool:
+    """Whether a table function tells of the lake; a time instead of a table means an old version of a table `name`."""
+    if name not in LAKE_FUNCTIONS:
+        return False
+    if not LAKE_FUNCTIONS[name]:
+        return not children
+    table = text_literal(children[0]) if children and fold(children[0]["alias"]) in ("", "table") else None
+    return table is not None and bool(TABLE_NAME.fullmatch(fold(table)) or REJECTS_IN_SQL.fullmatch(fold(table)))
+
+
+def _named_arguments(name: str, children: list[Node]) -> Iterator[tuple[str, Node]]:
+    order = LAKE_FUNCTIONS[name]
+    known = (*order, *(("version", "timestamp", AGO) if name in VERSIONED else ()))
+    seen: set[str] = set()
+    for at, child in enumerate(children):
+        label = fold(child["alias"])
+        label = ARGUMENTS.get(label, label) or (order[at] if at < len(order) else "")
+        if label not in known or label in seen:
+            shown = ", ".join("offset" if each == AGO else each for each in known)
+            raise Invalid(f"{name}() takes these arguments, each once: {shown}")
+        seen.add(label)
+        yield label, child
+
+
+def _version_argument(given: dict[str, Node]) -> At:
+    """Take the version of the table out of a call's arguments; changes are those up to one."""
+    asked = [name for name in ("version", "to", "timestamp", AGO) if name in given]
+    if len(asked) > 1:
+        raise Invalid(f"{', '.join('offset' if name == AGO else name for name in asked)}: give one of them")
+    if not asked:
+        return At()
+    node = given.pop(asked[0])
+    if asked[0] == "timestamp":
+        return At(moment=node)
+    return At(ago_ms=_ago(node)) if asked[0] == AGO else At(version=_version(node))
 
 
 def _version(node: Node) -> int:

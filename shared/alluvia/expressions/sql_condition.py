@@ -17,7 +17,8 @@ from alluvia.expressions.references import find_references
 from alluvia.expressions.tree import Node, outside_subqueries, walk, without_locations
 from alluvia.table.schema.names import fold
 
-_WHERE = "SELECT * FROM rows WHERE "
+WHERE = "SELECT * FROM rows WHERE "
+"""What makes a query of a condition."""
 _MASK = "SELECT CAST((\n"
 _MASK_END = "\n) AS BOOLEAN) AS mask FROM rows"
 
@@ -45,7 +46,7 @@ def read_expression(text: str, *, subqueries: bool = False) -> Node:
 
     It may have `subqueries` where a query is to compute it.
     """
-    root = parse(_WHERE + text).root
+    root = parse(WHERE + text).root
     mask = parse(_MASK + text + _MASK_END).root
     expression: Node | None = root.get("where_clause")
     if without_locations({**root, "where_clause": None}) != _rest() or expression is None:
@@ -65,7 +66,7 @@ def read_expression(text: str, *, subqueries: bool = False) -> Node:
 @cache
 def _rest() -> Node:
     """Return the tree of a query without its condition, and without positions."""
-    rest: Node = without_locations({**parse(_WHERE + "true").root, "where_clause": None})
+    rest: Node = without_locations({**parse(WHERE + "true").root, "where_clause": None})
     return rest
 
 

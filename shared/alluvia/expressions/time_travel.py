@@ -2,7 +2,8 @@
 
 - `t AT (VERSION => 3)`, `AT (TIMESTAMP => …)`, `AT (OFFSET => '1 hour ago')`, before or after an alias
 - `t VERSION AS OF 3`, `t TIMESTAMP AS OF '…'`, also with FOR
-- `t(timestamp => …)`, `t(offset => '1 hour ago')`, whose names are words that DuckDB keeps for itself
+- `t(timestamp => …)`, `t(offset => '1 hour ago')`, whose names are words that DuckDB keeps for itself; likewise those
+  of arguments of functions that tell of the lake, such as `files('t', where => 'n > 1')`
 
 No text that DuckDB itself takes is changed, and no byte moves but those of such a clause and an alias before it, so
 that positions stay what they are.
@@ -14,8 +15,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from alluvia.expressions.functions import LAKE_FUNCTIONS
+
 AGO = "ago"
 """What OFFSET is called where it reaches DuckDB, which keeps that word for itself."""
+ARGUMENTS = {"cond": "where", "low": "from", "hi": "to", "most": "limit", "moment": "timestamp", AGO: AGO}
+"""What arguments of `LAKE_FUNCTIONS` are called there, by what they are called where they reach DuckDB."""
+_RESERVED = {**{name: label for label, name in ARGUMENTS.items()}, "offset": AGO}
 _HINT = re.compile(r"\bof\b|=>|:=", re.IGNORECASE)
 _TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\r\n]*|/\*.*?(?:\*/|\Z))
@@ -54,6 +60,7 @@ def in_our_form(text: str) -> str:
     done = at = 0
     while at < len(tokens):
         found = _as_of(text, tokens, at) or _at_clause(text, tokens, at) or _labelled(text, tokens, at)
+        found = found or _argument_label(tokens, at)
         if found is None:
             at += 1
             continue
@@ -138,6 +145,20 @@ def _labelled(text: str, tokens: Sequence[_Token], at: int) -> _Edit | None:
     if end is None or tokens[at].kind != "name" or _table(tokens, at) is None:
         return None
     return tokens[at + 1].start, tokens[end].end, _argument(text, tokens, at + 1, end), end + 1
+
+
+def _argument_label(tokens: Sequence[_Token], at: int) -> _Edit | None:
+    """Read the `where` of `files('t', where => …)`."""
+    label = _RESERVED.get(tokens[at].word)
+    if label is None or _words(tokens, at + 1, 1) not in (["=>"], [":="]) or not at or tokens[at - 1].word != ",":
+        return None
+    opening, depth = at - 1, 0
+    while opening > 0 and (depth or tokens[opening].word != "("):
+        depth += {")": 1, "(": -1}.get(tokens[opening].word, 0)
+        opening -= 1
+    if tokens[opening - 1].word not in LAKE_FUNCTIONS or _table(tokens, opening - 1) is None:
+        return None
+    return tokens[at].start, tokens[at].end, label, at + 1
 
 
 def _argument(text: str, tokens: Sequence[_Token], opening: int, closing: int) -> str:

@@ -10,13 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from alluvia.errors import Forbidden, Invalid, TableNotFound
+from alluvia.errors import Invalid, TableNotFound
 from alluvia.flight.messages import Message
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.views import VIEWS
-from alluvia.query.visible import visible
+from alluvia.query.visible import visible_schema
 from alluvia.table.schema.type_names import type_name
-from alluvia.table.snapshot import Snapshot
 
 TABLE, VIEW = "TABLE", "VIEW"
 TABLES_AT_ONCE = 100
@@ -119,7 +118,7 @@ def tables(asked: Message, catalog: Catalog, view_columns: Callable[[str], pa.Sc
             rows = [row for row in rows if row["table_type"] == VIEW or row["table_name"] in found]
             for row in rows:
                 name = str(row["table_name"])
-                columns = shown(catalog, found[name]) if name in found else _or_nothing(view_columns, name)
+                columns = visible_schema(catalog, found[name]) if name in found else _or_nothing(view_columns, name)
                 row["table_schema"] = bytes(described(name, columns).serialize())
         yield pa.RecordBatch.from_pylist(rows, schema)
 
@@ -209,15 +208,6 @@ def _signs(pattern: str) -> list[tuple[str, bool]]:
         found.append((character, escaped or character not in "%_"))
         escaped = False
     return found
-
-
-def shown(catalog: Catalog, snapshot: Snapshot) -> pa.Schema:
-    """Return the columns that a catalog's caller may see of a table; none if it may see nothing of it."""
-    try:
-        seen = visible(catalog, snapshot, catalog.clock.now_ms() * 1000)
-    except Forbidden:
-        return pa.schema([])
-    return snapshot.schema if seen is None else seen.shown.schema(snapshot)
 
 
 def _or_nothing(view_columns: Callable[[str], pa.Schema], name: str) -> pa.Schema:

@@ -14,8 +14,8 @@ from itertools import pairwise
 import pyarrow as pa
 
 from alluvia.errors import Invalid
-from alluvia.flight.metadata import shown
 from alluvia.operations.catalog import Catalog
+from alluvia.query.visible import visible_schema
 from alluvia.sql.binding import named
 from alluvia.sql.nodes import Insert
 from alluvia.sql.statements import parse
@@ -59,7 +59,7 @@ def _columns(text: str, tokens: Sequence[Token], catalog: Catalog) -> Types:
     tables = catalog.readable(dict.fromkeys(name for name in _tables(text, tokens) if TABLE_NAME.fullmatch(name)))
     found: dict[str, set[pa.DataType]] = {}
     for snapshot in tables.values():
-        for field in shown(catalog, snapshot):
+        for field in visible_schema(catalog, snapshot):
             found.setdefault(fold(field.name), set()).add(field.type)
     return {name: next(iter(kinds)) for name, kinds in found.items() if len(kinds) == 1}
 
@@ -82,7 +82,9 @@ def _inserted(text: str, catalog: Catalog) -> Sequence[pa.DataType]:
         node = nodes[0] if len(nodes) == 1 else None
         if isinstance(node, Insert) and TABLE_NAME.fullmatch(node.table):
             snapshot = catalog.readable([node.table]).get(node.table)
-            columns = {} if snapshot is None else {fold(each.name): each.type for each in shown(catalog, snapshot)}
+            columns = (
+                {} if snapshot is None else {fold(each.name): each.type for each in visible_schema(catalog, snapshot)}
+            )
             names = list(columns) if node.columns is None else [fold(name) for name in node.columns]
             if node.is_values and all(name in columns for name in names):
                 return [columns[name] for name in names]

@@ -30,7 +30,7 @@ from alluvia.table.lineage import is_own_commit, version_gaps
 from alluvia.table.masks import mask_of
 from alluvia.table.snapshot import Snapshot
 
-_FEED = [
+FEED = [
     pa.field(CHANGE_TYPE, pa.string()),
     pa.field(COMMIT_VERSION, pa.int64()),
     pa.field(COMMIT_TIMESTAMP, pa.timestamp("us", tz="UTC")),
@@ -102,7 +102,7 @@ def changes(
             last = handle.snapshot() if handle.carry_out(last) else last
     if from_version > last.version:
         raise Invalid(f"from_version: {from_version} is greater than the last version requested, {last.version}")
-    taken = [field.name for field in _FEED if field.name in last.schema.names]
+    taken = [field.name for field in FEED if field.name in last.schema.names]
     if taken:
         raise Invalid(f"the table has a column {taken[0]}, a name that the change feed uses itself")
     gaps = version_gaps(handle.at_hand().properties)
@@ -111,7 +111,7 @@ def changes(
     commits = [each for each in read_commits(handle, from_version, last.version) if is_own_commit(gaps, each.version)]
     _check_not_replaced(handle, last, commits)
     feed = _Feed(handle, last, commits, last.schema.names, expired=expired)
-    return pa.RecordBatchReader.from_batches(pa.schema([*last.schema, *_FEED]), feed.labelled())
+    return pa.RecordBatchReader.from_batches(pa.schema([*last.schema, *FEED]), feed.labelled())
 
 
 def _check_not_replaced(handle: TableHandle, last: Snapshot, commits: Sequence[CommitActions]) -> None:
@@ -161,10 +161,10 @@ class _Feed:
 
     def labelled(self) -> Iterator[pa.RecordBatch]:
         """Yield the changes with the columns that say which kind of change each row is, in which commit."""
-        schema = pa.schema([*self._schema, *_FEED])
+        schema = pa.schema([*self._schema, *FEED])
         for commit, kinds, rows in self.changed():
             versions = pa.repeat(pa.scalar(commit.version, pa.int64()), len(rows))
-            times = pa.repeat(pa.scalar(self._timestamp_us(commit), _FEED[2].type), len(rows))
+            times = pa.repeat(pa.scalar(self._timestamp_us(commit), FEED[2].type), len(rows))
             yield pa.RecordBatch.from_arrays([*rows.columns, kinds, versions, times], schema=schema)
 
     def changed(self) -> Iterator[Changed]:

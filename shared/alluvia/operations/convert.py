@@ -29,10 +29,8 @@ from alluvia.table.properties import CONSTRAINT, check_properties, read_properti
 from alluvia.table.schema.serialization import parse_type
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.schema.unified import UnifiedSchema
-from alluvia.table.statistics.footer import StoredColumns, footer_size, footer_statistics, parse_footer, stored_columns
+from alluvia.table.statistics.footer import StoredColumns, footer_statistics, read_footer, stored_columns
 
-TAIL_GUESS_BYTES = 64 << 10
-"""Read at first: most footers fit."""
 BATCH_FILES = 256
 _FOLDER_MARKERS = ("/", "_$folder$")
 """Endings of the names of empty objects that some tools use for folders."""
@@ -163,14 +161,7 @@ def _read(
 def _footer(store: Store, root: str, info: ObjectInfo) -> pq.FileMetaData:
     key = root + info.key
     try:
-        start = max(0, info.size - TAIL_GUESS_BYTES)
-        tail = store.get(key, start, info.size) if info.size else b""
-        size = footer_size(tail)
-        if size > info.size:
-            raise Invalid("it is truncated or damaged: its footer would be longer than the file")
-        if size > len(tail):
-            tail = store.get(key, info.size - size, info.size)
-        return parse_footer(tail[-size:])
+        return read_footer(lambda start, end: store.get(key, start, end), info.size)
     except ObjectNotFound as error:
         msg = f"{info.key} was listed, but is gone: convert again when nothing else is changing the directory"
         raise Unavailable(msg) from error

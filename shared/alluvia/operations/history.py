@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any
@@ -12,10 +13,11 @@ from alluvia.errors import Corrupt, Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.commit import CommitActions
 from alluvia.log.paths import commit_name
-from alluvia.log.segment import oldest_version
+from alluvia.log.segment import Listing, oldest_version
 from alluvia.table.claims import CLAIM, TRANSACTION
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.lineage import in_gap, is_own_commit, version_gaps
+from alluvia.table.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +49,28 @@ def history(handle: TableHandle, limit: int | None = None) -> list[HistoryEntry]
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
         raise Invalid(f"limit: expected a number of commits, 0 or more, got {limit!r}")
     newest = handle.newest()
+    _, oldest, versions = own_commits(handle, newest)
+    return entries(handle, newest, oldest, handle.log.read_commits(versions[:limit]))
+
+
+def own_commits(handle: TableHandle, newest: Snapshot) -> tuple[Listing, int | None, list[int]]:
+    """Return the log's listing, the oldest version that it can make, and the table's own up to one, newest first."""
     gaps = version_gaps(newest.properties)
     listing = handle.log.listing()
-    oldest = max(known := oldest_readable(newest.state), oldest_version(listing) or 0)
+    there = sorted((each for each in listing.commits if each <= newest.version), reverse=True)
+    return listing, oldest_version(listing), [version for version in there if is_own_commit(gaps, version)]
+
+
+def entries(
+    handle: TableHandle, newest: Snapshot, oldest: int | None, commits: Iterable[CommitActions]
+) -> list[HistoryEntry]:
+    """Return what is told of commits up to `newest`; `oldest` is the oldest version that the log can make."""
+    gaps = version_gaps(newest.properties)
+    first = max(known := oldest_readable(newest.state), oldest or 0)
     kept = handle.kept_versions(known) if known else ()
-    versions = [version for version in sorted(listing.commits, reverse=True) if is_own_commit(gaps, version)][:limit]
-    commits = handle.log.read_commits(versions)
 
     def readable(version: int) -> bool:
-        return (version >= oldest or version in kept) and not in_gap(gaps, version)
+        return (version >= first or version in kept) and not in_gap(gaps, version)
 
     return [_entry(each, readable=readable(each.version)) for each in commits]
 

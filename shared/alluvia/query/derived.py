@@ -42,7 +42,7 @@ def find_derived(
     read = dict(newest)
     for number, reference in enumerate(references.tables):
         name = reference.table
-        if name is None or name in newest:
+        if name is None or name in newest or reference.call is not None:
             continue
         prefix = f"derived_{number}_"
         relation = _final(catalog, reference, constants, read, prefix)

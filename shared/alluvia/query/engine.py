@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import pyarrow as pa
 
@@ -23,6 +23,7 @@ from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import Statement, parse
 from alluvia.expressions.references import Reference, References, find_references, names_in_use, shows_tables
 from alluvia.expressions.rewrite import Rewritten, rewrite
+from alluvia.expressions.tree import Node
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.folding import FINAL
@@ -42,6 +43,9 @@ from alluvia.query.views import expand
 from alluvia.store.metering import metered_here
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from alluvia.query.inspecting import Inspection
 
 
 class Result:
@@ -284,8 +288,10 @@ def _open(
         newest = newest_snapshots(catalog, references)
     constants = Constants(now_us, names_in_use(statement.root), given, session.plan)
     reads = PlannedReads(limits, catalog.rights)
-    evaluate = _nothing_evaluated if dry_run else evaluation(catalog.store, limits, reads.add)
-    derived = find_derived(catalog, references, constants, newest, evaluate, session.folder)
+    with_rows = not (dry_run or without_rows or statement.explain or _describes_columns(statement.root))
+    derived = _derived(
+        catalog, statement, references, constants, newest, session, limits, reads, dry_run=dry_run, with_rows=with_rows
+    )
     schemas = {one: schema for one, (schema, _) in derived.items()}
     plan = plan_scans(catalog, references, constants, newest, schemas)
     scans = plan.scans
@@ -324,6 +330,34 @@ def _open(
     return _Opened(statement, scans, tuple(reports), rewritten, named, tuple(reads.snapshots))
 
 
+def _derived(
+    catalog: Catalog,
+    statement: Statement,
+    references: References,
+    constants: Constants,
+    newest: Mapping[str, Snapshot],
+    session: Session,
+    limits: QueryLimits,
+    reads: PlannedReads,
+    *,
+    dry_run: bool,
+    with_rows: bool,
+) -> dict[Reference, tuple[pa.Schema, Relation | Inspection]]:
+    """Return what stands in the place of names and calls that are no tables, with its columns."""
+    evaluate = _nothing_evaluated if dry_run else evaluation(catalog.store, limits, reads.add)
+    found: dict[Reference, tuple[pa.Schema, Relation | Inspection]] = {
+        **find_derived(catalog, references, constants, newest, evaluate, session.folder)
+    }
+    if any(reference.call is not None for reference in references.tables):
+        from alluvia.query.inspecting import find_inspections  # which other queries do not need
+
+        root = statement.root
+        found |= find_inspections(
+            catalog, root, references, constants, newest, session, limits, reads, with_rows=with_rows
+        )
+    return found
+
+
 def _emptied(inputs: Inputs) -> Inputs:
     return {
         name: replace(each, files=(), paths=()) if isinstance(each, Files) else each for name, each in inputs.items()
@@ -335,7 +369,7 @@ def _nothing_evaluated(relation: Relation, take: Callable[[pa.Schema, Iterator[p
 
 
 def _tables_named(
-    references: References, scans: Mapping[Reference, Scan], relations: Mapping[Reference, Relation]
+    references: References, scans: Mapping[Reference, Scan], relations: Mapping[Reference, Relation | Inspection]
 ) -> Mapping[Reference, Snapshot] | None:
     """Return the version of the one table that each naming reads; None where one reads more than that."""
     found = {}
@@ -343,7 +377,8 @@ def _tables_named(
         if reference in scans:
             found[reference] = scans[reference].snapshot
             continue
-        inputs = list(relations[reference].inputs.values())
+        relation = relations[reference]
+        inputs = list(relation.inputs.values()) if isinstance(relation, Relation) else []
         if len(inputs) != 1 or not isinstance(inputs[0], Files) or not str(reference.table).endswith(FINAL):
             return None
         found[reference] = inputs[0].snapshot
@@ -354,9 +389,13 @@ def _fetched_max(statement: Statement) -> int | None:
     """Return how many files are worth fetching before a query runs; None for any number."""
     if statement.explain:
         return 0
-    if describes(statement.root) and statement.root["from_table"]["show_type"] == "DESCRIBE":
+    if _describes_columns(statement.root):
         return 1  # whose columns are all of the table's
     return EARLY_FILES if may_end_early(statement.root) else None
+
+
+def _describes_columns(root: Node) -> bool:
+    return describes(root) and root["from_table"]["show_type"] == "DESCRIBE"
 
 
 def _of_table(table: pa.Table, reports: tuple[TableScan, ...] = ()) -> Result:

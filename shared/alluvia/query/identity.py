@@ -124,7 +124,8 @@ def identify(
     expanded = expand(catalog, statement, references, newest, analyse, parameters=bool(values))
     if expanded.views:
         newest = newest_snapshots(catalog, expanded.references)
-    if varies(expanded.statement.root) or any(each.at.ago_ms is not None for each in expanded.references.tables):
+    calls = any(each.call is not None or each.at.ago_ms is not None for each in expanded.references.tables)
+    if calls or varies(expanded.statement.root):
         return None
     constants = Constants(0, names_in_use(expanded.statement.root))
     read: dict[Reference, Snapshot] = {}

@@ -89,10 +89,18 @@ class PlannedReads:
         """Add files that are to be read. Raises what `check_bytes` does."""
         read = [each for each in inputs.values() if isinstance(each, Files)]
         self.snapshots += [each.snapshot for each in read]
-        self._sizes += [(each.snapshot.name, sum(file.size for file in each.files)) for each in read]
+        self._add([(each.snapshot.name, [file.size for file in each.files]) for each in read])
+
+    def add_sizes(self, snapshot: Snapshot, sizes: Sequence[int]) -> None:
+        """Add files of a table that are to be read, by their bytes. Raises what `check_bytes` does."""
+        self.snapshots.append(snapshot)
+        self._add([(snapshot.name, sizes)])
+
+    def _add(self, read: Sequence[tuple[str, Sequence[int]]]) -> None:
+        self._sizes += [(table, sum(sizes)) for table, sizes in read]
         check_bytes(self._limits, self._rights, self._sizes)
-        READ.add("files", sum(len(each.files) for each in read))
-        READ.add("bytes", sum(file.size for each in read for file in each.files))
+        READ.add("files", sum(len(sizes) for _, sizes in read))
+        READ.add("bytes", sum(sum(sizes) for _, sizes in read))
 
 
 def check_bytes(limits: QueryLimits, rights: Rights | None, sizes: Sequence[tuple[str, int]]) -> None:

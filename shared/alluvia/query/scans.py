@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid, TableNotFound, VersionNotFound
 from alluvia.expressions.constants import Constants
-from alluvia.expressions.functions import TABLE_FUNCTIONS
+from alluvia.expressions.functions import LAKE_FUNCTIONS, TABLE_FUNCTIONS
 from alluvia.expressions.moments import to_datetime
 from alluvia.expressions.predicates import all_of, table_predicate
 from alluvia.expressions.references import At, Reference, References
@@ -168,7 +168,9 @@ def _unknown(catalog: Catalog, reference: Reference) -> str:
     listed = ", ".join(names[:NAMES_SHOWN_MAX]) + (", …" if len(names) > NAMES_SHOWN_MAX else "")
     holds = f"the tables are: {listed}" if names else "it holds no tables yet"
     if reference.may_be_function:
-        allowed = ", ".join(sorted(TABLE_FUNCTIONS))
+        if reference.table in LAKE_FUNCTIONS:
+            return f"{reference.shown}() needs the name of a table as text first; {holds}"
+        allowed = ", ".join(sorted({*TABLE_FUNCTIONS, *LAKE_FUNCTIONS}))
         return f"{reference.shown}() is neither a table of the lake ({holds}) nor an allowed table function ({allowed})"
     return f"the lake has no table {reference.shown!r}; {holds}"
 

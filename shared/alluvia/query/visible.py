@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from alluvia.access.rights import Restriction
 from alluvia.errors import Forbidden, Invalid
 from alluvia.expressions.predicates import all_of
@@ -53,6 +55,15 @@ def visible(catalog: Catalog, snapshot: Snapshot, now_us: int) -> Visible | None
     )
     predicate = all_of(each.predicate_at(snapshot.schema, now_us) for each in filters)
     return Visible(ShownPart(tuple(columns), where), used, predicate)
+
+
+def visible_schema(catalog: Catalog, snapshot: Snapshot) -> pa.Schema:
+    """Return the columns that a catalog's caller may see of a version; none if it may see nothing of it."""
+    try:
+        seen = visible(catalog, snapshot, catalog.clock.now_ms() * 1000)
+    except Forbidden:
+        return pa.schema([])
+    return snapshot.schema if seen is None else seen.shown.schema(snapshot)
 
 
 def _is_hidden(name: str, snapshot: Snapshot, newest: Snapshot, restriction: Restriction) -> bool:

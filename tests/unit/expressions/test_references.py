@@ -43,7 +43,9 @@ def tables(text: str) -> list[str | None]:
         ("FROM (WITH a AS (SELECT 1) FROM a) x, a", ["a"]),
         ("WITH a AS (SELECT 1) SELECT (SELECT max(n) FROM a) FROM (SELECT * FROM a)", []),
         ("WITH a AS (SELECT 1) FROM a AT (VERSION => 1)", ["a"]),
-        ("WITH a AS (SELECT 1) FROM main.a", [None]),
+        ("WITH a AS (SELECT 1) FROM main.a", ["a"]),
+        ("FROM memory.main.a, main.main", ["a", "main"]),
+        ("FROM main._rejects, main.a._rejects", ["main/_rejects", None]),
         # names are folded as DuckDB folds them: the Kelvin sign is no K
         ('WITH "\u212a" AS (SELECT 1) FROM k', ["k"]),
         ('WITH "\u212a.parquet" AS (SELECT 1) FROM "k.parquet"', [None]),

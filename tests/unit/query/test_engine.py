@@ -160,7 +160,7 @@ def test_a_moment_that_is_none_is_refused(lake: alluvia.Lake, text: str, reason:
 
 
 @pytest.mark.parametrize(
-    "text", ["FROM nothing", "FROM 'x.parquet'", "FROM events.other", "FROM a.b.events", "FROM main.events"]
+    "text", ["FROM nothing", "FROM 'x.parquet'", "FROM events.other", "FROM a.b.events", "FROM a.main.events"]
 )
 def test_an_unknown_table_is_answered_with_those_that_there_are(lake: alluvia.Lake, text: str) -> None:
     with pytest.raises(TableNotFound, match="the tables are: events, users"):

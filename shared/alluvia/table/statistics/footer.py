@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,8 @@ from alluvia.table.schema.serialization import normal_schema
 from alluvia.table.statistics.written import encode_statistics, json_bounds
 
 TAIL_BYTES = 8
+TAIL_GUESS_BYTES = 64 << 10
+"""Read at first: most footers fit."""
 _MAGIC = b"PAR1"
 _ENCRYPTED = b"PARE"
 _LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType)
@@ -38,6 +40,20 @@ class StoredColumns:
 
     schema: pa.Schema
     leaves: tuple[FooterLeaf, ...]
+
+
+def read_footer(read: Callable[[int, int], bytes], size: int) -> pq.FileMetaData:
+    """Return the footer of a file of some bytes, in one or two reads of its last ones: `read` takes start and end.
+
+    Raises `Invalid`, and what `read` raises.
+    """
+    tail = read(max(0, size - TAIL_GUESS_BYTES), size) if size else b""
+    wanted = footer_size(tail)
+    if wanted > size:
+        raise Invalid("it is truncated or damaged: its footer would be longer than the file")
+    if wanted > len(tail):
+        tail = read(size - wanted, size)
+    return parse_footer(tail[-wanted:])
 
 
 def footer_size(tail: bytes) -> int:
@@ -118,17 +134,22 @@ def _leaf_kind(kind: pa.DataType, physical: str, path: tuple[str, ...]) -> pa.Da
 
 
 def footer_statistics(
-    metadata: pq.FileMetaData, columns: StoredColumns, indexed_columns: int, without: Collection[str] = ()
+    metadata: pq.FileMetaData,
+    columns: StoredColumns,
+    indexed_columns: int,
+    without: Collection[str] = (),
+    row_groups: Sequence[int] | None = None,
 ) -> str:
     """Return Delta's statistics of a file as JSON text, for its first `indexed_columns` leaf columns.
 
-    Columns named in `without` are left out. Lists and maps have none here, since a footer counts their elements;
+    They are of some `row_groups`, by default of all. Columns named in `without` are left out. Lists and maps have none
+    here, since a footer counts their elements;
     floating-point numbers have no bounds, because a footer's bounds ignore NaN, which sorts after all numbers.
     """
     minima: dict[str, Any] = {}
     maxima: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
-    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    groups = [metadata.row_group(at) for at in (range(metadata.num_row_groups) if row_groups is None else row_groups)]
     for leaf in [leaf for leaf in columns.leaves if leaf.path[0] not in without][:indexed_columns]:
         if leaf.repeated:
             continue
@@ -142,7 +163,7 @@ def footer_statistics(
         if bounds is not None:
             put(minima, leaf.path, bounds[0])
             put(maxima, leaf.path, bounds[1])
-    return encode_statistics(metadata.num_rows, minima, maxima, nulls)
+    return encode_statistics(sum(group.num_rows for group in groups), minima, maxima, nulls)
 
 
 def _bounds(kind: pa.DataType, statistics: list[Any]) -> tuple[Any, Any] | None:

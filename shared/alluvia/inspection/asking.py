@@ -1,0 +1,90 @@
+"""What a query asks of a function that tells of the lake, and what answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.catalog import Catalog
+from alluvia.table.skipping.predicate import And, Comparison, In, Or, Predicate, Unknown
+from alluvia.table.snapshot import Snapshot
+
+Rows = Iterable[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked: `numbers` and `flags` are arguments by name, `where` prunes the files of the table.
+
+    `predicate` is what the query's conditions need of the answer's rows, `columns` which of its columns the query
+    names; None for any. `seen` are the columns of a table that the caller may see, `view_columns` those of a view, by
+    its name; that raises what a query of it raises. `check_time` raises when the query's time is up, and `reads` where
+    files of some bytes that are about to be read would be more than the query may read.
+    """
+
+    catalog: Catalog
+    table: Snapshot | None = None
+    where: Predicate = field(default_factory=Unknown)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    flags: Mapping[str, bool] = field(default_factory=dict)
+    predicate: Predicate = field(default_factory=Unknown)
+    columns: frozenset[str] | None = None
+    seen: Callable[[Snapshot], pa.Schema] = lambda snapshot: snapshot.schema
+    view_columns: Callable[[str], pa.Schema] = lambda _: pa.schema([])
+    check_time: Callable[[], None] = lambda: None
+    reads: Callable[[Sequence[int]], None] = lambda _: None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """Return the version of the table that is asked about."""
+        if self.table is None:
+            raise ValueError("this function takes no table")
+        return self.table
+
+    def names(self, *columns: str) -> bool:
+        """Whether the query may name one of some columns of the answer."""
+        return self.columns is None or not self.columns.isdisjoint(columns)
+
+    def number(self, name: str) -> int | None:
+        """Return a number that was given; None for none. Raises `Invalid` if it is negative."""
+        found = self.numbers.get(name)
+        if found is not None and found < 0:
+            raise Invalid(f"{name}: expected a whole number, 0 or more, got {found}")
+        return found
+
+
+def may_match(predicate: Predicate, column: str, value: object) -> bool:
+    """Whether a row with a value in a column can be one that a predicate holds for, as far as it looks at that."""
+    if isinstance(predicate, And):
+        return all(may_match(child, column, value) for child in predicate.children)
+    if isinstance(predicate, Or):
+        return any(may_match(child, column, value) for child in predicate.children)
+    if isinstance(predicate, Unknown) or predicate.column != (column,):
+        return True
+    if isinstance(predicate, In):
+        return value in predicate.values
+    return not isinstance(predicate, Comparison) or _compares(predicate, value)
+
+
+def _compares(comparison: Comparison, value: object) -> bool:
+    from alluvia.table.skipping.verdicts import within
+
+    return within(comparison.op, comparison.value, value, value)
+
+
+def batches_of(
+    rows: Iterable[Mapping[str, object]], schema: pa.Schema, at_once: int = 8192
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows as batches of a schema; columns that a row lacks are null."""
+    waiting: list[Mapping[str, object]] = []
+    for row in rows:
+        waiting.append(row)
+        if len(waiting) == at_once:
+            yield pa.RecordBatch.from_pylist(waiting, schema)
+            waiting = []
+    if waiting:
+        yield pa.RecordBatch.from_pylist(waiting, schema)

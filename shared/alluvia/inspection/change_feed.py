@@ -1,0 +1,35 @@
+"""The change feed in a query: the rows that versions inserted and deleted. Data files are read for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid
+from alluvia.inspection.asking import Asked
+from alluvia.operations.changes import FEED, changes
+from alluvia.operations.feed_commits import read_commits
+from alluvia.table.snapshot import Snapshot
+
+
+def schema_of(snapshot: Snapshot) -> pa.Schema:
+    """Return the columns of `changes('t', from)`: those of the last version, and what the feed adds."""
+    return pa.schema([*snapshot.schema, *FEED])
+
+
+def feed(asked: Asked) -> Iterator[pa.RecordBatch]:
+    """Yield the changes from one version to another, both ends included, as `Table.changes` does."""
+    first, last = asked.number("from"), asked.snapshot
+    if first is None:
+        raise Invalid(f"changes() needs the first version, as in changes('{last.name.replace('/', '.')}', 1)")
+    handle = asked.catalog.handle(last.name)
+    sizes: list[int] = []
+    for commit in read_commits(handle, min(first, last.version), last.version):
+        if commit.cdc:
+            sizes += [file.size for file in commit.cdc]
+        else:
+            sizes += [file.size for file in commit.adds if file.data_change]
+            sizes += [file.size or 0 for file in commit.removes if file.data_change]
+    asked.reads(sizes)
+    return iter(changes(handle, first, last.version, expired=asked.flags.get("expired", False)))

@@ -1,0 +1,112 @@
+"""The columns of a version, with what the statistics of its files say of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from alluvia.arrow_compute import pc
+from alluvia.inspection.asking import Asked, batches_of
+from alluvia.table.schema.serialization import schema_fields
+from alluvia.table.schema.type_names import type_name
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.statistics.typed import ColumnStatistics
+
+SCHEMA = pa.schema(
+    [
+        ("position", pa.int64()),
+        ("name", pa.string()),
+        ("type", pa.string()),
+        ("nullable", pa.bool_()),
+        ("partition", pa.bool_()),
+        ("min", pa.string()),
+        ("max", pa.string()),
+        ("null_count", pa.int64()),
+        ("default", pa.string()),
+        ("comment", pa.string()),
+    ]
+)
+_DEFAULT, _COMMENT = "CURRENT_DEFAULT", "comment"
+
+
+def columns(asked: Asked) -> Iterator[pa.RecordBatch]:
+    """Yield a row for each column that the caller may see.
+
+    `min`, `max` and `null_count` are null unless all files say them, for columns of structs, and for a caller that may
+    not see all rows, of which they tell.
+    """
+    snapshot, rights = asked.snapshot, asked.catalog.rights
+    shown = frozenset(asked.seen(snapshot).names)
+    statistics = rights is None or not rights.restriction(snapshot.name).where
+    found: Mapping[tuple[str, ...], ColumnStatistics] = {}
+    counts: list[int | None] = []
+    if statistics and asked.names("min", "max", "null_count"):
+        from alluvia.inspection.statistics import file_statistics
+
+        files = list(snapshot.files)
+        asked.check_time()
+        found, counts = file_statistics(snapshot, files), [file.num_records for file in files]
+    notes = notes_of(snapshot)
+    rows = []
+    for position, field in enumerate(snapshot.schema, 1):
+        if field.name not in shown:
+            continue
+        default, comment = notes.get(field.name, (None, None))
+        low, high, nulls = together(found.get((field.name,)), counts)
+        rows.append(
+            {
+                "position": position,
+                "name": field.name,
+                "type": type_name(field.type),
+                "nullable": field.nullable,
+                "partition": field.name in snapshot.partition_columns,
+                "min": text_of(low),
+                "max": text_of(high),
+                "null_count": nulls,
+                "default": default,
+                "comment": comment,
+            }
+        )
+    return batches_of(rows, SCHEMA)
+
+
+def notes_of(snapshot: Snapshot) -> dict[str, tuple[str | None, str | None]]:
+    """Return the default and the comment that other writers have given columns, by name."""
+    found = {}
+    for field in schema_fields(snapshot.state.metadata.schema_string):
+        metadata = field.get("metadata")
+        metadata = metadata if isinstance(metadata, dict) else {}
+        found[str(field.get("name"))] = _text(metadata.get(_DEFAULT)), _text(metadata.get(_COMMENT))
+    return found
+
+
+def together(found: ColumnStatistics | None, counts: list[int | None]) -> tuple[Any, Any, int | None]:
+    """Return the least and greatest value of a column in all files, and the nulls; None where one file hides them.
+
+    `counts` are the files' numbers of rows: one whose values are all null has no bounds, and needs none.
+    """
+    if found is None or not counts:
+        return None, None, 0 if found is not None else None
+    rows = pa.array(counts, pa.int64())
+    nulls = None if found.nulls.null_count else pc.sum(found.nulls).as_py()
+    empty = pc.fill_null(pc.equal(found.nulls, rows), fill_value=False)
+    bounded = pc.and_(pc.is_valid(found.low), pc.is_valid(found.high))
+    if not pc.all(pc.or_(empty, bounded)).as_py() or not pc.any(bounded).as_py():
+        return None, None, nulls
+    return pc.min(found.low).as_py(), pc.max(found.high).as_py(), nulls
+
+
+def text_of(value: Any) -> str | None:
+    """Return a value as SQL would show it, a time in UTC."""
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ")
+    if isinstance(value, bytes):
+        return value.hex()
+    return None if value is None else str(value)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

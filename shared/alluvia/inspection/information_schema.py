@@ -1,0 +1,193 @@
+"""`information_schema`, for tools that look there: tables, views, columns and schemas as the caller may see them.
+
+It has the columns that DuckDB's has. A lake is one schema, called as DuckDB calls it, in which all names stand: a name
+that is put together from these parts (`main.events`) means the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from alluvia.duck.relation import duckdb_type
+from alluvia.errors import AlluviaError, Corrupt, Forbidden, Invalid, TableNotFound, Unsupported
+from alluvia.expressions.functions import DATABASE, INFORMATION_SCHEMA, SCHEMA
+from alluvia.inspection.asking import Asked, batches_of, may_match
+from alluvia.inspection.columns import notes_of
+from alluvia.operations.views import VIEWS, View
+from alluvia.table.snapshot import Snapshot
+
+Row = dict[str, object]
+_TEXT, _NUMBER, _FLAG = pa.string(), pa.int32(), pa.bool_()
+
+
+def _texts(*names: str) -> list[tuple[str, pa.DataType]]:
+    return [(name, _TEXT) for name in names]
+
+
+_NAME = _texts("table_catalog", "table_schema", "table_name")
+TABLES = pa.schema(
+    [
+        *_NAME,
+        *_texts("table_type", "self_referencing_column_name", "reference_generation"),
+        *_texts("user_defined_type_catalog", "user_defined_type_schema", "user_defined_type_name"),
+        *_texts("is_insertable_into", "is_typed", "commit_action", "TABLE_COMMENT"),
+    ]
+)
+SCHEMATA = pa.schema(
+    [
+        *_texts("catalog_name", "schema_name", "schema_owner", "default_character_set_catalog"),
+        *_texts("default_character_set_schema", "default_character_set_name", "sql_path"),
+    ]
+)
+VIEW_TEXTS = pa.schema(
+    [
+        *_NAME,
+        *_texts("view_definition", "check_option", "is_updatable", "is_insertable_into"),
+        *_texts("is_trigger_updatable", "is_trigger_deletable", "is_trigger_insertable_into"),
+    ]
+)
+COLUMNS = pa.schema(
+    [
+        *_NAME,
+        *(("column_name", _TEXT), ("ordinal_position", _NUMBER)),
+        *_texts("column_default", "is_nullable", "data_type"),
+        *(("character_maximum_length", _NUMBER), ("character_octet_length", _NUMBER)),
+        *(("numeric_precision", _NUMBER), ("numeric_precision_radix", _NUMBER), ("numeric_scale", _NUMBER)),
+        *(("datetime_precision", _NUMBER), ("interval_type", _TEXT), ("interval_precision", _NUMBER)),
+        *_texts("character_set_catalog", "character_set_schema", "character_set_name"),
+        *_texts("collation_catalog", "collation_schema", "collation_name"),
+        *_texts("domain_catalog", "domain_schema", "domain_name", "udt_catalog", "udt_schema", "udt_name"),
+        *_texts("scope_catalog", "scope_schema", "scope_name"),
+        *(("maximum_cardinality", pa.int64()), ("dtd_identifier", _TEXT)),
+        *(("is_self_referencing", _FLAG), ("is_identity", _FLAG)),
+        *_texts("identity_generation", "identity_start", "identity_increment", "identity_maximum"),
+        *_texts("identity_minimum", "identity_cycle", "is_generated", "generation_expression"),
+        *(("is_updatable", _FLAG), ("COLUMN_COMMENT", _TEXT)),
+    ]
+)
+AT_ONCE = 256
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "FLOAT": 24, "DOUBLE": 53}
+_LONG = {"TIMESTAMPTZ": "TIMESTAMP WITH TIME ZONE"}
+
+
+def schemata(asked: Asked) -> Iterator[pa.RecordBatch]:
+    """Yield the one schema that all tables are in, and this one."""
+    rows = [{"catalog_name": DATABASE, "schema_name": name} for name in (SCHEMA, INFORMATION_SCHEMA)]
+    return batches_of((row for row in rows if may_match(asked.predicate, "schema_name", row["schema_name"])), SCHEMATA)
+
+
+def tables(asked: Asked) -> Iterator[pa.RecordBatch]:
+    """Yield the tables and views that may be read, by name. No table is opened for it."""
+    rows: list[Row] = []
+    names = _tables(asked)
+    if may_match(asked.predicate, "table_type", "BASE TABLE"):
+        rows = [{**_named(name), "table_type": "BASE TABLE", "is_insertable_into": "YES"} for name in names]
+    if may_match(asked.predicate, "table_type", "VIEW"):
+        views = _views(asked, set(names))
+        rows += [{**_named(view.name), "table_type": "VIEW", "is_insertable_into": "NO"} for view in views]
+    rows.sort(key=lambda row: str(row["table_name"]))
+    return batches_of(({**row, "is_typed": "NO"} for row in rows), TABLES)
+
+
+def views(asked: Asked) -> Iterator[pa.RecordBatch]:
+    """Yield the views that may be read, with their texts."""
+    answers = dict.fromkeys(VIEW_TEXTS.names[5:], "NO")
+    return batches_of(
+        (
+            {
+                **_named(view.name),
+                "view_definition": f"CREATE VIEW {view.name} AS {view.query}",
+                "check_option": "NONE",
+                **answers,
+            }
+            for view in _views(asked, set())
+        ),
+        VIEW_TEXTS,
+    )
+
+
+def columns(asked: Asked) -> Iterator[pa.RecordBatch]:
+    """Yield the columns of tables and views, as far as they may be seen, in order.
+
+    Costs one look at each table, and a process that plans each view. What cannot be opened is left out.
+    """
+    names = _tables(asked)
+    for start in range(0, len(names), AT_ONCE):
+        asked.check_time()
+        found = asked.catalog.store.map(lambda name: _opened(asked, name), names[start : start + AT_ONCE])
+        for snapshot in found:
+            if snapshot is not None:
+                yield from batches_of(_of_table(asked, snapshot), COLUMNS)
+    for view in _views(asked, set(names)):
+        asked.check_time()
+        try:
+            schema = asked.view_columns(view.name)
+        except (Invalid, TableNotFound, Forbidden):  # its tables are gone, or not for this caller
+            continue
+        yield from batches_of(_of_schema(asked, view.name, schema), COLUMNS)
+
+
+def _tables(asked: Asked) -> list[str]:
+    if not may_match(asked.predicate, "table_schema", SCHEMA) or not may_match(
+        asked.predicate, "table_catalog", DATABASE
+    ):
+        return []
+    return [name for name in asked.catalog.tables() if may_match(asked.predicate, "table_name", name)]
+
+
+def _views(asked: Asked, taken: set[str]) -> Iterator[View]:
+    """Yield the views that may be read; a table of a view's name comes before it."""
+    if not may_match(asked.predicate, "table_schema", SCHEMA):
+        return
+    for name in asked.catalog.store.list_folders(VIEWS):
+        if name not in taken and may_match(asked.predicate, "table_name", name):
+            view = asked.catalog.find_view(name)
+            if view is not None:
+                yield view
+
+
+def _named(name: str) -> Row:
+    return {"table_catalog": DATABASE, "table_schema": SCHEMA, "table_name": name}
+
+
+def _opened(asked: Asked, name: str) -> Snapshot | None:
+    try:
+        snapshot = asked.catalog.handle(name).newest()
+        _ = snapshot.schema
+    except (TableNotFound, Corrupt, Unsupported):
+        return None
+    return snapshot
+
+
+def _of_table(asked: Asked, snapshot: Snapshot) -> Iterator[Row]:
+    notes = notes_of(snapshot)
+    for row in _of_schema(asked, snapshot.name, asked.seen(snapshot)):
+        default, comment = notes.get(str(row["column_name"]), (None, None))
+        yield {**row, "column_default": default, "COLUMN_COMMENT": comment}
+
+
+def _of_schema(asked: Asked, name: str, schema: pa.Schema) -> Iterator[Row]:
+    for position, field in enumerate(schema, 1):
+        if may_match(asked.predicate, "column_name", field.name):
+            yield {
+                **_named(name),
+                "column_name": field.name,
+                "ordinal_position": position,
+                "is_nullable": "YES" if field.nullable else "NO",
+                **_typed(field.type),
+            }
+
+
+def _typed(kind: pa.DataType) -> Row:
+    try:
+        name = duckdb_type(kind)
+    except (KeyError, AlluviaError):  # of a view's column: a type that no table has
+        return {"data_type": str(kind).upper()}
+    if pa.types.is_decimal(kind):
+        sizes: tuple[int | None, ...] = (kind.precision, 10, kind.scale)
+    else:
+        sizes = (_BITS[name], 2, 0) if name in _BITS else (None, None, None)
+    numbers = zip(("numeric_precision", "numeric_precision_radix", "numeric_scale"), sizes, strict=True)
+    return {"data_type": _LONG.get(name, name), **dict(numbers)}

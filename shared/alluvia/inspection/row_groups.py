@@ -1,0 +1,106 @@
+"""The row groups of a version's data files, from their footers: one or two GETs a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from alluvia.errors import Corrupt, Invalid, ObjectNotFound
+from alluvia.inspection.asking import Asked
+from alluvia.inspection.statistics import statistics_type, typed_statistics
+from alluvia.log.actions import AddFile
+from alluvia.table.scan import Scan
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.statistics.footer import TAIL_GUESS_BYTES, footer_statistics, read_footer, stored_columns
+
+FILES_MAX = 1000
+"""Footers of more files are not read: each takes a request."""
+AT_ONCE = 64
+_COLUMNS_MAX = 10_000
+_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("row_group", pa.int64()),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("compressed_bytes", pa.int64()),
+    ]
+)
+
+
+def schema_of(snapshot: Snapshot) -> pa.Schema:
+    """Return the columns of `row_groups('t')`. The statistics are left out of a table without columns."""
+    kind = statistics_type(snapshot)
+    return _SCHEMA.append(pa.field("statistics", kind)) if kind.num_fields else _SCHEMA
+
+
+def row_groups(asked: Asked) -> Iterator[pa.RecordBatch]:
+    """Yield a row for each row group of each file; `bytes` are those of its columns, before compression and after.
+
+    Raises `Invalid` for more than `FILES_MAX` files, and `Corrupt`, naming a file without a readable footer.
+    """
+    snapshot = asked.snapshot
+    files = Scan(snapshot, asked.where).files
+    if len(files) > FILES_MAX:
+        raise Invalid(
+            f"row_groups() reads the footer of each file, of at most {FILES_MAX}, and {snapshot.name} has {len(files)} "
+            f"that match: give a condition, as in row_groups('{snapshot.name.replace('/', '.')}', 'ts >= …')"
+        )
+    asked.reads([min(file.size, TAIL_GUESS_BYTES) for file in files])
+    schema = schema_of(snapshot)
+    for start in range(0, len(files), AT_ONCE):
+        asked.check_time()
+        part = files[start : start + AT_ONCE]
+        footers = asked.catalog.store.map(lambda file: _footer(asked, file), part)
+        for file, footer in zip(part, footers, strict=True):
+            yield _rows(snapshot, file, footer, schema)
+
+
+def _footer(asked: Asked, file: AddFile) -> pq.FileMetaData:
+    store, key = asked.catalog.store, asked.snapshot.key(file)
+    try:
+        return read_footer(lambda start, end: store.get(key, start, end), file.size)
+    except ObjectNotFound as error:
+        raise Corrupt(f"data file {file.path} of version {asked.snapshot.version} is missing") from error
+    except Invalid as error:
+        raise Corrupt(f"data file {file.path}: {error}") from error
+
+
+def _rows(snapshot: Snapshot, file: AddFile, footer: pq.FileMetaData, schema: pa.Schema) -> pa.RecordBatch:
+    numbers = range(footer.num_row_groups)
+    groups = [footer.row_group(at) for at in numbers]
+    columns: list[pa.Array] = [
+        pa.repeat(pa.scalar(file.path), len(groups)),
+        pa.array(numbers, pa.int64()),
+        pa.array([group.num_rows for group in groups], pa.int64()),
+        pa.array([sum(column.total_uncompressed_size for column in _columns(group)) for group in groups], pa.int64()),
+        pa.array([sum(column.total_compressed_size for column in _columns(group)) for group in groups], pa.int64()),
+    ]
+    if len(schema) > len(columns):
+        columns.append(typed_statistics(snapshot, _as_files(file, footer, numbers)))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _columns(group: pq.RowGroupMetaData) -> list[pq.ColumnChunkMetaData]:
+    return [group.column(at) for at in range(group.num_columns)]
+
+
+def _as_files(file: AddFile, footer: pq.FileMetaData, numbers: Sequence[int]) -> list[AddFile]:
+    """Return the row groups as files of their own, with the statistics that the footer has of each."""
+    try:
+        stored = stored_columns(footer)
+    except Invalid:  # a column of a type that Delta does not have: the others are not told apart either
+        return [AddFile(file.path, file.partition_values, 0, 0, data_change=False) for _ in numbers]
+    return [
+        AddFile(
+            file.path,
+            file.partition_values,
+            0,
+            0,
+            data_change=False,
+            stats=footer_statistics(footer, stored, _COLUMNS_MAX, row_groups=[at]),
+        )
+        for at in numbers
+    ]

@@ -1,0 +1,213 @@
+"""What tells of the lake in a query, such as `files('t')`: the rows in its place, as the caller may see them.
+
+Most comes from the log alone. It is found when the query is planned, goes to a file of the query's own, and is read
+there, so that it composes with all of SQL and nothing else can be reached by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from alluvia.duck.failures import QueryTooCostly
+from alluvia.duck.quoting import quote_name
+from alluvia.errors import Invalid, TableNotFound
+from alluvia.expressions.constants import Constants
+from alluvia.expressions.references import Reference, References
+from alluvia.expressions.tree import Node, integer_literal, text_literal, walk
+from alluvia.inspection import change_feed, history, information_schema, lake_tables, partitions, row_groups
+from alluvia.inspection import columns as column_rows
+from alluvia.inspection import files as file_rows
+from alluvia.inspection.asking import Asked, Rows
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.catalog import Catalog
+from alluvia.operations.relations import LocalRows, Relation
+from alluvia.query.evaluator import ProcessEvaluator
+from alluvia.query.limits import PlannedReads, QueryLimits
+from alluvia.query.scans import snapshots
+from alluvia.query.session import Session
+from alluvia.query.visible import visible_schema
+from alluvia.table.scan import Scan
+from alluvia.table.schema.names import fold
+from alluvia.table.skipping.predicate import Predicate, Unknown
+from alluvia.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What stands in the place of a call: its columns, and what finds its rows."""
+
+    schema: pa.Schema
+    asked: Asked
+    name: str
+    path: Path
+    prefix: str
+    bytes_max: int | None
+    find: Callable[[Asked], Rows] | None
+
+    def narrowed(self, predicate: Predicate) -> Relation:
+        """Return the rows that a query needs, given what its conditions need of them; none where none are wanted."""
+        rows = () if self.find is None else self.find(replace(self.asked, predicate=predicate))
+        with pq.ParquetWriter(self.path, self.schema, store_schema=False) as writer:
+            for batch in rows:
+                self.asked.check_time()
+                writer.write_batch(batch)
+                if self.bytes_max is not None and self.path.stat().st_size > self.bytes_max:
+                    raise QueryTooCostly(f"{self.name}() gives more rows than the query may keep on disk: narrow it")
+        own = f"{self.prefix}rows"
+        views = {f"{self.prefix}result": f"FROM alluvia.{own}"}
+        return Relation({own: LocalRows(self.path, self.schema)}, views)
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A function: its columns, by the table's version if it takes one, and its rows."""
+
+    schema: Callable[[Snapshot], pa.Schema]
+    find: Callable[[Asked], Rows]
+    in_part: bool = False
+    """Whether a caller may ask about a table that it sees only in part."""
+
+
+def _always(schema: pa.Schema) -> Callable[[Snapshot], pa.Schema]:
+    return lambda _: schema
+
+
+OF_TABLES: Mapping[str, _Function] = {
+    "changes": _Function(change_feed.schema_of, change_feed.feed),
+    "files": _Function(file_rows.schema_of, file_rows.files),
+    "history": _Function(_always(history.SCHEMA), history.history),
+    "partitions": _Function(_always(partitions.SCHEMA), partitions.partitions),
+    "row_groups": _Function(row_groups.schema_of, row_groups.row_groups),
+    "table_columns": _Function(_always(column_rows.SCHEMA), column_rows.columns, in_part=True),
+}
+"""Functions of one table."""
+OF_LAKES: Mapping[str, tuple[pa.Schema, Callable[[Asked], Rows]]] = {
+    "tables": (lake_tables.SCHEMA, lake_tables.tables),
+    "information_schema.columns": (information_schema.COLUMNS, information_schema.columns),
+    "information_schema.schemata": (information_schema.SCHEMATA, information_schema.schemata),
+    "information_schema.tables": (information_schema.TABLES, information_schema.tables),
+    "information_schema.views": (information_schema.VIEW_TEXTS, information_schema.views),
+}
+"""What tells of the lake as a whole."""
+
+
+def find_inspections(
+    catalog: Catalog,
+    root: Node,
+    references: References,
+    constants: Constants,
+    newest: Mapping[str, Snapshot],
+    session: Session,
+    limits: QueryLimits,
+    reads: PlannedReads,
+    *,
+    with_rows: bool,
+) -> dict[Reference, tuple[pa.Schema, Inspection]]:
+    """Return what stands in the place of each call in a query, with its columns.
+
+    Raises `Invalid`, `TableNotFound` and `Forbidden`.
+    """
+    found: dict[Reference, tuple[pa.Schema, Inspection]] = {}
+    named = names_of(root)
+    read = dict(newest)
+    for number, reference in enumerate(references.tables):
+        call = reference.call
+        if call is None:
+            continue
+        prefix = f"inspected_{number}_"
+        path = session.folder / f"{prefix}rows.parquet"
+        if call.function in OF_LAKES:
+            schema, find = OF_LAKES[call.function]
+            asked = Asked(catalog, view_columns=partial(_view_columns, catalog, limits))
+        else:
+            function = OF_TABLES[call.function]
+            snapshot = _snapshot(catalog, reference, constants, read)
+            if catalog.rights is not None and not function.in_part:
+                catalog.rights.check_sees_all(f"{call.function}()", (snapshot.name,))
+            schema, find = function.schema(snapshot), function.find
+            asked = Asked(
+                catalog,
+                snapshot,
+                _where(call.arguments.get("where"), snapshot, constants.now_us, session, limits),
+                {name: _number(name, node) for name, node in call.arguments.items() if name in ("limit", "from")},
+                {name: _flag(name, node) for name, node in call.arguments.items() if name == "expired"},
+            )
+            asked = replace(asked, reads=partial(reads.add_sizes, snapshot))
+            catalog.note_read(Scan(snapshot, asked.where))
+        columns = None
+        if named is not None and fold(reference.alias) not in named:  # which would be all of them, as a struct
+            columns = frozenset(each for each in schema.names if fold(each) in named)
+        asked = replace(asked, columns=columns, seen=partial(visible_schema, catalog), check_time=session.check_time)
+        found[reference] = (
+            schema,
+            Inspection(schema, asked, call.function, path, prefix, limits.spill_bytes, find if with_rows else None),
+        )
+    return found
+
+
+def _view_columns(catalog: Catalog, limits: QueryLimits, name: str) -> pa.Schema:
+    from alluvia.query.engine import columns  # which loads this module for a call
+
+    return columns(catalog, f"FROM {quote_name(name)}", limits)
+
+
+def names_of(root: Node) -> frozenset[str] | None:
+    """Return all names, folded, that a query may know columns by; None where it takes all columns of something."""
+    found: set[str] = set()
+    for node in walk(root):
+        if node.get("class") == "STAR" or node.get("type") == "SHOW_REF" or node.get("ref_type") == "NATURAL":
+            return None
+        for key in ("column_names", "using_columns", "unpivot_names", "column_name_alias"):
+            found.update(map(fold, node.get(key) or ()))
+        if node.get("column_name_alias") or node.get("type") == "PIVOT" or node.get("class") == "POSITIONAL_REFERENCE":
+            return None
+    return frozenset(found)
+
+
+def _snapshot(catalog: Catalog, reference: Reference, constants: Constants, read: dict[str, Snapshot]) -> Snapshot:
+    table = replace(reference, call=None, is_function=False)
+    try:
+        return snapshots(catalog, [table], constants, read)[table]
+    except TableNotFound:
+        if reference.call is not None and reference.table and catalog.find_view(reference.table) is not None:
+            raise Invalid(
+                f"{reference.shown} is a view: {reference.call.function}() takes a table, such as one that it reads"
+            ) from None
+        raise
+
+
+def _where(node: Node | None, snapshot: Snapshot, now_us: int, session: Session, limits: QueryLimits) -> Predicate:
+    """Return what a condition, given as text, needs of rows, as of the query's time."""
+    if node is None:
+        return Unknown()
+    text = text_literal(node)
+    if text is None:
+        raise Invalid("where: expected a condition as text, as in files('t', 'ts >= ''2026-01-31''')")
+    from alluvia.duck.evaluators import evaluating
+    from alluvia.expressions.condition import condition
+    from alluvia.expressions.sql_condition import WHERE
+
+    session.analyse(WHERE + text)  # what would keep the parser busy is killed here
+    with ProcessEvaluator(limits) as evaluator, evaluating(evaluator):
+        return condition(text, snapshot.schema).predicate_at(snapshot.schema, now_us)
+
+
+def _number(name: str, node: Node) -> int:
+    found = integer_literal(node)
+    if found is None:
+        raise Invalid(f"{name}: expected a whole number")
+    return found
+
+
+def _flag(name: str, node: Node) -> bool:
+    """Return what `true` or `false` means, which the parser makes a cast of a text."""
+    text = text_literal(node.get("child")) if node.get("class") == "CAST" else None
+    if text not in ("t", "f"):
+        raise Invalid(f"{name}: expected true or false")
+    return text == "t"

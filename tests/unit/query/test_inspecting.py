@@ -1,0 +1,469 @@
+"""What SQL tells of a lake: versions, files, partitions, columns, row groups, changes and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import alluvia
+from alluvia.access.rights import Grant, Rights
+from alluvia.clock import SystemClock
+from alluvia.duck.failures import QueryTooCostly
+from alluvia.errors import Forbidden, Invalid, TableNotFound, VersionNotFound
+from alluvia.expressions.functions import INFORMATION_SCHEMA_VIEWS, LAKE_FUNCTIONS
+from alluvia.lake import Lake
+from alluvia.query.engine import columns, run
+from alluvia.query.identity import identify
+from alluvia.query.inspecting import OF_LAKES, OF_TABLES
+from alluvia.query.limits import QueryLimits
+from alluvia.query.permitted import permitted
+from alluvia.sql.run import execute
+from alluvia.store.counting import CountingStore
+from alluvia.store.memory import MemoryStore
+
+READ = frozenset({"read"})
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        ("ts", pa.timestamp("us", tz="UTC")),
+        ("kind", pa.string()),
+        ("land", pa.string()),
+        ("ok", pa.bool_()),
+        ("place", pa.struct([("zip", pa.int32()), ("city", pa.string())])),
+    ]
+)
+
+
+def rows_of(day: int, land: str) -> list[dict[str, object]]:
+    return [
+        {
+            "id": day * 10 + n,
+            "ts": datetime(2024, 1, day, n, tzinfo=UTC),
+            "kind": f"kind-{day}",
+            "land": land,
+            "ok": None,
+            "place": {"zip": day, "city": None},
+        }
+        for n in range(4)
+    ]
+
+
+def filled(lake: Lake) -> Lake:
+    """Table `orders`, of two countries and three days: version 4 deletes a row by a vector; and `users`, empty."""
+    vectors = {"delta.enableDeletionVectors": "true"}
+    orders = lake.create_table("orders", SCHEMA, partition_by=["land", "day(ts)"], properties=vectors)
+    for day, land in ((1, "de"), (2, "de"), (3, "fr")):
+        orders.append(rows_of(day, land))
+    orders.delete("id = 21")
+    lake.create_table("users", {"name": "string"})
+    lake.sql("CREATE VIEW german AS SELECT * FROM orders WHERE land = 'de'")
+    return lake
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return filled(alluvia.connect(tmp_path_factory.mktemp("lake")))
+
+
+def ask(lake: Lake, sql: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = lake.sql(sql).to_pylist()
+    return found
+
+
+def test_every_function_has_something_that_answers_it() -> None:
+    assert {*OF_TABLES, *OF_LAKES} == {
+        *LAKE_FUNCTIONS,
+        *(f"information_schema.{each}" for each in INFORMATION_SCHEMA_VIEWS),
+    }
+
+
+def test_history_says_what_each_version_holds_and_can_be_joined(lake: Lake) -> None:
+    found = ask(lake, "SELECT version, operation, files, rows, readable FROM history('orders') ORDER BY version")
+    assert [tuple(each.values()) for each in found] == [
+        (0, "CREATE TABLE", 0, 0, True),
+        (1, "WRITE", 1, 4, True),
+        (2, "WRITE", 2, 8, True),
+        (3, "WRITE", 3, 12, True),
+        (4, "DELETE", 3, 11, True),
+    ]
+    for version in range(5):
+        snapshot = lake["orders"].snapshot(version)
+        assert ask(lake, f"SELECT files, bytes FROM history('orders') WHERE version = {version}") == [
+            {"files": len(snapshot.files), "bytes": sum(file.size for file in snapshot.files)}
+        ]
+    assert ask(lake, "SELECT version FROM history('orders', 2) WHERE version < 4") == [{"version": 3}]
+    said = ask(
+        lake, "SELECT parameters['mode'] AS mode, metrics['numOutputRows'] AS n FROM history('orders', 2) LIMIT 2"
+    )
+    assert said[1] == {"mode": "Append", "n": "4"}
+
+
+def test_what_a_version_held_is_known_after_a_restore_and_a_checkpoint(tmp_path: Path) -> None:
+    lake = filled(alluvia.connect(tmp_path / "lake"))
+    table = lake["orders"]
+    table.restore(2)
+    table.checkpoint()
+    table.optimize()
+    table.delete("land = 'de'")
+    fresh = alluvia.connect(tmp_path / "lake")
+    expected = {
+        version: (len(at.files), fresh["orders"].count(version), sum(file.size for file in at.files))
+        for version in range(fresh["orders"].version + 1)
+        for at in [fresh["orders"].snapshot(version)]
+    }
+    found = ask(fresh, "SELECT version, files, rows, bytes FROM history('orders')")
+    assert {each["version"]: (each["files"], each["rows"], each["bytes"]) for each in found} == expected
+    newest = max(expected)
+    part = ask(fresh, f"SELECT version, files, rows, bytes FROM history('orders') WHERE version > {newest - 2}")
+    assert {each["version"]: (each["files"], each["rows"], each["bytes"]) for each in part} == {
+        version: expected[version] for version in (newest, newest - 1)
+    }
+
+
+def test_files_have_urls_sizes_partition_values_and_typed_statistics(lake: Lake) -> None:
+    files = ask(lake, "FROM files('orders')")
+    for each in files:
+        assert Path(str(each["url"])).stat().st_size == each["bytes"]
+        assert str(each["url"]).endswith(f"/orders/{each['path']}")
+    by_day = {dict(each["partition_values"])["day(ts)"]: each for each in files}  # type: ignore[call-overload]
+    assert {day: (each["rows"], each["deleted_rows"]) for day, each in by_day.items()} == {
+        "2024-01-01": (4, None),
+        "2024-01-02": (3, 1),
+        "2024-01-03": (4, None),
+    }
+    third = by_day["2024-01-03"]
+    assert dict(third["partition_values"]) == {"land": "fr", "day(ts)": "2024-01-03"}  # type: ignore[call-overload]
+    assert third["statistics"] == {
+        "id": {"min": 30, "max": 33, "null_count": 0},
+        "ts": {"min": datetime(2024, 1, 3, tzinfo=UTC), "max": datetime(2024, 1, 3, 3, tzinfo=UTC), "null_count": 0},
+        "kind": {"min": "kind-3", "max": "kind-3", "null_count": 0},
+        "land": {"min": "fr", "max": "fr", "null_count": 0},
+        "ok": {"null_count": 4},
+        "place": {
+            "zip": {"min": 3, "max": 3, "null_count": 0},
+            "city": {"min": None, "max": None, "null_count": 4},
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("where", "days"),
+    [
+        ("ts >= '2024-01-02'", ["02", "03"]),
+        ("land = 'fr' OR id = 11", ["01", "03"]),
+        ("place.zip = 2", ["02"]),
+        ("date_trunc('day', ts) = '2024-01-03'", ["03"]),
+        ("kind = 'none'", []),
+        ("ts < now()", ["01", "02", "03"]),
+    ],
+)
+def test_a_condition_prunes_files_as_a_query_does(lake: Lake, where: str, days: Sequence[str]) -> None:
+    quoted = where.replace("'", "''")
+    found = ask(lake, f"SELECT path FROM files('orders', '{quoted}') ORDER BY statistics.id.min")
+    assert [str(each["path"]).partition("ts_day=2024-01-")[2][:2] for each in found] == days
+    with run(lake, f"SELECT id FROM orders WHERE {where}") as result:
+        result.read_all()
+        assert {file.path for file in result.scans[0].files} == {each["path"] for each in found}
+
+
+def test_files_and_partitions_of_an_old_version_and_by_named_arguments(lake: Lake) -> None:
+    assert ask(lake, "SELECT count(*) AS n FROM files('orders', version => 1)") == [{"n": 1}]
+    for where in ("where", '"where"', "WHERE"):
+        sql = f"SELECT count(*) AS n FROM files('orders', {where} => 'id < 20', version => 3)"
+        assert ask(lake, sql) == [{"n": 1}]
+    assert ask(lake, "FROM history('orders', limit => 1)") == ask(lake, "FROM history('orders') LIMIT 1")
+    assert len(ask(lake, "FROM partitions('orders', offset => '0 seconds ago', where := 'id < 20')")) == 1
+    for moment in ("timestamp => '1999-01-01'", "offset => '1000 weeks ago'"):
+        with pytest.raises(VersionNotFound):
+            ask(lake, f"FROM files('orders', {moment})")
+    found = ask(lake, "SELECT partition_values['land'] AS land, sum(files) AS files, sum(rows) AS rows "
+                      "FROM partitions('orders') GROUP BY 1 ORDER BY 1")  # fmt: skip
+    assert found == [{"land": "de", "files": 2, "rows": 7}, {"land": "fr", "files": 1, "rows": 4}]
+    assert len(ask(lake, "FROM partitions('orders', 'land = ''fr''')")) == 1
+    assert len(ask(lake, "FROM partitions('orders', version => 2)")) == 2
+    assert ask(lake, "FROM partitions('users')") == []
+
+
+def test_columns_have_their_types_and_what_all_files_say(lake: Lake) -> None:
+    found = ask(lake, "SELECT name, type, nullable, partition, min, max, null_count FROM table_columns('orders')")
+    assert [tuple(each.values()) for each in found] == [
+        ("id", "long", False, False, "10", "33", 0),
+        ("ts", "timestamp", True, False, "2024-01-01 00:00:00+00:00", "2024-01-03 03:00:00+00:00", 0),
+        ("kind", "string", True, False, "kind-1", "kind-3", 0),
+        ("land", "string", True, True, "de", "fr", 0),
+        ("ok", "boolean", True, False, None, None, 12),
+        ("place", "struct<zip:integer,city:string>", True, False, None, None, None),
+    ]
+    assert ask(lake, "SELECT min, null_count FROM table_columns('users')") == [{"min": None, "null_count": 0}]
+
+
+def test_row_groups_are_those_of_the_footers(lake: Lake) -> None:
+    found = ask(lake, "SELECT path, row_group, rows, statistics.id.min AS low FROM row_groups('orders', 'id > 30')")
+    [file] = ask(lake, "SELECT path, url FROM files('orders', 'id > 30')")
+    footer = pq.read_metadata(str(file["url"]))
+    assert found == [{"path": file["path"], "row_group": 0, "rows": footer.num_rows, "low": 30}]
+
+
+def test_row_groups_of_many_files_need_a_condition(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alluvia.inspection.row_groups.FILES_MAX", 2)
+    with pytest.raises(Invalid, match=r"of at most 2, and orders has 3 that match: give a condition"):
+        ask(lake, "FROM row_groups('orders')")
+    assert len(ask(lake, "FROM row_groups('orders', 'land = ''de''')")) == 2
+
+
+def test_changes_are_those_of_the_feed(lake: Lake) -> None:
+    for arguments, (first, last) in {"1": (1, None), "2, 3": (2, 3), '4, "to" => 4': (4, 4)}.items():
+        feed = lake["orders"].changes(first, last).read_all()
+        found = lake.sql(f"FROM changes('orders', {arguments})")
+        assert found.column_names == feed.column_names
+        assert found.to_pylist() == feed.to_pylist()
+    assert ask(lake, "SELECT id FROM changes('orders', 1) WHERE _change_type = 'delete'") == [{"id": 21}]
+    with pytest.raises(QueryTooCostly, match="bytes allowed by max_bytes"):
+        run(lake, "FROM changes('orders', 1)", QueryLimits(asked_bytes=10))
+    with pytest.raises(QueryTooCostly, match=r"changes\(\) gives more rows"):
+        run(lake, "FROM changes('orders', 1)", QueryLimits(spill_bytes=10))
+
+
+def test_tables_are_listed_with_what_they_hold(lake: Lake) -> None:
+    found = ask(lake, "SELECT name, version, files, rows, bytes > 0 AS some, error FROM tables() ORDER BY name")
+    assert [tuple(each.values()) for each in found] == [
+        ("orders", 4, 3, 11, True, None),
+        ("users", 0, 0, 0, False, None),
+    ]
+
+
+def test_a_damaged_table_does_not_hide_the_others(tmp_path: Path) -> None:
+    filled(alluvia.connect(tmp_path / "lake"))
+    (tmp_path / "lake/users/_delta_log/00000000000000000000.json").write_text("{}")
+    found = ask(alluvia.connect(tmp_path / "lake"), "SELECT name, rows, error FROM tables() ORDER BY name")
+    assert found[0] == {"name": "orders", "rows": 11, "error": None}
+    assert "the log holds no protocol" in str(found[1]["error"])
+
+
+def test_what_is_asked_composes_with_sql(lake: Lake) -> None:
+    text = """
+        WITH big AS (SELECT path, rows FROM files('orders') WHERE rows > 3)
+        SELECT count(*) AS n, (SELECT count(*) FROM orders) AS all_rows,
+               (SELECT max(version) FROM history('orders')) AS newest
+        FROM big JOIN files('orders') AS f USING (path)
+    """
+    assert ask(lake, text) == [{"n": 2, "all_rows": 11, "newest": 4}]
+    assert ask(lake, "SELECT f.statistics.id.max AS m FROM files('orders') f ORDER BY m DESC LIMIT 1") == [{"m": 33}]
+    [row] = ask(lake, "SELECT f FROM files('orders', 'id = 30') AS f")
+    assert row["f"]["statistics"]["id"]["min"] == 30  # type: ignore[index]
+    assert len(ask(lake, "SELECT t.a FROM tables() AS t (a)")) == 2
+    lake.sql("CREATE OR REPLACE VIEW sizes AS SELECT sum(bytes) AS bytes FROM files('orders')")
+    assert ask(lake, "FROM sizes") == ask(lake, "SELECT sum(bytes) AS bytes FROM files('orders')")
+
+
+def test_a_transaction_asks_about_what_it_has_written(lake: Lake) -> None:
+    with lake.transaction() as tx:
+        tx.sql("INSERT INTO users VALUES ('Ada')")
+        assert tx.sql("SELECT rows FROM files('users')").to_pylist() == [{"rows": 1}]
+        tx.rollback()
+
+
+def test_a_table_of_such_a_name_is_still_there_at_a_time(own_lake: Lake) -> None:
+    own_lake.create_table("files", {"n": "long"}).append([{"n": 1}])
+    assert ask(own_lake, "FROM files") == [{"n": 1}]
+    assert ask(own_lake, "FROM files('2999-01-01')") == [{"n": 1}]
+    assert ask(own_lake, "FROM files(version => 0)") == []
+    assert ask(own_lake, "SELECT rows FROM files('files')") == [{"rows": 1}]
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "message"),
+    [
+        ("FROM files('nope')", TableNotFound, "the lake has no table 'nope'; the tables are: orders, users"),
+        ("FROM files('german')", Invalid, r"german is a view: files\(\) takes a table"),
+        ("FROM files(3)", Invalid, r"needs the name of a table as text first, as in files\('events'\)"),
+        ("FROM files('2024-01-01')", Invalid, r"files\(\) needs the name of a table as text first"),
+        ("FROM files('orders', 3)", Invalid, "where: expected a condition as text"),
+        ("FROM files('orders', 'nope > 3')", Invalid, 'Referenced column "nope" not found'),
+        ("FROM files('orders', 'id > 3 ORDER BY id')", Invalid, "syntax error at or near"),
+        ("FROM files('orders', 'true) FROM rows --')", Invalid, "."),
+        ("FROM files('orders', 'id > (SELECT 1)')", Invalid, "subqueries"),
+        ("FROM files('orders', 'getenv(''HOME'') > ''a''')", Invalid, r"getenv\(\) is not allowed"),
+        ("FROM files('orders', tag => 3)", Invalid, "takes these arguments, each once: table, where, version"),
+        ("FROM files('orders', version => 1, \"timestamp\" => 'x')", Invalid, "version, timestamp: give one of them"),
+        ("FROM history('orders', -1)", Invalid, "limit: expected a whole number, 0 or more"),
+        ("FROM history('orders', version => 1)", Invalid, "takes these arguments, each once: table, limit"),
+        ("FROM history('orders', 'x')", Invalid, "limit: expected a whole number"),
+        ("FROM changes('orders')", Invalid, r"needs the first version, as in changes\('orders', 1\)"),
+        ("FROM changes('orders', 1, \"expired\" => 'yes')", Invalid, "expired: expected true or false"),
+        ("FROM changes('orders', 9)", Invalid, "9 is greater than the last version"),
+        ("FROM orders, files(orders.kind)", Invalid, "needs the name of a table as text first"),
+    ],
+)
+def test_a_call_that_is_wrong_says_what_to_write(lake: Lake, sql: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        ask(lake, sql)
+
+
+def test_arguments_cannot_be_parameters(lake: Lake) -> None:
+    with pytest.raises(Invalid, match=r"the argument where of files\(\) cannot be a parameter"):
+        lake.sql("FROM files('orders', $where)", {"where": "id = 1"})
+
+
+def test_planning_gives_the_columns_without_rows(lake: Lake) -> None:
+    assert columns(lake, "SELECT path, statistics.id FROM files('orders')").names == ["path", "id"]
+    described = ask(lake, "DESCRIBE FROM changes('orders', 1)")
+    assert [each["column_name"] for each in described][-3:] == ["_change_type", "_commit_version", "_commit_timestamp"]
+    assert lake.sql("EXPLAIN FROM files('orders')")["plan"][-1].as_py()
+    with run(lake, "FROM row_groups('orders')", dry_run=True) as result:
+        assert result.read_all()["table"].to_pylist() == [None]
+
+
+def test_answers_are_not_kept(lake: Lake) -> None:
+    assert identify(lake, "SELECT count(*) FROM orders") is not None
+    assert identify(lake, "SELECT count(*) FROM files('orders')") is None
+    assert identify(lake, "SELECT count(*) FROM tables()") is None
+
+
+def counted() -> tuple[Lake, CountingStore]:
+    store = CountingStore(MemoryStore("inspected"))
+    lake = filled(Lake(store, SystemClock()))
+    lake.sql("FROM files('orders')")
+    store.reset()
+    return lake, store
+
+
+def test_no_data_file_is_read_but_for_row_groups_and_changes() -> None:
+    lake, store = counted()
+    look = {"get": 1}
+    for call, requests in {
+        "files('orders')": look,
+        "files('orders', 'id > 20')": look,
+        "files('orders', version => 2)": {"get": 1 + 3, "list": 1},
+        "partitions('orders')": look,
+        "table_columns('orders')": look,
+        "history('orders')": {"get": 1 + 5 + 1, "list": 2},
+        "row_groups('orders')": {"get": 1 + 3},
+        "row_groups('orders', 'land = ''fr''')": {"get": 1 + 1},
+    }.items():
+        store.reset()
+        lake.sql(f"FROM {call}")
+        assert dict(store.requests) == requests, call
+        data = [key for _, key in store.keys if key.endswith(".parquet")]
+        assert bool(data) is call.startswith("row_groups"), call
+    store.reset()
+    lake.sql("SELECT version, operation FROM history('orders', 2)")
+    assert dict(store.requests) == {"get": 1 + 2, "list": 1}
+
+
+@pytest.mark.parametrize(
+    ("sql", "looks"),
+    [
+        ("SELECT name FROM tables()", 0),
+        ("SELECT name, rows FROM tables() WHERE name = 'users'", 1),
+        ("SELECT name, rows FROM tables() WHERE name LIKE 'o%' OR name IN ('a', 'b')", 1),
+        ("FROM tables()", 2),
+    ],
+)
+def test_tables_are_opened_only_as_the_query_needs(sql: str, looks: int) -> None:
+    lake, store = counted()
+    lake.sql(sql)
+    assert store.requests["get"] == looks
+
+
+def in_part(where: str | None = "land = 'de'", hide: Sequence[str] = ()) -> Rights:
+    return Rights((Grant(READ, ("orders",), where, frozenset(hide)),))
+
+
+@pytest.mark.parametrize("call", ["history", "files", "partitions", "row_groups", "changes"])
+@pytest.mark.parametrize("rights", [in_part(), in_part(None, ("kind",))], ids=["filter", "hidden"])
+def test_what_would_tell_of_hidden_rows_and_columns_is_refused(lake: Lake, call: str, rights: Rights) -> None:
+    with pytest.raises(Forbidden, match=rf"may read orders only in part, and {call}\(\) would tell of the rest"):
+        execute(lake, f"FROM {call}('orders'{', 1' if call == 'changes' else ''})", rights=rights)
+
+
+def test_a_caller_is_told_of_what_it_may_read(lake: Lake) -> None:
+    def told(sql: str, rights: Rights) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = run(permitted(lake, rights), sql).read_all().to_pylist()
+        return found
+
+    hiding, filtering = in_part(None, ("kind", "place")), in_part(hide=("kind",))
+    named = "SELECT name, max FROM table_columns('orders') WHERE name IN ('id', 'kind')"
+    assert told(named, hiding) == [{"name": "id", "max": "33"}]
+    assert told(named, filtering) == [{"name": "id", "max": None}]
+    assert told("FROM tables()", filtering) == [
+        {"name": "orders"} | dict.fromkeys(["version", "committed_at", "files", "rows", "bytes", "error"])
+    ]
+    whole = Rights((Grant(READ, ("orders",)),))
+    assert [each["rows"] for each in told("FROM tables()", whole)] == [11]
+    assert len(told("FROM files('orders')", whole)) == 3
+    for call in ("files", "history", "table_columns"):
+        with pytest.raises(Forbidden, match="this needs the scope read:users"):
+            told(f"FROM {call}('users')", whole)
+
+
+def names(lake: Lake, sql: str, rights: Rights | None = None) -> list[object]:
+    return run(permitted(lake, rights), sql).read_all().column(0).to_pylist()
+
+
+def test_information_schema_has_tables_and_views(lake: Lake) -> None:
+    found = ask(lake, "SELECT table_name, table_type FROM information_schema.tables WHERE table_name <> 'sizes'")
+    assert [tuple(each.values()) for each in found] == [
+        ("german", "VIEW"),
+        ("orders", "BASE TABLE"),
+        ("users", "BASE TABLE"),
+    ]
+    [view] = ask(lake, "SELECT view_definition FROM information_schema.views WHERE table_name = 'german'")
+    assert view == {"view_definition": "CREATE VIEW german AS SELECT * FROM orders WHERE land = 'de'"}
+    assert names(lake, "SELECT schema_name FROM information_schema.schemata") == ["main", "information_schema"]
+    assert not names(lake, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
+    text = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() AND table_catalog = "
+    assert "orders" in names(lake, f"{text} current_database()")
+
+
+def test_a_name_put_together_from_information_schema_means_the_table(lake: Lake) -> None:
+    [row] = ask(lake, "SELECT * FROM information_schema.tables WHERE table_name = 'orders'")
+    for place in ("{table_schema}.{table_name}", '"{table_catalog}"."{table_schema}"."{table_name}"'):
+        assert ask(lake, f"SELECT count(*) AS n FROM {place.format(**row)}") == [{"n": 11}]
+
+
+def test_information_schema_has_columns_of_tables_and_views_with_sql_types(lake: Lake) -> None:
+    told = "column_name, data_type, is_nullable, numeric_precision"
+    text = f"SELECT {told} FROM information_schema.columns WHERE table_name ="
+    expected = [
+        ("id", "BIGINT", "NO", 64),
+        ("ts", "TIMESTAMP WITH TIME ZONE", "YES", None),
+        ("kind", "VARCHAR", "YES", None),
+        ("land", "VARCHAR", "YES", None),
+        ("ok", "BOOLEAN", "YES", None),
+        ("place", 'STRUCT("zip" INTEGER, "city" VARCHAR)', "YES", None),
+    ]
+    assert [tuple(each.values()) for each in ask(lake, f"{text} 'orders' ORDER BY ordinal_position")] == expected
+    found = ask(lake, f"{text} 'german' ORDER BY ordinal_position")
+    assert [tuple(each.values())[:2] for each in found] == [each[:2] for each in expected]
+
+
+def test_a_view_of_information_schema_does_not_look_for_itself(own_lake: Lake) -> None:
+    own_lake.create_table("one", {"n": "long"})
+    own_lake.sql("CREATE VIEW all_columns AS SELECT table_name, column_name FROM information_schema.columns")
+    found = names(own_lake, "SELECT column_name FROM all_columns ORDER BY column_name")
+    assert found == ["column_name", "n", "table_name"]
+    own_lake.sql("CREATE VIEW broken AS SELECT * FROM one")
+    own_lake.drop_table("one")
+    assert names(own_lake, "SELECT DISTINCT table_name FROM information_schema.columns") == ["all_columns"]
+
+
+def test_information_schema_opens_only_the_tables_that_are_named() -> None:
+    lake, store = counted()
+    lake.sql("FROM information_schema.tables")
+    assert not [key for kind, key in store.keys if kind == "get" and key.startswith(("orders/", "users/"))]
+    store.reset()
+    lake.sql("FROM information_schema.columns WHERE table_name IN ('users', 'nope')")
+    assert {key.partition("/")[0] for kind, key in store.keys if kind == "get"} == {"users"}
+
+
+def test_information_schema_shows_what_may_be_read(lake: Lake) -> None:
+    rights = Rights((Grant(READ, ("orders",), None, frozenset({"kind", "place"})),))
+    assert names(lake, "SELECT table_name FROM information_schema.tables", rights) == ["orders"]
+    assert names(lake, "SELECT column_name FROM information_schema.columns", rights) == ["id", "ts", "land", "ok"]
+    assert names(lake, "SELECT table_name FROM information_schema.views", rights) == []
