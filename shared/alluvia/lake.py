@@ -13,6 +13,7 @@ from alluvia.clock import Clock, SystemClock
 from alluvia.errors import Invalid
 from alluvia.lake_creation import TableCreation
 from alluvia.lake_table import Table
+from alluvia.lake_tags import LakeTags
 from alluvia.operations.catalog import Catalog
 from alluvia.store import Store, open_reaching_store, open_wide_store
 from alluvia.store.uris import table_place
@@ -69,7 +70,7 @@ def _opened(uri: str | os.PathLike[str], clock: Clock | None, options: Mapping[s
     return lake, TableHandle(lake.store, f"{name}/" if name else "", name or parent, clock)
 
 
-class Lake(TableCreation, Catalog):
+class Lake(TableCreation, LakeTags, Catalog):
     """The tables below one path or URI. Thread-safe."""
 
     def __init__(self, store: Store, clock: Clock | None = None) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from alluvia import notebook, other_names
 from alluvia.errors import AlluviaError, NotInstalled
+from alluvia.lake_tags import TableTags
 from alluvia.log.actions import AddFile
 from alluvia.log.files.file_set import ActionSet
 from alluvia.table.arguments import check_number
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from alluvia.verify.verification import Progress
 
 
-class Table:
+class Table(TableTags):
     """One table of a lake. Methods that write return what they committed."""
 
     def __init__(self, lake: Lake, handle: TableHandle | None = None) -> None:
@@ -81,12 +82,15 @@ class Table:
         def __getattr__(self, name: str) -> Any:
             raise other_names.no_attribute("Table", name, other_names.TABLE)
 
-    def snapshot(self, version: int | None = None, timestamp: datetime | str | None = None) -> Snapshot:
-        """Return the newest version, the version with a number, or the newest version at a given time.
+    def snapshot(
+        self, version: int | None = None, timestamp: datetime | str | None = None, tag: str | None = None
+    ) -> Snapshot:
+        """Return the newest version, the version with a number, the newest at a given time, or the one with a tag.
 
-        Raises `VersionNotFound`, or `VersionExpired`, naming the oldest version that is left.
+        A tag is the table's, or else the lake's. Raises `VersionNotFound`, or `VersionExpired`, naming the oldest
+        version that is left.
         """
-        return self._handle.snapshot(version, timestamp)
+        return self._handle.snapshot(version, timestamp) if tag is None else self._tagged(version, timestamp, tag)
 
     def append(self, rows: Any, txn: tuple[str, int] | None = None, *, evolve: bool = False) -> Commit:
         """Append a pyarrow Table or RecordBatchReader, or a list of dicts, in one commit, and only once per `txn`.
@@ -148,11 +152,15 @@ class Table:
         where: str | None = None,
         version: int | None = None,
         timestamp: datetime | str | None = None,
+        tag: str | None = None,
     ) -> pa.RecordBatchReader:
-        """Read the rows of a version (the newest by default) that match the SQL condition `where`."""
+        """Read the rows of a version (the newest by default) that match the SQL condition `where`.
+
+        The version has a number, a time at which it was the newest, or a tag.
+        """
         from alluvia.operations import scan
 
-        return scan.scan(self._handle.readable(version, timestamp), self.lake.store, columns, where)
+        return scan.scan(self._readable(version, timestamp, tag), self.lake.store, columns, where)
 
     def to_arrow(
         self,
@@ -160,9 +168,10 @@ class Table:
         where: str | None = None,
         version: int | None = None,
         timestamp: datetime | str | None = None,
+        tag: str | None = None,
     ) -> pa.Table:
         """Read rows, as `scan` does, into memory."""
-        return self.scan(columns, where, version, timestamp).read_all()
+        return self.scan(columns, where, version, timestamp, tag).read_all()
 
     def final(
         self,
@@ -170,6 +179,7 @@ class Table:
         where: str | None = None,
         version: int | None = None,
         timestamp: datetime | str | None = None,
+        tag: str | None = None,
     ) -> pa.Table:
         """Read rows as the table's merge query folds them, whatever has been merged already; arguments as for `scan`.
 
@@ -177,7 +187,7 @@ class Table:
         """
         from alluvia.operations import folding
 
-        return folding.final(self._handle.readable(version, timestamp), self.lake.evaluation(), columns, where)
+        return folding.final(self._readable(version, timestamp, tag), self.lake.evaluation(), columns, where)
 
     def to_pandas(self, *args: Any, **options: Any) -> Any:
         """Read rows into a pandas DataFrame; takes what `to_arrow` takes. Raises `NotInstalled`."""
@@ -188,11 +198,11 @@ class Table:
         """Read rows into a polars DataFrame; takes what `to_arrow` takes. Raises `NotInstalled`."""
         return _optional("polars").from_arrow(self.to_arrow(*args, **options))
 
-    def count(self, version: int | None = None, timestamp: datetime | str | None = None) -> int:
+    def count(self, version: int | None = None, timestamp: datetime | str | None = None, tag: str | None = None) -> int:
         """Return the number of rows. Reads a data file only if its statistics do not say it."""
         from alluvia.operations import scan
 
-        return scan.count(self._handle.readable(version, timestamp), self.lake.store)
+        return scan.count(self._readable(version, timestamp, tag), self.lake.store)
 
     def delete(self, where: str) -> RowChanges:
         """Delete the rows that match an SQL condition; `"true"` deletes all."""
@@ -237,11 +247,12 @@ class Table:
         timestamp: datetime | str | None = None,
         *,
         offset: str | int | None = None,
+        tag: str | None = None,
     ) -> restore.RestoreReport:
-        """Restore the table to a version, a time, or how long ago it was (`1 hour ago`), without rewriting data."""
+        """Restore the table to a version, a time, how long ago it was (`1 hour ago`), or a tag; rewrites no data."""
         from alluvia.operations import restore
 
-        return restore.restore(self._handle, version, timestamp, offset)
+        return restore.restore(self._handle, version, timestamp, offset, tag)
 
     def changes(
         self, from_version: int, to_version: int | None = None, *, expired: bool = False

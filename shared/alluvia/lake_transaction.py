@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _ONE_BY_ONE = (
     *("commit_files", "optimize", "vacuum", "checkpoint", "expire", "erase", "refresh", "verify", "history", "changes"),
-    *("freshness", "final", "replay_rejects", "suggest"),
+    *("freshness", "final", "replay_rejects", "suggest", "tag", "untag"),
 )
 
 
@@ -128,9 +128,10 @@ class TransactionTable(Table):
         where: str | None = None,
         version: int | None = None,
         timestamp: Any = None,
+        tag: str | None = None,
     ) -> pa.RecordBatchReader:
-        if version is not None or timestamp is not None:
-            return super().scan(columns, where, version, timestamp)
+        if version is not None or timestamp is not None or tag is not None:
+            return super().scan(columns, where, version, timestamp, tag)
         newest = self._staged.newest()
         predicate = scan.predicate_of(newest, where)
         self._staged.read(Scan(newest, predicate))

@@ -86,8 +86,11 @@ def upsert(
 @click.option("--version", "version", type=int, help="To this version.")
 @click.option("--timestamp", help="To this moment, ISO 8601 (UTC unless it says otherwise).")
 @click.option("--offset", metavar="AGO", help="To what it was so long ago, such as '1 hour ago' or 7d.")
-def restore(common: Common, table: str, version: int | None, timestamp: str | None, offset: str | None) -> None:
+@click.option("--tag", metavar="NAME", help="To the version with this tag.")
+def restore(
+    common: Common, table: str, version: int | None, timestamp: str | None, offset: str | None, tag: str | None
+) -> None:
     """Make a table what it was, without rewriting data."""
     with common.progress(f"restoring {table}"):
-        report = common.lake().table(table).restore(version, timestamp, offset=offset)
+        report = common.lake().table(table).restore(version, timestamp, offset=offset, tag=tag)
     show_one(report, as_json=common.as_json)

@@ -32,6 +32,7 @@ _MODULES = {
     "rollups": ("rollup",),
     "rejected": ("rejects",),
     "suggesting": ("suggest",),
+    "tagging": ("tag",),
     "tokens": ("token",),
     "sources": ("source",),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from alluvia.lake import Lake, Table
     from alluvia.operations.vacuum_plan import Kept
 
-_SHORT = re.compile(r"(\d+)\s*([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
 
 class Duration(click.ParamType[timedelta]):
     """A duration such as 30m, 12h or 7d, or as properties have it: `1 hour`, `interval 7 days`. 0 is one too."""
@@ -32,15 +28,14 @@ class Duration(click.ParamType[timedelta]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
         """Read it, or fail as wrong usage."""
-        from alluvia.table.properties import FILE_RETENTION, read_properties
+        from alluvia.table.durations import duration_ms
 
-        text = str(value).strip()
-        short = _SHORT.fullmatch(text)
-        words = f"{short[1]} {_UNITS[short[2]]}" if short else "0 seconds" if text == "0" else text
-        try:
-            return timedelta(milliseconds=read_properties({FILE_RETENTION: words}).file_retention_ms)
-        except (AlluviaError, OverflowError):
-            self.fail(f"{text!r} is not a duration; use for example 30m, 12h, 7d, '1 hour' or 0", param, ctx)
+        found = duration_ms(value)
+        if found is None:
+            self.fail(
+                f"{str(value).strip()!r} is not a duration; use for example 30m, 12h, 7d, '1 hour' or 0", param, ctx
+            )
+        return timedelta(milliseconds=found)
 
 
 @command
@@ -175,6 +170,7 @@ def _stays(kept: Kept, oldest: int) -> str:
         "young": "in no commit, but too young to delete",
         "changes": "change files",
         "log": f"log of versions from {oldest} on",
+        "keepers": "needed by tags, clones or branches",
         "other": "not data of this table",
     }[kept.reason]
     until = "" if kept.until is None else f", until {kept.until:%Y-%m-%d %H:%M} UTC at the latest"

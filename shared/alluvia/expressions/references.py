@@ -43,11 +43,12 @@ _SYSTEM_PREFIXES = ("duckdb_", "pg_", "pragma_", "sqlite_")
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """The version that a query asks for: by number, by an expression for a moment, or by how many ms ago that was."""
+    """The version that a query asks for: by number, an expression for a moment, how many ms ago that was, or a tag."""
 
     version: int | None = None
     moment: Node | None = None
     ago_ms: int | None = None
+    tag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Reference:
     @property
     def may_be_function(self) -> bool:
         """Whether the user may have meant a function: only tables have versions with a name."""
-        return self.is_function and self.at.version is None and self.at.ago_ms is None
+        return self.is_function and self.at.version is None and self.at.ago_ms is None and self.at.tag is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,13 +257,15 @@ def _at_clause(clause: Node) -> At:
 
 
 def _arguments(name: str, children: list[Node]) -> At:
-    """Return the version that `t('<timestamp>')`, `t(version => n)` or `t(offset => …)` means."""
+    """Return the version that `t('<timestamp>')`, `t(version => n)`, `t(offset => …)` or `t(tag => …)` means."""
     if not children:
         return At()
     argument = children[0]
     label = fold(argument["alias"])
     if len(children) == 1 and label == "version":
         return At(version=_version(argument))
+    if len(children) == 1 and label == "tag":
+        return At(tag=_tag(argument))
     if len(children) == 1 and label == AGO:
         return At(ago_ms=_ago(argument))
     if len(children) == 1 and label in ("", "timestamp") and integer_literal(argument) is None:
@@ -271,8 +274,16 @@ def _arguments(name: str, children: list[Node]) -> At:
         raise Invalid(f"{name}() needs the name of a table as text first, as in {name}('events')")
     raise Invalid(
         f"the function {name}() is not allowed here; if it is a table, "
-        f"name its version as {name}('<timestamp>'), {name}(version => <number>) or {name}(offset => '1 hour ago')"
+        f"name its version as {name}('<timestamp>'), {name}(version => <number>), {name}(tag => '<tag>') or "
+        f"{name}(offset => '1 hour ago')"
     )
+
+
+def _tag(node: Node) -> str:
+    text = text_literal(node)
+    if text is None:
+        raise Invalid("the tag of a version must be text, as in t(tag => 'release')")
+    return text
 
 
 def _ago(node: Node) -> int:

@@ -198,8 +198,8 @@ def _put(store: Store, clock: Clock, keeper: Keeper, *, replaces: bool) -> None:
 def _check_there(handle: TableHandle, keeper: Keeper) -> None:
     """Raise `VersionExpired` if what a keeper keeps of a table was given up before vacuum could know of it."""
     oldest = oldest_readable(handle.newest(dropped=True).state)
-    if keeper.version is not None and keeper.version >= oldest:
-        return
+    if handle.attached_place is not None or (keeper.version is not None and keeper.version >= oldest):
+        return  # what is elsewhere has its own lake's retention
     kept = keepers_of(handle.store, handle.root, handle.name, [keeper])
     others = [each for each in kept.live(handle.clock.now_ms()) if not each.pending]
     moments = keeper.table is None or any(each.table is None for each in others)

@@ -90,17 +90,18 @@ def restore(
     version: int | None = None,
     timestamp: datetime | str | None = None,
     offset: str | int | None = None,
+    tag: str | None = None,
 ) -> RestoreReport:
     """Make the table what it was at a version, or at a moment, in one commit; the versions between stay readable.
 
     `offset` says how long ago the moment was, as in `1 hour ago`. Raises `VersionNotFound`, `VersionExpired` for a
     version that vacuum has taken files of, and `Invalid` where an append-only table would lose rows.
     """
-    if sum(each is not None for each in (version, timestamp, offset)) != 1:
-        raise Invalid("restore: give a version, a timestamp or an offset, and one of them alone")
+    if sum(each is not None for each in (version, timestamp, offset, tag)) != 1:
+        raise Invalid("restore: give a version, a timestamp, an offset or a tag, and one of them alone")
     if offset is not None:
         timestamp = moment_ago(offset, handle.clock)
-    target = handle.snapshot(version, timestamp)
+    target = handle.snapshot(version, timestamp) if tag is None else _tagged(handle, tag)
     done: list[RestorePlan] = []
 
     def plan(snapshot: Snapshot) -> Changes | None:
@@ -122,6 +123,12 @@ def restore(
     if commit is None:
         return RestoreReport(snapshot.version, snapshot.timestamp_ms, target.version)
     return RestoreReport(commit.version, commit.timestamp_ms, target.version, len(done[0].adds), len(done[0].removes))
+
+
+def _tagged(handle: TableHandle, tag: str) -> Snapshot:
+    from alluvia.operations.tags import tagged  # which imports what stages a restore
+
+    return tagged(handle, tag)
 
 
 def _jobs_undone(current: Mapping[str, Txn], target: Mapping[str, Txn], now_ms: int) -> list[Txn]:

@@ -135,12 +135,20 @@ def snapshots(
                 found[reference] = newest[name]
             elif at.version is not None:
                 found[reference] = catalog.handle(name).snapshot(version=at.version)
+            elif at.tag is not None:
+                found[reference] = _tagged(catalog, name, at.tag)
             else:
                 found[reference] = catalog.handle(name).snapshot(timestamp=_moment(catalog, reference, constants))
         except TableNotFound as error:
             message = _unknown(catalog, reference)
             raise (Invalid(message) if reference.may_be_function else TableNotFound(message)) from error
     return found
+
+
+def _tagged(catalog: Catalog, name: str, tag: str) -> Snapshot:
+    from alluvia.operations.tags import tagged  # most queries do without
+
+    return tagged(catalog.handle(name), tag)
 
 
 def _moment(catalog: Catalog, reference: Reference, constants: Constants) -> datetime:

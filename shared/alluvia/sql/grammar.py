@@ -143,8 +143,10 @@ def _restore(cursor: Cursor) -> tuple[str, nodes.Node]:
         return "restore", nodes.Restore(name, cursor.number("a version"), None)
     if cursor.accept("offset"):
         return "restore", nodes.Restore(name, None, None, cursor.string("how long ago"))
+    if cursor.accept("tag"):
+        return "restore", nodes.Restore(name, None, None, tag=cursor.string("the name of a tag"))
     if not cursor.accept("timestamp"):
-        raise cursor.wrong("VERSION AS OF, TIMESTAMP AS OF or OFFSET")
+        raise cursor.wrong("VERSION AS OF, TIMESTAMP AS OF, OFFSET or TAG")
     cursor.accept("as", "of")
     return "restore", nodes.Restore(name, None, cursor.string("a timestamp"))
 

@@ -133,12 +133,13 @@ class Maintain:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """RESTORE TABLE … TO VERSION, TIMESTAMP or OFFSET."""
+    """RESTORE TABLE … TO VERSION, TIMESTAMP, OFFSET or TAG."""
 
     table: str
     version: int | None
     timestamp: str | None
     offset: str | None = None
+    tag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ def attach(scope: SqlScope, node: Attach) -> Done:
 
 def restore(scope: SqlScope, node: Restore) -> Done:
     """Restore a table to a version or a time."""
-    done = scope.table(node.table).restore(node.version, node.timestamp, offset=node.offset)
+    done = scope.table(node.table).restore(node.version, node.timestamp, offset=node.offset, tag=node.tag)
     return {"table": node.table, "restored_version": done.restored_version, "version": done.version}
 
 

@@ -148,7 +148,7 @@ class TableHandle:
             return newest
         with self.lock, self._named():
             oldest = oldest_readable(newest.state)
-            wanted = version if version is not None else self._version_at(newest, _milliseconds(timestamp), oldest)
+            wanted = version if version is not None else self._version_at(newest, milliseconds(timestamp), oldest)
             if wanted == newest.version:
                 return newest
             if in_gap(version_gaps(newest.properties), wanted):
@@ -336,7 +336,8 @@ def dropped_message(name: str) -> str:
     return f"there is no table {name!r}: it was dropped; undrop({name!r}) brings it back until vacuum deletes its files"
 
 
-def _milliseconds(moment: datetime | str | None) -> int:
+def milliseconds(moment: datetime | str | None) -> int:
+    """Return a moment in ms since the Unix epoch; without a time zone it is UTC. Raises `Invalid`."""
     if isinstance(moment, str):
         try:
             moment = datetime.fromisoformat(moment.strip())
