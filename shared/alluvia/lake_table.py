@@ -378,13 +378,16 @@ class Table(TableTags):
 
         return vacuum.vacuum(self._handle, retention, dry_run=dry_run, time_limit=time_limit, names_max=names_max)
 
-    def erase(self, where: str, *, prove: bool = False, dry_run: bool = False) -> erase_report.EraseReport:
+    def erase(
+        self, where: str, *, prove: bool = False, dry_run: bool = False, release_tags: bool = False
+    ) -> erase_report.EraseReport:
         """Delete the rows that match, everything that still holds them, and what shows their values, rejects included.
 
         Files are rewritten, old ones deleted at once, and earlier versions can no longer be read. With `prove`, every
         object of the table is searched afterwards. A dry run only searches. A rollup is refreshed first, and rollups of
-        the table once the rows are deleted. If it fails or stops, call it again. Raises `Invalid` for an append-only
-        table.
+        the table once the rows are deleted. If it fails or stops, call it again. Tags whose versions hold such rows
+        are deleted with `release_tags`. Raises `Invalid` for an append-only table, and, before anything is changed,
+        for such tags without it, and clones and branches that hold such rows.
         """
         from alluvia.ingest import erasing
 
@@ -401,7 +404,9 @@ class Table(TableTags):
                 except AlluviaError as error:  # which must not keep the rows from being erased
                     failed[name] = str(error)
 
-        report = erasing.erase_rows(self.lake, self._handle, where, proof=prove, before_removal=refresh_rollups)
+        report = erasing.erase_rows(
+            self.lake, self._handle, where, proof=prove, before_removal=refresh_rollups, release_tags=release_tags
+        )
         return replace(report, rollups_failed=failed)
 
     def checkpoint(self) -> int:

@@ -30,7 +30,10 @@ _VERSIONED = (
 @click.argument("tables", nargs=-1, type=TABLE)
 @click.option("--prove", is_flag=True, help="Search every object afterwards, and exit 1 if anything is found.")
 @click.option("--dry-run", is_flag=True, help="Only search, and remove nothing.")
-def erase(common: Common, where: str, tables: tuple[str, ...], *, prove: bool, dry_run: bool) -> None:
+@click.option("--release-tags", is_flag=True, help="Delete tags whose versions hold such rows; else it refuses.")
+def erase(
+    common: Common, where: str, tables: tuple[str, ...], *, prove: bool, dry_run: bool, release_tags: bool
+) -> None:
     """Erase rows for good, such as "user_id = '42'": from all versions, the log, change files and rejects.
 
     From all tables with such columns by default. Versions of before can no longer be read. Run it again if it stops.
@@ -38,7 +41,10 @@ def erase(common: Common, where: str, tables: tuple[str, ...], *, prove: bool, d
     lake = common.lake()
     with common.progress("erasing"):
         chosen = _tables(lake, where, tables)
-        reports = [(table.name, table.erase(where, prove=prove, dry_run=dry_run)) for table in chosen]
+        reports = [
+            (table.name, table.erase(where, prove=prove, dry_run=dry_run, release_tags=release_tags))
+            for table in chosen
+        ]
     if common.as_json:
         show((_row(name, report) for name, report in reports), as_json=True)
     else:

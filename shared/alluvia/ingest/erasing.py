@@ -18,6 +18,7 @@ from alluvia.ingest.rows import as_far_as_possible
 from alluvia.ingest.values import Fields, RawEvent
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.erase import erase, prove
+from alluvia.operations.erase_keepers import without_rows
 from alluvia.operations.erase_log import word_pattern
 from alluvia.operations.erase_matching import Find, Matching, matching_rows, matching_texts
 from alluvia.operations.erase_report import EraseReport
@@ -38,6 +39,7 @@ def erase_rows(
     *,
     proof: bool = False,
     before_removal: Callable[[], None] = lambda: None,
+    release_tags: bool = False,
 ) -> EraseReport:
     """Erase the rows of a table, and those of its rejects, for which an SQL condition holds; then search for them.
 
@@ -45,10 +47,14 @@ def erase_rows(
     writes anything.
     """
     find = matching_rows(where)
-    find(handle.newest())
+    matching = find(handle.newest())
     rejects = _rejects_of(catalog, handle)
+    without_rows(handle, matching, release_tags=release_tags)  # nothing is changed where a clone holds a rejected event
+    if rejects is not None:
+        without_rows(rejects, _rejects_finder(handle, where)(rejects.newest()), release_tags=release_tags)
     delete_uploads(handle.store, handle.name)  # before, so that one that is being completed commits nothing after
-    done = erase(handle, find, skips_rejects=rejects is not None, before_removal=before_removal)
+    skips = rejects is not None
+    done = erase(handle, find, skips_rejects=skips, before_removal=before_removal, release_tags=release_tags)
     delete_results(handle.store)  # of any query, since views and rollups show rows too
     delete_uploads(handle.store, handle.name)
     delete_jobs(handle.store)  # whose queries and errors may have values
@@ -57,7 +63,7 @@ def erase_rows(
     if rejects is None:
         return done
     find = _rejects_finder(handle, where)
-    gone = erase(rejects, find)
+    gone = erase(rejects, find, release_tags=release_tags)
     delete_results(handle.store)  # those with rejects, which were there until now
     delete_jobs(handle.store)
     return replace(done, rejects=replace(gone, proof=prove(rejects, find)) if proof else gone)

@@ -25,9 +25,11 @@ from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, CheckpointFile, parse
 from alluvia.operations.checkpoint import checkpoint
 from alluvia.operations.datafile import DataFile, opened
 from alluvia.operations.edits import Edit, Hits, RowChanges
+from alluvia.operations.erase_keepers import without_rows
 from alluvia.operations.erase_matching import Find, Matching
 from alluvia.operations.erase_report import CHECKPOINT, COMMIT, SIDECAR, EraseReport, Proof, Trace
 from alluvia.operations.erase_survey import Survey, Traces, read_if_there, read_present
+from alluvia.operations.kept_files import KeptFiles
 from alluvia.operations.row_changes import change_rows
 from alluvia.operations.vacuum import delete_all, record_oldest, settled
 from alluvia.store import ObjectInfo
@@ -47,17 +49,23 @@ COMMITS_AT_ONCE = 256
 
 
 def erase(
-    handle: TableHandle, find: Find, *, skips_rejects: bool = False, before_removal: Callable[[], None] = lambda: None
+    handle: TableHandle,
+    find: Find,
+    *,
+    skips_rejects: bool = False,
+    before_removal: Callable[[], None] = lambda: None,
+    release_tags: bool = False,
 ) -> EraseReport:
     """Delete the rows that `find` says of a snapshot, and remove what holds them or shows their values.
 
     Every object below the table's root is looked at, except its rejects if `skips_rejects`. Where nothing is found, and
     no transaction claims the table, nothing is written. Otherwise versions before the last one that deleted rows can no
     longer be read, and the rounds go on until nothing is left that may be removed now. `before_removal` is called while
-    the changes that led to the newest version can still be read. Raises `Invalid` for an append-only table, and for a
-    rollup that still has such rows.
+    the changes that led to the newest version can still be read. Raises `Invalid` for an append-only table, for a
+    rollup that still has such rows, and where a tag, a clone or a branch keeps a version that does; with
+    `release_tags`, such tags are deleted.
     """
-    work = _Erasure(handle, find, before_removal, skips_rejects=skips_rejects)
+    work = _Erasure(handle, find, before_removal, skips_rejects=skips_rejects, release_tags=release_tags)
     while work.report.rounds < ROUNDS_MAX and work.round():
         pass
     return work.report
@@ -66,7 +74,10 @@ def erase(
 def prove(handle: TableHandle, find: Find, *, skips_rejects: bool = False) -> Proof:
     """Search every object below the table's root for rows that `find` says, and for what shows their values."""
     snapshot = handle.newest()
-    found = Survey(handle, skips_rejects=skips_rejects).look(find(snapshot), live=True)
+    spared = KeptFiles(handle)
+    spared.look(snapshot.version, oldest_readable(snapshot.state))
+    survey = Survey(handle, skips_rejects=skips_rejects)
+    found = survey.look(find(snapshot), live=True, kept=spared, checkpoints=spared.checkpoints())
     proof = Proof(snapshot.version, found.totals(), found.traces)
     try:
         kept = tuple(handle.store.old_versions(handle.root))
@@ -118,9 +129,16 @@ class _Erasure:
     """One erasure: what its rounds share, and the report so far."""
 
     def __init__(
-        self, handle: TableHandle, find: Find, before_removal: Callable[[], None], *, skips_rejects: bool
+        self,
+        handle: TableHandle,
+        find: Find,
+        before_removal: Callable[[], None],
+        *,
+        skips_rejects: bool,
+        release_tags: bool,
     ) -> None:
         self.report = EraseReport(0)
+        self._release_tags = release_tags
         self._before_removal = before_removal
         self._handle = handle
         self._find = find
@@ -128,15 +146,24 @@ class _Erasure:
 
     def round(self) -> bool:
         """Delete rows, look, and remove what was found. Returns whether another look is needed."""
-        handle, done = self._handle, self._delete_rows()
+        handle, release_tags = self._handle, self._release_tags
+        kept = without_rows(handle, self._find(handle.newest()), release_tags=release_tags)
+        done = self._delete_rows()
         snapshot = handle.newest()
         self._count(done, snapshot)
-        if not done.files_removed and not self._survey.look(self._find(snapshot)).removable:
-            return False
+        checkpoints = kept.checkpoints()
+        if not done.files_removed:
+            found = self._survey.look(self._find(snapshot), kept=kept, checkpoints=checkpoints)
+            if not found.removable:
+                return False
         self._before_removal()
         snapshot = _checkpointed(handle)
         record_oldest(handle, snapshot.version, fence=True, operation=ERASE)
-        self._remove(self._survey.look(self._find(snapshot), thorough=True), snapshot)
+        matching = self._find(snapshot)
+        kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags)  # who came meanwhile
+        kept.pin(snapshot.version, oldest_readable(snapshot.state))
+        checkpoints = kept.write_checkpoints()
+        self._remove(self._survey.look(matching, thorough=True, kept=kept, checkpoints=checkpoints), snapshot)
         self.report = replace(self.report, version=handle.newest().version, oldest_version=snapshot.version)
         return True
 

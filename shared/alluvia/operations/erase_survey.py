@@ -46,6 +46,7 @@ from alluvia.operations.erase_report import (
     Searched,
     Trace,
 )
+from alluvia.operations.kept_files import KeptFiles
 from alluvia.operations.vacuum import LOG_AGE_MS_MIN, ORPHAN_AGE_MS_MIN
 from alluvia.operations.vacuum_keys import needed
 from alluvia.progress import report
@@ -107,14 +108,25 @@ class Survey:
         self._skipped = f"{REJECTS}/" if skips_rejects else None
         self._known = _Known()
 
-    def look(self, matching: Matching, *, live: bool = False, thorough: bool = False) -> Traces:
+    def look(
+        self,
+        matching: Matching,
+        *,
+        live: bool = False,
+        thorough: bool = False,
+        kept: KeptFiles | None = None,
+        checkpoints: Collection[str] = (),
+    ) -> Traces:
         """Search the table's objects. The matching's snapshot is the oldest version that must stay readable.
+
+        So must the versions that are `kept`, whose own `checkpoints` stay, by their keys below the table's root.
 
         Files of that version and of later commits are kept, and searched only if `live` ones are wanted too.
         A `thorough` search finds each checkpoint with bounds of a file that is not kept and can have matched, whatever
         they show.
         """
         search = _Search(self._handle, matching, self._known, live=live, thorough=thorough)
+        search.spare(kept, checkpoints)
         for info in self._listed():
             name = info.key[len(self._handle.root) :]
             if self._skipped is None or not name.startswith(self._skipped):
@@ -152,9 +164,16 @@ class _Search:
         self._known.named.update(base.dead.to_pylist())
         self._logs = LogView(matching, self._keeps, self._standing)
         self.found = Traces(self._logs)
+        self._checkpoints: frozenset[str] = frozenset()
         self._log: list[tuple[str, ObjectInfo]] = []
         self._rows: list[tuple[str, str, ObjectInfo]] = []
         self._word = word_pattern(matching.words)
+
+    def spare(self, kept: KeptFiles | None, checkpoints: Collection[str]) -> None:
+        """Leave what keepers need."""
+        if kept is not None:
+            self._kept.update(kept.live.to_pylist())
+        self._checkpoints = frozenset(checkpoints)
 
     def take(self, name: str, info: ObjectInfo) -> None:
         """Take an object, with its name below the table's root."""
@@ -249,6 +268,8 @@ class _Search:
     def _may_go(self, name: str) -> bool:
         """Whether no readable version needs a file of the log; a checkpoint that holds a claim may be the oldest's."""
         file = parse_name(name.removeprefix(LOG_FOLDER))
+        if name in self._checkpoints:
+            return False
         return not isinstance(file, CheckpointFile) or file.version < self._snapshot.version
 
     def _path_trace(self, kind: str, info: ObjectInfo) -> None:

@@ -5,13 +5,14 @@ A vacuum looks twice: before it records what it gives up, and after that. What e
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.log.paths import LOG_FOLDER, commit_name
-from alluvia.log.segment import find_segment, read_listing
+from alluvia.log.paths import LOG_FOLDER, checkpoint_name, commit_name
+from alluvia.log.segment import Listing, find_segment, read_listing
+from alluvia.operations.checkpoint import form_of
 from alluvia.operations.keeping import PENDING_AGE_MS_MAX
 from alluvia.operations.vacuum_keys import hashed, needed
 from alluvia.store import ObjectInfo
@@ -53,17 +54,28 @@ class KeptFiles:
                 self.versions[version] = []
                 self._take(version)
                 found = True
-            if keeper.id not in {each.id for each in self.versions[version]}:
-                self.versions[version].append(keeper)
+            for keepers in self.versions.values():
+                keepers[:] = [each for each in keepers if each.id != keeper.id]
+            self.versions[version].append(keeper)
         return found
 
-    def pin(self, below: int) -> None:
-        """Put on record what the keepers of the lake mean, for versions `below` one: the log may forget it."""
+    def pin(self, below: int, oldest: int) -> None:
+        """Put on record what the keepers of the lake mean, for versions `below` one: the log may forget it.
+
+        One that has just been put may mean a version that comes in the same second: then this waits, and looks again.
+        """
         handle = self._handle
+        if any(self._unpinned(below)):
+            handle.clock.sleep(1.0 if handle.store.parallel else 0.001)
+            self.look(below, oldest)
+        for keeper, version in self._unpinned(below):
+            handle.store.put(pin_key(handle.name, keeper, version), b"")
+
+    def _unpinned(self, below: int) -> Iterator[tuple[Keeper, int]]:
         for version, keepers in self.versions.items():
             for keeper in keepers:
-                if keeper.table is None and version < below and self._kept.pins.get(keeper.id) != version:
-                    handle.store.put(pin_key(handle.name, keeper, version), b"")
+                if keeper.table is None and version < below and keeper.id not in self._kept.pins:
+                    yield keeper, version
 
     def log_files(self, listed: Iterable[ObjectInfo]) -> frozenset[str]:
         """Return the files of the log, by their keys below the table's root, that the versions are made of."""
@@ -74,6 +86,30 @@ class KeptFiles:
             found |= {LOG_FOLDER + part.name for part in segment.checkpoint}
             found |= {commit_name(each) for each in (*segment.commits, segment.witness) if each is not None}
         return frozenset(found)
+
+    def write_checkpoints(self) -> frozenset[str]:
+        """Give each version a checkpoint of its own, without what was removed before: it needs no earlier file then.
+
+        Returns what `checkpoints` does.
+        """
+        from alluvia.log.checkpoints.writer import write_checkpoint  # most vacuums do without
+
+        handle = self._handle
+        listing = handle.log.listing() if self.versions else Listing()
+        for version in self.versions:
+            if version in listing.checkpoints:
+                continue
+            with handle.lock:
+                state = handle.log.at(version)
+            snapshot = Snapshot(state, handle.root, handle.name, handle.store.locate)
+            data, _ = write_checkpoint(state, handle.clock.now_ms(), form_of(snapshot))
+            handle.store.put(handle.root + checkpoint_name(version), data)
+        return self.checkpoints()
+
+    def checkpoints(self) -> frozenset[str]:
+        """Return the versions' own checkpoints, by their keys below the table's root; one LIST if there are any."""
+        found = self._handle.log.listing().checkpoints if self.versions else {}
+        return frozenset(LOG_FOLDER + part.name for each in self.versions for part in found.get(each, ()))
 
     def clean_up(self) -> None:
         """Delete keepers that expired long ago, those that were never finished, and pins of keepers that are gone."""

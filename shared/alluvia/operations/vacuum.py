@@ -206,7 +206,7 @@ class _Run:
         self.oldest = max(self.oldest, oldest)
         failed: list[str] = []
         if not self._dry_run and (plan.objects.num_rows or log_plan.objects or log_plan.hints):
-            self._kept.pin(oldest)
+            self._kept.pin(oldest, known)
             # Who restores a version that a keeper has kept until now loses a race.
             named = len(plan.data_files) or len(plan.orphans)
             record_oldest(handle, oldest, fence=bool(named or log_plan.hints or log_plan.id_files))

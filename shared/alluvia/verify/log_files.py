@@ -14,15 +14,7 @@ from alluvia.verify.report import Findings
 
 
 def check_names(objects: Objects, findings: Findings) -> None:
-    """Report missing commits, commits that no checkpoint supports any more, and checkpoints that lack a part.
-
-    Clean-up deletes commits from the oldest on, so what is missing below all of them is not damage, as long as a
-    checkpoint replaces it.
-    """
-    for first, last in missing_commits(objects):
-        what = f"commit {first} is" if first == last else f"commits {first} to {last} are"
-        msg = f"{what} missing from the log, which goes on to version {objects.newest}"
-        findings.add("commit-missing", msg, version=first)
+    """Report commits that no checkpoint supports any more, and checkpoints that lack a part."""
     oldest = min(objects.checkpoints, default=None)
     if 0 not in objects.commits and oldest is not None:
         expired = [version for version in objects.commits if version < oldest]
@@ -32,6 +24,20 @@ def check_names(objects: Objects, findings: Findings) -> None:
     for files in objects.incomplete:
         msg = f"checkpoint {LOG_FOLDER}{files[0].name} has {len(files)} of {files[0].parts} parts; readers skip it"
         findings.add("checkpoint-incomplete", msg, version=files[0].version, file=LOG_FOLDER + files[0].name)
+
+
+def check_commits(objects: Objects, oldest: int, findings: Findings) -> None:
+    """Report missing commits; `oldest` is the oldest version that can be read, by the table's own record.
+
+    Clean-up deletes commits from the oldest on, but those of versions that are kept: so what is missing below the
+    oldest version is not damage, as long as a checkpoint replaces it.
+    """
+    for first, last in missing_commits(objects):
+        if last < oldest and last + 1 in objects.checkpoints:
+            continue
+        what = f"commit {first} is" if first == last else f"commits {first} to {last} are"
+        msg = f"{what} missing from the log, which goes on to version {objects.newest}"
+        findings.add("commit-missing", msg, version=first)
 
 
 def missing_commits(objects: Objects) -> Iterator[tuple[int, int]]:

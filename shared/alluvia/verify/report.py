@@ -31,12 +31,12 @@ _DAMAGE = """
     checkpoint-contradicts-commit file-live-and-removed last-checkpoint-wrong
     sidecar-missing sidecar-size-wrong sidecar-unreadable sidecar-facts-wrong
     window-index-unreadable window-index-wrong id-file-missing id-file-wrong claim-unreadable decision-unreadable
-    transaction-incomplete
+    transaction-incomplete kept-version-unreadable
     data-file-missing data-file-size-wrong data-file-unreadable data-file-listed-twice
     deletion-vector-missing deletion-vector-cut-off deletion-vector-unreadable deletion-vector-out-of-range
     statistics-unreadable statistics-impossible row-count-wrong bounds-wrong null-count-wrong footer-wrong
     column-misfit partition-value-unreadable null-in-required-column constraint-broken
-    change-file-missing change-file-size-wrong event-repeated
+    change-file-missing change-file-size-wrong event-repeated kept-file-damaged
 """
 _WARNING = """
     last-checkpoint-unreadable last-checkpoint-missing checkpoint-incomplete window-index-missing

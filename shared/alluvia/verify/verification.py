@@ -41,8 +41,9 @@ from alluvia.verify.file_checks import (
     find_orphans,
 )
 from alluvia.verify.id_file_checks import check_id_files
+from alluvia.verify.keeper_checks import check_kept
 from alluvia.verify.leaves import stored_leaves
-from alluvia.verify.log_files import check_hint, check_names, hint_elsewhere, missing_commits
+from alluvia.verify.log_files import check_commits, check_hint, check_names, hint_elsewhere, missing_commits
 from alluvia.verify.log_walk import LogWalk, Walk, note_absent
 from alluvia.verify.objects import Objects, sort_objects
 from alluvia.verify.reading import Reading, total_of
@@ -103,6 +104,7 @@ class _Verification:
         self._check_hint(objects, walk)
         check_decisions(self._handle, objects, findings)
         replay = walk.replay
+        check_commits(objects, self._recorded(replay), findings)
         claimed = Claimed() if replay is None or walk.newest != objects.newest else self._take_claims(replay)
         snapshot = None if replay is None else self._snapshot(replay)
         if replay is None or snapshot is None:
@@ -136,7 +138,8 @@ class _Verification:
 
     def _look_again(self, objects: Objects) -> None:
         """Look for commits that are not in the listing. It is not a snapshot: others may commit during it."""
-        versions = (version for first, last in missing_commits(objects) for version in range(first, last + 1))
+        runs = ((first, last) for first, last in missing_commits(objects) if last + 1 not in objects.checkpoints)
+        versions = (version for first, last in runs for version in range(first, last + 1))
         for version in list(islice(versions, LOOKS_MAX)):
             name = commit_name(version)
             info = self._store.head(self._handle.root + name)
@@ -195,7 +198,8 @@ class _Verification:
         check_log_entries(place, files, leaves, there, findings)
         check_tombstones(place, replay, retention, findings)
         check_changes(place, walk.changes, retention, findings)
-        orphans = find_orphans(place, replay, claimed.waiting) if whole else []
+        kept = check_kept(self._handle, objects, oldest, findings)
+        orphans = find_orphans(place, replay, [*claimed.waiting, *kept]) if whole else []
         self._note_orphans(orphans, objects, walk)
         self._check_window(objects, walk, snapshot)
         window = window_rules(snapshot.properties)
@@ -220,6 +224,15 @@ class _Verification:
         except Corrupt as error:
             self._findings.add("property-unreadable", str(error), version=snapshot.version)
             return read_properties({})
+
+    def _recorded(self, replay: Replay | None) -> int:
+        """Return the oldest version that can be read, by the newest state; 0 where that does not say."""
+        if replay is None or replay.protocol is None or replay.metadata is None:
+            return 0
+        try:
+            return oldest_readable(State(replay.version, replay.protocol, replay.metadata, domains=replay.domains))
+        except Corrupt:  # reported where the state is looked at
+            return 0
 
     def _oldest(self, snapshot: Snapshot) -> int:
         try:

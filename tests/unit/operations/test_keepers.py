@@ -102,6 +102,7 @@ def test_the_log_of_a_kept_version_stays_until_the_keeper_goes(table: Table, clo
     assert sorted(listing.checkpoints)[0] == 2
     assert values(cold(table), version) == list(range(version))
     judges_agree(table, [version, table.version])
+    assert table.verify(full=True).findings == ()
     clock.advance(2 * DAY)
     release(table.lake.store, keeper)
     table.vacuum(NONE)
@@ -354,6 +355,19 @@ def test_a_moment_holds_all_of_a_transaction_or_nothing(lake: Lake, clock: Manua
     for name in ("a", "b"):
         assert kept(lake.table(name), moment) == [1, 2]
         assert kept(lake.table(name), before) == [1]
+
+
+def test_verify_finds_what_is_missing_of_a_kept_version(table: Table, clock: ManualClock, store: CountingStore) -> None:
+    files = [file.path for file in table.snapshot(2).files]
+    keep(table, 2)
+    age(table, clock)
+    table.vacuum(NONE)
+    assert cold(table).verify(full=True).findings == ()
+    store.delete([f"t/{files[0]}"])
+    (finding,) = cold(table).verify().findings
+    assert (finding.kind, finding.version, finding.file) == ("kept-file-damaged", 2, files[0])
+    store.delete(["t/_delta_log/00000000000000000002.checkpoint.parquet"])
+    assert "kept-version-unreadable" in cold(table).verify().found
 
 
 def test_times_of_the_store_are_never_asked_of_a_plain_read(table: Table, store: CountingStore) -> None:

@@ -1,0 +1,81 @@
+"""What an erasure does about tags, clones and branches: it never leaves a kept version with rows that are to go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from alluvia.arrow_compute import pc
+from alluvia.errors import Corrupt, Invalid
+from alluvia.log.actions import AddFile
+from alluvia.operations.datafile import opened
+from alluvia.operations.erase_matching import Matching
+from alluvia.operations.kept_files import KeptFiles
+from alluvia.table.handle import TableHandle, oldest_readable
+from alluvia.table.keepers import TAG, Keeper, release
+
+
+def without_rows(handle: TableHandle, matching: Matching, below: int | None = None, *, release_tags: bool) -> KeptFiles:
+    """Return what keepers need of a table, of versions `below` one, of all by default: no row there matches.
+
+    `matching` is that of the newest version. Keepers of versions that hold a matching row, also one that a deletion
+    vector deletes, are named by `Invalid`; with `release_tags`, those that are tags are deleted. Two LISTs without
+    keepers; with them, what it takes to read their versions and the files that can match.
+    """
+    snapshot = matching.snapshot
+    limit = snapshot.version + 1 if below is None else below
+    kept = KeptFiles(handle)
+    kept.look(limit, oldest_readable(snapshot.state))
+    holding = _holding(handle, matching, kept)
+    if not holding:
+        return kept
+    refused = [keeper for keeper in holding if keeper.kind != TAG or not release_tags]
+    if refused:
+        raise Invalid(_refusal(handle, refused, release_tags=release_tags))
+    for keeper in holding:
+        release(handle.store, keeper)
+    return without_rows(handle, matching, below, release_tags=release_tags)
+
+
+def _holding(handle: TableHandle, matching: Matching, kept: KeptFiles) -> list[Keeper]:
+    """Return the keepers of versions that hold a matching row."""
+    known: dict[str, bool] = {}
+    found: dict[str, Keeper] = {}
+    for version, keepers in kept.versions.items():
+        with handle.lock:
+            files = handle.log.at(version).files
+        if any(_holds(handle, matching, files, known)):
+            found |= {keeper.key: keeper for keeper in keepers}
+    return list(found.values())
+
+
+def _holds(handle: TableHandle, matching: Matching, files: Iterable[AddFile], known: dict[str, bool]) -> Iterator[bool]:
+    """Yield for each file that can match whether it does; `known` gets what is found, by path."""
+    for file in files:
+        # Bounds say nothing of rows that a deletion vector deletes.
+        if file.deletion_vector is None and not matching.can_match(file):
+            continue
+        if file.path not in known:
+            known[file.path] = _file_holds(handle, matching, file)
+        yield known[file.path]
+
+
+def _file_holds(handle: TableHandle, matching: Matching, file: AddFile) -> bool:
+    """Whether any row of a file matches, deleted ones included. One that cannot be read counts as matching."""
+    try:
+        for data in opened(handle, matching.snapshot, [file], {}):
+            with data:
+                return any(pc.any(matching.lenient(batch)).as_py() for batch in data.batches(matching.columns))
+    except Corrupt:
+        return True
+    return False
+
+
+def _refusal(handle: TableHandle, keepers: list[Keeper], *, release_tags: bool) -> str:
+    names = ", ".join(sorted(map(str, keepers)))
+    tags = [keeper for keeper in keepers if keeper.kind == TAG]
+    fixes = []
+    if tags and not release_tags:
+        fixes.append("delete the tags, or erase with release_tags=True (--release-tags)")
+    if len(tags) < len(keepers):
+        fixes.append("erase in the clones and branches first, or drop them")
+    return f"erase: versions of {handle.name} that are kept hold such rows, by {names}: {'; '.join(fixes)}"
