@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.sql import nodes
-from alluvia.sql.tokens import Cursor
+from alluvia.sql.tokens import Cursor, tokens_of
 from alluvia.sql.types import column_type
 from alluvia.table.properties import CLUSTER_BY, CONSTRAINT, SORT_BY, names_text
 
@@ -188,14 +188,21 @@ def _fields(cursor: Cursor) -> tuple[str, ...]:
     cursor.expect("(")
     found: list[str] = []
     while not found or cursor.accept(","):
-        first = cursor.at
         name = cursor.identifier("the name of a column")
         if cursor.word() == "(":
-            cursor.brackets("a column")
-            name = cursor.slice(first, cursor.at).text
+            name += f"({_without_quotes(cursor.brackets('a column').text)})"
         found.append(name)
     cursor.expect(")")
     return tuple(found)
+
+
+def _without_quotes(text: str) -> str:
+    """Return the arguments of a transform with names as they are, which `parse_spec` reads."""
+    for token in reversed(tokens_of(text)):
+        if token.kind == "quoted":
+            name = text[token.start + 1 : token.end - 1].replace('""', '"')
+            text = text[: token.start] + name + text[token.end :]
+    return text
 
 
 def _properties(cursor: Cursor) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -13,9 +14,11 @@ from alluvia.operations.create import NOT_GIVEN
 from alluvia.operations.views import find_view, list_views
 from alluvia.sql.nodes import Show
 from alluvia.sql.scope import SqlScope
+from alluvia.table.partitioning.spec import PartitionField
 from alluvia.table.properties import KNOWN, ROLLUP
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.snapshot import Snapshot
+from alluvia.table_names import REJECTS
 
 _MOMENT = pa.timestamp("us", tz="UTC")
 _HISTORY = pa.schema(
@@ -132,15 +135,19 @@ def create_statement(snapshot: Snapshot) -> str:
     """Return the statement that creates a table like this one, without rows."""
     if ROLLUP in snapshot.properties:
         raise Invalid(f"table {snapshot.name} is a rollup, which lake.create_rollup creates: see its property {ROLLUP}")
+    if snapshot.name.endswith(f"/{REJECTS}"):
+        raise Invalid(f"{snapshot.name.replace('/', '.')} is a table of rejects, which ingestion creates")
+    if snapshot.has_variants:
+        raise Invalid(f"table {snapshot.name} has a column of the type VARIANT, which CREATE TABLE cannot make")
     settings = snapshot.settings
     lines = [
         f"  {quote_name(field.name)} {sql_type(field.type)}{'' if field.nullable else ' NOT NULL'}"
         for field in snapshot.schema
     ]
-    lines += [f"  CONSTRAINT {quote_name(name)} CHECK ({text})" for name, text in settings.constraints.items()]
+    lines += [f"  CONSTRAINT {quote_name(name)} CHECK ({_lines(text)})" for name, text in settings.constraints.items()]
     parts = [f"CREATE TABLE {snapshot.name} (\n" + ",\n".join(lines) + "\n)"]
-    if settings.partition_by or snapshot.partition_columns:
-        parts.append(f"PARTITION BY ({', '.join(map(_field, settings.partition_by or snapshot.partition_columns))})")
+    if snapshot.partition_spec.fields:
+        parts.append(f"PARTITION BY ({', '.join(map(_field, snapshot.partition_spec.fields))})")
     if settings.sort_by:
         parts.append(f"SORT BY ({', '.join(map(quote_name, settings.sort_by))})")
     if settings.cluster_by:
@@ -156,16 +163,26 @@ def create_statement(snapshot: Snapshot) -> str:
     return "\n".join(parts)
 
 
-def _field(text: str) -> str:
-    return text if "(" in text else quote_name(text)
+def _field(field: PartitionField) -> str:
+    return str(replace(field, column=quote_name(field.column)))
+
+
+def _lines(text: str) -> str:
+    """Return a condition on lines of its own if a comment in it might reach beyond its end."""
+    return f"\n{text}\n" if "--" in text else text
 
 
 def sql_type(kind: pa.DataType) -> str:
     """Return a type as CREATE TABLE takes it."""
     if pa.types.is_struct(kind):
-        return f"STRUCT({', '.join(f'{quote_name(field.name)} {sql_type(field.type)}' for field in kind.fields)})"
+        return f"STRUCT({', '.join(f'{quote_name(field.name)} {_part(field)}' for field in kind.fields)})"
     if pa.types.is_map(kind):
-        return f"MAP({sql_type(kind.key_type)}, {sql_type(kind.item_type)})"
+        return f"MAP({sql_type(kind.key_type)}, {_part(kind.item_field)})"
     if pa.types.is_list(kind):
-        return f"{sql_type(kind.value_type)}[]"
+        nullable = kind.value_field.nullable
+        return f"{sql_type(kind.value_type)}[]" if nullable else f"ARRAY({_part(kind.value_field)})"
     return {"long": "BIGINT", "short": "SMALLINT", "byte": "TINYINT"}.get(name := type_name(kind), name.upper())
+
+
+def _part(field: pa.Field) -> str:
+    return f"{sql_type(field.type)}{'' if field.nullable else ' NOT NULL'}"

@@ -23,7 +23,10 @@ _LENGTHS = frozenset({"varchar", "char", "bpchar", "character", "nvarchar", "str
 
 
 def column_type(cursor: Cursor) -> pa.DataType:
-    """Take a type: Delta's names and SQL's, with `T[]`, `ARRAY<T>`, `MAP(K, V)` and `STRUCT(a T, …)`."""
+    """Take a type: Delta's names and SQL's, with `T[]`, `ARRAY<T>`, `MAP(K, V)` and `STRUCT(a T, …)`.
+
+    Elements, values and fields may be NOT NULL.
+    """
     kind = _element(cursor)
     while cursor.accept("[", "]"):
         kind = pa.list_(kind)
@@ -69,14 +72,19 @@ def _decimal(cursor: Cursor) -> str:
 
 def _nested(word: str, cursor: Cursor) -> pa.DataType:
     if word == "array":
-        return pa.list_(column_type(cursor))
+        return pa.list_(_part(cursor, "element"))
     if word == "map":
         key = column_type(cursor)
         cursor.expect(",")
-        return pa.map_(key, column_type(cursor))
+        return pa.map_(key, _part(cursor, "value"))
     fields: list[pa.Field] = []
     while not fields or cursor.accept(","):
         name = cursor.identifier("the name of a field")
         cursor.accept(":")
-        fields.append(pa.field(name, column_type(cursor)))
+        fields.append(_part(cursor, name))
     return pa.struct(fields)
+
+
+def _part(cursor: Cursor, name: str) -> pa.Field:
+    kind = column_type(cursor)
+    return pa.field(name, kind, nullable=not cursor.accept("not", "null"))
