@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from alluvia import notebook, other_names
 from alluvia.errors import AlluviaError, NotInstalled
+from alluvia.inspection.listing import DataFiles
 from alluvia.lake_tags import TableTags
 from alluvia.log.actions import AddFile
-from alluvia.log.files.file_set import ActionSet
 from alluvia.table.arguments import check_number
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import ROLLUP
@@ -63,9 +63,13 @@ class Table(TableTags):
         return self.snapshot().version
 
     @property
-    def files(self) -> ActionSet[AddFile]:
-        """Return the data files of the newest version; `len()` of them is cheap."""
-        return self.snapshot().files
+    def files(self) -> DataFiles:
+        """Return the data files of the newest version; `len()` of them is cheap.
+
+        Called, as in `table.files(where="ts >= '2026-01-31'")`, they give those that a condition leaves, for other
+        engines: their URLs, sizes, partition values and deletion vectors.
+        """
+        return DataFiles(self._handle)
 
     def __repr__(self) -> str:
         state = self._handle.log.state

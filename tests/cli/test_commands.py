@@ -114,6 +114,7 @@ def test_rows_expire_by_command_and_before_vacuum(shell: Shell) -> None:
     plan = shell.rows("expire", "t", "--dry-run")[0]
     assert (plan["dry_run"], plan["rows"], plan["column"], len(plan["files"])) == (True, 2, "ts", 2)
     assert len(shell.rows("files", "t")) == 3
+    assert not shell.rows("files", "t", "--where", "ts > '9999-01-01'")
     assert "would_expire" in shell.run("expire", "--dry-run").stdout
     shell.rows("optimize")
     done = shell.rows("vacuum", "t", "--dry-run")[0]

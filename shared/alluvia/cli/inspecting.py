@@ -99,8 +99,12 @@ def history(common: Common, table: str, limit: int) -> None:
 @click.argument("table", type=TABLE)
 @_version
 @_timestamp
-def files(common: Common, table: str, version: int | None, timestamp: str | None) -> None:
+@click.option("--where", metavar="CONDITION", help="Those alone that can hold rows for which this SQL condition holds.")
+def files(common: Common, table: str, version: int | None, timestamp: str | None, where: str | None) -> None:
     """List the data files of a table."""
+    from alluvia.operations.scan import predicate_of
+    from alluvia.table.scan import Scan
+
     snapshot = common.lake().table(table).snapshot(version, timestamp)
     show(
         (
@@ -110,7 +114,7 @@ def files(common: Common, table: str, version: int | None, timestamp: str | None
                 "bytes": file.size,
                 "partition": dict(file.partition_values) or file.tags.get("alluvia.partition", ""),
             }
-            for file in snapshot.files
+            for file in Scan(snapshot, predicate_of(snapshot, where)).files
         ),
         as_json=common.as_json,
     )

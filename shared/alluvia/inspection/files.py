@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,12 +11,8 @@ import pyarrow as pa
 
 from alluvia.errors import Unsupported
 from alluvia.inspection.asking import Asked
-from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
-from alluvia.log.fields import Json
-from alluvia.operations.scan import predicate_of
 from alluvia.store import Store
-from alluvia.table.deletion_vectors.descriptors import stored_vector
 from alluvia.table.partitioning.spans import PARTITION_TAG
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
@@ -36,42 +31,6 @@ _SCHEMA = pa.schema(
         ("modified_at", _MOMENT),
     ]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TableFile:
-    """A data file of a table, as another engine needs it to read it.
-
-    `url` is where it lies: `s3://…`, or a path on this machine. `size` is in bytes. `rows` are those that are not
-    deleted; None where the log does not say. `partition_values` are the values of Delta's partition columns, as text,
-    which the file does not have; and those of transforms such as `day(ts)`, for information. `deletion_vector` is a
-    descriptor as Delta has it, with an absolute path: rows at its positions do not count.
-    """
-
-    url: str
-    path: str
-    size: int
-    rows: int | None
-    partition_values: Mapping[str, str | None] = field(default_factory=dict)
-    deletion_vector: Json | None = None
-
-
-def data_files(snapshot: Snapshot, store: Store, where: str | None = None) -> list[TableFile]:
-    """Return the files of a version that can hold rows for which an SQL condition holds; all without one.
-
-    No data file is read. Raises `Invalid` if it is not a condition.
-    """
-    return [
-        TableFile(
-            url_of(snapshot, store, file.path),
-            file.path,
-            file.size,
-            file.live_records,
-            partition_of(snapshot, file),
-            _absolute(snapshot, store, file.deletion_vector),
-        )
-        for file in Scan(snapshot, predicate_of(snapshot, where)).files
-    ]
 
 
 def schema_of(snapshot: Snapshot) -> pa.Schema:
@@ -166,11 +125,3 @@ def _span(value: Any) -> str | None:
     if isinstance(value, list):
         return "..".join("null" if end is None else str(end) for end in value)
     return None if value is None else str(value)
-
-
-def _absolute(snapshot: Snapshot, store: Store, descriptor: Json | None) -> Json | None:
-    """Return a deletion vector's descriptor with an absolute path, unless the vector is in the descriptor itself."""
-    stored = None if descriptor is None else stored_vector(descriptor)
-    if descriptor is None or stored is None:
-        return descriptor
-    return {**descriptor, "storageType": "p", "pathOrInlineDv": url_of(snapshot, store, stored.path)}

@@ -467,3 +467,34 @@ def test_information_schema_shows_what_may_be_read(lake: Lake) -> None:
     assert names(lake, "SELECT table_name FROM information_schema.tables", rights) == ["orders"]
     assert names(lake, "SELECT column_name FROM information_schema.columns", rights) == ["id", "ts", "land", "ok"]
     assert names(lake, "SELECT table_name FROM information_schema.views", rights) == []
+
+
+def test_files_in_python_are_what_other_engines_need(lake: Lake) -> None:
+    table = lake["orders"]
+    assert len(table.files) == 3
+    assert {file.path for file in table.files} == {file.path for file in table.snapshot().files}
+    [vectored] = table.files(where="ts >= '2024-01-02' AND ts < '2024-01-03'")
+    found = pq.read_table(vectored.url)
+    assert (len(found), vectored.rows, vectored.size) == (4, 3, Path(vectored.url).stat().st_size)
+    assert vectored.partition_values == {"land": "de", "day(ts)": "2024-01-02"}
+    assert vectored.deletion_vector is not None
+    assert vectored.deletion_vector["cardinality"] == 1
+    [plain] = table.files(where="land = 'fr'")
+    assert plain.deletion_vector is None
+    assert len(table.files(version=1)) == 1
+    assert len(table.files(where="id < 0", timestamp=datetime(2999, 1, 1, tzinfo=UTC))) == 0
+    with pytest.raises(Invalid, match="nope"):
+        table.files(where="nope = 1")
+
+
+def test_a_deletion_vector_in_a_file_has_an_absolute_path(tmp_path: Path) -> None:
+    lake = alluvia.connect(tmp_path)
+    table = lake.create_table("t", {"n": "long"}, properties={"delta.enableDeletionVectors": "true"})
+    table.append(pa.table({"n": pa.array(range(50_000))}))
+    table.delete("n % 7 = 1")
+    [file] = table.files()
+    vector = file.deletion_vector
+    assert vector is not None
+    assert vector["storageType"] == "p"
+    assert Path(vector["pathOrInlineDv"]).stat().st_size >= vector["offset"] + vector["sizeInBytes"]
+    assert file.rows == 50_000 - vector["cardinality"] == table.count()
