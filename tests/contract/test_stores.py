@@ -82,6 +82,21 @@ class StoreContract:
         assert store.head("a/b") is None
         assert list(store.list("")) == []
 
+    def test_a_copy_has_the_bytes_and_a_time_of_its_own(self, store: Store) -> None:
+        store.put("a/b", b"one")
+        store.copy("a/b", "c/d e.txt")
+        store.put("a/b", b"another")
+        assert store.get("c/d e.txt") == b"one"
+        store.copy("a/b", "c/d e.txt")
+        assert store.get("c/d e.txt") == b"another"
+        copied, source = store.head("c/d e.txt"), store.head("a/b")
+        assert copied is not None
+        assert source is not None
+        assert copied.modified_ms >= source.modified_ms
+        with pytest.raises(ObjectNotFound):
+            store.copy("a/missing", "c/f")
+        assert store.head("c/f") is None
+
     def test_put_if_absent_never_replaces(self, store: Store) -> None:
         assert store.put_if_absent("k", b"first") is PutResult.CREATED
         assert store.put_if_absent("k", b"second") is PutResult.EXISTS

@@ -227,6 +227,13 @@ class Store(ABC):
         `headers` (Content-Type, Content-Encoding); other stores do without. It is not tried again as a whole.
         """
 
+    def copy(self, source: str, key: str) -> None:
+        """Write an object with the bytes of another, of up to 5 GiB, which S3 copies itself.
+
+        Its time is that of the copy. Raises `ObjectNotFound` where there is nothing to copy.
+        """
+        self.put(key, self.get(source))
+
     def map(self, work: Callable[[T], R], items: Iterable[T], at_once: int = REQUESTS_AT_ONCE) -> Sequence[R]:
         """Return what `work` returns for each item, in order. It makes requests: several run at once if that is faster.
 

@@ -16,7 +16,7 @@ LIST_PAGE = 1000
 PART_BYTES = 8 << 20
 DELETE_BATCH = 1000
 _BILLED_AS = {
-    **dict.fromkeys(("put_if_absent", "put_if_same", "put_file", "put_parts"), "put"),
+    **dict.fromkeys(("put_if_absent", "put_if_same", "put_file", "put_parts", "copy"), "put"),
     **dict.fromkeys(("get_same", "get_tagged", "get_file"), "get"),
     "list_folders": "list",
 }

@@ -119,6 +119,14 @@ class DirectoryStore(Store):
         with path.open("rb") as source:
             self._replace(key, lambda file: shutil.copyfileobj(source, file, 1 << 20), path)
 
+    def copy(self, source: str, key: str) -> None:
+        try:
+            file = self._path(source).open("rb")
+        except OSError as error:
+            raise _unread(source, error) from error
+        with file:  # a link would have the time of the other
+            self._replace(key, lambda copy: shutil.copyfileobj(file, copy, 1 << 20))
+
     def put_parts(self, key: str, parts: Iterable[bytes], headers: Mapping[str, str]) -> None:  # noqa: ARG002
         self._replace(key, lambda file: file.writelines(parts))
 

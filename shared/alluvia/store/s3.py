@@ -369,6 +369,11 @@ class S3Store(Store):
             # Not closed here: obstore's threads can hold the bytes for a moment after a request has ended.
             self._put(key, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
+    def copy(self, source: str, key: str) -> None:
+        """Have S3 copy an object, in one request."""
+        start, end = self._key(source), self._key(key)
+        self._tried("put", source, lambda: self._client.copy(start, end))
+
     def put_parts(self, key: str, parts: Iterable[bytes], headers: Mapping[str, str]) -> None:
         """Write an object by a multipart upload, which S3 shows when it is complete, and which is aborted otherwise."""
         name, size = self._key(key), 0

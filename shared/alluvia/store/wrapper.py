@@ -67,6 +67,9 @@ class Wrapper(Store):
     def put_file(self, key: str, path: Path) -> None:
         self.request("put_file", key, lambda: self.inner.put_file(key, path))
 
+    def copy(self, source: str, key: str) -> None:
+        self.request("copy", key, lambda: self.inner.copy(source, key))
+
     def put_parts(self, key: str, parts: Iterable[bytes], headers: Mapping[str, str]) -> None:
         self.request("put_parts", key, lambda: self.inner.put_parts(key, parts, headers))
 
