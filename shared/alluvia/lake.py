@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -211,6 +212,26 @@ class Lake(TableCreation, LakeTags, Catalog):
 
         check_no_rollups(self, name)
         return drop.drop_table(self.handle(name).own(), self.rejects_handle(name))
+
+    def clone(
+        self,
+        source: str,
+        name: str,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        tag: str | None = None,
+        *,
+        deep: bool = False,
+    ) -> Table:
+        """Make a table of a version of another, by default of the newest, in one commit, and return it.
+
+        It shares the source's files, which are kept for it, or has copies of them if it is `deep`; what is written to
+        either of the two later is its own. Raises `TableExists`, `TableNotFound`, `VersionNotFound`, `VersionExpired`.
+        """
+        from alluvia.operations import clone
+
+        clone.clone(self, source, name, version, timestamp, tag, deep=deep)
+        return Table(self, self.handle(name))
 
     def attach(self, name: str, uri: str | os.PathLike[str]) -> Table:
         """Give the Delta table at a path or URI outside the lake a name in it, under which it can be read.

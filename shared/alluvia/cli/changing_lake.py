@@ -56,6 +56,40 @@ def convert(
 
 @command
 @click.argument("table", type=TABLE)
+@click.argument("name", type=TABLE)
+@click.option("--version", type=int, help="The version to clone; the newest by default.")
+@click.option("--timestamp", help="Clone the newest version at this time.")
+@click.option("--tag", metavar="NAME", help="Clone the version with this tag.")
+@click.option("--deep", is_flag=True, help="Copy the files, instead of sharing them with TABLE.")
+def clone(
+    common: Common,
+    table: str,
+    name: str,
+    version: int | None,
+    timestamp: str | None,
+    tag: str | None,
+    *,
+    deep: bool,
+) -> None:
+    """Make the table NAME of a version of TABLE, in one commit. What is written to either later is its own."""
+    from alluvia.operations.clone import clone as make
+
+    with common.progress(f"cloning {table}"):
+        made = make(common.lake(), table, name, version, timestamp, tag, deep=deep)
+    facts = {
+        "clone": name,
+        "of": table,
+        "source_version": made.source_version,
+        "version": made.version,
+        "files": made.files,
+        "bytes": made.bytes,
+        "deep": made.deep,
+    }
+    show_one(facts, as_json=common.as_json)
+
+
+@command
+@click.argument("table", type=TABLE)
 @click.argument("uri")
 def attach(common: Common, table: str, uri: str) -> None:
     """Give the Delta table at URI, outside the lake, the name TABLE in it, under which it can be read."""

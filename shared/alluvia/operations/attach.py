@@ -11,6 +11,7 @@ from alluvia.errors import Invalid, TableExists, TableNotFound
 from alluvia.log.actions import Metadata
 from alluvia.operations.create import create
 from alluvia.operations.drop import drop_table
+from alluvia.operations.drop_plan import FirstVersion
 from alluvia.store import Store
 from alluvia.store.outside import is_outside
 from alluvia.store.uris import canonical_place
@@ -35,7 +36,7 @@ def attach(handle: TableHandle, rejects: TableHandle | None, uri: object, clock:
     columns = _columns_at(own.store, place, clock)
     configuration = {**default_properties("alluvia"), ATTACHED: place}
     metadata = Metadata(clock.new_id(), columns, (), configuration, clock.now_ms())
-    if not create(own, metadata, exist_ok=True, rejects=rejects):
+    if not create(own, metadata, exist_ok=True, rejects=rejects, first=FirstVersion("ATTACH", {"uri": place})):
         raise TableExists(f"table {handle.name!r} already exists: choose another name for what you attach")
 
 

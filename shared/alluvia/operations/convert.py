@@ -19,6 +19,7 @@ from alluvia.log.actions import AddFile
 from alluvia.log.paths import is_absolute
 from alluvia.operations.create import create, plan_create
 from alluvia.operations.drop import find_log
+from alluvia.operations.drop_plan import FirstVersion
 from alluvia.store import ObjectInfo, Store
 from alluvia.table.arguments import check_text
 from alluvia.table.handle import TableHandle
@@ -84,7 +85,7 @@ def convert(
         now_ms=handle.clock.now_ms(),
     )
     adds = [_with_values(add, texts, kinds) for add, texts in found.adds]
-    create(handle, metadata, exist_ok=False, adds=adds)
+    create(handle, metadata, exist_ok=False, first=FirstVersion("CONVERT", adds=adds, new_log=True))
 
 
 def check_place(store: Store, path: str, handle: TableHandle) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from alluvia.errors import Invalid, TableExists
-from alluvia.log.actions import AddFile, Metadata
+from alluvia.log.actions import Metadata
 from alluvia.log.commit import CommitActions, encode_commit
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
 from alluvia.log.log import FOLLOW_AGE_MS_MAX
 from alluvia.operations.change_files import check_feed_columns
 from alluvia.operations.constraints import row_check
 from alluvia.operations.drop import find_log, recreate
+from alluvia.operations.drop_plan import EMPTY, FirstVersion
 from alluvia.operations.expire_plan import check_ttl
 from alluvia.operations.folding import check_declared
 from alluvia.operations.layout import check_layout
@@ -92,38 +93,39 @@ def create(
     *,
     exist_ok: bool,
     rejects: TableHandle | None = None,
-    adds: Sequence[AddFile] = (),
+    first: FirstVersion = EMPTY,
 ) -> bool:
     """Commit version 0, in one LIST and one PUT. Returns whether this call created the table.
 
     The listing keeps a table whose first versions have expired from being started again. Where a table of that name was
     dropped the new one goes on with its log, and `rejects` of the old one that are still there are dropped first.
-    With `adds`, files that were there before, the log must be new. Raises `TableExists` unless `exist_ok`.
+    Raises `TableExists` unless `exist_ok`.
     """
     now_ms = handle.clock.now_ms()
     settings = read_properties(metadata.configuration)
-    protocol = new_protocol(settings.writers, metadata.schema_string, metadata.configuration)
+    protocol = first.protocol or new_protocol(settings.writers, metadata.schema_string, metadata.configuration)
     txn_id = handle.clock.new_id()
     info = {
         "timestamp": now_ms,
-        "operation": "CONVERT" if adds else "CREATE TABLE",
-        "operationParameters": {"partitionBy": names_text(metadata.partition_columns)},
+        "operation": first.operation,
+        "operationParameters": {"partitionBy": names_text(metadata.partition_columns), **first.parameters},
         "isBlindAppend": True,
         "engineInfo": ENGINE,
         "txnId": txn_id,
     }
     if settings.in_commit_timestamps:
         info = {"inCommitTimestamp": now_ms, **info}
-    commit = CommitActions(0, info, protocol, metadata, adds=adds)
+    txns, domains = list(first.txns.values()), list(first.domains.values())
+    commit = CommitActions(0, info, protocol, metadata, txns, domains, first.adds)
     with handle.lock:
         there, may_be_dropped = find_log(handle.store, handle.root)
-        data = encode_commit(info, [protocol, metadata, *adds])
+        data = encode_commit(info, [protocol, metadata, *txns, *domains, *first.adds])
         if not there and handle.log.write(0, data, txn_id) is None:
             if handle.clock.now_ms() - now_ms > FOLLOW_AGE_MS_MAX:
                 handle.log.confirm(0, data)
             handle.log.advance([commit], now_ms)
             return True
-        if may_be_dropped and not adds and recreate(handle, rejects, metadata, protocol):
+        if may_be_dropped and not first.new_log and recreate(handle, rejects, metadata, protocol, first):
             return True
     if not exist_ok:
         raise TableExists(f"table {handle.name!r} already exists: choose another name, or pass exist_ok=True")

@@ -15,7 +15,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.paths import LOG_FOLDER
 from alluvia.log.replay import State
-from alluvia.operations.drop_plan import in_reach, plan_drop, plan_recreate, plan_undrop
+from alluvia.operations.drop_plan import EMPTY, FirstVersion, in_reach, plan_drop, plan_recreate, plan_undrop
 from alluvia.operations.replanning import check_not_append_only
 from alluvia.operations.restore import check_present
 from alluvia.store import ObjectInfo, Store
@@ -101,14 +101,20 @@ def _drop(handle: TableHandle, parent_id: str | None = None) -> tuple[Commit, st
     return _commit(handle, plan), planned[0]
 
 
-def recreate(handle: TableHandle, rejects: TableHandle | None, metadata: Metadata, protocol: Protocol) -> bool:
+def recreate(
+    handle: TableHandle,
+    rejects: TableHandle | None,
+    metadata: Metadata,
+    protocol: Protocol,
+    first: FirstVersion = EMPTY,
+) -> bool:
     """Start a new table in the log of a dropped one. False if there is a table already."""
     drop_rejects_left(_settled(handle), rejects)
 
     def plan(state: State) -> Changes:
         if not is_dropped(state.metadata.configuration):
             raise TableExists(handle.name)
-        return plan_recreate(state, metadata, protocol, handle.clock.now_ms())
+        return plan_recreate(state, metadata, protocol, handle.clock.now_ms(), first)
 
     try:
         _commit(handle, plan)
@@ -176,7 +182,7 @@ def _undrop(handle: TableHandle, table: DroppedTable) -> Commit:
         if base.version < oldest:
             raise VersionExpired(expired_message(handle.name, base.version, oldest))
         changes = plan_undrop(state, base, table, handle.clock.now_ms())
-        check_present(handle, Snapshot(base, handle.root, handle.name), changes.adds)
+        check_present(handle, Snapshot(base, handle.root, handle.name, handle.store.locate), changes.adds)
         return changes
 
     return _commit(handle, plan)

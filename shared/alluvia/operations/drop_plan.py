@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 
-from alluvia.log.actions import DomainMetadata, Metadata, Protocol, Txn
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, Txn
 from alluvia.log.features import ATTACHED_TABLE, DOMAIN_METADATA, GUARD
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION
 from alluvia.log.replay import State
@@ -15,6 +16,25 @@ from alluvia.table.lineage import DroppedTable, dropped_tables, marked, version_
 from alluvia.table.properties import OLDEST_READABLE, names_text
 from alluvia.table.protocols import has_domains, with_features
 from alluvia.table.transaction import Changes
+
+
+@dataclass(frozen=True, slots=True)
+class FirstVersion:
+    """What the first version of a table has besides its metadata; the protocol is that of its properties by default.
+
+    With `new_log`, no table may have had the name before.
+    """
+
+    operation: str = "CREATE TABLE"
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    adds: Sequence[AddFile] = ()
+    protocol: Protocol | None = None
+    txns: Mapping[str, Txn] = field(default_factory=dict)
+    domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
+    new_log: bool = False
+
+
+EMPTY = FirstVersion()
 
 
 def plan_drop(state: State, now_ms: int, parent_id: str | None = None) -> Changes:
@@ -46,7 +66,9 @@ def never_created(metadata: Metadata, protocol: Protocol) -> State:
     return State(-1, protocol, replace(metadata, configuration=configuration))
 
 
-def plan_recreate(state: State, metadata: Metadata, protocol: Protocol, now_ms: int) -> Changes:
+def plan_recreate(
+    state: State, metadata: Metadata, protocol: Protocol, now_ms: int, first: FirstVersion = EMPTY
+) -> Changes:
     """Return the commit that starts a new table in a dropped one's log. Pure.
 
     What applications recorded of the old table is set back to -1, since the log knows no way to remove it.
@@ -58,14 +80,15 @@ def plan_recreate(state: State, metadata: Metadata, protocol: Protocol, now_ms: 
         return replace(metadata, configuration=_with_oldest(configuration, protocol, oldest_readable(state)))
 
     return Changes(
-        "CREATE TABLE",
-        {"partitionBy": names_text(metadata.partition_columns)},
+        first.operation,
+        {"partitionBy": names_text(metadata.partition_columns), **first.parameters},
+        adds=list(first.adds),
         removes=[file.removed(now_ms, data_change=True) for file in state.files],
         metadata=metadata_at(state.version + 1),
         metadata_at=metadata_at,
         protocol=protocol,
-        txns=_txns(state.txns, {}, now_ms),
-        domains=_domains(state, {}, protocol),
+        txns=_txns(state.txns, first.txns, now_ms),
+        domains=_domains(state, first.domains, protocol),
         can_match=lambda _: True,
     )
 

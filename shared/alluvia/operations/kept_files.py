@@ -13,15 +13,18 @@ from alluvia.arrow_compute import pc
 from alluvia.log.paths import LOG_FOLDER, checkpoint_name, commit_name
 from alluvia.log.segment import Listing, find_segment, read_listing
 from alluvia.operations.checkpoint import form_of
+from alluvia.operations.clone_keepers import is_orphan
 from alluvia.operations.keeping import PENDING_AGE_MS_MAX
 from alluvia.operations.vacuum_keys import hashed, needed
 from alluvia.store import ObjectInfo
 from alluvia.table.handle import TableHandle
-from alluvia.table.keepers import Keeper, Keepers, find_keeper, keepers_of, meant, pin_key, release
+from alluvia.table.keepers import CLONE, Keeper, Keepers, find_keeper, keepers_of, meant, pin_key, release
 from alluvia.table.snapshot import Snapshot
 
 EXPIRED_AGE_MS_MIN = 24 * 60 * 60 * 1000
 """A keeper is deleted so long after it has expired: until then, its name may be given again."""
+CLONE_AGE_MS_MIN = 24 * 60 * 60 * 1000
+"""A younger keeper of a clone stays, whatever its clone has: it may still be made."""
 
 
 class KeptFiles:
@@ -112,12 +115,15 @@ class KeptFiles:
         return frozenset(LOG_FOLDER + part.name for each in self.versions for part in found.get(each, ()))
 
     def clean_up(self) -> None:
-        """Delete keepers that expired long ago, those that were never finished, and pins of keepers that are gone."""
+        """Delete keepers that nothing needs, those that were never finished, and pins of keepers that are gone."""
         handle, now_ms = self._handle, self._handle.clock.now_ms()
         for keeper in self._kept.keepers:
             expired = keeper.expires_ms is not None and keeper.expires_ms < now_ms - EXPIRED_AGE_MS_MIN
             if keeper.pending and keeper.stored_ms < now_ms - PENDING_AGE_MS_MAX:
                 release(handle.store, keeper)
+            elif keeper.kind == CLONE and not keeper.pending:
+                if keeper.stored_ms < now_ms - CLONE_AGE_MS_MIN and is_orphan(handle, keeper):
+                    release(handle.store, keeper)
             elif expired and not keeper.pending:
                 known = find_keeper(handle.store, keeper.table, keeper.kind, keeper.name)
                 if known is not None and known.id == keeper.id:

@@ -40,7 +40,7 @@ from alluvia.table.event_window.index import WINDOW_FOLDER
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.lineage import is_dropped
 from alluvia.table.offers import OFFERS
-from alluvia.table.properties import OLDEST_READABLE
+from alluvia.table.properties import CLONE_OF, OLDEST_READABLE
 from alluvia.table.protocols import check_writable, has_domains
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import Changes
@@ -200,12 +200,15 @@ class _Run:
         log_plan = self._planned_log() if block.last else LogPlan()
         oldest = _oldest_after(handle, snapshot, self._log_files, plan, log_plan, self._cutoffs)
         known = oldest_readable(snapshot.state)
-        if plan.objects.num_rows or log_plan.objects:
+        # A clone deletes nothing that others own, but they must learn which of its versions need it no more.
+        shares = CLONE_OF in snapshot.properties
+        gives_up = shares and oldest > known
+        if plan.objects.num_rows or log_plan.objects or shares:
             plan, log_plan = self._spared(plan, log_plan, live, oldest, known)
             oldest = _oldest_after(handle, snapshot, self._log_files, plan, log_plan, self._cutoffs)
         self.oldest = max(self.oldest, oldest)
         failed: list[str] = []
-        if not self._dry_run and (plan.objects.num_rows or log_plan.objects or log_plan.hints):
+        if not self._dry_run and (plan.objects.num_rows or log_plan.objects or log_plan.hints or gives_up):
             self._kept.pin(oldest, known)
             # Who restores a version that a keeper has kept until now loses a race.
             named = len(plan.data_files) or len(plan.orphans)
@@ -352,7 +355,8 @@ def _oldest_after(
 
     Our commits give a tombstone their own timestamp, so the time of the last removal names its version. Where others
     write too, their tombstones say less: then whatever is older than the retention has expired. A checkpoint drops
-    tombstones that are older than the table's retention, so an orphan may have been part of a version up to then.
+    tombstones that are older than the table's retention, so an orphan may have been part of a version up to then. Of a
+    shallow clone, whatever is older than the retention has expired: it may need files that others delete.
     """
     oldest = oldest_readable(snapshot.state)
     data_files, orphans = len(plan.data_files), len(plan.orphans)
@@ -363,7 +367,7 @@ def _oldest_after(
     moments = [] if plan.removed_ms is None else [plan.removed_ms]
     if orphans and handle.log.checkpoint_version is not None:
         moments.append(tombstones_after_ms(snapshot, handle.clock.now_ms()))
-    if not _is_exact(snapshot) and (data_files or orphans):
+    if (not _is_exact(snapshot) and (data_files or orphans)) or CLONE_OF in snapshot.properties:
         moments.append(cutoffs.removed)
     return max(oldest, _version_at(handle, max(moments))) if moments else oldest
 

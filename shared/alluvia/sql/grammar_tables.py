@@ -64,6 +64,28 @@ def _view(cursor: Cursor, *, or_replace: bool) -> nodes.CreateView:
     return nodes.CreateView(name, cursor.rest("SELECT"), or_replace, if_not_exists)
 
 
+def _clone(cursor: Cursor, table: str, *, or_replace: bool, if_not_exists: bool) -> nodes.Clone | None:
+    """Read SHALLOW CLONE or DEEP CLONE of a table, at a version; None where something else comes."""
+    if cursor.word() == "clone":
+        raise cursor.wrong("SHALLOW CLONE, which shares the files, or DEEP CLONE, which copies them")
+    deep = cursor.word() == "deep"
+    if cursor.word(1) != "clone" or not (deep or cursor.word() == "shallow"):
+        return None
+    cursor.at += 2
+    if or_replace:
+        raise Invalid(f"CREATE OR REPLACE TABLE … CLONE is not supported: DROP TABLE {table} first")
+    source, version, timestamp, tag = cursor.table(), None, None, None
+    if cursor.accept("version", "as", "of"):
+        version = cursor.number("a version")
+    elif cursor.accept("tag", "as", "of"):
+        tag = cursor.string("the name of a tag")
+    elif cursor.accept("timestamp", "as", "of"):
+        timestamp = cursor.string("a timestamp")
+    if not cursor.ended:
+        raise cursor.wrong("VERSION, TIMESTAMP or TAG AS OF, or the end: a clone has the columns of its source")
+    return nodes.Clone(table, source, deep, if_not_exists, version, timestamp, tag)
+
+
 def _location(cursor: Cursor) -> str | None:
     """Read [USING DELTA] LOCATION 'uri', which must be all of the rest; None where something else comes."""
     ahead = 2 if (cursor.word(), cursor.word(1)) == ("using", "delta") else 0
@@ -76,13 +98,16 @@ def _location(cursor: Cursor) -> str | None:
     return uri
 
 
-def _table(cursor: Cursor, *, or_replace: bool) -> nodes.CreateTable | nodes.Attach:
+def _table(cursor: Cursor, *, or_replace: bool) -> nodes.CreateTable | nodes.Attach | nodes.Clone:
     if_not_exists = cursor.accept("if", "not", "exists")
     if if_not_exists and or_replace:
         raise Invalid("CREATE OR REPLACE TABLE IF NOT EXISTS contradicts itself: leave one of the two out")
     table = cursor.table()
     if "/" in table:
         raise Invalid(f"CREATE TABLE {table.replace('/', '.')} is not possible: ingestion creates tables of rejects")
+    cloned = _clone(cursor, table, or_replace=or_replace, if_not_exists=if_not_exists)
+    if cloned is not None:
+        return cloned
     uri = _location(cursor)
     if uri is not None:
         if or_replace:

@@ -120,6 +120,19 @@ class Attach:
 
 
 @dataclass(frozen=True, slots=True)
+class Clone:
+    """CREATE TABLE … SHALLOW CLONE, or DEEP CLONE, which copies the files: of the newest version or another."""
+
+    table: str
+    source: str
+    deep: bool
+    if_not_exists: bool = False
+    version: int | None = None
+    timestamp: str | None = None
+    tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Maintain:
     """OPTIMIZE, VACUUM, UNDROP: `action` says which. `version` is UNDROP's; `hours` what VACUUM retains."""
 
@@ -185,8 +198,8 @@ class Query:
 
 
 Node = (
-    Insert | Update | Delete | Merge | CreateTable | AlterTable | DropTable | Attach | Maintain | Restore | CreateView
-    | DropView | Show | Control | Query
+    Insert | Update | Delete | Merge | CreateTable | AlterTable | DropTable | Attach | Clone | Maintain | Restore
+    | CreateView | DropView | Show | Control | Query
 )  # fmt: skip
 
 

@@ -30,4 +30,7 @@ def check_statement(rights: Rights, kind: str, node: nodes.Node) -> None:
         rights.check(READ, name)
     else:
         rights.check(ADMIN, name)
+        if isinstance(node, nodes.Clone):
+            rights.check(READ, node.source)
+            rights.check_sees_all(kind.upper(), (node.source,))
     rights.check_sees_all(kind.upper(), (name,))

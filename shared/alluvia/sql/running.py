@@ -34,6 +34,7 @@ _WRITES: Mapping[type, Callable[[SqlScope, Any], Done]] = {
     nodes.AlterTable: tables.alter_table,
     nodes.DropTable: tables.drop_table,
     nodes.Attach: tables.attach,
+    nodes.Clone: tables.clone,
     nodes.Restore: tables.restore,
     nodes.Maintain: tables.maintain,
     nodes.CreateView: views.create_view,

@@ -13,6 +13,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.sql.first_word import QUERIES, first_word, is_query
 from alluvia.sql.nodes import (
     Attach,
+    Clone,
     Control,
     CreateTable,
     CreateView,
@@ -46,7 +47,7 @@ class SqlStatement:
     @property
     def alone(self) -> bool:
         """Whether no transaction can hold it, so that it must be the only statement of its text."""
-        return isinstance(self.node, Attach | Maintain | CreateView | DropView)
+        return isinstance(self.node, Attach | Clone | Maintain | CreateView | DropView)
 
     @property
     def needs_transaction(self) -> bool:

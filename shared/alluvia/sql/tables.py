@@ -7,8 +7,9 @@ from datetime import timedelta
 import pyarrow as pa
 
 from alluvia.errors import Invalid, TableExists, TableNotFound
+from alluvia.operations import clone as cloning
 from alluvia.operations.views import find_view
-from alluvia.sql.nodes import AlterTable, Attach, DropTable, Maintain, Restore
+from alluvia.sql.nodes import AlterTable, Attach, Clone, DropTable, Maintain, Restore
 from alluvia.sql.scope import Done, SqlScope
 from alluvia.table.properties import CONSTRAINT
 from alluvia.table.schema.names import fold
@@ -72,14 +73,39 @@ def attach(scope: SqlScope, node: Attach) -> Done:
             if not node.lenient:
                 raise
         return {"table": node.table}
-    if find_view(scope.lake.store, node.table) is not None:
-        raise TableExists(f"there is a view {node.table}: DROP VIEW {node.table} first, or choose another name")
+    check_no_view(scope, node.table)
     try:
         scope.lake.attach(node.table, node.uri)
     except TableExists:
         if not node.lenient:
             raise
     return {"table": node.table, "version": scope.lake.handle(node.table).newest().version}
+
+
+def clone(scope: SqlScope, node: Clone) -> Done:
+    """Make a table of a version of another."""
+    check_no_view(scope, node.table)
+    try:
+        made = cloning.clone(
+            scope.lake, node.source, node.table, node.version, node.timestamp, node.tag, deep=node.deep
+        )
+    except TableExists:
+        if not node.if_not_exists:
+            raise
+        return {"table": node.table, "version": scope.newest(node.table).version}
+    return {
+        "table": node.table,
+        "version": made.version,
+        "source_version": made.source_version,
+        "files": made.files,
+        "bytes": made.bytes,
+    }
+
+
+def check_no_view(scope: SqlScope, name: str) -> None:
+    """Raise `TableExists` for the name of a view."""
+    if find_view(scope.lake.store, name) is not None:
+        raise TableExists(f"there is a view {name}: DROP VIEW {name} first, or choose another name")
 
 
 def restore(scope: SqlScope, node: Restore) -> Done:

@@ -11,13 +11,13 @@ from alluvia.errors import Invalid, TableExists
 from alluvia.operations import merge as merging
 from alluvia.operations.merge import MergeClause, MergeRules
 from alluvia.operations.upsert_source import RepeatedKey
-from alluvia.operations.views import find_view
 from alluvia.query.engine import Result
 from alluvia.sql import finding, pairing
 from alluvia.sql.binding import assigned, column_of
 from alluvia.sql.fitting import fitted, table_schema
 from alluvia.sql.nodes import CreateTable, Delete, Insert, Merge, Update, reads_more
 from alluvia.sql.scope import Done, SqlScope
+from alluvia.sql.tables import check_no_view
 from alluvia.sql.tokens import Sql, holds_query
 from alluvia.table.schema.names import fold
 
@@ -89,8 +89,7 @@ def delete(scope: SqlScope, node: Delete) -> Done:
 
 def create_table(scope: SqlScope, node: CreateTable) -> Done:
     """Create a table; with a query, in one commit with the query's rows."""
-    if find_view(scope.lake.store, node.table) is not None:
-        raise TableExists(f"there is a view {node.table}: DROP VIEW {node.table} first, or choose another name")
+    check_no_view(scope, node.table)
     if (node.if_not_exists or (node.query is not None and not node.or_replace)) and scope.has(node.table):
         if not node.if_not_exists:
             raise TableExists(f"table {node.table!r} already exists: choose another name, or DROP TABLE {node.table}")

@@ -6,12 +6,14 @@ Only what was asked for with `reach` is read, and nothing outside is ever writte
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
 from alluvia.errors import Forbidden, Invalid, Unsupported
+from alluvia.scratch import scratch_root
 from alluvia.store.base import ListedPage, ObjectInfo, Store
 from alluvia.store.uris import canonical_place, table_place
 from alluvia.store.wrapper import Wrapper
@@ -119,6 +121,17 @@ class OutsideStore(Wrapper):
     def local_path(self, key: str) -> Path | None:
         store, key = self._at(key)
         return store.local_path(key)
+
+    def copy(self, source: str, key: str) -> None:
+        """Copy an object, by way of this machine if it lies outside."""
+        store, there = self._at(source)
+        if store is self.inner:
+            self.inner.copy(source, key)
+            return
+        with tempfile.TemporaryDirectory(dir=scratch_root()) as folder:
+            path = Path(folder) / "copy"
+            store.get_file(there, path)
+            self.inner.put_file(key, path)
 
     def get_file(self, key: str, path: Path) -> None:
         store, key = self._at(key)

@@ -121,11 +121,14 @@ def marked(
     return {name: text for name, text in configuration.items() if name not in LINEAGE} | marks
 
 
+def without_marks(configuration: Mapping[str, str]) -> dict[str, str]:
+    """Return properties without any mark, as the first version of a table has them."""
+    return {name: text for name, text in configuration.items() if name not in (*LINEAGE, UNDONE)}
+
+
 def with_marks_of(configuration: Mapping[str, str], marked: Mapping[str, str]) -> dict[str, str]:
     """Return properties with all marks of others, those of restores too, and none of their own."""
-    names = (*LINEAGE, UNDONE)
-    plain = {name: text for name, text in configuration.items() if name not in names}
-    return plain | {name: marked[name] for name in names if name in marked}
+    return without_marks(configuration) | {name: marked[name] for name in (*LINEAGE, UNDONE) if name in marked}
 
 
 def _entry(table: DroppedTable) -> dict[str, Any]:

@@ -54,6 +54,11 @@ def stored_vector(descriptor: Json) -> StoredVector | None:
     raise Unsupported(f"a deletion vector has the storage type {kind!r}, which this library does not know")
 
 
+def renamed_vector(descriptor: Json, identity: str) -> Json:
+    """Return the descriptor of a stored vector whose file was copied to the table's root, named by a UUID's text."""
+    return {**descriptor, "storageType": "u", "pathOrInlineDv": encode_z85(UUID(identity).bytes)}
+
+
 def cardinality_of(descriptor: Json) -> int:
     """Return the number of rows that a vector deletes. Raises `Corrupt` where the descriptor does not say."""
     return _number(descriptor, "cardinality")

@@ -1,0 +1,176 @@
+"""Clone a table: a new table whose first version has the files of a version of another, copied or shared.
+
+A shallow clone shares them: its first commit names them by absolute URI, where they are, and keepers have the tables
+that own them keep them (`operations/keeping.py`). What is written to it later lies in its own folder. It may be made of
+a clone, whose files are then those of several tables: each of them gets a keeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import orjson
+
+from alluvia.errors import Corrupt, Invalid, TableExists, VersionExpired
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.log.actions import AddFile
+from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION
+from alluvia.operations.catalog import Catalog
+from alluvia.operations.clone_files import copied_files, is_below, shared_files
+from alluvia.operations.clone_keepers import OWN_NAME
+from alluvia.operations.create import create
+from alluvia.operations.drop import find_log
+from alluvia.operations.drop_plan import FirstVersion
+from alluvia.operations.keeping import keep_version
+from alluvia.operations.tags import tagged
+from alluvia.table.claims import CLAIM
+from alluvia.table.handle import TableHandle
+from alluvia.table.keepers import CLONE, Keeper, find_keeper, put_keeper, release
+from alluvia.table.lineage import is_dropped, without_marks
+from alluvia.table.properties import CLONE_OF, OLDEST_READABLE, ROLLUP
+from alluvia.table.protocols import check_writable
+from alluvia.table.snapshot import Snapshot
+
+_NOT_CLONED = (OLDEST_READABLE, ROLLUP, CLONE_OF, ENABLED_VERSION, ENABLED_TIMESTAMP)
+
+
+@dataclass(frozen=True, slots=True)
+class CloneReport:
+    """A clone's version, which version of the source it is made of, and the files, with their bytes, that it has."""
+
+    source: str
+    source_version: int
+    version: int
+    files: int
+    bytes: int
+    deep: bool
+
+
+def clone(
+    catalog: Catalog,
+    source: str,
+    name: str,
+    version: int | None = None,
+    timestamp: datetime | str | None = None,
+    tag: str | None = None,
+    *,
+    deep: bool = False,
+) -> CloneReport:
+    """Make a table of a version of another, the newest by default or that of a number, a time or a tag; in one commit.
+
+    A shallow clone takes some ten requests, however large the table is. A deep one takes a PUT for each file besides,
+    which S3 copies itself within a bucket. Raises `TableExists`, `TableNotFound`, `VersionNotFound`, `VersionExpired`,
+    and `Invalid` for a shallow clone of an attached table, whose files nobody here can keep.
+    """
+    origin, target = catalog.handle(source), catalog.handle(name).own()
+    rejects = catalog.rejects_handle(name)
+    if [version, timestamp, tag].count(None) < 2:
+        raise Invalid("version, timestamp, tag: give one of them")
+    origin.newest()
+    _check_free(target)
+    clone_id = catalog.clock.new_id()
+    if origin.attached_place is not None:
+        if not deep:
+            raise Invalid(
+                f"table {source!r} is attached from {origin.attached_place}, where nothing keeps files for this lake: "
+                "make a deep clone, which copies them"
+            )
+        if tag is not None:
+            raise Invalid(f"tag: table {source!r} is attached, and has its tags in its own lake: give the version")
+        return _copied(origin.snapshot(version, timestamp), target, rejects, clone_id)
+    tagged_one = None if tag is None else tagged(origin, tag)
+    if tagged_one is not None:
+        version = tagged_one.version
+    keeper_name = f"{name.replace('/', '.')[:27]}.{clone_id}"
+    keeper, snapshot = keep_version(origin, CLONE, keeper_name, version, timestamp, details={OWN_NAME: name})
+    snapshot = tagged_one or snapshot  # a tag of the lake may hold transactions before the log does
+    keepers = [keeper]
+    needed = False
+    try:
+        if deep:
+            return _copied(snapshot, target, rejects, clone_id)
+        adds = shared_files(snapshot, catalog.store)
+        _keep_bases(origin, snapshot, keepers)
+        if len(keepers) > 1 and not any(is_below(add, origin) for add in adds):  # all that it has is others'
+            release(catalog.store, keepers.pop(0))
+        bases = [{"table": each.table, "keeper": each.name} for each in keepers]
+        properties = {CLONE_OF: orjson.dumps(bases).decode()}
+        check_writable(snapshot.state.protocol, snapshot.state.metadata)
+        needed = True  # even where the answer to the commit is lost
+        try:
+            return _committed(snapshot, target, rejects, clone_id, properties, adds)
+        except TableExists:
+            needed = False
+            raise
+    finally:
+        if not needed:
+            for each in keepers:
+                release(catalog.store, each)
+
+
+def _copied(snapshot: Snapshot, target: TableHandle, rejects: TableHandle | None, clone_id: str) -> CloneReport:
+    check_writable(snapshot.state.protocol, snapshot.state.metadata)
+    first = copied_files(snapshot, target)
+    return _committed(snapshot, target, rejects, clone_id, None, first)
+
+
+def _check_free(target: TableHandle) -> None:
+    """Raise `TableExists` before anything is kept or copied for a name that is taken."""
+    there, may_be_dropped = find_log(target.store, target.root)
+    if there and not (may_be_dropped and is_dropped(target.newest(dropped=True).properties)):
+        raise TableExists(f"table {target.name!r} already exists: choose another name for the clone")
+
+
+def _keep_bases(origin: TableHandle, snapshot: Snapshot, keepers: list[Keeper]) -> None:
+    """Put a keeper besides each that the source, itself a clone, has, and add it to `keepers`.
+
+    What theirs keeps could not go as long as it was there. If it still is when ours has been put, no vacuum has missed
+    both. Raises `VersionExpired`.
+    """
+    store, own = origin.store, keepers[0]
+    for table, name in bases_of(snapshot.properties):
+        theirs = find_keeper(store, table, CLONE, name)
+        if theirs is None:  # no version that can be read of the source needs it any more
+            continue
+        keeper = replace(own, table=table, table_id=theirs.table_id, version=theirs.version)
+        if not put_keeper(store, origin.clock, keeper):
+            raise Invalid(f"there is a {keeper} already")
+        keepers.append(keeper)
+        if find_keeper(store, table, CLONE, name) is None:
+            raise VersionExpired(f"version {snapshot.version} of {snapshot.name} has just expired: try again")
+
+
+def bases_of(properties: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the keepers that a shallow clone was given, as tables and names. Raises `Corrupt`."""
+    try:
+        return [(str(each["table"]), str(each["keeper"])) for each in orjson.loads(properties.get(CLONE_OF, "[]"))]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corrupt(f"property {CLONE_OF} cannot be read: only this library may set it") from error
+
+
+def _committed(
+    snapshot: Snapshot,
+    target: TableHandle,
+    rejects: TableHandle | None,
+    clone_id: str,
+    shared: Mapping[str, str] | None,
+    adds: Sequence[AddFile],
+) -> CloneReport:
+    """Commit the first version of a clone; `shared` are the properties of one that shares its files."""
+    before, now_ms = snapshot.state, target.clock.now_ms()
+    kept = {name: text for name, text in without_marks(snapshot.properties).items() if name not in _NOT_CLONED}
+    metadata = replace(before.metadata, id=clone_id, configuration={**kept, **(shared or {})}, created_time=now_ms)
+    first = FirstVersion(
+        "CLONE",
+        {"source": snapshot.name, "sourceVersion": str(snapshot.version), "isShallow": str(shared is not None).lower()},
+        adds,
+        before.protocol,
+        before.txns,
+        {name: each for name, each in before.domains.items() if name != OLDEST_READABLE and not name.startswith(CLAIM)},
+    )
+    create(target, metadata, exist_ok=False, rejects=rejects, first=first)
+    made = target.newest()
+    size = sum(file.size for file in adds)
+    return CloneReport(snapshot.name, snapshot.version, made.version, len(adds), size, shared is None)

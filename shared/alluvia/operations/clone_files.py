@@ -1,0 +1,79 @@
+"""The files of a clone: those of another table, named where they are, or copied."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from urllib.parse import unquote
+
+from alluvia.errors import TransactionExpired
+from alluvia.log.actions import AddFile
+from alluvia.log.fields import Json
+from alluvia.log.paths import encode_path, folder_of, is_absolute
+from alluvia.store import Store
+from alluvia.table.deletion_vectors.descriptors import renamed_vector, stored_vector
+from alluvia.table.handle import TableHandle
+from alluvia.table.snapshot import Snapshot
+
+COPY_AGE_MS_MAX = 12 * 60 * 60 * 1000
+"""Copying that takes longer is given up: vacuum may take the first copies, which no commit names yet."""
+
+
+def shared_files(snapshot: Snapshot, store: Store) -> list[AddFile]:
+    """Return the files of a version under the URIs at which they are."""
+    return [
+        replace(
+            file,
+            path=_uri(store, snapshot, file.path),
+            deletion_vector=_shared_vector(store, snapshot, file.deletion_vector),
+            data_change=True,
+            uri=None,
+        )
+        for file in snapshot.files
+    ]
+
+
+def _uri(store: Store, snapshot: Snapshot, path: str) -> str:
+    """Return a path of a log, decoded, as an absolute URI."""
+    if is_absolute(path) and "://" in path:
+        return path
+    key = snapshot.locate(path)
+    root = unquote(store.uri) if store.uri.startswith("file:") else store.uri
+    return f"{root.rstrip('/')}/{key}"
+
+
+def is_below(add: AddFile, handle: TableHandle) -> bool:
+    """Whether a file that is named by its URI, or its deletion vector, lies in the folder of a table."""
+    stored = None if add.deletion_vector is None else stored_vector(add.deletion_vector)
+    keys = [handle.store.locate(each) for each in (add.path, None if stored is None else stored.path) if each]
+    return any(key is not None and key.startswith(handle.root) for key in keys)
+
+
+def _shared_vector(store: Store, snapshot: Snapshot, descriptor: Json | None) -> Json | None:
+    stored = None if descriptor is None else stored_vector(descriptor)
+    if descriptor is None or stored is None:
+        return descriptor
+    uri = encode_path(_uri(store, snapshot, stored.path))
+    return {**descriptor, "storageType": "p", "pathOrInlineDv": uri}
+
+
+def copied_files(snapshot: Snapshot, target: TableHandle) -> list[AddFile]:
+    """Copy the files of a version, and their deletion vectors, below the root of another table; return the copies."""
+    store, clock, began_ms = target.store, target.clock, target.clock.now_ms()
+    vectors: dict[str, str] = {}
+    adds = []
+    copies: list[tuple[str, str]] = []
+    for file in snapshot.files:
+        path = f"{folder_of(file.path)}part-{clock.new_id()}.parquet"
+        copies.append((snapshot.key(file), target.root + path))
+        descriptor = file.deletion_vector
+        stored = None if descriptor is None else stored_vector(descriptor)
+        if descriptor is not None and stored is not None:
+            identity = vectors.setdefault(stored.path, clock.new_id())
+            descriptor = renamed_vector(descriptor, identity)
+        adds.append(replace(file, path=path, deletion_vector=descriptor, data_change=True, uri=None))
+    for path, identity in vectors.items():
+        copies.append((snapshot.locate(path), f"{target.root}deletion_vector_{identity}.bin"))
+    store.map(lambda each: store.copy(*each), copies)
+    if clock.now_ms() - began_ms > COPY_AGE_MS_MAX:
+        raise TransactionExpired(f"copying {snapshot.name} took more than half a day: clone fewer files at once")
+    return adds

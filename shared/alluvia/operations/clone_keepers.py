@@ -1,0 +1,71 @@
+"""Whether the keeper of a shallow clone is still needed by it.
+
+A clone's files of another table become fewer, never more: what it writes is its own, and restore and undrop bring back
+only versions that can be read. So once its oldest readable version has none, none that comes later has any.
+"""
+
+from __future__ import annotations
+
+from alluvia.errors import TableNotFound, Unsupported
+from alluvia.log.actions import AddFile
+from alluvia.table.deletion_vectors.descriptors import stored_vector
+from alluvia.table.handle import TableHandle, oldest_readable
+from alluvia.table.keepers import Keeper, keepers_of
+from alluvia.table.snapshot import Snapshot
+
+OWN_NAME = "clone"
+"""What a keeper's details call the clone."""
+
+
+def is_orphan(handle: TableHandle, keeper: Keeper) -> bool:
+    """Whether no version that can be read of a clone has files of a table, which a keeper keeps for it.
+
+    For keepers that are older than any clone takes to be made. Two LISTs, and what opening the clone costs.
+    """
+    try:
+        oldest = _oldest(handle, keeper)
+    except TableNotFound:  # it was never made
+        return True
+    return oldest is not None and not any(_uses(oldest, file, handle.root) for file in oldest.files)
+
+
+def still_used(handle: TableHandle, keeper: Keeper, kept: Snapshot) -> list[AddFile]:
+    """Return those files of a kept version of a table that the clone, which it is kept for, can still read."""
+    try:
+        oldest = _oldest(handle, keeper)
+    except TableNotFound:  # it may be on its way
+        oldest = None
+    if oldest is None:
+        return list(kept.files)
+    used = {key for file in oldest.files for key in _keys(oldest, file)}
+    return [file for file in kept.files if not used.isdisjoint(_keys(kept, file))]
+
+
+def _oldest(handle: TableHandle, keeper: Keeper) -> Snapshot | None:
+    """Return the oldest version of a clone that can be read; None where it is not of the clone yet.
+
+    Where somebody keeps versions of the clone, it may need all that it ever had: None, too. Raises `TableNotFound`.
+    """
+    name = keeper.details.get(OWN_NAME, "")
+    clone = TableHandle(handle.store, f"{name}/", name, handle.clock, follows=False)
+    newest = clone.newest(dropped=True)
+    if keepers_of(clone.store, clone.root, name).keepers:
+        return None
+    with clone.lock:
+        oldest = clone.log.at(max(oldest_readable(newest.state), clone.log.oldest()))
+    if oldest.timestamp_ms < keeper.created_ms:
+        return None
+    return Snapshot(oldest, clone.root, name, clone.store.locate)
+
+
+def _uses(snapshot: Snapshot, file: AddFile, root: str) -> bool:
+    """Whether a file lies below a root, or its deletion vector; or nobody can tell, as it is outside the lake."""
+    try:
+        return any(key.startswith(root) for key in _keys(snapshot, file))
+    except Unsupported:
+        return True
+
+
+def _keys(snapshot: Snapshot, file: AddFile) -> list[str]:
+    stored = None if file.deletion_vector is None else stored_vector(file.deletion_vector)
+    return [snapshot.key(file), *([] if stored is None else [snapshot.locate(stored.path)])]
