@@ -100,7 +100,8 @@ def test_deletion_vectors_of_one_file_are_one_request_once(lake: alluvia.Lake, s
         ("SELECT n FROM (SELECT * FROM t LIMIT 1) ORDER BY n LIMIT 1", 2),
         ("SELECT n FROM t ORDER BY n LIMIT 1", 30),
         ("EXPLAIN SELECT n FROM t", 0),
-        ("DESCRIBE t", 1),
+        ("DESCRIBE t", 0),
+        ("SELECT n FROM t ORDER BY n LIMIT 0", 0),
         ("SUMMARIZE t", 30),
     ],
 )

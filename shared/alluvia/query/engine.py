@@ -23,7 +23,6 @@ from alluvia.expressions.constants import Constants
 from alluvia.expressions.parse import Statement, parse
 from alluvia.expressions.references import Reference, References, find_references, names_in_use, shows_tables
 from alluvia.expressions.rewrite import Rewritten, rewrite
-from alluvia.expressions.tree import Node
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.folding import FINAL
@@ -31,7 +30,7 @@ from alluvia.operations.relations import Files, Inputs, LocalRows, Relation
 from alluvia.query.derived import find_derived
 from alluvia.query.describe import describes, in_our_terms
 from alluvia.query.evaluation import evaluation
-from alluvia.query.fetching import EARLY_FILES, may_end_early
+from alluvia.query.fetching import EARLY_FILES, asks_no_rows, may_end_early
 from alluvia.query.formats import Format, render
 from alluvia.query.identity import Identity, identity_of
 from alluvia.query.limits import PlannedReads, QueryLimits
@@ -219,8 +218,9 @@ def _attempt(
                 session.close()
                 names = pa.table({"name": pa.array(catalog.tables(), pa.string())})
                 return of_result(_of_table(scan_table(()) if dry_run else names))
+            columns_only = without_rows or asks_no_rows(statement.root)
             opened = _open(
-                catalog, statement, session, limits, values, places, dry_run=dry_run, without_rows=without_rows
+                catalog, statement, session, limits, values, places, dry_run=dry_run, without_rows=columns_only
             )
             root, reports = opened.statement.root, opened.reports
             if dry_run:
@@ -273,7 +273,7 @@ def _open(
     dry_run: bool,
     without_rows: bool,
 ) -> _Opened:
-    """Give a session what a query names, but not in a dry run; tables without a file, `without_rows`."""
+    """Give a session what a query names, but not in a dry run; tables without a file where no row is asked for."""
     given = {} if values is None else {name: values[name][0] for name in values.column_names}
     if given:
         check_given(statement.root, given)
@@ -288,7 +288,7 @@ def _open(
         newest = newest_snapshots(catalog, references)
     constants = Constants(now_us, names_in_use(statement.root), given, session.plan)
     reads = PlannedReads(limits, catalog.rights)
-    with_rows = not (dry_run or without_rows or statement.explain or _describes_columns(statement.root))
+    with_rows = not (dry_run or without_rows or statement.explain)
     derived = _derived(
         catalog, statement, references, constants, newest, session, limits, reads, dry_run=dry_run, with_rows=with_rows
     )
@@ -302,19 +302,19 @@ def _open(
     for number, reference in enumerate(references.tables):
         if reference in derived:
             relation = derived[reference][1].narrowed(plan.needed[reference])
+            relation = _emptied(relation) if without_rows else relation
             inputs |= relation.inputs
             views |= relation.views
             names[reference] = relation.name
-            read = [each for each in relation.inputs.values() if isinstance(each, Files)]
-            for each in read:
+            for each in (each for each in relation.inputs.values() if isinstance(each, Files)):
                 catalog.note_read(Scan(each.snapshot))
-            reports += [report(each.snapshot.name, each) for each in read]
+                reports.append(report(each.snapshot.name, each))
         else:
             names[reference] = f"scan_{number}"
             catalog.note_read(scans[reference])
             scan = scans[reference]
             shown, located = plan.shown.get(reference), places if number == 0 else None
-            files = Files(scan.snapshot, scan.files, shown=shown, places=located)
+            files = Files(scan.snapshot, () if without_rows else scan.files, shown=shown, places=located)
             inputs[names[reference]] = files
             reports.append(report(reference.shown, files))
     read = [each for each in inputs.values() if isinstance(each, Files)]
@@ -325,7 +325,7 @@ def _open(
         reads.add(inputs)
     rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
     if not dry_run:
-        session.open(_emptied(inputs) if without_rows else inputs, views, fetched_max=_fetched_max(statement))
+        session.open(inputs, views, fetched_max=_fetched_max(statement))
     named = _tables_named(references, scans, {reference: relation for reference, (_, relation) in derived.items()})
     return _Opened(statement, scans, tuple(reports), rewritten, named, tuple(reads.snapshots))
 
@@ -358,10 +358,13 @@ def _derived(
     return found
 
 
-def _emptied(inputs: Inputs) -> Inputs:
-    return {
-        name: replace(each, files=(), paths=()) if isinstance(each, Files) else each for name, each in inputs.items()
+def _emptied(relation: Relation) -> Relation:
+    """Return a relation without files."""
+    inputs: Inputs = {
+        name: replace(each, files=(), paths=()) if isinstance(each, Files) else each
+        for name, each in relation.inputs.items()
     }
+    return replace(relation, inputs=inputs)
 
 
 def _nothing_evaluated(relation: Relation, take: Callable[[pa.Schema, Iterator[pa.RecordBatch]], _Answer]) -> _Answer:  # noqa: ARG001
@@ -389,13 +392,7 @@ def _fetched_max(statement: Statement) -> int | None:
     """Return how many files are worth fetching before a query runs; None for any number."""
     if statement.explain:
         return 0
-    if _describes_columns(statement.root):
-        return 1  # whose columns are all of the table's
     return EARLY_FILES if may_end_early(statement.root) else None
-
-
-def _describes_columns(root: Node) -> bool:
-    return describes(root) and root["from_table"]["show_type"] == "DESCRIBE"
 
 
 def _of_table(table: pa.Table, reports: tuple[TableScan, ...] = ()) -> Result:

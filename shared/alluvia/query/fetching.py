@@ -28,6 +28,14 @@ def small_files(inputs: Inputs, copied: Callable[[str], bool]) -> Iterator[Remot
                 yield RemoteFile(source.snapshot.key(file), file.size, file.modification_time)
 
 
+def asks_no_rows(root: Node) -> bool:
+    """Whether a query asks for columns alone, as tools do before they read: it ends with LIMIT 0, or is a DESCRIBE."""
+    if (root.get("from_table") or {}).get("show_type") == "DESCRIBE":
+        return True
+    limits = [each["limit"] for each in root.get("modifiers") or () if each["type"] == "LIMIT_MODIFIER"]
+    return any((each or {}).get("class") == "CONSTANT" and each["value"].get("value") == 0 for each in limits)
+
+
 def may_end_early(root: Node) -> bool:
     """Whether a query may have all of its rows before it has read all files: a LIMIT in it is not on sorted rows."""
     kinds = [{each["type"] for each in node["modifiers"]} for node in walk(root) if node.get("modifiers")]
