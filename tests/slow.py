@@ -31,6 +31,7 @@ LEFT_OUT = (
     "tests/functions/test_many_tables.py",
     "tests/functions/test_query_statements.py",
     "tests/golden/",
+    "tests/ibis/",
     "tests/infra/test_authorization.py",
     "tests/infra/test_cold_imports.py",
     "tests/infra/test_layers.py::test_modules_are_compiled_for_the_functions_python",

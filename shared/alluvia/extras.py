@@ -15,6 +15,6 @@ def needing(extra: str, what: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package in ("", "alluvia", "alluvia_spark", "functions"):
+        if package in ("", "alluvia", "alluvia_ibis", "alluvia_spark", "functions"):
             raise
         raise NotInstalled(f"{what} needs the package {package}: pip install 'alluvia[{extra}]'") from error

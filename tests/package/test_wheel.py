@@ -21,9 +21,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 def test_the_wheel_holds_the_packages_and_nothing_beside_them(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     info = f"alluvia-{alluvia.__version__}.dist-info"
-    assert {name.partition("/")[0] for name in names} == {"alluvia", "alluvia_spark", info}
-    assert {"alluvia/py.typed", "alluvia_spark/py.typed", f"{info}/licenses/LICENSE"} <= set(names)
-    for folder in ("functions", "events/data", "shared/alluvia", "shared/alluvia_spark"):
+    assert {name.partition("/")[0] for name in names} == {"alluvia", "alluvia_ibis", "alluvia_spark", info}
+    assert {"alluvia/py.typed", "alluvia_ibis/py.typed", "alluvia_spark/py.typed", f"{info}/licenses/LICENSE"} <= set(
+        names
+    )
+    for folder in ("functions", "events/data", "shared/alluvia", "shared/alluvia_ibis", "shared/alluvia_spark"):
         inside = folder.removeprefix("shared/") if folder.startswith("shared/") else f"alluvia/{folder}"
         there = {path.relative_to(ROOT / folder).as_posix() for path in (ROOT / folder).rglob("*") if path.is_file()}
         missing = {f"{inside}/{name}" for name in there if "__pycache__" not in name} - set(names)

@@ -1,0 +1,72 @@
+"""A lake in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+import pyarrow as pa
+
+from alluvia.duck.quoting import quote_name
+from alluvia.errors import TableNotFound
+from alluvia.lake import Lake
+from alluvia.query.engine import Result, columns, run
+from alluvia.table_names import REJECTS
+from alluvia.version import __version__
+from alluvia_ibis.access import LakeAccess, NamedTable, Rows
+
+
+class OpenLake(LakeAccess):
+    """A lake that `alluvia.connect` has opened."""
+
+    in_transactions = True
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+
+    @property
+    def version(self) -> str:
+        return __version__
+
+    def tables(self) -> Sequence[str]:
+        return self._lake.tables()
+
+    def schema_of(self, table: NamedTable) -> pa.Schema:
+        if table.rejects:
+            return self._lake.table(f"{table.name}/{REJECTS}").schema
+        try:
+            return self._lake.table(table.name).schema
+        except TableNotFound:  # a view, or what stands for a relation made of tables, such as <table>_final
+            return self.columns(f"SELECT * FROM {quote_name(table.name)}")  # noqa: S608
+
+    def columns(self, query: str) -> pa.Schema:
+        return columns(self._lake, query)
+
+    def read(self, query: str) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
+        result = run(self._lake, query)
+        return result.schema, _batches(result)
+
+    def execute(self, text: str) -> pa.Table:
+        return self._lake.sql(text)
+
+    def create(self, name: str, schema: pa.Schema, rows: Rows | None, *, replace: bool) -> None:
+        with self._lake.transaction() as tx:
+            table = tx.create_table(name, schema, replace=replace)
+            if rows is not None:
+                table.append(rows)
+
+    def append(self, name: str, rows: Rows) -> None:
+        self._lake.table(name).append(rows)
+
+    def replace_rows(self, name: str, rows: Rows) -> None:
+        with self._lake.transaction([name]) as tx:
+            table = tx.table(name)
+            table.delete("true")
+            table.append(rows)
+
+    def close(self) -> None:
+        """Do nothing: a lake has no connection of its own."""
+
+
+def _batches(result: Result) -> Generator[pa.RecordBatch]:
+    with result:
+        yield from result

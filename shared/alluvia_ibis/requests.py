@@ -1,0 +1,116 @@
+"""Requests to a server over HTTP: with a token, again where that is harmless, and with errors as exceptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any, cast
+
+import orjson
+import pyarrow as pa
+
+from alluvia.errors import Unavailable
+from alluvia.extras import needing
+from alluvia.version import __version__
+from alluvia_ibis.statuses import NotYet, error_of
+
+with needing("ibis", "a lake behind a server"):
+    import urllib3
+
+WRITE_ONCE = urllib3.Retry(
+    connect=2, read=0, redirect=3, status=0, other=0, allowed_methods=None, raise_on_status=False
+)
+READ_AGAIN = WRITE_ONCE.new(read=1, status=2, status_forcelist=(503,))
+"""A read may be sent again where the store did not answer; a write may have happened."""
+_ZSTD = "zstd"
+NOT_OURS = "is this a server of Alluvia?"
+
+
+class LakeServer:
+    """A server, and what proves to it who asks. Thread-safe."""
+
+    def __init__(self, url: str, token: str | None, timeout_seconds: float) -> None:
+        self.url = url.rstrip("/")
+        self._pool = urllib3.PoolManager(timeout=urllib3.Timeout(timeout_seconds), maxsize=4)
+        self._headers = {"User-Agent": f"alluvia-ibis/{__version__}", "Accept-Encoding": _ZSTD}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        retries: urllib3.Retry = WRITE_ONCE,
+    ) -> urllib3.BaseHTTPResponse:
+        """Return a good answer, whose body `body_of` reads. Raises what other answers stand for, and `Unavailable`."""
+        return self._sent(method, self.url + path, body, {**self._headers, **(headers or {})}, retries)
+
+    def json(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        kind: str = "application/json",
+        *,
+        retries: urllib3.Retry = WRITE_ONCE,
+    ) -> Any:
+        """Return the JSON of a good answer. `kind` is the media type of what is sent."""
+        headers = {} if body is None else {"Content-Type": kind}
+        told = _read(self.send(method, path, body, headers, retries=retries))
+        try:
+            return orjson.loads(told)
+        except orjson.JSONDecodeError:
+            raise Unavailable(f"{self.url}{path} answered with something else than JSON: {NOT_OURS}") from None
+
+    def put_part(self, url: str, data: bytes) -> None:
+        """Put a part of a file where the server has said: its URL proves what it allows, and takes no token."""
+        place = url if url.startswith(("http://", "https://")) else self.url + url
+        _read(self._sent("PUT", place, data, {}, READ_AGAIN))
+
+    def close(self) -> None:
+        """Close connections."""
+        self._pool.clear()
+
+    def _sent(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], retries: urllib3.Retry
+    ) -> urllib3.BaseHTTPResponse:
+        place = url.partition("?")[0]  # what follows may prove who asks
+        with broken_off(place):
+            response = self._pool.request(
+                method, url, body=body, headers=headers, retries=retries, preload_content=False, decode_content=False
+            )
+            if response.status >= 300:
+                raise error_of(response.status, _read(response), place)
+            return response
+
+
+def body_of(response: urllib3.BaseHTTPResponse) -> pa.NativeFile:
+    """Return the body of an answer as it comes, not compressed."""
+    return _plain(response, pa.PythonFile(cast("IO[bytes]", response), mode="r"))
+
+
+def _read(response: urllib3.BaseHTTPResponse) -> bytes:
+    with broken_off(), _plain(response, pa.BufferReader(response.read(decode_content=False))) as body:
+        return body.read()
+
+
+def _plain(response: urllib3.BaseHTTPResponse, body: pa.NativeFile) -> pa.NativeFile:
+    coding = response.headers.get("Content-Encoding")
+    return pa.CompressedInputStream(body, _ZSTD) if coding == _ZSTD else body
+
+
+@contextmanager
+def broken_off(place: str = "the answer") -> Iterator[None]:
+    """Raise `Unavailable` where a server cannot be reached, or stops in the middle of an answer."""
+    try:
+        yield
+    except urllib3.exceptions.HTTPError as error:
+        # The texts of these errors may have the URL with what proves who asks.
+        reason = error.reason if isinstance(error, urllib3.exceptions.MaxRetryError) else error
+        late = isinstance(reason, urllib3.exceptions.ReadTimeoutError)
+        raise (NotYet if late else Unavailable)(f"{place}: {type(reason).__name__}") from None
+    except (pa.ArrowException, OSError) as error:
+        raise Unavailable(f"{place}: the answer cannot be read: {error}") from error

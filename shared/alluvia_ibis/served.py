@@ -1,0 +1,102 @@
+"""A lake behind a server: `alluvia serve`, or the functions on AWS, by the routes that they all have."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+
+import orjson
+import pyarrow as pa
+from pyarrow import ipc
+
+from alluvia.duck.quoting import quote_name
+from alluvia.errors import Invalid, Unavailable
+from alluvia.sql.nodes import Query
+from alluvia.sql.showing import sql_type
+from alluvia.sql.statements import parse
+from alluvia.table_names import REJECTS
+from alluvia_ibis.access import LakeAccess, NamedTable, Rows
+from alluvia_ibis.requests import NOT_OURS, READ_AGAIN, WRITE_ONCE, LakeServer, body_of, broken_off
+from alluvia_ibis.uploading import upload
+
+READS, WRITES, TABLES = "/q", "/sql", "/v1/tables"
+
+
+class ServedLake(LakeAccess):
+    """A lake that a server answers for, with the rights of a token."""
+
+    def __init__(self, url: str, token: str | None, timeout_seconds: float) -> None:
+        self._server = LakeServer(url, token, timeout_seconds)
+
+    @property
+    def version(self) -> str:
+        found = self._server.json("GET", "/openapi.json", retries=READ_AGAIN)
+        return str(found["info"]["version"])
+
+    def tables(self) -> Sequence[str]:
+        found = self._server.json("GET", TABLES, retries=READ_AGAIN)
+        return [str(each["name"]) for each in found["tables"]]
+
+    def schema_of(self, table: NamedTable) -> pa.Schema:
+        name = quote_name(table.name) + (f".{quote_name(REJECTS)}" if table.rejects else "")
+        return self.columns(f"SELECT * FROM {name}")  # noqa: S608
+
+    def columns(self, query: str) -> pa.Schema:
+        _check_one_query(query)
+        # which reads no data file. A comment at the end of the query must not take the bracket.
+        columns, batches = self.read(f"SELECT * FROM (\n{query}\n) LIMIT 0")  # noqa: S608
+        batches.close()
+        return columns
+
+    def read(self, query: str) -> tuple[pa.Schema, Generator[pa.RecordBatch]]:
+        _check_one_query(query)
+        stream = self._ask(READS, query)
+        return stream.schema, _batches(stream)
+
+    def execute(self, text: str) -> pa.Table:
+        writes = any(each.writes for each in parse(text))
+        stream = self._ask(WRITES if writes else READS, text)
+        return pa.Table.from_batches(_batches(stream), stream.schema)
+
+    def create(self, name: str, schema: pa.Schema, rows: Rows | None, *, replace: bool) -> None:
+        columns = [
+            f"{quote_name(field.name)} {sql_type(field.type)}{'' if field.nullable else ' NOT NULL'}"
+            for field in schema
+        ]
+        replacing = "OR REPLACE " if replace else ""
+        self.execute(f"CREATE {replacing}TABLE {quote_name(name)} ({', '.join(columns)})")
+        if rows is not None:
+            try:
+                self.append(name, rows)
+            except BaseException:
+                with suppress(Exception):  # what went wrong first is what to tell
+                    self.execute(f"DROP TABLE {quote_name(name)}")
+                raise
+
+    def append(self, name: str, rows: Rows) -> None:
+        upload(self._server, name, rows)
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _ask(self, path: str, text: str) -> pa.RecordBatchReader:
+        body = orjson.dumps({"query": text, "format": "arrow"})
+        retries = READ_AGAIN if path == READS else WRITE_ONCE
+        response = self._server.send("POST", path, body, {"Content-Type": "application/json"}, retries=retries)
+        try:
+            return ipc.open_stream(body_of(response))
+        except pa.ArrowException as error:
+            raise Unavailable(f"{self._server.url}{path} answered with something else than rows: {NOT_OURS}") from error
+
+
+def _check_one_query(text: str) -> None:
+    """Raise `Invalid` for a text that is more than one query: a server may run what it writes."""
+    statements = parse(text)
+    if len(statements) != 1 or not isinstance(statements[0].node, Query):
+        raise Invalid("expected one query: send statements with raw_sql")
+
+
+def _batches(stream: pa.RecordBatchReader) -> Generator[pa.RecordBatch]:
+    """Yield rows as they come. Raises `Unavailable` where the connection ends before they do."""
+    with stream, broken_off():
+        yield from stream
