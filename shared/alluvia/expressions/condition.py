@@ -16,7 +16,7 @@ from alluvia.duck.quoting import free_name
 from alluvia.errors import Invalid
 from alluvia.expressions.columnar import Mask, computed_condition
 from alluvia.expressions.complements import complement
-from alluvia.expressions.constants import Constants
+from alluvia.expressions.constants import Constants, Run
 from alluvia.expressions.operands import ColumnFinder
 from alluvia.expressions.plain import plain_condition
 from alluvia.expressions.predicates import column_predicate
@@ -29,6 +29,7 @@ from alluvia.table.schema.names import fold
 from alluvia.table.skipping.predicate import Predicate
 
 if TYPE_CHECKING:
+    from alluvia.expressions.parse import Analyse
     from alluvia.expressions.sql_condition import Evaluation
 
 
@@ -124,6 +125,24 @@ def condition(text: str, schema: pa.Schema) -> Condition:
     return _condition(text, expression, schema, Constants(0), computed, _evaluation)
 
 
+def pruning_predicate(text: str, schema: pa.Schema, now_us: int, analyse: Analyse, run: Run) -> Predicate:
+    """Return what pruning understands of a condition that a stranger sent, as of a time in µs since the Unix epoch.
+
+    `analyse` has DuckDB read it, and `run` compute its constants, in a process that can be killed; where the condition
+    is tried is for `evaluating` to say. Raises `Invalid`, as `condition` does.
+    """
+    check_text("where", text, "id = 1")
+    expression = plain_condition(text)
+    if expression is None or computed_condition(expression, schema) is None:
+        from alluvia.expressions.sql_condition import read_expression  # loads what reads SQL
+
+        expression = read_expression(text, analyse=analyse)
+        _try(text, schema, _evaluation())
+    tree, known = expression, _columns(schema)
+    constants = Constants(now_us, names_in_use(tree) | {fold(name) for name in schema.names}, run=run)
+    return constants.together(lambda: column_predicate(tree, known, constants))
+
+
 def _evaluation() -> Evaluation:
     from alluvia.expressions.sql_condition import Evaluation  # loads DuckDB
 
@@ -135,11 +154,15 @@ def _condition_of_sql(text: str, schema: pa.Schema) -> Condition:
 
     expression = read_expression(text)
     evaluation = _evaluation()
-    # Two rows show whether the condition gives one value a row.
-    evaluation.mask(text, pa.table([pa.nulls(2, field.type) for field in schema], schema.names))
+    _try(text, schema, evaluation)
     taken = names_in_use(expression) | {fold(name) for name in schema.names}
     constants = Constants(evaluation.now_us, taken)
     return _condition(text, expression, schema, constants, None, lambda: evaluation)
+
+
+def _try(text: str, schema: pa.Schema, evaluation: Evaluation) -> None:
+    """Raise `Invalid` for what cannot be computed. Two rows show whether a condition gives one value a row."""
+    evaluation.mask(text, pa.table([pa.nulls(2, field.type) for field in schema], schema.names))
 
 
 def _condition(

@@ -306,7 +306,7 @@ def _is_call(name: str, children: list[Node]) -> bool:
 
 def _named_arguments(name: str, children: list[Node]) -> Iterator[tuple[str, Node]]:
     order = LAKE_FUNCTIONS[name]
-    known = (*order, *(("version", "timestamp", AGO) if name in VERSIONED else ()))
+    known = (*order, *(("version", "timestamp", AGO, "tag") if name in VERSIONED else ()))
     seen: set[str] = set()
     for at, child in enumerate(children):
         label = fold(child["alias"])
@@ -320,7 +320,7 @@ def _named_arguments(name: str, children: list[Node]) -> Iterator[tuple[str, Nod
 
 def _version_argument(given: dict[str, Node]) -> At:
     """Take the version of the table out of a call's arguments; changes are those up to one."""
-    asked = [name for name in ("version", "to", "timestamp", AGO) if name in given]
+    asked = [name for name in ("version", "to", "timestamp", AGO, "tag") if name in given]
     if len(asked) > 1:
         raise Invalid(f"{', '.join('offset' if name == AGO else name for name in asked)}: give one of them")
     if not asked:
@@ -328,6 +328,8 @@ def _version_argument(given: dict[str, Node]) -> At:
     node = given.pop(asked[0])
     if asked[0] == "timestamp":
         return At(moment=node)
+    if asked[0] == "tag":
+        return At(tag=_tag(node))
     return At(ago_ms=_ago(node)) if asked[0] == AGO else At(version=_version(node))
 
 

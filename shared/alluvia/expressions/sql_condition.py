@@ -12,13 +12,12 @@ from alluvia.duck.failures import Context, EngineError, translate
 from alluvia.duck.quoting import free_name
 from alluvia.errors import Invalid
 from alluvia.expressions.functions import UNNESTING
-from alluvia.expressions.parse import parse
+from alluvia.expressions.parse import Analyse, analyse, parse
 from alluvia.expressions.references import find_references
 from alluvia.expressions.tree import Node, outside_subqueries, walk, without_locations
 from alluvia.table.schema.names import fold
 
-WHERE = "SELECT * FROM rows WHERE "
-"""What makes a query of a condition."""
+_WHERE = "SELECT * FROM rows WHERE "
 _MASK = "SELECT CAST((\n"
 _MASK_END = "\n) AS BOOLEAN) AS mask FROM rows"
 
@@ -41,13 +40,13 @@ class Evaluation:
         return mask.combine_chunks().cast(pa.bool_())
 
 
-def read_expression(text: str, *, subqueries: bool = False) -> Node:
+def read_expression(text: str, *, subqueries: bool = False, analyse: Analyse = analyse) -> Node:
     """Return a condition's tree; whatever else the text brings along is refused. Raises `Invalid`.
 
-    It may have `subqueries` where a query is to compute it.
+    It may have `subqueries` where a query is to compute it. `analyse` has DuckDB read the text.
     """
-    root = parse(WHERE + text).root
-    mask = parse(_MASK + text + _MASK_END).root
+    root = parse(_WHERE + text, analyse).root
+    mask = parse(_MASK + text + _MASK_END, analyse).root
     expression: Node | None = root.get("where_clause")
     if without_locations({**root, "where_clause": None}) != _rest() or expression is None:
         raise Invalid("where: give one condition, without FROM, ORDER BY or other clauses")
@@ -66,7 +65,7 @@ def read_expression(text: str, *, subqueries: bool = False) -> Node:
 @cache
 def _rest() -> Node:
     """Return the tree of a query without its condition, and without positions."""
-    rest: Node = without_locations({**parse(WHERE + "true").root, "where_clause": None})
+    rest: Node = without_locations({**parse(_WHERE + "true").root, "where_clause": None})
     return rest
 
 

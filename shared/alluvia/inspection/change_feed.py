@@ -10,6 +10,7 @@ from alluvia.errors import Invalid
 from alluvia.inspection.asking import Asked
 from alluvia.operations.changes import FEED, changes
 from alluvia.operations.feed_commits import read_commits
+from alluvia.operations.staging import StagedHandle
 from alluvia.table.snapshot import Snapshot
 
 
@@ -24,6 +25,11 @@ def feed(asked: Asked) -> Iterator[pa.RecordBatch]:
     if first is None:
         raise Invalid(f"changes() needs the first version, as in changes('{last.name.replace('/', '.')}', 1)")
     handle = asked.catalog.handle(last.name)
+    if isinstance(handle, StagedHandle) and handle.staged and last.state is handle.newest().state:
+        raise Invalid(
+            f"changes() has the changes of versions, and what this transaction has written to {last.name} is none yet: "
+            f"name the last version, as in changes('{last.name.replace('/', '.')}', {first}, {handle.base.version})"
+        )
     sizes: list[int] = []
     for commit in read_commits(handle, min(first, last.version), last.version):
         if commit.cdc:

@@ -190,12 +190,10 @@ def _where(node: Node | None, snapshot: Snapshot, now_us: int, session: Session,
     if text is None:
         raise Invalid("where: expected a condition as text, as in files('t', 'ts >= ''2026-01-31''')")
     from alluvia.duck.evaluators import evaluating
-    from alluvia.expressions.condition import condition
-    from alluvia.expressions.sql_condition import WHERE
+    from alluvia.expressions.condition import pruning_predicate
 
-    session.analyse(WHERE + text)  # what would keep the parser busy is killed here
     with ProcessEvaluator(limits) as evaluator, evaluating(evaluator):
-        return condition(text, snapshot.schema).predicate_at(snapshot.schema, now_us)
+        return pruning_predicate(text, snapshot.schema, now_us, session.analyse, session.plan)
 
 
 def _number(name: str, node: Node) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -178,6 +180,8 @@ def test_files_and_partitions_of_an_old_version_and_by_named_arguments(lake: Lak
         assert ask(lake, sql) == [{"n": 1}]
     assert ask(lake, "FROM history('orders', limit => 1)") == ask(lake, "FROM history('orders') LIMIT 1")
     assert len(ask(lake, "FROM partitions('orders', offset => '0 seconds ago', where := 'id < 20')")) == 1
+    lake["orders"].tag("first", version=1)
+    assert len(ask(lake, "FROM files('orders', tag => 'first')")) == 1
     for moment in ("timestamp => '1999-01-01'", "offset => '1000 weeks ago'"):
         with pytest.raises(VersionNotFound):
             ask(lake, f"FROM files('orders', {moment})")
@@ -265,6 +269,10 @@ def test_a_transaction_asks_about_what_it_has_written(lake: Lake) -> None:
     with lake.transaction() as tx:
         tx.sql("INSERT INTO users VALUES ('Ada')")
         assert tx.sql("SELECT rows FROM files('users')").to_pylist() == [{"rows": 1}]
+        assert tx.sql("SELECT name, rows FROM tables() WHERE name = 'users'")["rows"].to_pylist() == [1]
+        with pytest.raises(Invalid, match=r"name the last version, as in changes\('users', 0, 0\)"):
+            tx.sql("FROM changes('users', 0)")
+        assert not len(tx.sql("FROM changes('users', 0, 0)"))
         tx.rollback()
 
 
@@ -289,7 +297,7 @@ def test_a_table_of_such_a_name_is_still_there_at_a_time(own_lake: Lake) -> None
         ("FROM files('orders', 'true) FROM rows --')", Invalid, "."),
         ("FROM files('orders', 'id > (SELECT 1)')", Invalid, "subqueries"),
         ("FROM files('orders', 'getenv(''HOME'') > ''a''')", Invalid, r"getenv\(\) is not allowed"),
-        ("FROM files('orders', tag => 3)", Invalid, "takes these arguments, each once: table, where, version"),
+        ("FROM files('orders', limit => 3)", Invalid, "takes these arguments, each once: table, where, version"),
         ("FROM files('orders', version => 1, \"timestamp\" => 'x')", Invalid, "version, timestamp: give one of them"),
         ("FROM history('orders', -1)", Invalid, "limit: expected a whole number, 0 or more"),
         ("FROM history('orders', version => 1)", Invalid, "takes these arguments, each once: table, limit"),
@@ -498,3 +506,47 @@ def test_a_deletion_vector_in_a_file_has_an_absolute_path(tmp_path: Path) -> Non
     assert vector["storageType"] == "p"
     assert Path(vector["pathOrInlineDv"]).stat().st_size >= vector["offset"] + vector["sizeInBytes"]
     assert file.rows == 50_000 - vector["cardinality"] == table.count()
+
+
+def test_statistics_are_found_by_the_names_that_columns_have_now(own_lake: Lake) -> None:
+    schema = pa.schema(
+        [("n", pa.int64()), ("place", pa.struct([("zip", pa.int32())])), ("price", pa.decimal128(38, 2))]
+    )
+    table = own_lake.create_table("t", schema, properties={"delta.checkpoint.writeStatsAsJson": "false"})
+    price = Decimal("12345678901234567890.12")
+    table.append([{"n": 3, "place": {"zip": 7}, "price": price}])
+    table.evolve(rename={"n": "number"}, add={"late": "string"})
+    table.checkpoint()
+    fresh = alluvia.connect(own_lake.uri)
+    expected = {
+        "number": {"min": 3, "max": 3, "null_count": 0},
+        "place": {"zip": {"min": 7, "max": 7, "null_count": 0}},
+        "price": {"min": price, "max": price, "null_count": 0},
+        "late": {"min": None, "max": None, "null_count": None},
+    }
+    assert ask(fresh, "SELECT statistics FROM files('t', 'number = 3')") == [{"statistics": expected}]
+    assert ask(fresh, "SELECT min FROM table_columns('t') WHERE name = 'number'") == [{"min": "3"}]
+    [row] = ask(fresh, "SELECT statistics.number AS n FROM row_groups('t')")
+    assert row["n"] == {"min": 3, "max": 3, "null_count": 0}
+
+
+def test_history_of_a_table_in_the_place_of_another_is_its_own(own_lake: Lake) -> None:
+    own_lake.create_table("t", {"n": "long"}).append([{"n": 1}])
+    own_lake.drop_table("t")
+    own_lake.create_table("t", {"m": "string"}).append([{"m": "x"}, {"m": "y"}])
+    found = ask(own_lake, "SELECT version, files, rows FROM history('t')")
+    assert [tuple(each.values()) for each in found] == [(4, 1, 2), (3, 0, 0)]
+
+
+def test_a_condition_is_read_in_a_process_that_can_be_killed(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask(lake, "FROM files('orders', 'lower(kind) = ''kind-1''')")  # what this process reads once is read
+    read: list[str] = []
+    tokenize = duckdb.tokenize
+
+    def noted(text: str) -> object:
+        read.append(text)
+        return tokenize(text)
+
+    monkeypatch.setattr(duckdb, "tokenize", noted)
+    assert len(ask(lake, "FROM files('orders', 'upper(kind) = ''KIND-1'' AND id < 10 + 5')")) == 1
+    assert not read
