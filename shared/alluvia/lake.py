@@ -23,6 +23,7 @@ from alluvia.table.handle import TableHandle
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Commit
 
 if TYPE_CHECKING:
+    from alluvia.lake_stream import Stream, StreamInfo
     from alluvia.lake_transaction import LakeTransaction
     from alluvia.operations import drop
     from alluvia.operations.relations import Evaluate
@@ -153,6 +154,74 @@ class Lake(TableCreation, LakeTags, Catalog):
                 self.drop_table(name)
                 raise type(error)(f"{error}\nThe rollup was not created.") from error
         return table
+
+    def create_stream(
+        self,
+        name: str,
+        table: str,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        *,
+        offset: str | int | None = None,
+        initial_rows: bool = False,
+        appends_only: bool = False,
+        exist_ok: bool = False,
+    ) -> Stream:
+        """Create a stream: a position in the changes of a table, which moves with the commit that uses them.
+
+        It begins with the changes after a version, a moment or how long ago that was; by default, after the newest
+        version. With `initial_rows`, what is read first are the rows of the table. With `appends_only`, only rows that
+        were appended are read. Raises `TableNotFound`, `TableExists` if the name is taken, `VersionNotFound` and
+        `VersionExpired`.
+        """
+        from alluvia.lake_stream import Stream
+        from alluvia.operations.streams import create_stream
+        from alluvia.table.offsets import moment_ago
+
+        if offset is not None:
+            if version is not None or timestamp is not None:
+                raise Invalid("version, timestamp, offset: give one of them")
+            timestamp = moment_ago(offset, self.clock)
+        create_stream(
+            self,
+            name,
+            table,
+            version,
+            timestamp,
+            initial_rows=initial_rows,
+            appends_only=appends_only,
+            exist_ok=exist_ok,
+        )
+        return Stream(self, name)
+
+    def stream(self, name: str) -> Stream:
+        """Return a stream, without a request. Reading it here does not move it: that takes `lake.transaction()`."""
+        from alluvia.lake_stream import Stream
+
+        return Stream(self, name)
+
+    def streams(self) -> list[StreamInfo]:
+        """Return all streams, how far each is behind its table, and until when the table surely keeps the rest."""
+        from alluvia.lake_stream import info_of
+        from alluvia.operations.streams import list_streams
+
+        return [info_of(self, stream) for stream in list_streams(self)]
+
+    def move_stream(self, name: str, version: int | None = None, timestamp: datetime | str | None = None) -> StreamInfo:
+        """Have a stream go on with the changes after a version or a moment, by default the newest version.
+
+        What lies in between is not read, or is read again. Raises `TableNotFound`, and `Conflict` after a lost race.
+        """
+        from alluvia.lake_stream import info_of
+        from alluvia.operations.streams import move_stream
+
+        return info_of(self, move_stream(self, name, version, timestamp))
+
+    def drop_stream(self, name: str) -> None:
+        """Drop a stream. Raises `TableNotFound`."""
+        from alluvia.operations.streams import drop_stream
+
+        drop_stream(self, name)
 
     def rollups(self, source: str | None = None, *, nested: bool = False) -> list[str]:
         """Return the names of the rollups, or of those of one source; with `nested`, also of its rollups, and so on.

@@ -24,6 +24,8 @@ from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from alluvia.lake_stream import Stream
+    from alluvia.operations.streams import StreamBatch, StreamState
     from alluvia.query.parameters import Parameters
 
 _ONE_BY_ONE = (
@@ -71,6 +73,20 @@ class LakeTransaction(TableCreation):
         self._check_open()
         check_no_rollups(self._lake, name)
         self._tables.drop(name)
+
+    def stream(self, name: str) -> Stream:
+        """Return a stream. What is read of it counts as read if the transaction commits, and writes something else.
+
+        Of two transactions that read the same changes and commit, one raises `Conflict`.
+        """
+        from alluvia.lake_stream import Stream
+
+        self._check_open()
+        return Stream(self._catalog, name)
+
+    def note_written(self) -> None:
+        """Have the streams that were read move with the commit, also if no table changes."""
+        self._tables.wrote = True
 
     def _creating(self) -> Catalog:
         self._check_open()
@@ -168,6 +184,14 @@ class _TransactionCatalog(Catalog):
             with suppress(TableNotFound):
                 found[name] = self.handle(name).newest()
         return found
+
+    moves_streams = True
+
+    def find_stream(self, name: str) -> StreamState | None:
+        return self._lake.find_stream(name)
+
+    def read_stream(self, name: str, max_versions: int | None = None, max_rows: int | None = None) -> StreamBatch:
+        return self._tables.read_stream(name, max_versions, max_rows)
 
     def note_read(self, scan: Scan) -> None:
         if self._lake.handle(scan.snapshot.name).attached_place is not None:

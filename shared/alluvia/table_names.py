@@ -8,4 +8,7 @@ REJECTS = "_rejects"
 """The table of a table's rejected events: `events/_rejects` as a path, `events._rejects` in SQL."""
 TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,127}")
 TABLE_OR_REJECTS = re.compile(rf"{TABLE_NAME.pattern}(/{REJECTS})?")
+STREAMS = "_alluvia/streams/"
+"""The logs of streams, from the lake's root: tables without rows, which no table's name can mean."""
+STREAM_LOG = re.compile(rf"{STREAMS}{TABLE_NAME.pattern}")
 REJECTS_IN_SQL = re.compile(rf"{TABLE_NAME.pattern}\.{REJECTS}")

@@ -72,6 +72,12 @@ def test_the_blocks_of_the_guide_to_tags_run_one_after_another() -> None:
         exec(compile(text, "TAGS.md", "exec"), names)
 
 
+def test_the_blocks_of_the_guide_to_streams_run_one_after_another() -> None:
+    names: dict[str, object] = {}
+    for _, text in blocks(ROOT / "docs" / "guides" / "streams.md", "python"):
+        exec(compile(text, "streams.md", "exec"), names)
+
+
 def test_the_guide_to_tables_names_every_property_with_its_default() -> None:
     lines = (ROOT / "docs" / "TABLES.md").read_text().splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:3]] for line in lines if line.startswith("| `")]

@@ -30,6 +30,7 @@ _MODULES = {
     "erasing": ("erase",),
     "verifying": ("verify",),
     "rollups": ("rollup",),
+    "streams": ("stream",),
     "rejected": ("rejects",),
     "suggesting": ("suggest",),
     "tagging": ("tag",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -20,7 +20,10 @@ from alluvia.store import Store
 from alluvia.table.handle import TableHandle
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
-from alluvia.table_names import REJECTS, TABLE_OR_REJECTS
+from alluvia.table_names import REJECTS, STREAM_LOG, TABLE_OR_REJECTS
+
+if TYPE_CHECKING:
+    from alluvia.operations.streams import StreamBatch, StreamState
 
 HANDLES_MAX = 1000
 """Handles kept, the last used ones: a sweep opens many tables, and callers may name any number that do not exist."""
@@ -48,10 +51,17 @@ class Catalog:
     def handle(self, name: str) -> TableHandle:
         """Return the handle of a table, without a request. Raises `Invalid` for what cannot be a table's name."""
         check_name(name)
+        return self.log_handle(name)
+
+    def log_handle(self, name: str) -> TableHandle:
+        """Return the handle of a table or of a stream's log, as transactions name them. Raises `Invalid`."""
+        if not STREAM_LOG.fullmatch(name):
+            check_name(name)
         with self._lock:
             found = self._handles.pop(name, None)
             if found is None:
-                found = TableHandle(self.store, f"{name}/", name, self.clock, _checkpoint_overdue)
+                overdue = _stream_overdue if STREAM_LOG.fullmatch(name) else _checkpoint_overdue
+                found = TableHandle(self.store, f"{name}/", name, self.clock, overdue)
                 if len(self._handles) >= HANDLES_MAX:
                     del self._handles[next(iter(self._handles))]
             self._handles[name] = found  # the last used comes last
@@ -86,6 +96,21 @@ class Catalog:
 
     def note_read(self, scan: Scan) -> None:
         """Take note of what a query reads of a table: nobody asks for it here."""
+
+    moves_streams = False
+    """Whether what is read of a stream counts as read from then on."""
+
+    def find_stream(self, name: str) -> StreamState | None:
+        """Return a stream; None if there is none of that name. Two requests where there never was one."""
+        from alluvia.operations.streams import find_stream
+
+        return find_stream(self, name)
+
+    def read_stream(self, name: str, max_versions: int | None = None, max_rows: int | None = None) -> StreamBatch:
+        """Return what a stream has not given yet. Raises what `streams.next_batch` does."""
+        from alluvia.operations.streams import next_batch
+
+        return next_batch(self, name, max_versions, max_rows)
 
     def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
         """Return the names of the tables, in order, with those of rejected events and of dropped tables if asked for.
@@ -175,6 +200,12 @@ def check_name(name: object) -> None:
         raise Invalid(
             f"table name {name!r:.100}: use up to 128 lower-case letters, digits and underscores, with a letter first"
         )
+
+
+def _stream_overdue(handle: TableHandle) -> None:
+    from alluvia.operations.overdue import checkpoint_overdue
+
+    checkpoint_overdue(handle, vacuums=True)  # no round over tables comes here
 
 
 def _checkpoint_overdue(handle: TableHandle) -> None:

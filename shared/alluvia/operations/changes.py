@@ -102,16 +102,35 @@ def changes(
             last = handle.snapshot() if handle.carry_out(last) else last
     if from_version > last.version:
         raise Invalid(f"from_version: {from_version} is greater than the last version requested, {last.version}")
+    commits = feed_commits(handle, from_version, last.version, last)
+    feed = _Feed(handle, last, commits, last.schema.names, expired=expired)
+    return pa.RecordBatchReader.from_batches(feed_schema(last), feed.labelled())
+
+
+def feed_schema(last: Snapshot) -> pa.Schema:
+    """Return the columns of changes that are given in those of a version."""
+    return pa.schema([*last.schema, *FEED])
+
+
+def feed_commits(handle: TableHandle, first: int, to: int, last: Snapshot) -> list[CommitActions]:
+    """Return the commits whose changes can be given, in the columns of `last`: from a version, up to another.
+
+    Raises what `changes` does.
+    """
     taken = [field.name for field in FEED if field.name in last.schema.names]
     if taken:
         raise Invalid(f"the table has a column {taken[0]}, a name that the change feed uses itself")
     gaps = version_gaps(handle.at_hand().properties)
-    if not is_own_commit(gaps, from_version):
-        raise VersionNotFound(other_table_message(handle.name, from_version))
-    commits = [each for each in read_commits(handle, from_version, last.version) if is_own_commit(gaps, each.version)]
+    if not is_own_commit(gaps, first):
+        raise VersionNotFound(other_table_message(handle.name, first))
+    commits = [each for each in read_commits(handle, first, to) if is_own_commit(gaps, each.version)]
     _check_not_replaced(handle, last, commits)
-    feed = _Feed(handle, last, commits, last.schema.names, expired=expired)
-    return pa.RecordBatchReader.from_batches(pa.schema([*last.schema, *FEED]), feed.labelled())
+    return commits
+
+
+def labelled_changes(handle: TableHandle, last: Snapshot, commits: Sequence[CommitActions]) -> Iterator[pa.RecordBatch]:
+    """Yield what `changes` gives, but of some commits only: those that may be left out change no metadata."""
+    return _Feed(handle, last, commits, last.schema.names).labelled()
 
 
 def _check_not_replaced(handle: TableHandle, last: Snapshot, commits: Sequence[CommitActions]) -> None:

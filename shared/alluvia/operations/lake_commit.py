@@ -6,14 +6,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from alluvia.clock import Clock
-from alluvia.errors import AlluviaError, CommitUnknown, Conflict, TableExists, TransactionExpired, Unavailable
+from alluvia.errors import (
+    AlluviaError,
+    CommitUnknown,
+    ConcurrentDomain,
+    Conflict,
+    TableExists,
+    TransactionExpired,
+    Unavailable,
+)
 from alluvia.operations.cut import carried_out
 from alluvia.operations.drop import put_hints
 from alluvia.operations.staging import StagedHandle
 from alluvia.table.claims import pending
 from alluvia.table.decisions import COMMIT_AGE_MS_MAX, Decisions
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Changes, carry_out_claim
-from alluvia.table_names import REJECTS
+from alluvia.table_names import REJECTS, STREAMS
 
 SERIALIZABLE = "serializable"
 """All that was read must still be so."""
@@ -40,7 +48,7 @@ def commit_all(tables: Sequence[StagedHandle], clock: Clock, started_ms: int, is
     parts = [(table, table.changes(reads=reads)) for table in sorted(used, key=lambda each: each.name)]
     if len(parts) == 1:
         table, changes = parts[0]
-        with _creating(table):
+        with _creating(table), conflicts_named(table.name):
             _put_hints([table] if table.drops else [])
             done = table.started.commit(changes, table.check_winners(changes))
         return {} if done is None else {table.name: done.version}
@@ -56,7 +64,7 @@ def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, s
     versions: dict[str, int] = {}
     try:
         for table, changes in parts:
-            with _creating(table):
+            with _creating(table), conflicts_named(table.name):
                 on_lost = table.check_winners(changes)
                 claimed = table.started.claim(changes, on_lost, transaction_id, names, table.name, started_ms)
             versions[table.name] = claimed.version
@@ -91,6 +99,20 @@ def _carried_out_in(table: StagedHandle, claimed: int, transaction_id: str) -> i
     with table.inner.lock:
         commits = table.inner.log.since(claimed) or ()
     return next((commit.version for commit in commits if transaction_id in carried_out([commit])), 0)
+
+
+@contextmanager
+def conflicts_named(name: str) -> Iterator[None]:
+    """Have a conflict about the position of the stream whose log has a name say so; other names say nothing."""
+    try:
+        yield
+    except ConcurrentDomain as error:
+        if not name.startswith(STREAMS):
+            raise
+        raise ConcurrentDomain(
+            f"stream {name.removeprefix(STREAMS)} was read or moved by another transaction meanwhile, which has these "
+            "changes: start the transaction again"
+        ) from error
 
 
 @contextmanager

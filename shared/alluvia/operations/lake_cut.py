@@ -21,7 +21,7 @@ from alluvia.operations.late_table import check_age, state_at
 from alluvia.table.claims import Claim, pending
 from alluvia.table.decisions import COMMIT_AGE_MS_MAX, Decisions
 from alluvia.table.handle import TableHandle
-from alluvia.table_names import TABLE_NAME
+from alluvia.table_names import STREAMS, TABLE_NAME
 
 TABLES_MAX = 100
 """A lake of more tables is not looked up as a whole."""
@@ -85,6 +85,8 @@ def _followed(log: _Log) -> Sequence[CommitActions] | None:
 class LakeCut:
     """The tables of a lake as they are when this is made; `names` are those that will be needed first.
 
+    Of logs of streams, it has those among `names`.
+
     Costs one LIST, and for each table one GET, with one LIST more if this process does not know it. Tables of rejected
     events are left out, and what this process may not list or read. A lake of more than `TABLES_MAX` tables counts as
     one without any.
@@ -94,10 +96,12 @@ class LakeCut:
         self._clock: Clock = catalog.clock
         self._began_ms = catalog.clock.now_ms()
         self._verdicts: dict[str, bool] = {}
-        for name in names:
+        first = list(names)
+        for name in first:
             with suppress(TableNotFound):
-                catalog.handle(name).at_hand()
-        looked = catalog.store.map(_looked_up, map(catalog.handle, _tables(catalog)))
+                catalog.log_handle(name).at_hand()
+        all_names = [*_tables(catalog), *(name for name in first if name.startswith(STREAMS))]
+        looked = catalog.store.map(_looked_up, map(catalog.log_handle, all_names))
         self._logs = {log.handle.name: log for log in looked if log is not None and log.version != _NONE}
         behind = list(self._logs.values())
         while behind:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from alluvia.errors import Conflict, TableExists, TableNotFound
+from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
 from alluvia.log.actions import Metadata
 from alluvia.log.replay import State
 from alluvia.operations.catalog import Catalog
@@ -22,7 +23,10 @@ from alluvia.table.lineage import is_dropped
 from alluvia.table.properties import read_properties
 from alluvia.table.protocols import new_protocol
 from alluvia.table.snapshot import Snapshot
-from alluvia.table_names import REJECTS
+from alluvia.table_names import REJECTS, STREAMS
+
+if TYPE_CHECKING:
+    from alluvia.operations.streams import StreamBatch
 
 
 class StagedTables:
@@ -36,6 +40,9 @@ class StagedTables:
     def __init__(self, catalog: Catalog, tables: Iterable[str] = (), *, whole_lake: bool = False) -> None:
         self._catalog = catalog
         self._staged: dict[str, StagedHandle] = {}
+        self._batches: dict[str, tuple[StreamBatch, tuple[int | None, int | None]]] = {}
+        self.wrote = False
+        """Whether something was written, so that streams that were read move, also where that changed no table."""
         self._whole_lake = whole_lake
         self._cut: LakeCut | None = None
         self._started_ms = catalog.clock.now_ms()
@@ -101,13 +108,45 @@ class StagedTables:
             rejects.stage(plan_drop(rejects.newest().state, now_ms, before.state.metadata.id))
         staged.stage(plan_drop(before.state, now_ms))
 
+    def read_stream(self, name: str, max_versions: int | None = None, max_rows: int | None = None) -> StreamBatch:
+        """Return what a stream has not given, the same each time, and have the commit move the stream.
+
+        Raises `TableNotFound`, `Invalid` for other limits than the first time, and what `streams.planned` does.
+        """
+        from alluvia.operations import streams  # most transactions read none
+
+        if name in self._batches:
+            batch, limits = self._batches[name]
+            if (max_versions, max_rows) not in (limits, (None, None)):
+                raise Invalid(
+                    f"the transaction has read stream {name} with other limits: leave them out, or repeat them"
+                )
+            return batch
+        known = streams.the_stream(self._catalog, name)
+        streams.source_of(self._catalog, known)
+        self.use([STREAMS + name, known.source])
+        log, table = self._staged[STREAMS + name], self._staged[known.source]
+        stream = streams.stream_of(log.newest())
+        batch = streams.planned(stream, table.inner, table.base, max_versions, max_rows)
+        if batch.to != stream.position or stream.initial_rows:
+            log.stage(streams.moved(stream, batch.to, streams.READ_STREAM, self._catalog.clock.now_ms()))
+        self._batches[name] = batch, (max_versions, max_rows)
+        return batch
+
     def commit(self, isolation: str = SERIALIZABLE) -> Mapping[str, int]:
-        """Commit what was done to the tables, all of it or nothing, and return their versions (`commit_all`)."""
-        return commit_all(list(self._staged.values()), self._catalog.clock, self._started_ms, isolation)
+        """Commit what was done to the tables, all of it or nothing, and return their versions (`commit_all`).
+
+        Streams that were read move if anything else was written.
+        """
+        tables = [each for name, each in self._staged.items() if not name.startswith(STREAMS)]
+        if self.wrote or any(each.staged or each.begun for each in tables):
+            tables = list(self._staged.values())
+        versions = commit_all(tables, self._catalog.clock, self._started_ms, isolation)
+        return {name: version for name, version in versions.items() if not name.startswith(STREAMS)}
 
     def _base_of(self, name: str, metadata: Metadata) -> StagedHandle:
         """Return a table that is not used yet: what is there, or what comes before a new log."""
-        handle = self._catalog.handle(name)
+        handle = self._catalog.log_handle(name)
         there, may_be_dropped = find_log(handle.store, handle.root)
         if not there:
             properties = read_properties(metadata.configuration)
@@ -123,7 +162,7 @@ class StagedTables:
     def _join(self, names: Sequence[str]) -> None:
         """Have more tables take part: with all others as they are now, or else as they were before those changed."""
         used = {name: staged for name, staged in self._staged.items() if not staged.creates}
-        cut = take_cut([*(staged.inner for staged in used.values()), *map(self._catalog.handle, names)])
+        cut = take_cut([*(staged.inner for staged in used.values()), *map(self._catalog.log_handle, names)])
         try:
             moves = [(each, *self._checked(each, cut)) for each in used.values()]
         except (Conflict, TableNotFound):
@@ -133,7 +172,7 @@ class StagedTables:
                 self._whole_lake, self._cut = False, None  # it may not be at the moment of the lake's cut
             return
         for name in names:
-            self._catalog.handle(name).as_of(cut.state(name))  # before any is moved
+            self._catalog.log_handle(name).as_of(cut.state(name))  # before any is moved
         for staged, base, moved in moves:
             staged.move_to(base, cut.undone[staged.name], moved)
         for name in names:
@@ -145,7 +184,7 @@ class StagedTables:
         return base, staged.check_move(base, cut.undone[staged.name])
 
     def _take(self, name: str, state: State, claims: Sequence[Claim]) -> StagedHandle:
-        handle = self._catalog.handle(name)
+        handle = self._catalog.log_handle(name)
         held = frozenset(claim.transaction_id for claim in claims)
         self._staged[name] = StagedHandle(handle, handle.as_of(with_claims(state, claims)), held)
         return self._staged[name]

@@ -51,7 +51,7 @@ class LateTable:
     def __init__(self, catalog: Catalog, name: str, used: Mapping[str, StagedHandle], cut: Cut, began_ms: int) -> None:
         check_age(catalog.clock, began_ms)
         self._catalog = catalog
-        self._handle = catalog.handle(name)
+        self._handle = catalog.log_handle(name)
         self._used = used
         self._cut = cut
         self._began_ms = began_ms
@@ -167,7 +167,7 @@ class LateTable:
         later = [commit for commit in commits if commit.version > done]
         lifted = {domain.domain for commit in later for domain in commit.domains if domain.removed}
         standing = [claim for commit in later for claim in placed_in(commit) if claim.domain not in lifted]
-        decided = self._decided(self._catalog.handle(name).log, standing)
+        decided = self._decided(self._catalog.log_handle(name).log, standing)
         found = {other: claims for other, claims in carried_out(later).items() if claims[name] > done}
         return found | {other: decision.claims for other, decision in decided.items()}
 
@@ -180,7 +180,7 @@ class LateTable:
         """Return the commits of a table after a version, up to its newest."""
         start, commits = self._known.get(name, (after + 1, ()))
         if start > after:
-            handle = self._used[name].inner if name in self._used else self._catalog.handle(name)
+            handle = self._used[name].inner if name in self._used else self._catalog.log_handle(name)
             with handle.lock:
                 if name not in self._cut.states and handle.log.state is not None:
                     handle.log.refresh()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Lock
 
 from alluvia.errors import AlluviaError
@@ -22,19 +23,22 @@ _lock = Lock()
 _under_way: set[tuple[str, str]] = set()
 
 
-def checkpoint_overdue(handle: TableHandle) -> None:
-    """Write a checkpoint in the background, if no other writer has written one in the meantime."""
+def checkpoint_overdue(handle: TableHandle, *, vacuums: bool = False) -> None:
+    """Write a checkpoint in the background, if no other writer has written one in the meantime.
+
+    With `vacuums`, the table is vacuumed too, as far as this process may delete.
+    """
     table = (handle.store.uri, handle.root)
     with _lock:
         if table in _under_way:
             return
         _under_way.add(table)
     pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-    pool.submit(_checkpoint, handle, table)
+    pool.submit(partial(_checkpoint, handle, table, vacuums=vacuums))
     pool.shutdown(wait=False)
 
 
-def _checkpoint(handle: TableHandle, table: tuple[str, str]) -> None:
+def _checkpoint(handle: TableHandle, table: tuple[str, str], *, vacuums: bool) -> None:
     """Write a checkpoint by a copy of the handle, since one in use would stay locked. The handle goes on from it.
 
     It reads nothing but `_last_checkpoint`, which names the checkpoint that another writer may have written.
@@ -47,6 +51,10 @@ def _checkpoint(handle: TableHandle, table: tuple[str, str]) -> None:
             own.log.checkpoint_version = hint.version
         if checkpoint_due(own, snapshot) and snapshot.totals[0] <= FILES_MAX:
             checkpoint(own)
+            if vacuums:
+                from alluvia.operations.vacuum import vacuum  # few writers need it
+
+                vacuum(own, names_max=0)
         handle.log.take_checkpoint(own.log)
     except AlluviaError as error:
         _logger.warning("table %s has no new checkpoint, though one is overdue: %s", handle.name, error)

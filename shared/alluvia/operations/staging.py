@@ -42,6 +42,8 @@ class StagedHandle(TableHandle):
         self.scans: list[Scan] = []
         self.checks: list[Callable[[], None]] = []
         """What raises a `Conflict` where it looks at the newest version, once another writer has come first."""
+        self.begun = False
+        """Whether an operation has begun to write, which may have found nothing to change."""
         self._events: dict[bytes, set[bytes]] = {}
         self._moved: frozenset[str] = frozenset()
         self._now = base
@@ -106,6 +108,7 @@ class StagedHandle(TableHandle):
         """Return what stages changes instead of committing them."""
         if base.state is not self._now.state:
             raise Invalid(f"table {self.name} is changed by two calls at once in one transaction: make them one by one")
+        self.begun = True
         return _Staging(self, self.read(Scan(base)))
 
     def stage(self, changes: Changes) -> Commit:

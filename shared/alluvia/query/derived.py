@@ -1,5 +1,5 @@
-"""Names in a query that are not tables but stand for relations made of tables, such as `<rollup>_live` and
-`<table>_final`.
+"""Names in a query that are not tables but stand for relations made of tables: `<rollup>_live`, `<table>_final`, and
+streams.
 
 A table of such a name wins. What SQL the relation takes is decided below this layer, and runs as confined as the
 query: its views are made after the database is shut.
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -20,6 +19,7 @@ from alluvia.operations.catalog import Catalog
 from alluvia.operations.folding import FINAL, folded
 from alluvia.operations.relations import Evaluate, Files, Relation
 from alluvia.query.scans import snapshots
+from alluvia.query.streaming import StreamReading
 from alluvia.query.visible import visible
 from alluvia.table.properties import MERGE_QUERY
 from alluvia.table.snapshot import Snapshot
@@ -31,12 +31,12 @@ def find_derived(
     constants: Constants,
     newest: Mapping[str, Snapshot],
     evaluate: Evaluate,
-    folder: Path,
+    streams: StreamReading,
 ) -> dict[Reference, tuple[pa.Schema, Relation]]:
     """Return what the names stand for that no table has, with the columns of each; other names are left out.
 
-    `newest` are the versions that the query reads of its tables, and `folder` takes files of the relations' own. Raises
-    what `plan_scans` does.
+    `newest` are the versions that the query reads of its tables; what `streams` reads goes to a folder that takes files
+    of the relations' own. Raises what `plan_scans` does.
     """
     found: dict[Reference, tuple[pa.Schema, Relation]] = {}
     read = dict(newest)
@@ -49,7 +49,8 @@ def find_derived(
         if relation is None and reference.at == At() and not reference.is_function:
             from alluvia.rollups.asking import derived  # loads the change feed, which other queries do not need
 
-            relation = derived(catalog, name, newest, evaluate, folder, prefix)
+            relation = derived(catalog, name, newest, evaluate, streams.folder, prefix)
+            relation = relation or streams.relation(name, prefix)
         if relation is not None:
             found[reference] = relation
     return found

@@ -38,6 +38,7 @@ from alluvia.query.parameters import Parameters, arrow_row, check_given, named_v
 from alluvia.query.processes import LargeResults, Watch
 from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report, scan_table
 from alluvia.query.session import Session
+from alluvia.query.streaming import StreamReading
 from alluvia.query.views import expand
 from alluvia.store.metering import metered_here
 from alluvia.table.scan import Scan
@@ -345,8 +346,9 @@ def _derived(
 ) -> dict[Reference, tuple[pa.Schema, Relation | Inspection]]:
     """Return what stands in the place of names and calls that are no tables, with its columns."""
     evaluate = _nothing_evaluated if dry_run else evaluation(catalog.store, limits, reads.add)
+    streams = StreamReading(catalog, session.folder, limits, reads, dry_run=dry_run, with_rows=with_rows)
     found: dict[Reference, tuple[pa.Schema, Relation | Inspection]] = {
-        **find_derived(catalog, references, constants, newest, evaluate, session.folder)
+        **find_derived(catalog, references, constants, newest, evaluate, streams)
     }
     if any(reference.call is not None for reference in references.tables):
         from alluvia.query.inspecting import find_inspections  # which other queries do not need

@@ -102,6 +102,12 @@ class PlannedReads:
         READ.add("files", sum(len(sizes) for _, sizes in read))
         READ.add("bytes", sum(sum(sizes) for _, sizes in read))
 
+    def add_changes(self, table: str, size: int) -> None:
+        """Add so many bytes of files that the changes of a table are read from. Raises what `check_bytes` does."""
+        self._sizes.append((table, size))
+        check_bytes(self._limits, self._rights, self._sizes)
+        READ.add("bytes", size)
+
 
 def check_bytes(limits: QueryLimits, rights: Rights | None, sizes: Sequence[tuple[str, int]]) -> None:
     """Raise `QueryTooCostly` where the files that a query is about to read exceed a limit, naming it.

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from alluvia.access.rights import READ, Rights
+from alluvia.access.rights import READ, WRITE, Rights
+from alluvia.errors import TableNotFound
 from alluvia.operations.catalog import Catalog, check_name
 from alluvia.operations.views import View
 from alluvia.table.handle import TableHandle
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from alluvia.operations.streams import StreamBatch, StreamState
 
 
 def permitted(catalog: Catalog, rights: Rights | None) -> Catalog:
@@ -40,6 +45,23 @@ class _PermittedCatalog(Catalog):
 
     def find_view(self, name: str) -> View | None:
         return self._catalog.find_view(name) if self.rights.may(READ, name) else None
+
+    @property
+    def moves_streams(self) -> bool:  # type: ignore[override]
+        return self._catalog.moves_streams
+
+    def find_stream(self, name: str) -> StreamState | None:
+        found = self._catalog.find_stream(name)
+        return found if found is not None and self.rights.may(READ, found.source) else None
+
+    def read_stream(self, name: str, max_versions: int | None = None, max_rows: int | None = None) -> StreamBatch:
+        found = self.find_stream(name)
+        if found is None:
+            raise TableNotFound(f"the lake has no stream {name!r:.100}")
+        self.rights.check_sees_all(f"stream {name}", (found.source,))
+        if self.moves_streams:
+            self.rights.check(WRITE, name)
+        return self._catalog.read_stream(name, max_versions, max_rows)
 
     def note_read(self, scan: Scan) -> None:
         self._catalog.note_read(scan)

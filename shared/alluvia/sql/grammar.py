@@ -57,9 +57,12 @@ def refuse(cursor: Cursor) -> None:
 
 def _drop(cursor: Cursor) -> tuple[str, nodes.Node]:
     cursor.expect("drop")
+    if cursor.accept("stream"):
+        there = cursor.accept("if", "exists")
+        return "drop stream", nodes.DropStream(cursor.table("the name of a stream"), there)
     view = cursor.accept("view")
     if not view and cursor.word() != "table":
-        raise Invalid(f"DROP {cursor.word().upper()} is not supported: only TABLE and VIEW can be dropped")
+        raise Invalid(f"DROP {cursor.word().upper()} is not supported: only TABLE, VIEW and STREAM can be dropped")
     if not view:
         cursor.expect("table")
     if_exists = cursor.accept("if", "exists")

@@ -156,6 +156,28 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateStream:
+    """CREATE STREAM: at most one of `version`, `timestamp` and `offset` says after what it begins."""
+
+    name: str
+    source: str
+    if_not_exists: bool = False
+    version: int | None = None
+    timestamp: str | None = None
+    offset: str | None = None
+    initial_rows: bool = False
+    appends_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropStream:
+    """DROP STREAM."""
+
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CreateView:
     """CREATE VIEW."""
 
@@ -175,7 +197,7 @@ class DropView:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """SHOW VIEWS, SHOW CREATE TABLE, DESCRIBE DETAIL and DESCRIBE HISTORY: `what` says which."""
+    """SHOW VIEWS, SHOW STREAMS, SHOW CREATE TABLE, DESCRIBE DETAIL and DESCRIBE HISTORY: `what` says which."""
 
     what: str
     name: str = ""
@@ -199,7 +221,7 @@ class Query:
 
 Node = (
     Insert | Update | Delete | Merge | CreateTable | AlterTable | DropTable | Attach | Clone | Maintain | Restore
-    | CreateView | DropView | Show | Control | Query
+    | CreateView | DropView | CreateStream | DropStream | Show | Control | Query
 )  # fmt: skip
 
 

@@ -20,7 +20,11 @@ def check_statement(rights: Rights, kind: str, node: nodes.Node) -> None:
     if isinstance(node, nodes.Insert):
         rights.check(APPEND, node.table)
         return
-    name = node.name if isinstance(node, nodes.CreateView | nodes.DropView | nodes.Show) else node.table
+    if isinstance(node, nodes.CreateStream):
+        rights.check(READ, node.source)
+        rights.check_sees_all(kind.upper(), (node.source,))
+    named = nodes.CreateView | nodes.DropView | nodes.CreateStream | nodes.DropStream | nodes.Show
+    name = node.name if isinstance(node, named) else node.table
     if isinstance(node, nodes.Show):
         if not name:
             return  # it shows what may be read

@@ -19,7 +19,7 @@ from alluvia.progress import listener, reporting_to
 from alluvia.query.evaluator import ProcessEvaluator
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
-from alluvia.sql import nodes, showing, tables, views, writing
+from alluvia.sql import nodes, showing, streams, tables, views, writing
 from alluvia.sql.binding import check_used
 from alluvia.sql.rights import check_statement
 from alluvia.sql.scope import Done, SqlScope, row
@@ -39,6 +39,8 @@ _WRITES: Mapping[type, Callable[[SqlScope, Any], Done]] = {
     nodes.Maintain: tables.maintain,
     nodes.CreateView: views.create_view,
     nodes.DropView: views.drop_view,
+    nodes.CreateStream: streams.create_stream,
+    nodes.DropStream: streams.drop_stream,
 }
 
 
@@ -128,6 +130,8 @@ def insert_rows(
 
 
 def _write(scope: SqlScope, statement: SqlStatement) -> Done:
+    if scope.transaction is not None:
+        scope.transaction.note_written()
     try:
         return _WRITES[type(statement.node)](scope, statement.node)
     except TableNotFound as error:

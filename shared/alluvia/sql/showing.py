@@ -1,4 +1,4 @@
-"""SHOW VIEWS, SHOW CREATE TABLE, DESCRIBE DETAIL and DESCRIBE HISTORY: what a lake says of itself, as rows."""
+"""SHOW VIEWS, STREAMS and CREATE TABLE, DESCRIBE DETAIL and DESCRIBE HISTORY: what a lake says of itself, as rows."""
 
 from __future__ import annotations
 
@@ -36,6 +36,19 @@ _HISTORY = pa.schema(
     ]
 )
 _VIEWS = pa.schema([("name", pa.string()), ("query", pa.string()), ("version", pa.int64()), ("created_at", _MOMENT)])
+_STREAMS = pa.schema(
+    [
+        ("name", pa.string()),
+        ("source", pa.string()),
+        ("position", pa.int64()),
+        ("source_version", pa.int64()),
+        ("versions_behind", pa.int64()),
+        ("initial_rows", pa.bool_()),
+        ("appends_only", pa.bool_()),
+        ("moved_at", _MOMENT),
+        ("stale_after", _MOMENT),
+    ]
+)
 _DETAIL = pa.schema(
     [
         ("name", pa.string()),
@@ -59,6 +72,8 @@ def show(scope: SqlScope, node: Show) -> pa.Table:
     """Return the rows that answer a statement."""
     if node.what == "show views":
         return _views(scope)
+    if node.what == "show streams":
+        return _streams(scope)
     view = find_view(scope.lake.store, node.name) if not scope.has(node.name) else None
     if node.what == "show create" and view is not None:
         return _one("create_statement", f"CREATE VIEW {view.name} AS {view.query}")
@@ -84,6 +99,11 @@ def _views(scope: SqlScope) -> pa.Table:
         if scope.rights is None or scope.rights.may(READ, view.name)
     ]
     return pa.Table.from_pylist(rows, _VIEWS)
+
+
+def _streams(scope: SqlScope) -> pa.Table:
+    shown = [each for each in scope.lake.streams() if scope.rights is None or scope.rights.may(READ, each.source)]
+    return pa.Table.from_pylist([{name: getattr(each, name) for name in _STREAMS.names} for each in shown], _STREAMS)
 
 
 def _one(column: str, text: str) -> pa.Table:

@@ -15,9 +15,11 @@ from alluvia.sql.nodes import (
     Attach,
     Clone,
     Control,
+    CreateStream,
     CreateTable,
     CreateView,
     Delete,
+    DropStream,
     DropView,
     Insert,
     Maintain,
@@ -47,7 +49,7 @@ class SqlStatement:
     @property
     def alone(self) -> bool:
         """Whether no transaction can hold it, so that it must be the only statement of its text."""
-        return isinstance(self.node, Attach | Clone | Maintain | CreateView | DropView)
+        return isinstance(self.node, Attach | Clone | Maintain | CreateView | DropView | CreateStream | DropStream)
 
     @property
     def needs_transaction(self) -> bool:
@@ -151,6 +153,8 @@ def _show(cursor: Cursor) -> Show | None:
     """Return what is shown of the lake itself; None for what DuckDB answers."""
     if cursor.accept("show", "views"):
         found = Show("show views")
+    elif cursor.accept("show", "streams"):
+        found = Show("show streams")
     elif cursor.accept("show", "create"):
         if not cursor.accept("table"):
             cursor.expect("view")

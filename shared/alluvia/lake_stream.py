@@ -1,0 +1,110 @@
+"""The public API: one stream of a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid, TableNotFound
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations import streams
+from alluvia.operations.catalog import Catalog
+from alluvia.table.arguments import check_names
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """A stream as it is. `position` is the version of its source up to which it was read, -1 for none.
+
+    `versions_behind` are those that it has not given; it and `source_version` are None where the source is gone. From
+    `stale_after` on, vacuum may take what it has not given: by then, read or move it. None while it has given all.
+    """
+
+    name: str
+    source: str
+    position: int
+    source_version: int | None
+    versions_behind: int | None
+    initial_rows: bool
+    appends_only: bool
+    moved_at: datetime | None
+    stale_after: datetime | None
+
+
+class Stream:
+    """A stream of a lake, or of a transaction, which moves it when it commits."""
+
+    def __init__(self, catalog: Catalog, name: str) -> None:
+        self._catalog = catalog
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.name!r}>"
+
+    def info(self) -> StreamInfo:
+        """Return what the stream follows, and how far it has come. Raises `TableNotFound`."""
+        return info_of(self._catalog, streams.the_stream(self._catalog, self.name))
+
+    def scan(
+        self, columns: Sequence[str] | None = None, *, max_versions: int | None = None, max_rows: int | None = None
+    ) -> pa.RecordBatchReader:
+        """Read the changes that the stream has not given, as `changes` has them: with type, version and time.
+
+        `max_versions` and `max_rows` limit how many there are; whole versions, and one at least, so one that adds more
+        rows is read whole. In a transaction, the first call decides: later ones give the same changes. Raises
+        `TableNotFound`, `VersionExpired` where retention has taken changes, `Invalid` where the source was replaced.
+        """
+        batch = self._catalog.read_stream(self.name, max_versions, max_rows)
+        if columns is None:
+            return batch.reader()
+        check_names("columns", columns)
+        names = list(columns)
+        unknown = next((name for name in names if name not in batch.schema.names), None)
+        if unknown is not None:
+            raise Invalid(
+                f"columns: stream {self.name} has no column {unknown!r}; it has {', '.join(batch.schema.names)}"
+            )
+        schema = pa.schema([batch.schema.field(name) for name in names])
+
+        def selected() -> Iterator[pa.RecordBatch]:
+            for rows in batch.batches():
+                yield rows.select(names)
+
+        return pa.RecordBatchReader.from_batches(schema, selected())
+
+    def to_arrow(
+        self, columns: Sequence[str] | None = None, *, max_versions: int | None = None, max_rows: int | None = None
+    ) -> pa.Table:
+        """Read changes, as `scan` does, into memory."""
+        return self.scan(columns, max_versions=max_versions, max_rows=max_rows).read_all()
+
+
+def info_of(catalog: Catalog, stream: streams.StreamState) -> StreamInfo:
+    """Return a stream with how far it is behind its source. Two requests where the source is warm."""
+    version = behind = stale_ms = None
+    try:
+        source = catalog.handle(stream.source)
+        newest = source.newest()
+    except TableNotFound:
+        pass
+    else:
+        if newest.state.metadata.id == stream.source_id:
+            version, behind = newest.version, max(0, newest.version - stream.position)
+            stale_ms = streams.stale_after_ms(stream, source, newest)
+    return StreamInfo(
+        stream.name,
+        stream.source,
+        stream.position,
+        version,
+        behind,
+        stream.initial_rows,
+        stream.appends_only,
+        _moment(stream.moved_ms),
+        _moment(stale_ms),
+    )
+
+
+def _moment(at_ms: int | None) -> datetime | None:
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)

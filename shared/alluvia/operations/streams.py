@@ -1,0 +1,381 @@
+"""Streams: positions in the changes of tables, each of which moves in one commit with what was made of the changes.
+
+A stream is a log of its own, `_alluvia/streams/<name>/`: a table without rows, whose properties say what it follows and
+whose metadata domain `alluvia.stream` has its position. So a transaction over several tables moves it with the tables
+that it writes, by the same claims and decision, and two transactions that move it conflict (docs/STREAMS.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from alluvia.arrow_compute import pc
+from alluvia.errors import AlluviaError, Corrupt, Invalid, TableExists, TableNotFound, VersionExpired
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.log.actions import AddFile, CdcFile, DomainMetadata, RemoveFile
+from alluvia.log.commit import CommitActions
+from alluvia.operations.catalog import Catalog
+from alluvia.operations.change_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, INSERT
+from alluvia.operations.changes import feed_commits, feed_schema, labelled_changes
+from alluvia.operations.expire import EXPIRE
+from alluvia.operations.lake_commit import conflicts_named
+from alluvia.operations.restore import RESTORE
+from alluvia.operations.scan import scan
+from alluvia.table.arguments import check_number
+from alluvia.table.handle import TableHandle, oldest_readable
+from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import Changes, Commit
+from alluvia.table_names import STREAMS, TABLE_NAME
+
+POSITION = "alluvia.stream"
+"""The metadata domain that has the position: the version up to which the changes were read."""
+READ_STREAM, MOVE_STREAM = "READ STREAM", "MOVE STREAM"
+_DEFINITION = "stream"
+_LOG_RETENTION = {"delta.logRetentionDuration": "interval 7 days"}
+_NEVER_APPENDS = frozenset({"UPDATE", "DELETE", RESTORE, EXPIRE, "ERASE", "OPTIMIZE"})
+"""Operations whose new rows, if there are any, are older rows in another form."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """A stream as it is. `position` is the version of its source up to which it was read, -1 for none.
+
+    `initial_rows`: the first read gives the rows that are in the table then. `appends_only`: only rows that were
+    appended are given. `moved_ms` is when it was last read in a transaction, or moved; None if it never was.
+    """
+
+    name: str
+    source: str
+    source_id: str
+    position: int
+    initial_rows: bool = False
+    appends_only: bool = False
+    moved_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBatch:
+    """Changes that a stream has not given: those of the versions after `after`, up to `to`; none if they are the same.
+
+    `batches` reads them, and may be called again. `bytes` is the size of the files that this reads.
+    """
+
+    stream: StreamState
+    to: int
+    schema: pa.Schema
+    bytes: int
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+
+    @property
+    def after(self) -> int:
+        """Return the version up to which the stream was read."""
+        return self.stream.position
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the rows as they come."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
+
+
+def create_stream(
+    catalog: Catalog,
+    name: str,
+    source: str,
+    version: int | None = None,
+    timestamp: datetime | str | None = None,
+    *,
+    initial_rows: bool = False,
+    appends_only: bool = False,
+    exist_ok: bool = False,
+) -> StreamState:
+    """Create a stream of the changes after a version of a table, by default the newest.
+
+    Raises `TableNotFound`, `TableExists` where the name is taken, `VersionNotFound`, `VersionExpired`.
+    """
+    from alluvia.operations.create import create, plan_create
+
+    check_name(name)
+    if name in catalog or catalog.find_view(name) is not None:
+        raise TableExists(f"there is a table or view {name}: choose another name for the stream")
+    if initial_rows and (version is not None or timestamp is not None):
+        raise Invalid("initial_rows: the first read gives the rows of that time: leave version and timestamp out")
+    begin = catalog.handle(source).snapshot(version, timestamp)
+    definition = {
+        "source": source,
+        "sourceId": begin.state.metadata.id,
+        "after": begin.version,
+        "initialRows": initial_rows,
+        "appendsOnly": appends_only,
+    }
+    metadata = plan_create(
+        pa.schema([("position", pa.int64())]),
+        (),
+        (),
+        {_DEFINITION: orjson.dumps(definition).decode(), **_LOG_RETENTION},
+        catalog.clock.new_id(),
+        catalog.clock.now_ms(),
+    )
+    handle = catalog.log_handle(STREAMS + name)
+    try:
+        create(handle, metadata, exist_ok=False)
+    except TableExists as error:
+        if not exist_ok:
+            raise TableExists(f"stream {name!r} already exists: choose another name, or pass exist_ok=True") from error
+    return stream_of(handle.newest())
+
+
+def check_name(name: str) -> None:
+    """Raise `Invalid` for what cannot be a stream's name."""
+    from alluvia.operations.views import may_be_view
+
+    if not isinstance(name, str) or not may_be_view(name):
+        raise Invalid(
+            f"stream name {name!r:.100}: use up to 128 lower-case letters, digits and underscores, with a letter "
+            "first, and none of _live, _final, _freshness at the end"
+        )
+
+
+def find_stream(catalog: Catalog, name: str) -> StreamState | None:
+    """Return a stream as it is now; None if there is none."""
+    if not TABLE_NAME.fullmatch(name):
+        return None
+    try:
+        return stream_of(catalog.log_handle(STREAMS + name).newest())
+    except TableNotFound:
+        return None
+
+
+def the_stream(catalog: Catalog, name: str) -> StreamState:
+    """Return a stream as it is now. Raises `TableNotFound`."""
+    found = find_stream(catalog, name)
+    if found is None:
+        raise TableNotFound(f"the lake has no stream {name!r:.100}")
+    return found
+
+
+def list_streams(catalog: Catalog) -> list[StreamState]:
+    """Return all streams, in the order of their names. One LIST, and what opening each costs."""
+    names = [name for name in catalog.store.list_folders(STREAMS) if TABLE_NAME.fullmatch(name)]
+    return [found for found in catalog.store.map(partial(find_stream, catalog), names) if found is not None]
+
+
+def drop_stream(catalog: Catalog, name: str) -> Commit:
+    """Drop a stream. Raises `TableNotFound`."""
+    from alluvia.operations.drop import drop_table
+
+    the_stream(catalog, name)
+    return drop_table(catalog.log_handle(STREAMS + name))
+
+
+def move_stream(
+    catalog: Catalog, name: str, version: int | None = None, timestamp: datetime | str | None = None
+) -> StreamState:
+    """Have a stream go on after a version of its source, by default the newest. Raises `Conflict` after a lost race."""
+    stream = the_stream(catalog, name)
+    handle = catalog.log_handle(STREAMS + name)
+    source = source_of(catalog, stream)
+    newest = source.newest()
+    _check_same(stream, newest)
+    wanted = newest.version if version is None and timestamp is None else version
+    if wanted is None:
+        wanted = source.snapshot(timestamp=timestamp).version
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or not -1 <= wanted <= newest.version:
+        raise Invalid(
+            f"version: expected a version of {stream.source} up to {newest.version}, or -1 for all of its changes, got "
+            f"{wanted!r:.100}"
+        )
+    transaction = handle.transaction(handle.newest())
+    with conflicts_named(handle.name):
+        transaction.commit(moved(stream, wanted, MOVE_STREAM, catalog.clock.now_ms()))
+    return the_stream(catalog, name)
+
+
+def moved(stream: StreamState, to: int, operation: str, now_ms: int) -> Changes:
+    """Return the commit to a stream's log that moves it."""
+    body = orjson.dumps({"after": to, "movedMs": now_ms}).decode()
+    return Changes(
+        operation,
+        {"source": stream.source, "after": str(stream.position), "to": str(to)},
+        domains=[DomainMetadata(POSITION, body)],
+        domains_read=frozenset({POSITION}),
+    )
+
+
+def stream_of(snapshot: Snapshot) -> StreamState:
+    """Return what a version of a stream's log says. Raises `Corrupt`."""
+    name = snapshot.name.removeprefix(STREAMS)
+    try:
+        definition: dict[str, Any] = orjson.loads(snapshot.properties[_DEFINITION])
+        domain = snapshot.state.domains.get(POSITION)
+        position: dict[str, Any] = {} if domain is None else orjson.loads(domain.configuration)
+        return StreamState(
+            name,
+            str(definition["source"]),
+            str(definition["sourceId"]),
+            int(position.get("after", definition["after"])),
+            initial_rows=bool(definition["initialRows"]) and not position,
+            appends_only=bool(definition["appendsOnly"]),
+            moved_ms=int(position["movedMs"]) if position else None,
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corrupt(f"the log of stream {name} cannot be read: only this library may write it") from error
+
+
+def source_of(catalog: Catalog, stream: StreamState) -> TableHandle:
+    """Return the table that a stream follows. Raises `TableNotFound`, naming both.
+
+    Transactions that have happened are first carried out there, if this process may write: so their rows are not left
+    to a read that comes when somebody else has done it.
+    """
+    handle = catalog.handle(stream.source)
+    try:
+        newest = handle.newest()
+    except TableNotFound as error:
+        raise TableNotFound(f"stream {stream.name} has lost its table: {error}") from error
+    with suppress(AlluviaError):
+        handle.carry_out(newest)
+    return handle
+
+
+def columns_of(catalog: Catalog, stream: StreamState) -> pa.Schema:
+    """Return the columns of what a stream gives. Raises `TableNotFound`."""
+    return feed_schema(catalog.handle(stream.source).newest())
+
+
+def next_batch(
+    catalog: Catalog, name: str, max_versions: int | None = None, max_rows: int | None = None
+) -> StreamBatch:
+    """Return what a stream has not given yet, up to the newest version. Raises what `planned` does."""
+    stream = the_stream(catalog, name)
+    handle = source_of(catalog, stream)
+    return planned(stream, handle, handle.newest(), max_versions, max_rows)
+
+
+def planned(
+    stream: StreamState,
+    source: TableHandle,
+    newest: Snapshot,
+    max_versions: int | None = None,
+    max_rows: int | None = None,
+) -> StreamBatch:
+    """Return what a stream has not given of the versions of its source up to one, with the columns of that one.
+
+    At most `max_versions`, and so many that they add about `max_rows` rows by what the log says, but at least one.
+    Raises `VersionExpired` where retention has taken what it needs, `Invalid` where the table is another one now.
+    """
+    check_number("max_versions", max_versions)
+    check_number("max_rows", max_rows)
+    _check_same(stream, newest)
+    schema = feed_schema(newest)
+    if stream.initial_rows:
+        begin = source.snapshot(newest.version)  # without transactions whose rows a later version has
+        size = sum(file.size for file in begin.files)
+        return StreamBatch(stream, begin.version, schema, size, partial(_all_rows, source, begin, schema))
+    to = newest.version
+    if to <= stream.position:
+        return StreamBatch(stream, stream.position, schema, 0, lambda: iter(()))
+    if max_versions is not None:
+        to = min(to, stream.position + max_versions)
+    with _expiry_named(stream, source):
+        commits: Sequence[CommitActions] = feed_commits(source, stream.position + 1, to, newest)
+    if max_rows is not None:
+        commits, to = _within(commits, to, max_rows)
+    if stream.appends_only:
+        commits = [each for each in commits if each.metadata is not None or _may_append(each)]
+    size = sum(_size(each) for each in commits)
+    return StreamBatch(stream, to, schema, size, partial(_changes, stream, source, newest, commits))
+
+
+def _size(commit: CommitActions) -> int:
+    files: list[AddFile | RemoveFile | CdcFile] = [*commit.adds, *commit.removes, *commit.cdc]
+    return sum(file.size or 0 for file in files)
+
+
+def _check_same(stream: StreamState, newest: Snapshot) -> None:
+    if newest.state.metadata.id != stream.source_id:
+        raise Invalid(
+            f"stream {stream.name} follows a table {stream.source} that was dropped or replaced since: drop the stream "
+            "and create it again, to follow the table of that name now"
+        )
+
+
+def _within(commits: Sequence[CommitActions], to: int, max_rows: int) -> tuple[Sequence[CommitActions], int]:
+    """Return as many of some commits as add so many rows, and the version up to which they go."""
+    rows = 0
+    for count, commit in enumerate(commits):
+        rows += sum(add.num_records or 0 for add in commit.adds if add.data_change)
+        if rows > max_rows and count:
+            return commits[:count], commit.version - 1
+    return commits, to
+
+
+def _may_append(commit: CommitActions) -> bool:
+    return any(add.data_change for add in commit.adds) and commit.info.get("operation") not in _NEVER_APPENDS
+
+
+def _changes(
+    stream: StreamState, source: TableHandle, newest: Snapshot, commits: Sequence[CommitActions]
+) -> Iterator[pa.RecordBatch]:
+    appending = {each.version for each in commits if _may_append(each)}
+    with _expiry_named(stream, source):
+        for batch in labelled_changes(source, newest, commits):
+            if not stream.appends_only:
+                yield batch
+            elif batch[COMMIT_VERSION][0].as_py() in appending:
+                yield batch.filter(pc.equal(batch[CHANGE_TYPE], pa.scalar(INSERT)))
+
+
+def _all_rows(source: TableHandle, newest: Snapshot, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    label = {
+        CHANGE_TYPE: INSERT,
+        COMMIT_VERSION: newest.version,
+        COMMIT_TIMESTAMP: datetime.fromtimestamp(newest.timestamp_ms / 1000, UTC),
+    }
+    for batch in scan(newest, source.store):
+        columns = [
+            pa.repeat(pa.scalar(label[field.name], field.type), len(batch))
+            if field.name in label
+            else batch[field.name]
+            for field in schema
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@contextmanager
+def _expiry_named(stream: StreamState, source: TableHandle) -> Iterator[None]:
+    """Have an error about changes that are gone name the stream, the oldest that are left, and how to go on."""
+    try:
+        yield
+    except VersionExpired as error:
+        oldest = oldest_changes(source)
+        raise VersionExpired(
+            f"stream {stream.name} has fallen behind what table {stream.source} keeps: it was read up to version "
+            f"{stream.position}, and the oldest changes left are those of version {oldest}. To go on from there "
+            f"without those in between, move the stream to version {oldest - 1}: "
+            f"lake.move_stream({stream.name!r}, {oldest - 1}), or alluvia stream move {stream.name} --version "
+            f"{oldest - 1} ({error})"
+        ) from error
+
+
+def oldest_changes(source: TableHandle) -> int:
+    """Return the oldest version whose changes can surely be read. One LIST."""
+    newest = source.newest()
+    return max(min(source.log.listing().commits, default=newest.version + 1), oldest_readable(newest.state) + 1)
+
+
+def stale_after_ms(stream: StreamState, source: TableHandle, newest: Snapshot) -> int | None:
+    """Return from when on retention may take what a stream has not given, in ms; None while it has given all.
+
+    One GET at most.
+    """
+    if newest.version <= stream.position or stream.initial_rows:
+        return None
+    commit = source.log.read_commit(stream.position + 1)
+    since_ms = 0 if commit is None else commit.timestamp_ms
+    return since_ms + min(newest.settings.file_retention_ms, newest.settings.log_retention_ms)

@@ -1,0 +1,54 @@
+"""`alluvia stream`: create, list, show, move, drop."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import alluvia
+from alluvia.cli.commands import cli
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    uri = str(tmp_path / "lake")
+    alluvia.connect(uri).create_table("t", {"id": "long"}).append([{"id": 1}])
+    return uri
+
+
+def run(uri: str, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["stream", words[0], "--lake", uri, *words[1:]])
+
+
+def report(uri: str, *words: str) -> list[dict[str, Any]]:
+    result = run(uri, *words, "--json")
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_streams(uri: str) -> None:
+    (made,) = report(uri, "create", "new_rows", "t", "--version", "0", "--appends-only")
+    assert (made["source"], made["position"], made["appends_only"], made["versions_behind"]) == ("t", 0, True, 1)
+    assert report(uri, "show", "new_rows") == [made]
+    assert report(uri, "move", "new_rows")[0]["versions_behind"] == 0
+    assert [each["name"] for each in report(uri, "list")] == ["new_rows"]
+    assert report(uri, "drop", "new_rows") == [{"dropped": "new_rows"}]
+    assert report(uri, "list") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["show", "nothing"], "the lake has no stream 'nothing'"),
+        (["create", "s", "nothing"], "there is no table"),
+        (["create", "s", "t", "--offset", "soon"], "'soon' is not a time ago"),
+    ],
+)
+def test_what_fails(uri: str, words: list[str], named: str) -> None:
+    result = run(uri, *words)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert named in result.stderr
