@@ -50,6 +50,7 @@ class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no
         /,
         *,
         token: str | None = None,
+        auth: str | None = None,
         timeout_seconds: float | str | None = None,
         **options: str,
     ) -> None:
@@ -62,6 +63,8 @@ class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no
             address of a server, `http://localhost:8080` or `https://…`: `alluvia serve`, or the functions on AWS.
         token
             A server's caller proves its rights by it.
+        auth
+            `iam` signs requests to a server with AWS credentials, for `region` if the address does not name it.
         timeout_seconds
             How long to wait for a server; 60 by default.
         options
@@ -70,7 +73,7 @@ class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no
         with needing("ibis", "the backend of ibis"):
             import pyarrow_hotfix  # noqa: F401 - which ibis loads when rows come as Arrow
 
-        self.con: LakeAccess = opened(lake, token, timeout_seconds, options)
+        self.con: LakeAccess = opened(lake, token, auth, timeout_seconds, options)
 
     @classmethod
     def from_connection(cls, con: Lake, /) -> Backend:

@@ -11,28 +11,23 @@ from alluvia.errors import Invalid
 from alluvia.lake import Lake, connect
 from alluvia_ibis.access import LakeAccess
 from alluvia_ibis.local import OpenLake
+from alluvia_ibis.proofs import bearer, nothing, signature
 
 TIMEOUT_SECONDS = 60.0
+IAM = "iam"
 
 
 def opened(
     place: str | os.PathLike[str] | Lake,
     token: str | None,
+    auth: str | None,
     timeout_seconds: float | str | None,
     options: Mapping[str, Any],
 ) -> LakeAccess:
     """Return access to a lake. Makes no request. Raises `Invalid` for options that do not go together."""
-    served = isinstance(place, str) and place.lower().startswith(("http://", "https://"))
-    if served:
-        from alluvia_ibis.served import ServedLake
-
-        if options:
-            raise Invalid(f"{next(iter(options))} is not an option of a server: send token and timeout_seconds")
-        parts = urlsplit(str(place))
-        if parts.username is not None or parts.query or parts.fragment:
-            raise Invalid("a server is named by its address alone: give a token by token=…")
-        return ServedLake(str(place), token, _seconds(timeout_seconds))
-    for name, given in (("token", token), ("timeout_seconds", timeout_seconds)):
+    if isinstance(place, str) and place.lower().startswith(("http://", "https://")):
+        return _served(place, token, auth, _seconds(timeout_seconds), options)
+    for name, given in (("token", token), ("auth", auth), ("timeout_seconds", timeout_seconds)):
         if given is not None:
             raise Invalid(f"{name} is an option of servers (http://…), and this lake is opened without one")
     if isinstance(place, Lake):
@@ -40,6 +35,23 @@ def opened(
             raise Invalid(f"{next(iter(options))} is an option of alluvia.connect, and this lake is open already")
         return OpenLake(place)
     return OpenLake(connect(place, **options))
+
+
+def _served(
+    url: str, token: str | None, auth: str | None, timeout_seconds: float, options: Mapping[str, Any]
+) -> LakeAccess:
+    from alluvia_ibis.served import ServedLake
+
+    parts = urlsplit(url)
+    if parts.username is not None or parts.query or parts.fragment:
+        raise Invalid("a server is named by its address alone: give a token by token=…")
+    if auth not in (None, IAM) or (auth is not None and token is not None):
+        raise Invalid(f"auth: give {IAM!r}, to sign requests with AWS credentials, or else a token, or nothing")
+    unknown = next((name for name in options if name != "region" or auth is None), None)
+    if unknown is not None:
+        raise Invalid(f"{unknown} is not an option of a server: it takes token, or auth and region; timeout_seconds")
+    proof = signature(url, options.get("region")) if auth else nothing if token is None else bearer(token)
+    return ServedLake(url, proof, timeout_seconds)
 
 
 def _seconds(given: float | str | None) -> float:

@@ -12,13 +12,21 @@ import pyarrow as pa
 from alluvia.errors import Unavailable
 from alluvia.extras import needing
 from alluvia.version import __version__
+from alluvia_ibis.proofs import HEADERS, Proof
 from alluvia_ibis.statuses import NotYet, error_of
 
 with needing("ibis", "a lake behind a server"):
     import urllib3
 
 WRITE_ONCE = urllib3.Retry(
-    connect=2, read=0, redirect=3, status=0, other=0, allowed_methods=None, raise_on_status=False
+    connect=2,
+    read=0,
+    redirect=3,
+    status=0,
+    other=0,
+    allowed_methods=None,
+    raise_on_status=False,
+    remove_headers_on_redirect=HEADERS,  # to another host
 )
 READ_AGAIN = WRITE_ONCE.new(read=1, status=2, status_forcelist=(503,))
 """A read may be sent again where the store did not answer; a write may have happened."""
@@ -29,12 +37,11 @@ NOT_OURS = "is this a server of Alluvia?"
 class LakeServer:
     """A server, and what proves to it who asks. Thread-safe."""
 
-    def __init__(self, url: str, token: str | None, timeout_seconds: float) -> None:
+    def __init__(self, url: str, proof: Proof, timeout_seconds: float) -> None:
         self.url = url.rstrip("/")
         self._pool = urllib3.PoolManager(timeout=urllib3.Timeout(timeout_seconds), maxsize=4)
         self._headers = {"User-Agent": f"alluvia-ibis/{__version__}", "Accept-Encoding": _ZSTD}
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
+        self._proof = proof
 
     def send(
         self,
@@ -46,7 +53,10 @@ class LakeServer:
         retries: urllib3.Retry = WRITE_ONCE,
     ) -> urllib3.BaseHTTPResponse:
         """Return a good answer, whose body `body_of` reads. Raises what other answers stand for, and `Unavailable`."""
-        return self._sent(method, self.url + path, body, {**self._headers, **(headers or {})}, retries)
+        url = self.url + path
+        return self._sent(
+            method, url, body, {**self._headers, **(headers or {}), **self._proof(method, url, body)}, retries
+        )
 
     def json(
         self,

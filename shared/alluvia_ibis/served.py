@@ -16,6 +16,7 @@ from alluvia.sql.showing import sql_type
 from alluvia.sql.statements import parse
 from alluvia.table_names import REJECTS
 from alluvia_ibis.access import LakeAccess, NamedTable, Rows
+from alluvia_ibis.proofs import Proof
 from alluvia_ibis.requests import NOT_OURS, READ_AGAIN, WRITE_ONCE, LakeServer, body_of, broken_off
 from alluvia_ibis.uploading import upload
 
@@ -25,8 +26,8 @@ READS, WRITES, TABLES = "/q", "/sql", "/v1/tables"
 class ServedLake(LakeAccess):
     """A lake that a server answers for, with the rights of a token."""
 
-    def __init__(self, url: str, token: str | None, timeout_seconds: float) -> None:
-        self._server = LakeServer(url, token, timeout_seconds)
+    def __init__(self, url: str, proof: Proof, timeout_seconds: float) -> None:
+        self._server = LakeServer(url, proof, timeout_seconds)
 
     @property
     def version(self) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -17,6 +19,7 @@ from pyarrow import parquet
 
 from alluvia.errors import AlluviaError, CommitUnknown, Conflict, Forbidden, Invalid, Unavailable, VersionExpired
 from alluvia_ibis import uploading
+from alluvia_ibis.proofs import signature
 
 Answer = tuple[int, dict[str, str], bytes]
 TOKEN = "a.secret.token"
@@ -137,6 +140,59 @@ def test_an_answer_that_breaks_off_is_no_answer(stub: Callable[..., Stub]) -> No
         expr = con.sql("FROM t", schema={"n": "int64"})
         with pytest.raises(Unavailable):
             expr.to_pyarrow()
+
+
+SESSION = "a.secret.session.token"
+
+
+def signed(method: str, path: str, headers: dict[str, str], body: bytes, region: str) -> str:
+    """Return the header that AWS documents for a request: Signature Version 4, of three headers."""
+    moment = headers["x-amz-date"]
+    scope = f"{moment[:8]}/{region}/execute-api/aws4_request"
+    names = ("host", "x-amz-date", "x-amz-security-token")
+    place, _, query = path.partition("?")
+    lines = [method, place, "&".join(sorted(query.split("&"))), *(f"{name}:{headers[name]}" for name in names)]
+    canonical = "\n".join([*lines, "", ";".join(names), sha256(body).hexdigest()])
+    to_sign = "\n".join(["AWS4-HMAC-SHA256", moment, scope, sha256(canonical.encode()).hexdigest()])
+    key = b"AWS4secret"
+    for part in (*scope.split("/"), to_sign):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return f"AWS4-HMAC-SHA256 Credential=AKID/{scope}, SignedHeaders={';'.join(names)}, Signature={key.hex()}"
+
+
+def test_requests_are_signed_with_aws_credentials(stub: Callable[..., Stub], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"ACCESS_KEY_ID": "AKID", "SECRET_ACCESS_KEY": "secret", "SESSION_TOKEN": SESSION}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    elsewhere = stub(told(200, arrow(ROWS.slice(0, 0))))
+    linked = told(303, b"{}", Location=f"{elsewhere.url}/object")
+    server = stub(told(200, b'{"tables": [{"name": "t"}]}'), linked, linked, told(200, b"{}"))
+    con = ibis.alluvia.connect(server.url, auth="iam", region="eu-south-2")
+    assert con.con.tables() == ["t"]
+    assert con.sql("FROM t", schema={"n": "int64"}).to_pyarrow().num_rows == 0
+    con.insert("t", [{"n": 1}])
+    assert [method for method, *_ in server.asked] == ["GET", "POST", "POST", "POST"]
+    for method, path, headers, body in server.asked:
+        assert headers["authorization"] == signed(method, path, headers, body, "eu-south-2")
+    for _, _, headers, _ in elsewhere.asked:
+        assert SESSION not in str(headers)
+        assert "authorization" not in headers
+
+
+@pytest.mark.parametrize(
+    ("host", "scope"),
+    [
+        ("a1.execute-api.eu-west-3.amazonaws.com", "eu-west-3/execute-api"),
+        ("a1.lambda-url.ap-east-1.on.aws", "ap-east-1/lambda"),
+        ("lake.example.com", "us-east-1/execute-api"),
+        ("a1.execute-api.eu-west-3.amazonaws.com.example.com", "us-east-1/execute-api"),
+    ],
+)
+def test_hosts_of_aws_name_their_region(monkeypatch: pytest.MonkeyPatch, host: str, scope: str) -> None:
+    for name, value in {"ACCESS_KEY_ID": "AKID", "SECRET_ACCESS_KEY": "secret", "DEFAULT_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+    headers = signature(f"https://{host}", None)("GET", f"https://{host}/q", None)
+    assert f"/{scope}/aws4_request, SignedHeaders=host;x-amz-date" in headers["Authorization"]
 
 
 def test_a_token_goes_to_its_server_alone(stub: Callable[..., Stub]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import alluvia
 from alluvia.cli.client import Client
-from tests.package.conftest import ROOT, Installed
+from tests.package.conftest import ROOT, Install, Installed
 from tests.package.serving import serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
@@ -91,3 +91,15 @@ print(alluvia.connect("library").sql("SELECT n FROM t").to_pylist())
 """
     done = core.run("python", "-c", code)
     assert done.stdout == "[{'n': 2}]\n", done.stderr
+
+
+def test_ibis_finds_the_backend_in_the_wheel(install: Install) -> None:
+    code = """
+import ibis
+con = ibis.connect("alluvia://lake")
+made = con.create_table("t", {"n": [1, 2], "at": ["x", None]})
+ibis.alluvia.connect("http://127.0.0.1:9")  # which sends nothing yet
+print(made.filter(made.n > 1).execute().to_dict("records"), con.list_tables())
+"""
+    done = install(["ibis"]).run("python", "-c", code)
+    assert done.stdout == "[{'n': 2, 'at': None}] ['t']\n", done.stderr
