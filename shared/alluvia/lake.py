@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from alluvia import notebook, other_names
 from alluvia.clock import Clock, SystemClock
-from alluvia.errors import Invalid
+from alluvia.errors import Invalid, TableNotFound
 from alluvia.lake_creation import TableCreation
 from alluvia.lake_table import Table
 from alluvia.lake_tags import LakeTags
@@ -20,12 +21,18 @@ from alluvia.store import Store, open_reaching_store, open_wide_store
 from alluvia.store.uris import table_place
 from alluvia.table.arguments import check_names, check_place
 from alluvia.table.handle import TableHandle
+from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Commit
+from alluvia.table_names import split_branch
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from alluvia.lake_branch import Branch, BranchInfo
     from alluvia.lake_stream import Stream, StreamInfo
     from alluvia.lake_transaction import LakeTransaction
     from alluvia.operations import drop
+    from alluvia.operations.elsewhere import Elsewhere
     from alluvia.operations.relations import Evaluate
     from alluvia.query.limits import QueryLimits
     from alluvia.query.parameters import Parameters
@@ -79,6 +86,7 @@ class Lake(TableCreation, LakeTags, Catalog):
         if clock is None:
             raise TypeError("lakes come from alluvia.connect(uri)")
         super().__init__(store, clock)
+        self._branches: dict[str, Branch] = {}
 
     @property
     def uri(self) -> str:
@@ -112,6 +120,28 @@ class Lake(TableCreation, LakeTags, Catalog):
         `<name>/_rejects` is the table of the rejected events.
         """
         return Table(self, self.handle(name))
+
+    def handle(self, name: str) -> TableHandle:
+        """Return the handle of a table; of one on a branch, `fix:events`, one to read it by."""
+        branch, table = split_branch(name)
+        return self._elsewhere(branch).handle(table) if branch else super().handle(name)
+
+    def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
+        """Return the tables of some names, those of each branch at one moment. Those that are not there are left out."""
+        asked: dict[str, list[str]] = {}
+        for name in dict.fromkeys(names):
+            asked.setdefault(split_branch(name)[0], []).append(split_branch(name)[1])
+        found = super().readable(asked.pop("", ()))
+        for branch, tables in asked.items():
+            with suppress(TableNotFound):
+                found |= self._elsewhere(branch).readable(tables)
+        return found
+
+    def _elsewhere(self, branch: str) -> Elsewhere:
+        """Return the tables of a branch as queries on this lake read them. Raises `TableNotFound`."""
+        from alluvia.lake_branch import elsewhere
+
+        return elsewhere(self, branch)
 
     def _creating(self) -> Catalog:
         return self
@@ -353,6 +383,30 @@ class Lake(TableCreation, LakeTags, Catalog):
         from alluvia.sql.run import execute
 
         return execute(self, text, parameters, limits=limits)
+
+    def branch(self, name: str, at: datetime | str | None = None, *, expires: timedelta | None = None) -> Branch:
+        """Cut a branch: a lake of its own that begins with what this one holds, or held at a time. Copies nothing.
+
+        One request, for any number of tables; one that begins in the past, `at` a time or a tag of the lake, checks
+        that all tables are left as they were. Vacuum keeps what the branch shows until it is discarded, or `expires`.
+        Raises `Invalid` if there is one of that name, and `VersionExpired`.
+        """
+        from alluvia import lake_branch
+
+        return lake_branch.create_branch(self, name, at, expires)
+
+    def on_branch(self, name: str) -> Branch:
+        """Return a branch. A GET and a HEAD. Raises `Invalid` if there is none of that name, or it has expired."""
+        from alluvia import lake_branch
+
+        keeper = lake_branch.open_branch(self, name)
+        return self._branches.setdefault(keeper.id, lake_branch.Branch(self, keeper))
+
+    def branches(self) -> list[BranchInfo]:
+        """Return the branches, in the order of their names. One LIST, and one GET for each."""
+        from alluvia import lake_branch
+
+        return lake_branch.list_branches(self)
 
     def publish(self, name: str, query: str, parameters: Mapping[str, str] | None = None) -> PublishedQuery:
         """Publish a SELECT, for callers of `GET /v1/queries/<name>`. The next version replaces one of that name.

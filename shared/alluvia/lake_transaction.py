@@ -22,6 +22,7 @@ from alluvia.operations.staging import StagedHandle
 from alluvia.table.handle import TableHandle
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
+from alluvia.table_names import split_branch
 
 if TYPE_CHECKING:
     from alluvia.lake_stream import Stream
@@ -163,6 +164,8 @@ class _TransactionCatalog(Catalog):
         self._tables = tables
 
     def handle(self, name: str) -> TableHandle:
+        if split_branch(name)[0]:
+            return self._lake.handle(name)
         try:
             return self._tables.handle(name)
         except ReadOnly:  # attached: it is read as it is now, and cannot be part of what commits
@@ -176,10 +179,11 @@ class _TransactionCatalog(Catalog):
         return self._tables.create(name, metadata, exist_ok=exist_ok, replace=replace)
 
     def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
-        asked = set(names)
+        wanted = set(names)
+        asked = {name for name in wanted if not split_branch(name)[0]}
+        found = self._lake.readable(wanted - asked)
         with suppress(TableNotFound, ReadOnly):  # then one by one
             self._tables.use(asked)
-        found = {}
         for name in asked:
             with suppress(TableNotFound):
                 found[name] = self.handle(name).newest()
@@ -194,6 +198,8 @@ class _TransactionCatalog(Catalog):
         return self._tables.read_stream(name, max_versions, max_rows)
 
     def note_read(self, scan: Scan) -> None:
+        if split_branch(scan.snapshot.name)[0]:
+            return  # it is none of the transaction's tables
         if self._lake.handle(scan.snapshot.name).attached_place is not None:
             return
         staged = self._tables.handle(scan.snapshot.name)

@@ -11,7 +11,7 @@ from dataclasses import field
 
 from alluvia.errors import Forbidden, Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.table_names import REJECTS
+from alluvia.table_names import REJECTS, split_branch
 
 APPEND, READ, WRITE, ADMIN = "append", "read", "write", "admin"
 OPERATIONS = (APPEND, READ, WRITE, ADMIN)
@@ -60,7 +60,8 @@ class Grant:
             raise Invalid(f"where: give a condition of at most {WHERE_CHARS_MAX} characters")
 
     def covers(self, table: str) -> bool:
-        """Whether a table is one of those meant."""
+        """Whether a table is one of those meant, on any branch."""
+        table = split_branch(table)[1]
         return any(matches(pattern, table) for pattern in self.tables)
 
     def versions(self, query: str) -> set[int | None]:

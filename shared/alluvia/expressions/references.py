@@ -26,7 +26,7 @@ from alluvia.expressions.tree import LOCATION, Node, integer_literal, text_liter
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.offsets import offset_ms
 from alluvia.table.schema.names import fold
-from alluvia.table_names import REJECTS, REJECTS_IN_SQL, TABLE_NAME
+from alluvia.table_names import REJECTS, REJECTS_IN_SQL, TABLE_NAME, on_branch
 
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _PLAIN_TABLE_NODES = frozenset({"EMPTY", "EXPRESSION_LIST", "JOIN", "SUBQUERY", "PIVOT"})
@@ -66,7 +66,7 @@ class Call:
 class Reference:
     """One place where a query names a table of the lake, or has a `call` of what tells of one, or of the lake.
 
-    `table` is the lake's name of it (`events`, `events/_rejects`), or None if it cannot be one; `shown` is what the
+    `table` is the lake's name of it (`events`, `events/_rejects`; `fix:events` on a branch), or None if it cannot be one; `shown` is what the
     user wrote; `alias` is the name that the rest of the query knows it by.
     """
 
@@ -238,16 +238,15 @@ def _check_expression(node: Node, *, parameters: bool) -> bool:
 
 
 def _lake_name(catalog: str, schema: str, name: str) -> str | None:
+    """Return the lake's name for `t`, `t._rejects`, `branch.t` or `branch.t._rejects`."""
     if fold(schema) == SCHEMA and fold(name) != REJECTS and fold(catalog) in ("", DATABASE):
         catalog = schema = ""  # as `information_schema` has them
-    if catalog:
+    parts = [fold(part) for part in (catalog, schema, name) if part]
+    rejects = f"/{REJECTS}" if len(parts) > 1 and parts[-1] == REJECTS else ""
+    *branch, table = parts[:-1] if rejects else parts
+    if not TABLE_NAME.fullmatch(table) or len(branch) > 1:
         return None
-    table = fold(schema or name)
-    if not TABLE_NAME.fullmatch(table):
-        return None
-    if not schema:
-        return table
-    return f"{table}/{REJECTS}" if fold(name) == REJECTS else None
+    return on_branch(branch[0], table + rejects) if branch else table + rejects
 
 
 def _at_clause(clause: Node) -> At:

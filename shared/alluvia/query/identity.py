@@ -92,7 +92,8 @@ def identity_of(
             return None
         if reference.table != snapshot.name and query_varies(snapshot.settings.merge_query):
             return None
-        reads.append(TableRead(snapshot.name, snapshot.state.metadata.id, snapshot.version, where, hide))
+        table_id = f"{snapshot.state.metadata.id}{snapshot.origin}"
+        reads.append(TableRead(snapshot.name, table_id, snapshot.version, where, hide))
     return Identity(statement.text, tuple(reads))
 
 

@@ -12,6 +12,7 @@ from alluvia.operations.views import View
 from alluvia.table.handle import TableHandle
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
+from alluvia.table_names import split_branch
 
 if TYPE_CHECKING:
     from alluvia.operations.streams import StreamBatch, StreamState
@@ -36,7 +37,7 @@ class _PermittedCatalog(Catalog):
         return isinstance(name, str) and self.rights.may(READ, name) and name in self._catalog
 
     def handle(self, name: str) -> TableHandle:
-        check_name(name)
+        check_name(split_branch(name)[1])
         self.rights.check(READ, name)
         return self._catalog.handle(name)
 

@@ -57,6 +57,7 @@ class TableHandle:
         self.log = Log(store, root, clock)
         self.lock = self.log.lock
         self.window: DedupWindow | None = None
+        self.origin = ""
         self.crowd = Crowd()
         self._overdue = overdue
         self._last: Snapshot | None = None
@@ -309,6 +310,7 @@ class TableHandle:
         known = self._last
         if known is None or known.state is not state:
             known = self._last = Snapshot(state, self.root, self.name, self.store.locate, known)
+            known.origin = self.origin
         return known
 
 

@@ -53,6 +53,8 @@ class Snapshot:
         self.root = root
         self.name = name
         self._locate = locate
+        self.origin = ""
+        """What tells its versions from those of the same table elsewhere: the id of a branch."""
         known = None if earlier is None else earlier.state
         if known is not None and known.metadata is state.metadata and known.protocol is state.protocol:
             self.__dict__.update({key: earlier.__dict__[key] for key in _OF_METADATA if key in earlier.__dict__})

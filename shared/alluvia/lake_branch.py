@@ -1,0 +1,223 @@
+"""The public API: a branch of a lake, which is a lake of its own until it is published or discarded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from alluvia.errors import Invalid, TableNotFound
+from alluvia.lake import Lake
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.branch_store import NOT_THERE, BranchClock, BranchStore, branch_mark, delete_folder
+from alluvia.operations.branch_changes import BranchedTable, branched_tables
+from alluvia.operations.branch_diff import TableDiff, diff_rows, diff_table
+from alluvia.operations.branch_publish import PublishReport, publish_branch
+from alluvia.operations.lake_commit import ISOLATION, SERIALIZABLE
+from alluvia.operations.elsewhere import Elsewhere
+from alluvia.operations.keeping import keep_moment, kept_state
+from alluvia.table.handle import TableHandle, milliseconds
+from alluvia.table.keepers import BRANCH, TAG, Keeper, find_keeper, list_keepers, release
+from alluvia.table_names import MAIN, split_branch
+
+_OF_THE_LAKE = "belongs to the lake, for all its branches: call it on the lake itself"
+
+
+@dataclass(frozen=True, slots=True)
+class BranchInfo:
+    """A branch in a list. It shows what the lake held at `moment`; times are in UTC."""
+
+    name: str
+    moment: datetime
+    created_at: datetime
+    expires_at: datetime | None = None
+
+
+class Branch(Lake):
+    """A lake as it was when the branch was cut, with what has been written on the branch since. Thread-safe.
+
+    What works on a lake works on a branch, but for what belongs to the lake as a whole: erasing, converting folders,
+    published queries, and branches of their own.
+    """
+
+    def __init__(self, main: Lake, keeper: Keeper) -> None:
+        self.main = main
+        self.keeper = keeper
+        store = BranchStore(main.store, keeper.id, self._base_of, self._moment)
+        super().__init__(store, BranchClock(main.clock, branch_mark(keeper.id)))
+        self.branch_store = store
+
+    @property
+    def name(self) -> str:
+        """Return the branch's name."""
+        return self.keeper.name
+
+    def __repr__(self) -> str:
+        return f"<Branch {self.name!r} of {self.main.uri!r}>"
+
+    def handle(self, name: str) -> TableHandle:
+        """Return the handle of a table on the branch; of one elsewhere, `main:events`, one to read it by."""
+        if split_branch(name)[0] or name in self._handles:
+            return super().handle(name)
+        found = super().handle(name)
+        found.origin = self.keeper.id
+        return found
+
+    def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
+        """Return the names of the tables that the branch shows, as `Lake.tables` does for the lake.
+
+        A process looks up once for each table whether the lake had it when the branch was cut.
+        """
+        names = super().tables(rejects=rejects, dropped=dropped)
+        shown = self.store.map(self._shows, names)
+        return [name for name, is_shown in zip(names, shown, strict=True) if is_shown]
+
+    def branch(self, name: str, at: datetime | str | None = None, *, expires: timedelta | None = None) -> NoReturn:
+        """Raise `Invalid`: branches are cut from the lake itself."""
+        raise Invalid(f"branch {name!r}: a branch has no branches: cut it from the lake, with lake.branch({name!r})")
+
+    def convert(self, path: str, name: str, **options: Any) -> NoReturn:
+        """Raise `Invalid`: a folder becomes a table of the lake."""
+        raise Invalid(f"convert {_OF_THE_LAKE}")
+
+    def diff(self, table: str | None = None, *, key: Sequence[str] | None = None) -> list[TableDiff]:
+        """Return what the branch has changed, by table, or of one table: columns, and how many rows came and went.
+
+        Only files that the branch has added or removed are read, where the log does not say it. `key` has the columns
+        by which a changed row is found again; by default those of an event's id, in tables of events.
+        """
+        found = (diff_table(each, self.store, key) for each in self._written(table))
+        return [each for each in found if each is not None]
+
+    def diff_rows(self, table: str, *, key: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """Return the rows of a table that the branch has added and removed, with the column `_change_type`.
+
+        That is `insert` or `delete`, and `update_preimage` or `update_postimage` of a row that is found again by `key`.
+        Raises `Invalid` for a table that the branch has not changed.
+        """
+        found = [each for each in self._written(table) if each.kind is not None]
+        if not found:
+            raise Invalid(f"table {table!r} is as it was when branch {self.name} was cut: there are no rows to show")
+        return diff_rows(found[0], self.store, key)
+
+    def _written(self, table: str | None = None) -> list[BranchedTable]:
+        self._check_there()
+        return [each for each in branched_tables(self, self.branch_store) if table in (None, each.name)]
+
+    def publish(  # type: ignore[override] - a lake's takes a query
+        self, *, isolation: str = SERIALIZABLE, dry_run: bool = False
+    ) -> PublishReport:
+        """Commit what was written on the branch to the lake, in one transaction: all of it, or nothing.
+
+        Raises a `Conflict` that names the table and the rule, where others have committed since what the branch's
+        changes rest on. A branch that only added rows to a table never conflicts with others that change its rows; of
+        one that did more, all rows may have been read, so rows that others add conflict, unless the `isolation` is
+        `"snapshot"`. With `dry_run`, the report says what would happen. The branch can still be read afterwards, until
+        it is discarded; what is written on it then stays there. Rollups follow their sources on the lake by themselves.
+        """
+        if isolation not in ISOLATION:
+            raise Invalid(f"isolation: expected one of {', '.join(ISOLATION)}, got {isolation!r}")
+        return publish_branch(
+            self.main, self.branch_store, self.keeper, self._written(), isolation, dry_run=dry_run
+        )
+
+    def discard(self) -> None:
+        """Delete the branch, and all that was written on it and not published."""
+        discard_branch(self.main, self.name, self.keeper.id)
+
+    def unpublish(self, name: str) -> NoReturn:
+        """Raise `Invalid`: published queries are the lake's."""
+        raise Invalid(f"unpublish {_OF_THE_LAKE}")
+
+    def _shows(self, table: str) -> bool:
+        store = self.branch_store
+        return store.base(table) != NOT_THERE or store.first_own(table) is not None
+
+    def _base_of(self, table: str) -> int:
+        try:
+            return kept_state(self.main.handle(table), self._kept()).version
+        except TableNotFound:
+            return NOT_THERE
+
+    def _moment(self) -> int:
+        """Return the moment that the branch shows, in ms by the store's clock. The first call may cost a request."""
+        return self._kept().moment
+
+    def _check_there(self) -> None:
+        """Raise `Invalid` for a branch that was discarded."""
+        _found(self.main, self.name, self.keeper.id)
+
+    def _kept(self) -> Keeper:
+        if self.keeper.moment_ms is None and not self.keeper.stored_ms:
+            self.keeper = _found(self.main, self.name, self.keeper.id)
+        return self.keeper
+
+
+def elsewhere(lake: Lake, branch: str) -> Elsewhere:
+    """Return the tables of a branch of a lake, or of the lake of a branch, as queries there read them."""
+    main = lake.main if isinstance(lake, Branch) else lake
+    if branch == MAIN:
+        return Elsewhere(main, MAIN, "", str)
+    try:
+        found = main.on_branch(branch)
+    except Invalid as error:
+        raise TableNotFound(str(error)) from error
+    return Elsewhere(found, branch, found.keeper.id, found.branch_store.place)
+
+
+def create_branch(lake: Lake, name: str, at: datetime | str | None, expires: timedelta | None) -> Branch:
+    """Cut a branch; `at` is a time, or the name of a tag of the lake. See `Lake.branch`."""
+    if name == MAIN:
+        raise Invalid(f"branch name {MAIN!r}: that is what the lake itself is called; choose another name")
+    at_ms = None if at is None else _moment_ms(lake, at)
+    expires_ms = None if expires is None else lake.clock.now_ms() + int(expires / timedelta(milliseconds=1))
+    return Branch(lake, keep_moment(lake, BRANCH, name, at_ms, expires_ms=expires_ms))
+
+
+def open_branch(lake: Lake, name: str) -> Keeper:
+    """Return what keeps a branch. Raises `Invalid` if there is none, or it has expired. A GET and a HEAD."""
+    found = _found(lake, name)
+    if not found.is_live(lake.clock.now_ms()):
+        raise Invalid(f"branch {name!r} has expired: discard it, and cut another with lake.branch({name!r})")
+    return found
+
+
+def discard_branch(lake: Lake, name: str, branch_id: str | None = None) -> None:
+    """Delete a branch, first what keeps its versions. Raises `Invalid` if there is none."""
+    keeper = _found(lake, name, branch_id)
+    release(lake.store, keeper)
+    delete_folder(lake.store, keeper.id)
+
+
+def list_branches(lake: Lake) -> list[BranchInfo]:
+    """Return the branches of a lake, in the order of their names. One LIST, and one GET for each."""
+    return [
+        BranchInfo(each.name, _time(each.moment), _time(each.created_ms),
+                   None if each.expires_ms is None else _time(each.expires_ms))
+        for each in list_keepers(lake.store, None, BRANCH)
+    ]  # fmt: skip
+
+
+def _found(lake: Lake, name: str, branch_id: str | None = None) -> Keeper:
+    found = find_keeper(lake.store, None, BRANCH, name)
+    if found is None or branch_id not in (None, found.id):
+        raise Invalid(f"there is no branch {name!r}: lake.branch({name!r}) cuts it, lake.branches() lists those there are")
+    return found
+
+
+def _moment_ms(lake: Lake, at: datetime | str) -> int:
+    tag = None
+    if isinstance(at, str) and not at[:4].isdecimal():
+        tag = find_keeper(lake.store, None, TAG, at)
+        if tag is None:
+            raise Invalid(f"at: {at!r} is neither an ISO 8601 time nor a tag of the lake")
+    moment_ms = milliseconds(at) if tag is None else tag.moment
+    if moment_ms > lake.clock.now_ms():
+        raise Invalid(f"at: {at} is in the future: a branch begins with what the lake held at some time")
+    return moment_ms
+
+
+def _time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
