@@ -23,6 +23,7 @@ from alluvia.query.processes import LargeResults
 from alluvia.query.scans import TableScan
 from alluvia.serverless.http import Response
 from alluvia.serverless.log_lines import Logger
+from alluvia.serverless.warm_lake import BRANCH_HEADER
 from alluvia.table.schema.names import fold
 
 from .asking import ERROR, QueryRequest
@@ -37,7 +38,7 @@ ROWS, VERSIONS = "Alluvia-Rows", "Alluvia-Versions"
 FILES_READ, BYTES_READ, ELAPSED = "Alluvia-Files-Read", "Alluvia-Bytes-Read", "Alluvia-Elapsed-Ms"
 VERSIONS_CHARS_MAX = 4000
 NO_STORE = "no-store"
-VARY = "Accept, Accept-Encoding, Authorization"
+VARY = f"Accept, Accept-Encoding, Authorization, {BRANCH_HEADER}"
 
 logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME", "query"), child=True)
 

@@ -33,7 +33,6 @@ from alluvia.serverless.routes import Routed, routed
 from .answering import Caller, answer, wanted
 from .asking import ASYNC, named, request_of
 from .costs import with_costs
-from .published import PUBLISHED
 from .routes import ROUTES, QueryTaker
 from .settings import QuerySettings
 from .statuses import STATUSES
@@ -79,9 +78,9 @@ def _invoked(event: dict[str, Any], caller: Caller) -> tuple[Response, Caller]:
 
 def _taken(found: Routed[QueryTaker], request: Request, settings: QuerySettings, lake: Lake) -> tuple[Response, Caller]:
     rights = Rights(()) if found.public else settings.authorization.rights(request, lake)
-    if rights is not None and not found.public and not request.path.startswith(PUBLISHED):
+    if rights is not None and not found.public and not request.path.startswith(warm_lake.PUBLISHED):
         rights.check_any_table()
-    caller = Caller(settings, lake, rights)
+    caller = Caller(settings, warm_lake.asked_for(lake, request, public=found.public), rights)
     return found.taker(request, found.name, caller), caller
 
 

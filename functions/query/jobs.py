@@ -22,6 +22,7 @@ from alluvia.query.formats import format_named
 from alluvia.serverless.http import Request, Response, TooManyRequests, failure
 from alluvia.serverless.http import answer as json_answer
 from alluvia.serverless.job_starting import can_start, start
+from alluvia.serverless.warm_lake import BRANCH_HEADER
 
 from .answering import (
     BYTES_READ,
@@ -118,6 +119,8 @@ def _refusal(asked: QueryRequest, caller: Caller) -> str | None:
     """Return why a request cannot be a job; None if it can."""
     if caller.settings.max_result_bytes is None or not can_start():
         return "this server runs no jobs: use `alluvia serve` or the stack"
+    if caller.lake.branch_name is not None:
+        return f"a branch has no jobs: ask it to be answered at once, or leave out {BRANCH_HEADER}"
     if asked.dry_run or allowed_statements(asked.text, writes=True):
         return "a job is one SELECT: send a dry run, several statements, or one that writes without it"
     return None

@@ -27,6 +27,7 @@ from alluvia.errors import (
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.declared import VERSION, values_of
 from alluvia.serverless.http import Request, Response
+from alluvia.serverless.warm_lake import PUBLISHED
 
 from .answering import ROWS, Caller, wanted
 from .asking import FIELDS_MAX, LIMIT_HEADERS, MAX_BYTES, QueryRequest, limited
@@ -36,7 +37,6 @@ from .reading import CACHE, answer_read
 if TYPE_CHECKING:
     from alluvia.query.published import PublishedQuery
 
-PUBLISHED = "/v1/queries"
 TOLD, SHOWN = "Alluvia-", (ROWS, RESULT_BYTES, CACHE)
 """How headers about a result begin, and those that tell nothing of what it was read from. One that told the time would
 also tell requests and dollars (see `costs`)."""

@@ -82,6 +82,9 @@ def _opened(uri: str | os.PathLike[str], clock: Clock | None, options: Mapping[s
 class Lake(TableCreation, LakeTags, Catalog):
     """The tables below one path or URI. Thread-safe."""
 
+    branch_name: str | None = None
+    """Of a branch of a lake, its name."""
+
     def __init__(self, store: Store, clock: Clock | None = None) -> None:
         if clock is None:
             raise TypeError("lakes come from alluvia.connect(uri)")
@@ -127,7 +130,7 @@ class Lake(TableCreation, LakeTags, Catalog):
         return self._elsewhere(branch).handle(table) if branch else super().handle(name)
 
     def readable(self, names: Iterable[str]) -> dict[str, Snapshot]:
-        """Return the tables of some names, those of each branch at one moment. Those that are not there are left out."""
+        """Return the tables of some names, those of each branch at one moment, without those that are not there."""
         asked: dict[str, list[str]] = {}
         for name in dict.fromkeys(names):
             asked.setdefault(split_branch(name)[0], []).append(split_branch(name)[1])
@@ -136,6 +139,9 @@ class Lake(TableCreation, LakeTags, Catalog):
             with suppress(TableNotFound):
                 found |= self._elsewhere(branch).readable(tables)
         return found
+
+    def check_whole(self, what: str) -> None:
+        """Raise `Invalid` for what can be done only to a lake as a whole; here it can."""
 
     def _elsewhere(self, branch: str) -> Elsewhere:
         """Return the tables of a branch as queries on this lake read them. Raises `TableNotFound`."""
@@ -293,6 +299,7 @@ class Lake(TableCreation, LakeTags, Catalog):
         """
         from alluvia.operations import convert
 
+        self.check_whole("convert")
         handle = self.handle(name)
         convert.check_place(self.store, path, handle)
         convert.convert(
@@ -393,6 +400,7 @@ class Lake(TableCreation, LakeTags, Catalog):
         """
         from alluvia import lake_branch
 
+        self.check_whole("branch")
         return lake_branch.create_branch(self, name, at, expires)
 
     def on_branch(self, name: str) -> Branch:
@@ -401,6 +409,12 @@ class Lake(TableCreation, LakeTags, Catalog):
 
         keeper = lake_branch.open_branch(self, name)
         return self._branches.setdefault(keeper.id, lake_branch.Branch(self, keeper))
+
+    def discard_branch(self, name: str) -> None:
+        """Delete a branch, and all that was written on it and not published. Raises `Invalid` if there is none."""
+        from alluvia import lake_branch
+
+        lake_branch.discard_branch(self, name)
 
     def branches(self) -> list[BranchInfo]:
         """Return the branches, in the order of their names. One LIST, and one GET for each."""

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn
 
 import pyarrow as pa
 
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.lake import Lake
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.branch_store import NOT_THERE, BranchClock, BranchStore, branch_mark, delete_folder
 from alluvia.operations.branch_changes import BranchedTable, branched_tables
 from alluvia.operations.branch_diff import TableDiff, diff_rows, diff_table
 from alluvia.operations.branch_publish import PublishReport, publish_branch
-from alluvia.operations.lake_commit import ISOLATION, SERIALIZABLE
+from alluvia.operations.branch_store import NOT_THERE, BranchClock, BranchStore, branch_mark, delete_folder
 from alluvia.operations.elsewhere import Elsewhere
 from alluvia.operations.keeping import keep_moment, kept_state
+from alluvia.operations.lake_commit import ISOLATION, SERIALIZABLE
 from alluvia.table.handle import TableHandle, milliseconds
 from alluvia.table.keepers import BRANCH, TAG, Keeper, find_keeper, list_keepers, release
 from alluvia.table_names import MAIN, split_branch
-
-_OF_THE_LAKE = "belongs to the lake, for all its branches: call it on the lake itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +42,27 @@ class Branch(Lake):
     def __init__(self, main: Lake, keeper: Keeper) -> None:
         self.main = main
         self.keeper = keeper
+        self._known: set[str] = set()
         store = BranchStore(main.store, keeper.id, self._base_of, self._moment)
         super().__init__(store, BranchClock(main.clock, branch_mark(keeper.id)))
         self.branch_store = store
+        self.branch_name = keeper.name
 
     @property
     def name(self) -> str:
         """Return the branch's name."""
         return self.keeper.name
 
+    @property
+    def expires_at(self) -> datetime | None:
+        """Return when the branch expires, in UTC; None if it does not."""
+        return None if self.keeper.expires_ms is None else _time(self.keeper.expires_ms)
+
     def __repr__(self) -> str:
         return f"<Branch {self.name!r} of {self.main.uri!r}>"
 
     def handle(self, name: str) -> TableHandle:
-        """Return the handle of a table on the branch; of one elsewhere, `main:events`, one to read it by."""
+        """Return the handle of a table on the branch; of one elsewhere, `lake:events`, one to read it by."""
         if split_branch(name)[0] or name in self._handles:
             return super().handle(name)
         found = super().handle(name)
@@ -68,19 +72,16 @@ class Branch(Lake):
     def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
         """Return the names of the tables that the branch shows, as `Lake.tables` does for the lake.
 
-        A process looks up once for each table whether the lake had it when the branch was cut.
+        Of each table, a process looks up once whether the lake had it when the branch was cut: one LIST.
         """
         names = super().tables(rejects=rejects, dropped=dropped)
-        shown = self.store.map(self._shows, names)
-        return [name for name, is_shown in zip(names, shown, strict=True) if is_shown]
+        new = [name for name in names if name not in self._known]
+        self._known |= {name for name, is_shown in zip(new, self.store.map(self._shows, new), strict=True) if is_shown}
+        return [name for name in names if name in self._known]
 
-    def branch(self, name: str, at: datetime | str | None = None, *, expires: timedelta | None = None) -> NoReturn:
-        """Raise `Invalid`: branches are cut from the lake itself."""
-        raise Invalid(f"branch {name!r}: a branch has no branches: cut it from the lake, with lake.branch({name!r})")
-
-    def convert(self, path: str, name: str, **options: Any) -> NoReturn:
-        """Raise `Invalid`: a folder becomes a table of the lake."""
-        raise Invalid(f"convert {_OF_THE_LAKE}")
+    def check_whole(self, what: str) -> None:
+        """Raise `Invalid`: what concerns the lake as a whole is done there."""
+        raise Invalid(f"{what} concerns the lake with all its branches: do it on the lake itself")
 
     def diff(self, table: str | None = None, *, key: Sequence[str] | None = None) -> list[TableDiff]:
         """Return what the branch has changed, by table, or of one table: columns, and how many rows came and went.
@@ -106,7 +107,7 @@ class Branch(Lake):
         self._check_there()
         return [each for each in branched_tables(self, self.branch_store) if table in (None, each.name)]
 
-    def publish(  # type: ignore[override] - a lake's takes a query
+    def publish(  # type: ignore[override]
         self, *, isolation: str = SERIALIZABLE, dry_run: bool = False
     ) -> PublishReport:
         """Commit what was written on the branch to the lake, in one transaction: all of it, or nothing.
@@ -119,21 +120,17 @@ class Branch(Lake):
         """
         if isolation not in ISOLATION:
             raise Invalid(f"isolation: expected one of {', '.join(ISOLATION)}, got {isolation!r}")
-        return publish_branch(
-            self.main, self.branch_store, self.keeper, self._written(), isolation, dry_run=dry_run
-        )
+        return publish_branch(self.main, self.branch_store, self.keeper, self._written(), isolation, dry_run=dry_run)
 
     def discard(self) -> None:
         """Delete the branch, and all that was written on it and not published."""
         discard_branch(self.main, self.name, self.keeper.id)
 
-    def unpublish(self, name: str) -> NoReturn:
-        """Raise `Invalid`: published queries are the lake's."""
-        raise Invalid(f"unpublish {_OF_THE_LAKE}")
-
     def _shows(self, table: str) -> bool:
+        if any(taken_ms <= self._moment() for taken_ms in self.main.handle(table).log.stored_ms().values()):
+            return True
         store = self.branch_store
-        return store.base(table) != NOT_THERE or store.first_own(table) is not None
+        return store.first_own(table) is not None or store.base(table) != NOT_THERE
 
     def _base_of(self, table: str) -> int:
         try:
@@ -203,7 +200,9 @@ def list_branches(lake: Lake) -> list[BranchInfo]:
 def _found(lake: Lake, name: str, branch_id: str | None = None) -> Keeper:
     found = find_keeper(lake.store, None, BRANCH, name)
     if found is None or branch_id not in (None, found.id):
-        raise Invalid(f"there is no branch {name!r}: lake.branch({name!r}) cuts it, lake.branches() lists those there are")
+        raise Invalid(
+            f"there is no branch {name!r}: lake.branch({name!r}) cuts it, lake.branches() lists those there are"
+        )
     return found
 
 

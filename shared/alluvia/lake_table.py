@@ -395,6 +395,7 @@ class Table(TableTags):
         """
         from alluvia.ingest import erasing
 
+        self.lake.check_whole("erase")
         if dry_run:
             return erasing.prove_erased(self.lake, self._handle, where)
         if self.is_rollup:

@@ -42,7 +42,7 @@ def test_the_commands_of_a_page(page: Path, tmp_path: Path) -> None:
 
 
 def _run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = f'alluvia() {{ {shlex.quote(sys.executable)} -m alluvia.cli "$@"; }}\n{script}'
+    command = f'alluvia() {{ {shlex.quote(sys.executable)} -m alluvia.cli "$@"; }}\nexport -f alluvia\n{script}'
     return subprocess.run(
         ["bash", "-euc", command],
         env={**os.environ, "ALLUVIA_LAKE": "lake", "POWERTOOLS_LOG_LEVEL": "ERROR"},

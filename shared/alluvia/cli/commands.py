@@ -34,6 +34,7 @@ _MODULES = {
     "rejected": ("rejects",),
     "suggesting": ("suggest",),
     "tagging": ("tag",),
+    "branches": ("branch",),
     "tokens": ("token",),
     "sources": ("source",),
 }

@@ -32,6 +32,7 @@ class Common:
     endpoint_url: str | None
     as_json: bool
     debug: bool
+    branch: str | None = None
 
     def is_empty(self) -> bool:
         """Whether this is a local lake that holds no table. Raises `Invalid` where there is no lake."""
@@ -42,10 +43,14 @@ class Common:
         return is_empty(folder)
 
     def lake(self, *, new: bool = False, outside: Sequence[str] | None = None) -> Lake:
-        """Open the lake. Raises `Invalid` where there is none, unless it may be a new one.
+        """Open the lake, or a branch of it. Raises `Invalid` where there is none, unless the lake may be new.
 
         `outside` are the places below which tables may be attached from; None for any.
         """
+        return self.branch_of(self.whole_lake(new=new, outside=outside))
+
+    def whole_lake(self, *, new: bool = False, outside: Sequence[str] | None = None) -> Lake:
+        """Open the lake itself."""
         folder = folder_of(self.uri)
         if folder is not None:
             check_folder(folder, self.uri, new=new)
@@ -53,6 +58,10 @@ class Common:
 
         given: dict[str, Any] = {"endpoint_url": self.endpoint_url} if self.endpoint_url else {}
         return connect(self.uri, outside=outside, **given)
+
+    def branch_of(self, lake: Lake) -> Lake:
+        """Return the branch of a lake that is asked for, or the lake itself."""
+        return lake if self.branch is None else lake.on_branch(self.branch)
 
     def table_at(self, uri: str) -> Table:
         """Open a table at its path or URI, which may be outside the lake."""
@@ -78,14 +87,20 @@ class TableName(click.ParamType[str]):
 
 
 TABLE = TableName()
+_OF_THE_LAKE = frozenset({"branches", "publishing", "running", "sources", "source_test", "tokens"})
+"""Modules of commands that take no branch."""
 
 
 def command(function: Callable[..., None]) -> click.Command:
     """Make a command of a function that takes `Common` first. An error is one line and exit 1."""
 
     @functools.wraps(function)
-    def wrapper(lake: str, endpoint_url: str | None, *, as_json: bool, debug: bool, **rest: Any) -> None:
-        common = Common(lake, endpoint_url, as_json, debug)
+    def wrapper(
+        lake: str, endpoint_url: str | None, on_branch: str | None, *, as_json: bool, debug: bool, **rest: Any
+    ) -> None:
+        common = Common(lake, endpoint_url, as_json, debug, on_branch)
+        if on_branch is not None and _concerns_lake(function):
+            raise click.UsageError("--branch: this command concerns the lake itself; leave the option out")
         try:
             function(common, **rest)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
@@ -104,6 +119,11 @@ def command(function: Callable[..., None]) -> click.Command:
     return click.command(wrapper)
 
 
+def _concerns_lake(command: Callable[..., None]) -> bool:
+    """Whether a command is about the lake as a whole, and not about its tables."""
+    return command.__module__.removeprefix(f"{__package__}.") in _OF_THE_LAKE or command.__name__ == "backfill"
+
+
 def pair(text: str, option: str, separator: str) -> tuple[str, str]:
     """Return the two parts of an option's value. Raises `Invalid`, naming the option."""
     name, found, value = text.partition(separator)
@@ -117,6 +137,7 @@ _OPTIONS = (
                  metavar="URI", help="s3://bucket/prefix, a path, or memory://name; else $ALLUVIA_LAKE."),
     click.option("--endpoint-url", default=lambda: os.environ.get("ALLUVIA_ENDPOINT_URL"), metavar="URL",
                  help="An S3 endpoint other than AWS's; else $ALLUVIA_ENDPOINT_URL."),
+    click.option("--branch", "on_branch", metavar="NAME", help="Work on this branch of the lake."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line."),
     click.option("--debug", is_flag=True, help="Show the traceback of an error."),
 )  # fmt: skip

@@ -34,9 +34,9 @@ READY, IN_TRANSACTION, CONTINUED = "alluvia> ", "alluvia*> ", "    ...> "
 
 def run_prompt(common: Common, timeout: float | None) -> None:
     """Read statements and run them until Ctrl-D or `.exit`. A transaction that is still open then is rolled back."""
-    lake = common.lake(new=True)
-    store = CommitNote(lake.store)
-    Prompt(common, Lake(store, lake.clock), store, QueryLimits(timeout_seconds=timeout)).run()
+    whole = common.whole_lake(new=True)
+    store = CommitNote(whole.store)
+    Prompt(common, common.branch_of(Lake(store, whole.clock)), store, QueryLimits(timeout_seconds=timeout)).run()
 
 
 class CommitNote(Wrapper):

@@ -87,7 +87,7 @@ def ingest(
 
     lake = common.lake(new=create)
     names = found_files(files)
-    number = workers or workers_for(names)
+    number = 1 if common.branch is not None else workers or workers_for(names)  # others would write to the lake
     reports = []
     typed = "-" in names and sys.stdin.isatty()  # progress would be drawn into what is being typed
     with ExitStack() as stack:

@@ -66,8 +66,8 @@ class Call:
 class Reference:
     """One place where a query names a table of the lake, or has a `call` of what tells of one, or of the lake.
 
-    `table` is the lake's name of it (`events`, `events/_rejects`; `fix:events` on a branch), or None if it cannot be one; `shown` is what the
-    user wrote; `alias` is the name that the rest of the query knows it by.
+    `table` is the lake's name of it (`events`, `events/_rejects`; `fix:events` on a branch), or None if it cannot be
+    one; `shown` is what the user wrote; `alias` is the name that the rest of the query knows it by.
     """
 
     node: Node

@@ -74,9 +74,9 @@ class BranchedTable:
         """Return the branch's metadata, without what is about versions that only the branch has."""
         if self.base is None:
             return replace(self.tip.metadata, configuration=with_marks_of(self.tip.metadata.configuration, {}))
-        configuration = with_marks_of(self.tip.metadata.configuration, self.base.metadata.configuration)
-        undone = [(first, min(last, self.base.version))
-                  for first, last in undone_versions(self.tip.metadata.configuration) if first <= self.base.version]  # fmt: skip
+        before, configuration = self.base.version, self.tip.metadata.configuration
+        undone = [(first, min(last, before)) for first, last in undone_versions(configuration) if first <= before]
+        configuration = with_marks_of(configuration, self.base.metadata.configuration)
         if undone:
             configuration[UNDONE] = orjson.dumps(undone).decode()
         return replace(self.tip.metadata, configuration=configuration)

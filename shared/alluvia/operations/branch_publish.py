@@ -198,7 +198,7 @@ def _winners(staged: StagedHandle) -> list[CommitActions]:
     log, base = staged.inner.log, staged.base.version
     with staged.inner.lock:
         state = log.refresh()
-        known = log.since(base)
+        known = log.since(base, event_ids=True)
     try:
         commits = log.read_commits(range(base + 1, state.version + 1)) if known is None else known
     except Unavailable as error:
@@ -234,19 +234,19 @@ def _own_files(store: BranchStore, tables: Iterable[BranchedTable]) -> Iterator[
 
 def _published(main: Catalog, tables: Iterable[BranchedTable], app_id: str) -> dict[str, int] | None:
     """Return the versions of a branch's tables that were published, by what the lake's tables record; None for none."""
-    for table in tables:
-        handle = main.handle(table.name)
-        with suppress(TableNotFound):
-            snapshot = handle.newest(dropped=True)
-            if handle.carry_out(snapshot):
-                snapshot = handle.newest(dropped=True)
-            if app_id in snapshot.state.txns:
-                return {each.name: _version(main, each.name, app_id) for each in tables}
-    return None
+    found = {table.name: _recorded(main, table.name, app_id) for table in tables}
+    return found if any(version != NOT_THERE for version in found.values()) else None
 
 
-def _version(main: Catalog, name: str, app_id: str) -> int:
-    txn = main.handle(name).newest(dropped=True).state.txns.get(app_id)
+def _recorded(main: Catalog, name: str, app_id: str) -> int:
+    handle = main.handle(name)
+    try:
+        snapshot = handle.newest(dropped=True)
+    except TableNotFound:
+        return NOT_THERE
+    if handle.carry_out(snapshot):  # a transaction that has happened, which may be the one that published the branch
+        snapshot = handle.newest(dropped=True)
+    txn = snapshot.state.txns.get(app_id)
     return NOT_THERE if txn is None else txn.version
 
 

@@ -8,7 +8,8 @@ what is not there falls through:
 - Whatever gets a name of its own when it is written (data files, deletion vectors, change files, id files) has a UUID
   in its name. The branch's clock gives out UUIDs with the branch's mark, so the name tells where an object lies, and a
   log has the same relative paths on the branch as in the lake after the branch is published.
-- Views, published queries and what says of which tables there are rollups fall through as of the branch's moment.
+- Views, and what says of which tables there are rollups, fall through as of the branch's moment. Tokens, sources of
+  webhooks and published queries are the lake's, as they are now.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ BRANCHES = "_alluvia/branches/"
 """Start of the keys of what branches have written, from the lake's root; the branch's id and a slash follow."""
 NOT_THERE = -1
 """The base of a table that the lake did not have at the branch's moment."""
-_LAKES = ("_alluvia/tokens/", "_alluvia/sources.toml")
+_LAKES = ("_alluvia/tokens/", "_alluvia/sources.toml", "_alluvia/queries/")
 """Keys of what a lake has for all its branches: a branch reads them, and cannot write them."""
-_FALL_THROUGH = ("_alluvia/views/", "_alluvia/queries/", "_alluvia/rollups/", "_alluvia/dropped/", *_LAKES)
+_FALL_THROUGH = ("_alluvia/views/", "_alluvia/rollups/", "_alluvia/dropped/", *_LAKES)
 """Starts of the keys of what a branch has from its lake, besides tables."""
 _OF_TABLE = re.compile(rf"(?P<table>{TABLE_OR_REJECTS.pattern})/(?P<rest>(?!_rejects/).*)", re.DOTALL)
 _NAMED_BY_LOG = (LOG_FOLDER, "_alluvia/")
@@ -161,7 +162,7 @@ class BranchStore(Wrapper):
     def _own(self, key: str) -> str:
         """Return where the branch writes an object. Raises `Invalid` for what belongs to the lake."""
         if key.startswith(_LAKES):
-            raise Invalid("tokens and sources are the lake's, for all its branches: change them without the branch")
+            raise Invalid("tokens, sources and published queries are the lake's: change them without the branch")
         match = _OF_TABLE.fullmatch(key)
         if match is not None and not match["rest"].startswith(_NAMED_BY_LOG) and not self._marked.search(match["rest"]):
             raise Invalid(f"{key}: its writer does not know of the branch; open the table with lake.on_branch(…)")

@@ -269,8 +269,10 @@ class _Feed:
                     yield batch[CHANGE_TYPE], self._projected(batch)
         with ExitStack() as stack:
             differences = [
-                stack.enter_context(RowDifference(self._schema, *(self._rows(reading, each, paths) for each in both)))
-                for both in reading.compared
+                stack.enter_context(
+                    RowDifference(self._schema, self._rows(reading, before, paths), self._rows(reading, after, paths))
+                )
+                for before, after in reading.compared
             ]
             old, new = (difference.only_old() for difference in differences), (each.only_new() for each in differences)
             for batch in chain(*old, self._rows(reading, reading.deleted, paths)):

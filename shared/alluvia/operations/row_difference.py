@@ -118,9 +118,7 @@ class RowDifference:
 
     def _rows(self, times: str, where: str) -> Iterator[pa.RecordBatch]:
         columns = ", ".join(f"difference.{name}" for name in self._names)
-        repeated = (
-            f"SELECT {columns} FROM difference, range(CAST({times} AS BIGINT)) WHERE {times} > 0 AND {where}"  # noqa: S608
-        )
+        repeated = f"SELECT {columns} FROM difference, range(CAST({times} AS BIGINT)) WHERE {times} > 0 AND {where}"  # noqa: S608
         for batch in self._connection.execute(repeated).to_arrow_reader(_BATCH_ROWS):
             arrays = [column.cast(field.type) for column, field in zip(batch.columns, self._schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)

@@ -8,13 +8,19 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
+from alluvia.errors import Invalid
 from alluvia.lake import Lake, connect
 from alluvia.serverless import settings
 from alluvia.serverless.environment import environment
+from alluvia.serverless.http import Request
 
 LAKE = "ALLUVIA_LAKE"
 ENDPOINT_URL = "ALLUVIA_ENDPOINT_URL"
 OUTSIDE = "ALLUVIA_OUTSIDE"
+BRANCH_HEADER = "X-Alluvia-Branch"
+"""Names the branch of the lake that a request is about."""
+PUBLISHED = "/v1/queries"
+"""Where published queries are run."""
 
 _LOCAL = {"ALLUVIA_MODE": "direct", "ALLUVIA_CREATE_TABLES": "true", "POWERTOOLS_LOG_LEVEL": "WARNING"}
 
@@ -42,6 +48,20 @@ def outside_of(environment: Mapping[str, str]) -> list[str]:
     Who may create tables over HTTP could else have the process read whatever it can.
     """
     return [place for each in environment.get(OUTSIDE, "").split(",") if (place := each.strip())]
+
+
+def asked_for(lake: Lake, request: Request, *, public: bool) -> Lake:
+    """Return the lake, or the branch of it that a request names in its header. Raises `Invalid`.
+
+    Who may do what there is what it is on the lake itself. What anyone may send, or is asked with the rights of
+    somebody else, is about the lake.
+    """
+    name = request.headers.get(BRANCH_HEADER.lower())
+    if name is None or (public and request.method != "POST"):
+        return lake
+    if public or request.path.startswith(PUBLISHED):
+        raise Invalid(f"{BRANCH_HEADER}: this path takes no branch: leave the header out")
+    return lake.on_branch(name)
 
 
 def prepare() -> None:

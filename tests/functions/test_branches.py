@@ -1,0 +1,90 @@
+"""The header `X-Alluvia-Branch`: queries, statements, events and uploads on a branch, with the rights of the lake."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import alluvia
+from alluvia.query.identity import identify
+from alluvia.serverless.environment import environment
+from functions.ingest import handler as ingest
+from functions.query import handler as query
+from tests.access import grant, token
+from tests.functions.test_query import Answer, event
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[alluvia.Lake]:
+    place = tmp_path_factory.mktemp("lake")
+    chosen = {
+        "ALLUVIA_LAKE": str(place),
+        "ALLUVIA_AUTH": "tokens",
+        "ALLUVIA_ALLOW_WRITES": "true",
+        "ALLUVIA_RESULT_CACHE": "on",
+        "XDG_CONFIG_HOME": str(place / "config"),
+    }
+    lake = alluvia.connect(str(place))
+    lake.create_table("hits", {"path": "string", "tenant": "string"}).append(
+        [{"path": "/", "tenant": "a"}, {"path": "/x", "tenant": "b"}]
+    )
+    lake.create_table("secrets", {"n": "long"}).append([{"n": 42}])
+    lake.create_events("clicks")
+    lake.branch("fix")
+    with environment(chosen):
+        yield lake
+
+
+def send(bearer: str, text: str, branch: str | None = "fix", *, path: str = "/q", body: str | None = None) -> Answer:
+    headers = {"Authorization": f"Bearer {bearer}"} | ({"X-Alluvia-Branch": branch} if branch else {})
+    sent = event(json.dumps({"query": text}) if body is None else body, path=path) | {"headers": headers}
+    return (query if path in ("/q", "/sql") or "queries" in path else ingest).handler(sent, None)
+
+
+def rows(answer: Answer) -> Any:
+    assert answer["statusCode"] == 200, answer["body"]
+    return [json.loads(line) for line in answer["body"].splitlines()]
+
+
+def test_queries_and_statements_go_to_the_branch(lake: alluvia.Lake) -> None:
+    writer = token(lake, grant("read:hits write:hits append:hits"))
+    assert rows(send(writer, "INSERT INTO hits VALUES ('/new', 'a')"))
+    count = "SELECT count(*) AS n FROM hits"
+    on_branch, on_lake = send(writer, count), send(writer, count, None)
+    assert (rows(on_branch), rows(on_lake)) == ([{"n": 3}], [{"n": 2}])
+    assert rows(send(writer, "SELECT count(*) AS n FROM fix.hits", None)) == [{"n": 3}]
+    assert identify(lake.on_branch("fix"), "SELECT 1 FROM hits(version => 1)") != identify(
+        lake, "SELECT 1 FROM hits(version => 1)"
+    )
+    assert "X-Alluvia-Branch" in on_branch["headers"]["Vary"]
+    assert send(writer, count, "none")["statusCode"] == 400
+
+
+def test_callers_see_no_more_than_on_the_lake(lake: alluvia.Lake) -> None:
+    reader = token(lake, grant("read:hits", where="tenant = 'b'", hide="tenant"))
+    assert rows(send(reader, "SELECT * FROM hits")) == [{"path": "/x"}]
+    assert rows(send(reader, "SELECT * FROM fix.hits", None)) == [{"path": "/x"}]
+    assert rows(send(reader, "SELECT * FROM lake.hits")) == [{"path": "/x"}]
+    for branch, text in (("fix", "SELECT * FROM secrets"), (None, "SELECT * FROM fix.secrets"),
+                         ("fix", "SELECT * FROM lake.secrets"), ("fix", "INSERT INTO hits VALUES ('/y', 'b')")):  # fmt: skip
+        assert send(reader, text, branch)["statusCode"] == 403
+
+
+def test_events_and_uploads_go_to_the_branch(lake: alluvia.Lake) -> None:
+    sender = token(lake, grant("append:clicks append:prices"))
+    answer = send(sender, "", path="/v1/events/clicks", body='{"event_id": "e1", "event": "open"}')
+    assert rows(answer)[0]["accepted"] == 1
+    assert (lake.on_branch("fix")["clicks"].count(), lake["clicks"].count()) == (1, 0)
+    with environment({"ALLUVIA_MODE": "queued", "ALLUVIA_QUEUE_URL": "https://queue"}):
+        answer = send(sender, "", path="/v1/events/clicks", body='{"event_id": "e2", "event": "open"}')
+    assert (answer["statusCode"], "commits to no branch" in answer["body"]) == (400, True)
+
+
+def test_paths_that_take_no_branch(lake: alluvia.Lake) -> None:
+    reader = token(lake, grant("read:hits"))
+    assert send(reader, "", path="/v1/webhooks/shop", body="{}")["statusCode"] in (400, 401)
+    asked = json.dumps({"query": "SELECT 1 AS n", "mode": "async"})
+    assert send(reader, "", body=asked)["statusCode"] == 400
