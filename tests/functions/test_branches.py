@@ -68,8 +68,12 @@ def test_callers_see_no_more_than_on_the_lake(lake: alluvia.Lake) -> None:
     assert rows(send(reader, "SELECT * FROM hits")) == [{"path": "/x"}]
     assert rows(send(reader, "SELECT * FROM fix.hits", None)) == [{"path": "/x"}]
     assert rows(send(reader, "SELECT * FROM lake.hits")) == [{"path": "/x"}]
-    for branch, text in (("fix", "SELECT * FROM secrets"), (None, "SELECT * FROM fix.secrets"),
-                         ("fix", "SELECT * FROM lake.secrets"), ("fix", "INSERT INTO hits VALUES ('/y', 'b')")):  # fmt: skip
+    for branch, text in (
+        ("fix", "SELECT * FROM secrets"),
+        (None, "SELECT * FROM fix.secrets"),
+        ("fix", "SELECT * FROM lake.secrets"),
+        ("fix", "INSERT INTO hits VALUES ('/y', 'b')"),
+    ):
         assert send(reader, text, branch)["statusCode"] == 403
 
 

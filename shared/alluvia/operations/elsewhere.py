@@ -41,11 +41,11 @@ class _Handle(TableHandle):
     def __init__(self, inner: TableHandle, name: str, origin: str, place: Callable[[str], str]) -> None:
         super().__init__(inner.store, inner.root, name, inner.clock)
         self.log, self.lock = inner.log, inner.lock
-        self._origin = origin
-        self._place = place
+        self.origin = origin
+        self._placing = place
 
     def as_of(self, state: State) -> Snapshot:
-        return _Snapshot(super().as_of(state), self.name, self._origin, self._place)
+        return _Snapshot(super().as_of(state), self.name, self.origin, self._placing)
 
 
 class _Snapshot(Snapshot):
@@ -54,8 +54,8 @@ class _Snapshot(Snapshot):
     def __init__(self, inner: Snapshot, name: str, origin: str, place: Callable[[str], str]) -> None:
         super().__init__(inner.state, inner.root, name, earlier=inner)
         self._inner = inner
-        self._place = place
+        self._placing = place
         self.origin = origin
 
     def locate(self, path: str) -> str:
-        return self._place(self._inner.locate(path))
+        return self._placing(self._inner.locate(path))
