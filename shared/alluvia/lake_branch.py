@@ -19,7 +19,7 @@ from alluvia.operations.keeping import keep_moment, kept_state
 from alluvia.operations.lake_commit import ISOLATION, SERIALIZABLE
 from alluvia.table.handle import TableHandle, milliseconds
 from alluvia.table.keepers import BRANCH, TAG, Keeper, find_keeper, list_keepers, release
-from alluvia.table_names import MAIN, split_branch
+from alluvia.table_names import MAIN, NO_BRANCHES, split_branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +166,8 @@ def elsewhere(lake: Lake, branch: str) -> Elsewhere:
 
 def create_branch(lake: Lake, name: str, at: datetime | str | None, expires: timedelta | None) -> Branch:
     """Cut a branch; `at` is a time, or the name of a tag of the lake. See `Lake.branch`."""
-    if name == MAIN:
-        raise Invalid(f"branch name {MAIN!r}: that is what the lake itself is called; choose another name")
+    if name in NO_BRANCHES:
+        raise Invalid(f"branch name {name!r}: names in queries that begin so mean something else; choose another name")
     at_ms = None if at is None else _moment_ms(lake, at)
     expires_ms = None if expires is None else lake.clock.now_ms() + int(expires / timedelta(milliseconds=1))
     return Branch(lake, keep_moment(lake, BRANCH, name, at_ms, expires_ms=expires_ms))

@@ -14,12 +14,15 @@ STREAM_LOG = re.compile(rf"{STREAMS}{TABLE_NAME.pattern}")
 REJECTS_IN_SQL = re.compile(rf"{TABLE_NAME.pattern}\.{REJECTS}")
 MAIN = "lake"
 """What the lake itself is called where names of branches are given."""
+NO_BRANCHES = (MAIN, "main", "memory", "information_schema")
+"""What no branch can be called, since names in queries begin so that mean something else."""
 _BRANCH = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 
 
 def on_branch(branch: str, table: str) -> str | None:
     """Return the name that a query has for a table on a branch; None for what cannot be a branch's name."""
-    return f"{branch}:{table}" if _BRANCH.fullmatch(branch) else None
+    known = branch == MAIN or branch not in NO_BRANCHES
+    return f"{branch}:{table}" if known and _BRANCH.fullmatch(branch) else None
 
 
 def split_branch(name: str) -> tuple[str, str]:

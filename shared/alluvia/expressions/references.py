@@ -243,7 +243,7 @@ def _lake_name(catalog: str, schema: str, name: str) -> str | None:
         catalog = schema = ""  # as `information_schema` has them
     parts = [fold(part) for part in (catalog, schema, name) if part]
     rejects = f"/{REJECTS}" if len(parts) > 1 and parts[-1] == REJECTS else ""
-    *branch, table = parts[:-1] if rejects else parts
+    *branch, table = (parts[:-1] if rejects else parts) or ("",)
     if not TABLE_NAME.fullmatch(table) or len(branch) > 1:
         return None
     return on_branch(branch[0], table + rejects) if branch else table + rejects
