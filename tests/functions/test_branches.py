@@ -41,7 +41,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[alluvia.Lake]:
 def send(bearer: str, text: str, branch: str | None = "fix", *, path: str = "/q", body: str | None = None) -> Answer:
     headers = {"Authorization": f"Bearer {bearer}"} | ({"X-Alluvia-Branch": branch} if branch else {})
     sent = event(json.dumps({"query": text}) if body is None else body, path=path) | {"headers": headers}
-    return (query if path in ("/q", "/sql") or "queries" in path else ingest).handler(sent, None)
+    answer: Answer = query.handler(sent, None) if path == "/q" else ingest.handler(sent, None)
+    return answer
 
 
 def rows(answer: Answer) -> Any:
