@@ -19,7 +19,6 @@ from alluvia.log.actions import AddFile
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.clone_files import copied_files, is_below, shared_files
-from alluvia.operations.clone_keepers import OWN_NAME
 from alluvia.operations.create import create
 from alluvia.operations.drop import find_log
 from alluvia.operations.drop_plan import FirstVersion
@@ -27,7 +26,7 @@ from alluvia.operations.keeping import keep_version
 from alluvia.operations.tags import tagged
 from alluvia.table.claims import CLAIM
 from alluvia.table.handle import TableHandle
-from alluvia.table.keepers import CLONE, Keeper, find_keeper, put_keeper, release
+from alluvia.table.keepers import CLONE, FILES, OWNER, Keeper, find_keeper, put_keeper, release
 from alluvia.table.lineage import is_dropped, without_marks
 from alluvia.table.properties import CLONE_OF, OLDEST_READABLE, ROLLUP
 from alluvia.table.protocols import check_writable
@@ -84,7 +83,7 @@ def clone(
     if tagged_one is not None:
         version = tagged_one.version
     keeper_name = f"{name.replace('/', '.')[:27]}.{clone_id}"
-    keeper, snapshot = keep_version(origin, CLONE, keeper_name, version, timestamp, details={OWN_NAME: name})
+    keeper, snapshot = keep_version(origin, CLONE, keeper_name, version, timestamp, details={OWNER: name})
     snapshot = tagged_one or snapshot  # a tag of the lake may hold transactions before the log does
     keepers = [keeper]
     needed = False
@@ -134,7 +133,8 @@ def _keep_bases(origin: TableHandle, snapshot: Snapshot, keepers: list[Keeper]) 
         theirs = find_keeper(store, table, CLONE, name)
         if theirs is None:  # no version that can be read of the source needs it any more
             continue
-        keeper = replace(own, table=table, table_id=theirs.table_id, version=theirs.version)
+        details = {**own.details, **{name: text for name, text in theirs.details.items() if name == FILES}}
+        keeper = replace(own, table=table, table_id=theirs.table_id, version=theirs.version, details=details)
         if not put_keeper(store, origin.clock, keeper):
             raise Invalid(f"there is a {keeper} already")
         keepers.append(keeper)

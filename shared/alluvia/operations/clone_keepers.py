@@ -6,15 +6,17 @@ only versions that can be read. So once its oldest readable version has none, no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+import orjson
+
 from alluvia.errors import TableNotFound, Unsupported
 from alluvia.log.actions import AddFile
 from alluvia.table.deletion_vectors.descriptors import stored_vector
 from alluvia.table.handle import TableHandle, oldest_readable
-from alluvia.table.keepers import Keeper, keepers_of
+from alluvia.table.keepers import CLONE, FILES, OWNER, Keeper, find_tagged, keepers_of, put_over
 from alluvia.table.snapshot import Snapshot
-
-OWN_NAME = "clone"
-"""What a keeper's details call the clone."""
 
 
 def is_orphan(handle: TableHandle, keeper: Keeper) -> bool:
@@ -41,12 +43,24 @@ def still_used(handle: TableHandle, keeper: Keeper, kept: Snapshot) -> list[AddF
     return [file for file in kept.files if not used.isdisjoint(_keys(kept, file))]
 
 
+def keep_only(handle: TableHandle, keeper: Keeper, kept: Snapshot, files: Sequence[AddFile]) -> bool:
+    """Have a clone's keeper keep only some files of its version. False if it has been released or changed meanwhile."""
+    found = find_tagged(handle.store, keeper.table, CLONE, keeper.name)
+    if found is None or found[0] != replace(keeper, etag=found[0].etag, stored_ms=found[0].stored_ms):
+        return False
+    keys = sorted({key for file in files for key in _keys(kept, file) if key.startswith(handle.root)})
+    text = orjson.dumps([key[len(handle.root) :] for key in keys]).decode()
+    return put_over(handle.store, replace(keeper, details={**keeper.details, FILES: text}), found[1])
+
+
 def _oldest(handle: TableHandle, keeper: Keeper) -> Snapshot | None:
     """Return the oldest version of a clone that can be read; None where it is not of the clone yet.
 
     Where somebody keeps versions of the clone, it may need all that it ever had: None, too. Raises `TableNotFound`.
     """
-    name = keeper.details.get(OWN_NAME, "")
+    name = keeper.details.get(OWNER, "")
+    if not name:  # who knows what for
+        return None
     clone = TableHandle(handle.store, f"{name}/", name, handle.clock, follows=False)
     newest = clone.newest(dropped=True)
     if keepers_of(clone.store, clone.root, name).keepers:

@@ -7,25 +7,30 @@ from collections.abc import Iterable, Iterator
 from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt, Invalid
 from alluvia.log.actions import AddFile
+from alluvia.operations.clone_keepers import keep_only, still_used
 from alluvia.operations.datafile import opened
 from alluvia.operations.erase_matching import Matching
 from alluvia.operations.kept_files import KeptFiles
 from alluvia.table.handle import TableHandle, oldest_readable
-from alluvia.table.keepers import TAG, Keeper, release
+from alluvia.table.keepers import CLONE, TAG, Keeper, release
+from alluvia.table.snapshot import Snapshot
 
 
 def without_rows(handle: TableHandle, matching: Matching, below: int | None = None, *, release_tags: bool) -> KeptFiles:
     """Return what keepers need of a table, of versions `below` one, of all by default: no row there matches.
 
     `matching` is that of the newest version. Keepers of versions that hold a matching row, also one that a deletion
-    vector deletes, are named by `Invalid`; with `release_tags`, those that are tags are deleted. Two LISTs without
-    keepers; with them, what it takes to read their versions and the files that can match.
+    vector deletes, are named by `Invalid`; with `release_tags`, those that are tags are deleted. That of a clone which
+    can read no such row any more, since it was erased there, keeps from now on only the files that the clone can read.
+    Two LISTs without keepers; with them, what it takes to read their versions and the files that can match.
     """
     snapshot = matching.snapshot
     limit = snapshot.version + 1 if below is None else below
     kept = KeptFiles(handle)
     kept.look(limit, oldest_readable(snapshot.state))
-    holding = _holding(handle, matching, kept)
+    holding, narrowed = _holding(handle, matching, kept)
+    if narrowed:
+        return without_rows(handle, matching, below, release_tags=release_tags)
     if not holding:
         return kept
     refused = [keeper for keeper in holding if keeper.kind != TAG or not release_tags]
@@ -36,16 +41,25 @@ def without_rows(handle: TableHandle, matching: Matching, below: int | None = No
     return without_rows(handle, matching, below, release_tags=release_tags)
 
 
-def _holding(handle: TableHandle, matching: Matching, kept: KeptFiles) -> list[Keeper]:
-    """Return the keepers of versions that hold a matching row."""
+def _holding(handle: TableHandle, matching: Matching, kept: KeptFiles) -> tuple[list[Keeper], bool]:
+    """Return the keepers of versions that hold a matching row, and whether clones have let go of such versions."""
     known: dict[str, bool] = {}
     found: dict[str, Keeper] = {}
+    narrowed = False
     for version, keepers in kept.versions.items():
         with handle.lock:
-            files = handle.log.at(version).files
-        if any(_holds(handle, matching, files, known)):
-            found |= {keeper.key: keeper for keeper in keepers}
-    return list(found.values())
+            state = handle.log.at(version)
+        if not any(_holds(handle, matching, state.files, known)):
+            continue
+        snapshot = Snapshot(state, handle.root, handle.name, handle.store.locate)
+        for keeper in keepers:
+            if keeper.kind == CLONE and not keeper.pending:
+                used = still_used(handle, keeper, snapshot)
+                if not any(_holds(handle, matching, used, known)):
+                    narrowed = keep_only(handle, keeper, snapshot, used) or narrowed
+                    continue
+            found[keeper.key] = keeper
+    return list(found.values()), narrowed
 
 
 def _holds(handle: TableHandle, matching: Matching, files: Iterable[AddFile], known: dict[str, bool]) -> Iterator[bool]:

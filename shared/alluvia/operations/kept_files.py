@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import orjson
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
@@ -18,7 +19,7 @@ from alluvia.operations.keeping import PENDING_AGE_MS_MAX
 from alluvia.operations.vacuum_keys import hashed, needed
 from alluvia.store import ObjectInfo
 from alluvia.table.handle import TableHandle
-from alluvia.table.keepers import CLONE, Keeper, Keepers, find_keeper, keepers_of, meant, pin_key, release
+from alluvia.table.keepers import CLONE, FILES, Keeper, Keepers, find_keeper, keepers_of, meant, pin_key, release
 from alluvia.table.snapshot import Snapshot
 
 EXPIRED_AGE_MS_MIN = 24 * 60 * 60 * 1000
@@ -49,6 +50,10 @@ class KeptFiles:
         stored_ms = handle.log.stored_ms() if any(keeper.table is None for keeper in live) else {}
         found = False
         for keeper in live:
+            if FILES in keeper.details:
+                keys = [handle.root + key for key in orjson.loads(keeper.details[FILES])]
+                self.live = pa.concat_arrays([self.live, hashed(keys)]).unique()
+                continue
             version = meant(keeper, kept.pins, stored_ms, oldest)
             # What waits for a version that was given up will not be told that it is kept.
             if version is None or version >= below or (keeper.pending and version < oldest):

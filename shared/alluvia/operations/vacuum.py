@@ -232,7 +232,7 @@ class _Run:
         found = self._kept.look(oldest, known)
         if log_plan.objects and found:
             log_plan = self._planned_log()
-        return plan.spared(self._kept.live, live) if self._kept.versions else plan, log_plan
+        return plan.spared(self._kept.live, live) if len(self._kept.live) else plan, log_plan
 
     def finish(self) -> None:
         """Clean up after the last block."""

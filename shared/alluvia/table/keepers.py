@@ -29,6 +29,10 @@ TAG, CLONE, BRANCH = "tag", "clone", "branch"
 KEPT = "_alluvia/kept/"
 """Start of the keys of keepers, from the lake's root."""
 LAKE = "_lake"
+OWNER = "clone"
+"""What a keeper's details call the clone that it is for."""
+FILES = "files"
+"""Of a keeper's details: the keys that it keeps below its table's root, as JSON, in the place of a version."""
 _MOMENT = "moment"
 _PENDING = "_pending"
 """It sorts before the kinds: a listing that comes too late to see a pending keeper sees what took its place."""
@@ -79,7 +83,8 @@ class Keeper:
         return self.expires_ms is None or now_ms < self.expires_ms
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}" if self.table is None else f"{self.kind} {self.name} of {self.table}"
+        name = self.details.get(OWNER, self.name)
+        return f"{self.kind} {name}" if self.table is None else f"{self.kind} {name} of {self.table}"
 
 
 class Keepers:
@@ -99,12 +104,14 @@ class Keepers:
 
 
 def meant(keeper: Keeper, pins: Mapping[str, int], stored_ms: Mapping[int, int], oldest: int) -> int | None:
-    """Return which version of a table a keeper means; None where there was no log at its moment. Pure.
+    """Return which version of a table a keeper means; None for files alone, and without a log at its moment. Pure.
 
     `stored_ms` says when the store took the table's commits, as `Log.stored_ms` has it, and `oldest` is the oldest
     version that can be read. The version of a moment is the newest that was taken at or before it. Whoever keeps the
     moment at which it was put cannot mean a version that a vacuum had given up before it has seen the keeper.
     """
+    if FILES in keeper.details:
+        return None
     if keeper.version is not None:
         return keeper.version
     if keeper.id in pins:

@@ -365,6 +365,44 @@ def test_a_clone_knows_no_event_ids_of_its_source(lake: Lake) -> None:
     assert ingest(events, "a", "b") == (1, 1)
 
 
+def test_erasure_goes_through_the_clones_first(lake: Lake, store: CountingStore, clock: ManualClock) -> None:
+    """What is erased is in no object of either table, and the clone has what it should have."""
+    source = lake.create_table("events", {"id": "long", "name": "string"}, properties={"alluvia.target_file_size": "1"})
+    for number in range(4):
+        source.append([{"id": number, "name": f"person-{number}"}])
+    clone, nested = lake.clone("events", "dev"), lake.clone("dev", "nested")
+    where = "name = 'person-2'"
+    with pytest.raises(Invalid, match="by clone dev of events, clone nested of events: erase in the clones"):
+        source.erase(where)
+    assert ids(source) == ids(clone) == [0, 1, 2, 3]
+    for table in (clone, nested):
+        report = table.erase(where, prove=True)
+        assert report.proof is not None
+        assert report.proof.ok
+    assert ids(clone) == ids(nested) == [0, 1, 3]
+    report = source.erase(where, prove=True)
+    assert report.proof is not None
+    assert report.proof.ok
+    for info in store.list(""):
+        assert b"person-2" not in store.get(info.key), info.key
+    third = lake.clone("dev", "third")
+    source.delete("true")
+    for _ in range(2):
+        clock.advance(8 * DAY)
+        source.vacuum(NONE)
+    assert ids(clone) == ids(nested) == ids(third) == [0, 1, 3]
+    for table in (source, clone, nested, third):
+        assert table.verify(full=True).findings == ()
+    for name in ("dev", "nested", "third"):
+        lake.drop_table(name)
+    for _ in range(3):
+        clock.advance(8 * DAY)
+        for name in ("dev", "nested", "third", "events"):
+            lake.table(name).vacuum(NONE)
+    assert kept(lake) == 0
+    assert not [info for info in store.list("events/") if info.key.endswith(".parquet") and "_log" not in info.key]
+
+
 def test_verify_finds_a_clone_whose_files_were_lost(lake: Lake, store: CountingStore, source: Table) -> None:
     clone = lake.clone("events", "dev")
     store.delete([info.key for info in store.list("events/") if info.key.endswith(".parquet")])
