@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -293,6 +294,26 @@ def _together(lake: Lake) -> Table:
     return table
 
 
+def _cloned(lake: Lake, **options: Any) -> Table:
+    """Version 0 has a file that is whole, one with a deletion vector and one in a folder with special characters."""
+    source = lake.create_table(
+        "source",
+        {"n": "long", "name": "string", "p": "string"},
+        ["p"],
+        properties={"delta.enableDeletionVectors": "true"},
+    )
+    source.append([{"n": n, "name": f"row {n}", "p": "a b/ü%"} for n in range(3)])
+    source.append([{"n": n, "name": f"row {n}", "p": "c"} for n in range(3, 6)])
+    source.delete("n = 4")
+    table = lake.clone("source", "simple", **options)
+    table.append([{"n": 10, "name": "own", "p": "c"}])
+    table.delete("n = 0")
+    table.checkpoint()
+    source.delete("true")
+    source.vacuum(timedelta(0))
+    return table
+
+
 def _folder(lake: Lake, name: str) -> Path:
     return Path(unquote(urlsplit(lake.uri).path), name)
 
@@ -323,6 +344,8 @@ FEATURES = [
     Feature("vectors, change feed and v2 checkpoints", _together, [*EDITED, 1, 3, 2], NO_VECTORS),
     Feature("drop, then undrop", _dropped, [0, 2, None, 2, 3]),
     Feature("converted Parquet", _converted, [4, 5, 4]),
+    Feature("shallow clone", _cloned, [5, 6, 5], {**NO_VECTORS, "DuckDB": "Cannot open file"}),
+    Feature("deep clone", partial(_cloned, deep=True), [5, 6, 5], NO_VECTORS),
     Feature("drop, then create", _made_anew, [None, None, None, 0, 1]),
     Feature("vacuum and log cleanup", _cleaned, [None, None, None, None, None, 4, 5, 5, 6]),
 ]
