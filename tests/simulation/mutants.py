@@ -56,7 +56,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "take a clone that has just been made for one that never came",
         "operations/clone_keepers.py",
-        "    if oldest.timestamp_ms < keeper.created_ms:\n        return None\n",
+        "    if oldest.metadata.id != own and not ended:\n        return None\n",
         "",
         ("tests/unit/operations/test_clone.py",),
     ),

@@ -26,7 +26,7 @@ from alluvia.operations.keeping import keep_version
 from alluvia.operations.tags import tagged
 from alluvia.table.claims import CLAIM
 from alluvia.table.handle import TableHandle
-from alluvia.table.keepers import CLONE, FILES, OWNER, Keeper, find_keeper, put_keeper, release
+from alluvia.table.keepers import CLONE, FILES, OWNER, OWNER_ID, Keeper, find_keeper, put_keeper, release
 from alluvia.table.lineage import is_dropped, without_marks
 from alluvia.table.properties import CLONE_OF, OLDEST_READABLE, ROLLUP
 from alluvia.table.protocols import check_writable
@@ -83,7 +83,9 @@ def clone(
     if tagged_one is not None:
         version = tagged_one.version
     keeper_name = f"{name.replace('/', '.')[:27]}.{clone_id}"
-    keeper, snapshot = keep_version(origin, CLONE, keeper_name, version, timestamp, details={OWNER: name})
+    keeper, snapshot = keep_version(
+        origin, CLONE, keeper_name, version, timestamp, details={OWNER: name, OWNER_ID: clone_id}
+    )
     snapshot = tagged_one or snapshot  # a tag of the lake may hold transactions before the log does
     keepers = [keeper]
     needed = False

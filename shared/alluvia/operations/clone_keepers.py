@@ -13,9 +13,10 @@ import orjson
 
 from alluvia.errors import TableNotFound, Unsupported
 from alluvia.log.actions import AddFile
+from alluvia.operations.drop_plan import in_reach
 from alluvia.table.deletion_vectors.descriptors import stored_vector
 from alluvia.table.handle import TableHandle, oldest_readable
-from alluvia.table.keepers import CLONE, FILES, OWNER, Keeper, find_tagged, keepers_of, put_over
+from alluvia.table.keepers import CLONE, FILES, OWNER, OWNER_ID, Keeper, find_tagged, keepers_of, put_over
 from alluvia.table.snapshot import Snapshot
 
 
@@ -54,12 +55,12 @@ def keep_only(handle: TableHandle, keeper: Keeper, kept: Snapshot, files: Sequen
 
 
 def _oldest(handle: TableHandle, keeper: Keeper) -> Snapshot | None:
-    """Return the oldest version of a clone that can be read; None where it is not of the clone yet.
+    """Return the oldest version in a clone's log that can be read; None where versions of the clone may come after it.
 
     Where somebody keeps versions of the clone, it may need all that it ever had: None, too. Raises `TableNotFound`.
     """
-    name = keeper.details.get(OWNER, "")
-    if not name:  # who knows what for
+    name, own = keeper.details.get(OWNER), keeper.details.get(OWNER_ID)
+    if name is None or own is None:  # who knows what for
         return None
     clone = TableHandle(handle.store, f"{name}/", name, handle.clock, follows=False)
     newest = clone.newest(dropped=True)
@@ -67,7 +68,9 @@ def _oldest(handle: TableHandle, keeper: Keeper) -> Snapshot | None:
         return None
     with clone.lock:
         oldest = clone.log.at(max(oldest_readable(newest.state), clone.log.oldest()))
-    if oldest.timestamp_ms < keeper.created_ms:
+    # By ids, since clocks differ: the log may have begun with another table, and go on with one.
+    ended = newest.state.metadata.id == oldest.metadata.id and own not in {t.table_id for t in in_reach(newest.state)}
+    if oldest.metadata.id != own and not ended:
         return None
     return Snapshot(oldest, clone.root, name, clone.store.locate)
 

@@ -277,6 +277,19 @@ def test_the_keeper_of_a_clone_that_never_came_goes_after_a_day(
     assert len(source.vacuum(NONE).data_files) == 3
 
 
+def test_a_clone_in_the_log_of_a_dropped_table_is_known_to_be_made(
+    lake: Lake, clock: ManualClock, source: Table
+) -> None:
+    """The oldest version of that log is of the dropped table, and has nothing of the source."""
+    lake.create_table("dev", SCHEMA)
+    lake.drop_table("dev")
+    clone = lake.clone("events", "dev")
+    wipe(source, clock)
+    source.vacuum(NONE)
+    assert kept(lake) == 1
+    assert ids(clone) == ROWS
+
+
 def test_a_clone_that_another_tag_keeps_needs_all_that_it_has(lake: Lake, clock: ManualClock, source: Table) -> None:
     clone = lake.clone("events", "dev")
     keep_version(clone._handle, TAG, "release")
