@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 
 import pyarrow as pa
@@ -22,8 +22,7 @@ class Asked:
 
     `predicate` is what the query's conditions need of the answer's rows, `columns` which of its columns the query
     names; None for any. `seen` are the columns of a table that the caller may see, `view_columns` those of a view, by
-    its name; that raises what a query of it raises. `check_time` raises when the query's time is up, and `reads` where
-    files of some bytes that are about to be read would be more than the query may read.
+    its name; that raises what a query of it raises. `check_time` raises when the query's time is up.
     """
 
     catalog: Catalog
@@ -36,7 +35,6 @@ class Asked:
     seen: Callable[[Snapshot], pa.Schema] = lambda snapshot: snapshot.schema
     view_columns: Callable[[str], pa.Schema] = lambda _: pa.schema([])
     check_time: Callable[[], None] = lambda: None
-    reads: Callable[[Sequence[int]], None] = lambda _: None
 
     @property
     def snapshot(self) -> Snapshot:

@@ -19,23 +19,36 @@ def schema_of(snapshot: Snapshot) -> pa.Schema:
     return pa.schema([*snapshot.schema, *FEED])
 
 
+def sizes(asked: Asked) -> list[int]:
+    """Return the bytes of each file that may be read: what the commits add, remove and record."""
+    first, last = _first(asked), asked.snapshot
+    found: list[int] = []
+    for commit in read_commits(asked.catalog.handle(last.name), min(first, last.version), last.version):
+        if commit.cdc:
+            found += [file.size for file in commit.cdc]
+        else:
+            found += [file.size for file in commit.adds if file.data_change]
+            found += [file.size or 0 for file in commit.removes if file.data_change]
+    return found
+
+
 def feed(asked: Asked) -> Iterator[pa.RecordBatch]:
     """Yield the changes from one version to another, both ends included, as `Table.changes` does."""
+    first, last = _first(asked), asked.snapshot
+    handle = asked.catalog.handle(last.name)
+    return iter(changes(handle, first, last.version, expired=asked.flags.get("expired", False)))
+
+
+def _first(asked: Asked) -> int:
+    """Return the first version. Raises `Invalid` without one, and where the last one is not committed yet."""
     first, last = asked.number("from"), asked.snapshot
+    shown = last.name.replace("/", ".")
     if first is None:
-        raise Invalid(f"changes() needs the first version, as in changes('{last.name.replace('/', '.')}', 1)")
+        raise Invalid(f"changes() needs the first version, as in changes('{shown}', 1)")
     handle = asked.catalog.handle(last.name)
     if isinstance(handle, StagedHandle) and handle.staged and last.state is handle.newest().state:
         raise Invalid(
-            f"changes() has the changes of versions, and what this transaction has written to {last.name} is none yet: "
-            f"name the last version, as in changes('{last.name.replace('/', '.')}', {first}, {handle.base.version})"
+            f"changes() has the changes of versions, and what this transaction has written to {shown} is none yet: "
+            f"name the last version, as in changes('{shown}', {first}, {handle.base.version})"
         )
-    sizes: list[int] = []
-    for commit in read_commits(handle, min(first, last.version), last.version):
-        if commit.cdc:
-            sizes += [file.size for file in commit.cdc]
-        else:
-            sizes += [file.size for file in commit.adds if file.data_change]
-            sizes += [file.size or 0 for file in commit.removes if file.data_change]
-    asked.reads(sizes)
-    return iter(changes(handle, first, last.version, expired=asked.flags.get("expired", False)))
+    return first

@@ -41,14 +41,7 @@ def row_groups(asked: Asked) -> Iterator[pa.RecordBatch]:
 
     Raises `Invalid` for more than `FILES_MAX` files, and `Corrupt`, naming a file without a readable footer.
     """
-    snapshot = asked.snapshot
-    files = Scan(snapshot, asked.where).files
-    if len(files) > FILES_MAX:
-        raise Invalid(
-            f"row_groups() reads the footer of each file, of at most {FILES_MAX}, and {snapshot.name} has {len(files)} "
-            f"that match: give a condition, as in row_groups('{snapshot.name.replace('/', '.')}', 'ts >= …')"
-        )
-    asked.reads([min(file.size, TAIL_GUESS_BYTES) for file in files])
+    snapshot, files = asked.snapshot, _files(asked)
     schema = schema_of(snapshot)
     for start in range(0, len(files), AT_ONCE):
         asked.check_time()
@@ -56,6 +49,22 @@ def row_groups(asked: Asked) -> Iterator[pa.RecordBatch]:
         footers = asked.catalog.store.map(lambda file: _footer(asked, file), part)
         for file, footer in zip(part, footers, strict=True):
             yield _rows(snapshot, file, footer, schema)
+
+
+def sizes(asked: Asked) -> list[int]:
+    """Return about how many bytes are read of each file. Raises `Invalid` for too many files."""
+    return [min(file.size, TAIL_GUESS_BYTES) for file in _files(asked)]
+
+
+def _files(asked: Asked) -> list[AddFile]:
+    snapshot = asked.snapshot
+    files = Scan(snapshot, asked.where).files
+    if len(files) > FILES_MAX:
+        raise Invalid(
+            f"row_groups() reads the footer of each file, of at most {FILES_MAX}, and {snapshot.name} has {len(files)} "
+            f"that match: give a condition, as in row_groups('{snapshot.name.replace('/', '.')}', 'ts >= …')"
+        )
+    return files
 
 
 def _footer(asked: Asked, file: AddFile) -> pq.FileMetaData:

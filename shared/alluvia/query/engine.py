@@ -309,7 +309,7 @@ def _open(
             names[reference] = relation.name
             for each in (each for each in relation.inputs.values() if isinstance(each, Files)):
                 catalog.note_read(Scan(each.snapshot))
-                reports.append(report(each.snapshot.name, each))
+            reports += _reports(derived[reference][1], relation)
         else:
             names[reference] = f"scan_{number}"
             catalog.note_read(scans[reference])
@@ -358,6 +358,15 @@ def _derived(
             catalog, root, references, constants, newest, session, limits, reads, with_rows=with_rows
         )
     return found
+
+
+def _reports(found: Relation | Inspection, relation: Relation) -> list[TableScan]:
+    """Return what a relation costs that stands in the place of what was found."""
+    before = () if isinstance(found, Relation) else found.reports
+    return [
+        *before,
+        *(report(each.snapshot.name, each) for each in relation.inputs.values() if isinstance(each, Files)),
+    ]
 
 
 def _emptied(relation: Relation) -> Relation:

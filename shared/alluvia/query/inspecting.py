@@ -6,7 +6,7 @@ there, so that it composes with all of SQL and nothing else can be reached by it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from alluvia.duck.failures import QueryTooCostly
 from alluvia.duck.quoting import quote_name
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.expressions.constants import Constants
-from alluvia.expressions.references import Reference, References
+from alluvia.expressions.references import Call, Reference, References
 from alluvia.expressions.tree import Node, integer_literal, text_literal, walk
 from alluvia.inspection import change_feed, history, information_schema, lake_tables, partitions, row_groups
 from alluvia.inspection import columns as column_rows
@@ -29,7 +29,7 @@ from alluvia.operations.catalog import Catalog
 from alluvia.operations.relations import LocalRows, Relation
 from alluvia.query.evaluator import ProcessEvaluator
 from alluvia.query.limits import PlannedReads, QueryLimits
-from alluvia.query.scans import snapshots
+from alluvia.query.scans import TableScan, snapshots
 from alluvia.query.session import Session
 from alluvia.query.visible import visible_schema
 from alluvia.table.scan import Scan
@@ -48,6 +48,8 @@ class Inspection:
     path: Path
     prefix: str
     bytes_max: int | None
+    reports: tuple[TableScan, ...]
+    """What finding the rows reads of a table: data files, as a rule none."""
     find: Callable[[Asked], Rows] | None
 
     def narrowed(self, predicate: Predicate) -> Relation:
@@ -70,6 +72,8 @@ class _Function:
 
     schema: Callable[[Snapshot], pa.Schema]
     find: Callable[[Asked], Rows]
+    sizes: Callable[[Asked], Sequence[int]] = lambda _: ()
+    """Returns the bytes that are read of each data file; most functions read none."""
     in_part: bool = False
     """Whether a caller may ask about a table that it sees only in part."""
 
@@ -79,11 +83,11 @@ def _always(schema: pa.Schema) -> Callable[[Snapshot], pa.Schema]:
 
 
 OF_TABLES: Mapping[str, _Function] = {
-    "changes": _Function(change_feed.schema_of, change_feed.feed),
+    "changes": _Function(change_feed.schema_of, change_feed.feed, change_feed.sizes),
     "files": _Function(file_rows.schema_of, file_rows.files),
     "history": _Function(_always(history.SCHEMA), history.history),
     "partitions": _Function(_always(partitions.SCHEMA), partitions.partitions),
-    "row_groups": _Function(row_groups.schema_of, row_groups.row_groups),
+    "row_groups": _Function(row_groups.schema_of, row_groups.row_groups, row_groups.sizes),
     "table_columns": _Function(_always(column_rows.SCHEMA), column_rows.columns, in_part=True),
 }
 """Functions of one table."""
@@ -122,33 +126,62 @@ def find_inspections(
             continue
         prefix = f"inspected_{number}_"
         path = session.folder / f"{prefix}rows.parquet"
+        sizes: Sequence[int] = ()
         if call.function in OF_LAKES:
             schema, find = OF_LAKES[call.function]
             asked = Asked(catalog, view_columns=partial(_view_columns, catalog, limits))
         else:
             function = OF_TABLES[call.function]
-            snapshot = _snapshot(catalog, reference, constants, read)
-            if catalog.rights is not None and not function.in_part:
-                catalog.rights.check_sees_all(f"{call.function}()", (snapshot.name,))
-            schema, find = function.schema(snapshot), function.find
-            asked = Asked(
-                catalog,
-                snapshot,
-                _where(call.arguments.get("where"), snapshot, constants.now_us, session, limits),
-                {name: _number(name, node) for name, node in call.arguments.items() if name in ("limit", "from")},
-                {name: _flag(name, node) for name, node in call.arguments.items() if name == "expired"},
-            )
-            asked = replace(asked, reads=partial(reads.add_sizes, snapshot))
-            catalog.note_read(Scan(snapshot, asked.where))
+            asked = _of_table(catalog, call, reference, constants, read, session, limits)
+            schema, find, sizes = function.schema(asked.snapshot), function.find, function.sizes(asked)
+            if with_rows:
+                reads.add_sizes(asked.snapshot, sizes)
         columns = None
         if named is not None and fold(reference.alias) not in named:  # which would be all of them, as a struct
             columns = frozenset(each for each in schema.names if fold(each) in named)
         asked = replace(asked, columns=columns, seen=partial(visible_schema, catalog), check_time=session.check_time)
+        finder = find if with_rows else None
         found[reference] = (
             schema,
-            Inspection(schema, asked, call.function, path, prefix, limits.spill_bytes, find if with_rows else None),
+            Inspection(schema, asked, call.function, path, prefix, limits.spill_bytes, _reports(asked, sizes), finder),
         )
     return found
+
+
+def _of_table(
+    catalog: Catalog,
+    call: Call,
+    reference: Reference,
+    constants: Constants,
+    read: dict[str, Snapshot],
+    session: Session,
+    limits: QueryLimits,
+) -> Asked:
+    """Return what a call asks about a table, if the caller may know."""
+    function, arguments = call.function, call.arguments
+    snapshot = _snapshot(catalog, reference, constants, read)
+    if catalog.rights is not None and not OF_TABLES[function].in_part:
+        catalog.rights.check_sees_all(f"{function}()", (snapshot.name,))
+    asked = Asked(
+        catalog,
+        snapshot,
+        _where(arguments.get("where"), snapshot, constants.now_us, session, limits),
+        {name: _number(name, node) for name, node in arguments.items() if name in ("limit", "from")},
+        {name: _flag(name, node) for name, node in arguments.items() if name == "expired"},
+    )
+    catalog.note_read(Scan(snapshot, asked.where))
+    return asked
+
+
+def _reports(asked: Asked, sizes: Sequence[int]) -> tuple[TableScan, ...]:
+    """Return what finding the rows reads of the table, for a caller that may know how large it is."""
+    table, rights = asked.table, asked.catalog.rights
+    if table is None or (rights is not None and rights.restriction(table.name)):
+        return ()
+    files, size = table.totals
+    read, read_bytes = len(sizes), sum(sizes)
+    files, size = max(files, read), max(size, read_bytes)  # changes may have been made to files that are gone
+    return (TableScan(table.name, table.version, files, files - read, read, size, read_bytes, read),)
 
 
 def _view_columns(catalog: Catalog, limits: QueryLimits, name: str) -> pa.Schema:

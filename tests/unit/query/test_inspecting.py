@@ -323,8 +323,28 @@ def test_planning_gives_the_columns_without_rows(lake: Lake) -> None:
     described = ask(lake, "DESCRIBE FROM changes('orders', 1)")
     assert [each["column_name"] for each in described][-3:] == ["_change_type", "_commit_version", "_commit_timestamp"]
     assert lake.sql("EXPLAIN FROM files('orders')")["plan"][-1].as_py()
-    with run(lake, "FROM row_groups('orders')", dry_run=True) as result:
-        assert result.read_all()["table"].to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("call", "files"),
+    [("files('orders')", 0), ("row_groups('orders')", 3), ("row_groups('orders', 'id > 30')", 1), ("tables()", None)],
+)
+def test_a_dry_run_says_which_data_files_would_be_read(lake: Lake, call: str, files: int | None) -> None:
+    with run(lake, f"FROM {call}", dry_run=True) as result:
+        found = result.read_all().to_pylist()
+    if files is None:
+        assert [each["table"] for each in found] == [None]
+        return
+    assert (found[0]["table"], found[0]["version"], found[0]["files_read"]) == ("orders", 4, files)
+    assert bool(found[0]["bytes_read"]) is bool(files)
+
+
+def test_a_dry_run_of_changes_counts_the_files_that_came_and_went(lake: Lake) -> None:
+    with run(lake, "FROM changes('orders', 3)", dry_run=True) as result:
+        [scan, _] = result.read_all().to_pylist()
+    third = max(lake["orders"].snapshot(3).files, key=lambda file: file.partition_values["land"] or "")
+    assert (scan["files_read"], scan["requests"]) == (3, 3)  # one added, and one whose vector changed
+    assert scan["bytes_read"] >= third.size
 
 
 def test_answers_are_not_kept(lake: Lake) -> None:
