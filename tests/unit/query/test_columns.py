@@ -57,6 +57,40 @@ def test_no_data_file_is_opened(tables: Lake, store: CountingStore) -> None:
 
 
 @pytest.mark.parametrize(
+    "query",
+    [
+        *("FROM t", "SELECT name, count(*) AS n FROM t GROUP BY ALL ORDER BY n", "FROM v", "WITH w AS (FROM t) FROM w"),
+        *("SELECT id FROM t UNION ALL SELECT twice FROM v", "SELECT a.day FROM t a JOIN v b USING (id)"),
+    ],
+)
+def test_a_query_for_no_rows_opens_no_data_file(tables: Lake, store: CountingStore, query: str) -> None:
+    whole = columns(tables, query)
+    store.reset()
+    for text in (f"{query} LIMIT 0", f"SELECT * FROM ({query}) LIMIT 0 OFFSET 2"):
+        found = run(tables, text).read_all()
+        assert (found.schema, found.num_rows) == (whole, 0)
+    assert run(tables, f"DESCRIBE {query}").read_all()["column_name"].to_pylist() == whole.names
+    assert [key for _, key in store.keys if key.endswith(".parquet")] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT id FROM t UNION ALL (SELECT id FROM t LIMIT 0)", [{"id": 1}]),
+        ("SELECT count(n.id) AS n, max(t.id) AS id FROM t LEFT JOIN (FROM t LIMIT 0) n ON true", [{"n": 0, "id": 1}]),
+        ("SELECT id FROM t LIMIT 0 + 1", [{"id": 1}]),
+        ("SELECT id FROM t LIMIT 100%", [{"id": 1}]),
+        ("SELECT id FROM t LIMIT 1 OFFSET 0", [{"id": 1}]),
+        ("SELECT (SELECT count(*) FROM (DESCRIBE t)) AS columns, count(*) AS rows FROM t", [{"columns": 3, "rows": 1}]),
+        ("SUMMARIZE SELECT id FROM t", [{"count": 1}]),
+    ],
+)
+def test_a_limit_within_a_query_leaves_the_rest_of_it_its_rows(tables: Lake, query: str, rows: object) -> None:
+    found = run(tables, query).read_all()
+    assert found.select(["count"] if "SUMMARIZE" in query else found.column_names).to_pylist() == rows
+
+
+@pytest.mark.parametrize(
     ("query", "error", "reason"),
     [
         ("SELECT id,\n  nope FROM t", Invalid, r"LINE 2:   nope FROM t\n {10}\^"),
