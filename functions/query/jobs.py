@@ -92,7 +92,6 @@ def submit(asked: QueryRequest, wish: AnswerForm, caller: Caller, headers: Mappi
             job = ask_again(store, clock, job, whole, hashed)
             job = find_job(store, clock, job.id) or job  # another may have asked, and it has started
     if job.state == QUEUED:
-        _check_place(job, caller)
         _start(job, caller, may_be_known=hashed is not None)
     told = {"Location": JOBS_PATH + job.id, "Cache-Control": NO_STORE}
     applied = {} if insists else {"Preference-Applied": "respond-async"}
@@ -101,16 +100,29 @@ def submit(asked: QueryRequest, wish: AnswerForm, caller: Caller, headers: Mappi
 
 def _start(job: QueryJob, caller: Caller, *, may_be_known: bool) -> None:
     try:
+        _check_place(job, caller)
         start(job.id)
-    except Unavailable as error:
-        if not may_be_known:  # nobody will ask for it again: its place is for others
-            end_job(caller.lake.store, caller.lake.clock, job, FAILED, {"status": 503, "error": str(error)})
+    except (TooManyRequests, Unavailable) as error:
+        if not may_be_known:  # nobody will ask for it again: its places are for others
+            status = 429 if isinstance(error, TooManyRequests) else 503
+            end_job(caller.lake.store, caller.lake.clock, job, FAILED, {"status": status, "error": str(error)})
         raise
 
 
 def _check_place(job: QueryJob, caller: Caller) -> None:
-    places, lake = caller.settings.job_concurrency, caller.lake
-    if places is not None and not take_place(lake.store, lake.clock, job.id, places):
+    """Take the places that a job needs. Raises `TooManyRequests`.
+
+    Callers that are told apart have places of their own, one less than there are for all: none may take them all.
+    """
+    places, store, clock = caller.settings.job_concurrency, caller.lake.store, caller.lake.clock
+    if places is None:
+        return
+    rights = caller.rights
+    name = "" if rights is None else rights.key or rights.subject
+    if name and places > 1 and not take_place(store, clock, job.id, places - 1, name):
+        reason = f"{places - 1} of {places} jobs that may be queued or running are yours: send the job again later"
+        raise TooManyRequests(reason, PLACE_SECONDS)
+    if not take_place(store, clock, job.id, places):
         reason = f"{places} jobs are queued or running, which is as many as may be: send the job again later"
         raise TooManyRequests(reason, PLACE_SECONDS)
 

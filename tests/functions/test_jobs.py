@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
@@ -14,6 +15,7 @@ import alluvia
 from alluvia.operations.jobs import FAILED, end_job, find_job
 from alluvia.serverless import job_starting
 from functions.query import handler as query
+from tests.access import grant, token
 from tests.functions.test_large_results import rows
 from tests.functions.test_query import Answer, error_of, event
 from tests.s3server import S3Server
@@ -60,9 +62,10 @@ def functions(monkeypatch: pytest.MonkeyPatch) -> Lambda:
     return found
 
 
-def send(sql: str, key: str = "") -> Answer:
+def send(sql: str, key: str = "", bearer: str = "") -> Answer:
     sent = event(json.dumps({"query": sql, "mode": "async"}))
-    return query.handler(sent | {"headers": {"idempotency-key": key} if key else {}}, None)
+    headers = {"idempotency-key": key, "authorization": f"Bearer {bearer}" if bearer else ""}
+    return query.handler(sent | {"headers": {name: value for name, value in headers.items() if value}}, None)
 
 
 def at(path: str) -> Answer:
@@ -120,6 +123,33 @@ def test_so_many_jobs_at_once(lake: alluvia.Lake, functions: Lambda, monkeypatch
     functions.run()
     assert send("SELECT 1 AS x", "later")["statusCode"] == 202
     assert [each["state"] for each in functions.run()] == ["done"]
+
+
+def test_no_caller_takes_all_places(
+    lake: alluvia.Lake, functions: Lambda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("ALLUVIA_JOB_CONCURRENCY", "3")
+    first, second = (token(lake, grant("read:totals")) for _ in range(2))
+    monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
+
+    def asks(bearer: str, *keys: str) -> list[int]:
+        answers = [send("SELECT 1 AS x", key, bearer) for key in keys]
+        refused.extend(error_of(each) for each in answers if each["statusCode"] == 429)
+        return [each["statusCode"] for each in answers]
+
+    refused: list[str] = []
+    assert asks(first, "", "", "", "later") == [202, 202, 429, 429]
+    assert asks(second, "", "", "") == [202, 429, 429]
+    own, all_taken = "2 of 3 jobs that may be queued or running are yours", "3 jobs are queued or running"
+    assert [each.partition(",")[0].partition(":")[0] for each in refused] == [own, own, all_taken, all_taken]
+    assert [each["state"] for each in functions.run()] == ["done"] * 3
+    assert asks(second, "", "", "") == [202, 202, 429]  # what was refused keeps no place
+    assert asks(first, "later", "") == [202, 429]
+    assert [each["state"] for each in functions.run()] == ["done"] * 3
+    monkeypatch.setenv("ALLUVIA_JOB_CONCURRENCY", "1")
+    assert asks(first, "", "") == [202, 429]  # the only place there is
+    functions.run()
 
 
 def test_a_key_is_a_new_job_after_one_that_failed_in_passing(lake: alluvia.Lake, functions: Lambda) -> None:

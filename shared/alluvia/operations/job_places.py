@@ -1,10 +1,13 @@
 """Places of jobs: so many may be queued or running at once, and no more.
 
 `_alluvia/jobs/places/<number>.json` has the id of the job that was last in a place. Nobody gives a place back: it is
-free once its job has ended, or is gone.
+free once its job has ended, or is gone. `_alluvia/jobs/places/<hash of a caller>/<number>.json` are places of one
+caller's own, which its jobs need as well.
 """
 
 from __future__ import annotations
+
+from hashlib import sha256
 
 import orjson
 
@@ -27,12 +30,13 @@ class _Held:
     tag: str
 
 
-def take_place(store: Store, clock: Clock, job_id: str, places: int) -> bool:
-    """Take one of some places for a job, and return whether it has one.
+def take_place(store: Store, clock: Clock, job_id: str, places: int, caller: str = "") -> bool:
+    """Take one of some places for a job, those of all or of a caller's own, and return whether it has one.
 
     A GET for each place, four for each that was taken before until one is free, and a PUT.
     """
-    paths = [f"{PLACES}{number}.json" for number in range(places)]
+    folder = f"{PLACES}{sha256(caller.encode()).hexdigest()}/" if caller else PLACES
+    paths = [f"{folder}{number}.json" for number in range(places)]
     found = store.map(lambda path: _held(store, path), paths)
     if any(held is not None and held.job_id == job_id for held in found):
         return True
