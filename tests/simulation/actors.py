@@ -47,6 +47,7 @@ from tests.simulation.posters import posters
 from tests.simulation.rollups import has_rollup, refresher, refreshers
 from tests.simulation.s3 import Crash, Process
 from tests.simulation.scheduler import Violation
+from tests.simulation.tagging import has_tags, taggers
 from tests.simulation.transfers import TOGETHER, has_vault, movers
 from tests.simulation.world import ACCOUNTS, BANK, EVENTS, HITS, REJECTS, SKEWS_US, START_US, Actor, World
 
@@ -79,6 +80,7 @@ def cast(world: World) -> Iterator[tuple[str, Callable[[], None]]]:
     others: list[tuple[str, Act]] = [(name, refresher) for name in refreshers(world)] if has_rollup(world) else []
     others += [*(hitters(world) if has_hits(world) else ()), *erasers(world), *backfillers(world)]
     others += [*movers(world)] if has_vault(world) else []
+    others += [*taggers(world, vacuum)] if has_tags(world) else []
     others += [(f"offerer{at}", ingest) for at in range(CROWD)] if is_crowded(world.seed) else []
     acts = [(name, act, Process(), dict[int, Lake]()) for name, act in others]
     process, lakes = Process(), dict[int, Lake]()

@@ -18,6 +18,7 @@ from tests.simulation.ledger import Ledger, ReadOnly, Together
 from tests.simulation.model import DataFile, Row, TableModel, Version, event_of, tuples
 from tests.simulation.offers import Offers
 from tests.simulation.scheduler import Scheduler, Violation
+from tests.simulation.tags import Tags
 
 _LOG = re.compile(r"^(?P<root>.*?)_delta_log/(?P<version>\d{20})\.(?P<kind>json|checkpoint\..*)$")
 _HOUR_MS = 3_600_000
@@ -69,6 +70,7 @@ class Checker:
     kept: list[object] = field(default_factory=list)
     erased: set[str] = field(default_factory=set)
     offers: Offers = field(default_factory=Offers)
+    tags: Tags = field(default_factory=Tags)
     ledger: Ledger = field(init=False)
 
     def __post_init__(self) -> None:
@@ -105,6 +107,7 @@ class Checker:
                 self._data_deleted(self.tables[root], key[len(root) :])
         for root in sorted(logs):
             self._log_deleted(self.tables[root])
+        self.tags.check_there(keys, self.tables, self.objects, self.holds_erased)
 
     def acknowledged(self, ids: Iterable[str], root: str, rejects: str) -> None:
         """Note that a client was told that its events are safe."""
@@ -258,6 +261,8 @@ class Checker:
         removes = {unquote(row["path"]) for row in found["remove"].to_pylist() if row and row["path"]}
         if adds != set(version.files):
             raise Violation("a checkpoint is its version", f"{root} {number}: {sorted(adds ^ set(version.files))}")
+        if number < table.tip.oldest_readable:  # an erasure gives each version that is kept one of its own
+            return
         kept_after_ms = self.scheduler.now_us // 1000 - self.limits.file_retention_ms + 2 * self.limits.skew_ms + 60_000
         for path, at in table.removed_at.items():
             if at <= number and table.removed_ms[path] > kept_after_ms and path not in removes:

@@ -83,7 +83,7 @@ def erase_pair(actor: Actor) -> None:
     world.checker.erased.add(name)
     actor.intent = Steps({"ERASE": EraseRow(name)})
     world.scheduler.note(f"erases {name} of {root}")
-    report = actor.table(root).erase(f"id = '{name}'")
+    report = actor.table(root).erase(f"id = '{name}'", release_tags=True)
     _check_row_gone(world, root, name, report.oldest_version)
 
 
@@ -122,7 +122,7 @@ def erase(actor: Actor) -> None:
     world.checker.erased.add(event)
     actor.intent = Steps({"ERASE": EraseEvent(event)})
     world.scheduler.note(f"erases {event}")
-    report = actor.table(EVENTS).erase(f"event_id = '{event}'")
+    report = actor.table(EVENTS).erase(f"event_id = '{event}'", release_tags=True)
     _check_gone(world, EVENTS, event, report.oldest_version)
     if report.rejects is not None:
         _check_gone(world, REJECTS, event, report.rejects.oldest_version)
@@ -132,6 +132,9 @@ def _check_gone(world: World, root: str, event: str, oldest: int) -> None:
     """Raise `Violation` if an object shows the event that was there before version `oldest`, and is not needed now."""
     table = world.model(root)
     needed: set[str] = set().union(*(version.files for version in table.versions[oldest:]))
+    tables = world.checker.tables.values()
+    kept = world.checker.tags.versions(table, tables, world.checker.holds_erased)
+    needed |= set().union(*(version.files for version in kept))
     since_us = table.versions[oldest].at_us
 
     def gone(path: str) -> bool:

@@ -183,7 +183,7 @@ class World:
 
     def run(self) -> Result:
         """Run to the end. Raises `Failure`."""
-        from tests.simulation import backfills, merge_queries, transfers
+        from tests.simulation import backfills, merge_queries, tagging, transfers
         from tests.simulation.actors import cast
         from tests.simulation.rollups import has_rollup, set_up
 
@@ -205,6 +205,8 @@ class World:
                 if transfers.has_vault(self):
                     transfers.finish(self, self.open(Process(), "finish of transfers", 0))
                 self._finish()
+                if tagging.has_tags(self):
+                    tagging.finish(self)
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise

@@ -20,6 +20,7 @@ LAKE_FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "row_groups": ("table", "where"),
     "table_columns": ("table",),
     "tables": (),
+    "tags": (),
 }
 """Table functions that tell of the lake, with their arguments in order: a query gets their rows in their place."""
 VERSIONED = frozenset({"files", "partitions", "row_groups", "table_columns"})

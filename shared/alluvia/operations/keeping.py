@@ -8,12 +8,22 @@ a keeper is pending: vacuum counts it, and readers do not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
 from alluvia.clock import Clock
-from alluvia.errors import Invalid, TableNotFound, TransactionExpired, Unavailable, VersionExpired, VersionNotFound
+from alluvia.errors import (
+    AlluviaError,
+    CommitUnknown,
+    Invalid,
+    TableNotFound,
+    TransactionExpired,
+    Unavailable,
+    VersionExpired,
+    VersionNotFound,
+)
 from alluvia.log.replay import State
 from alluvia.operations.catalog import Catalog
 from alluvia.store import Store
@@ -72,11 +82,9 @@ def keep_version(
         pending=True,
     )
     put_keeper(handle.store, handle.clock, keeper)
-    try:
+    with _pending(handle.store, keeper):
         _check_there(handle, keeper)
         return _confirmed(handle.store, handle.clock, keeper, replaces=replaces), snapshot
-    finally:
-        release(handle.store, keeper)
 
 
 def keep_moment(
@@ -115,12 +123,10 @@ def keep_moment(
         return _kept_now(catalog, keeper, replaces=replaces)
     waiting = replace(keeper, pending=True)
     put_keeper(catalog.store, clock, waiting)
-    try:
+    with _pending(catalog.store, waiting):
         for table in catalog.tables(rejects=True, dropped=True):
             _check_there(catalog.handle(table), waiting)
         return _confirmed(catalog.store, clock, waiting, replaces=replaces)
-    finally:
-        release(catalog.store, waiting)
 
 
 def kept_state(handle: TableHandle, keeper: Keeper) -> State:
@@ -145,12 +151,30 @@ def kept_state(handle: TableHandle, keeper: Keeper) -> State:
         raise _not_there(handle, keeper, stored_ms)
     with handle.lock:
         state = handle.log.at(version)
-    return with_claims(state, [claim for claim in pending(state.domains) if _had_happened(handle, claim, keeper)])
+    return with_claims(state, held_claims(handle, state, keeper))
+
+
+def held_claims(handle: TableHandle, state: State, keeper: Keeper) -> list[Claim]:
+    """Return the claims in a table's state whose transactions had happened at the moment of a keeper of the lake."""
+    return [claim for claim in pending(state.domains) if _had_happened(handle, claim, keeper)]
 
 
 def kept_snapshot(handle: TableHandle, keeper: Keeper) -> Snapshot:
     """Return the same as a version of the table. Raises `TableNotFound` also for a table that was dropped then."""
     return handle.as_of(kept_state(handle, keeper))
+
+
+@contextmanager
+def _pending(store: Store, keeper: Keeper) -> Iterator[None]:
+    """Delete a pending keeper at the end, unless what takes its place may still come: then it holds for its hour."""
+    try:
+        yield
+    except (CommitUnknown, Unavailable):
+        raise
+    except AlluviaError:
+        release(store, keeper)
+        raise
+    release(store, keeper)
 
 
 def _kept_now(catalog: Catalog, keeper: Keeper, *, replaces: bool) -> Keeper:
@@ -234,5 +258,5 @@ def _stored(store: Store, keeper: Keeper) -> Keeper:
         return keeper
     info = store.head(keeper.key)
     if info is None:
-        raise Invalid(f"{keeper} was deleted")
+        raise VersionNotFound(f"{keeper} was deleted by another caller meanwhile")
     return replace(keeper, stored_ms=info.modified_ms)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import orjson
 import pyarrow as pa
 
-from alluvia.arrow_compute import pc
+from alluvia.errors import Corrupt, VersionExpired, VersionNotFound
 from alluvia.log.paths import LOG_FOLDER, checkpoint_name, commit_name
 from alluvia.log.segment import Listing, find_segment, read_listing
 from alluvia.operations.checkpoint import form_of
@@ -56,11 +56,13 @@ class KeptFiles:
                 continue
             version = meant(keeper, kept.pins, stored_ms, oldest)
             # What waits for a version that was given up will not be told that it is kept.
-            if version is None or version >= below or (keeper.pending and version < oldest):
+            left = keeper.pending and (version is None or version < oldest or self._is_left(keeper))
+            if version is None or version >= below or left:
                 continue
             if version not in self.versions:
+                if not self._take(version):
+                    continue
                 self.versions[version] = []
-                self._take(version)
                 found = True
             for keepers in self.versions.values():
                 keepers[:] = [each for each in keepers if each.id != keeper.id]
@@ -84,6 +86,10 @@ class KeptFiles:
             for keeper in keepers:
                 if keeper.table is None and version < below and keeper.id not in self._kept.pins:
                     yield keeper, version
+
+    def _is_left(self, keeper: Keeper) -> bool:
+        """Whether a pending keeper was left by a process that has died."""
+        return keeper.stored_ms < self._handle.clock.now_ms() - PENDING_AGE_MS_MAX
 
     def log_files(self, listed: Iterable[ObjectInfo]) -> frozenset[str]:
         """Return the files of the log, by their keys below the table's root, that the versions are made of."""
@@ -124,7 +130,7 @@ class KeptFiles:
         handle, now_ms = self._handle, self._handle.clock.now_ms()
         for keeper in self._kept.keepers:
             expired = keeper.expires_ms is not None and keeper.expires_ms < now_ms - EXPIRED_AGE_MS_MIN
-            if keeper.pending and keeper.stored_ms < now_ms - PENDING_AGE_MS_MAX:
+            if keeper.pending and self._is_left(keeper):
                 release(handle.store, keeper)
             elif keeper.kind == CLONE and not keeper.pending:
                 if keeper.stored_ms < now_ms - CLONE_AGE_MS_MIN and is_orphan(handle, keeper):
@@ -136,13 +142,15 @@ class KeptFiles:
         ids = {keeper.id for keeper in self._kept.keepers}
         handle.store.delete([self._kept.pin_keys[each] for each in self._kept.pins if each not in ids])
 
-    def _take(self, version: int) -> None:
+    def _take(self, version: int) -> bool:
+        """Add what a version needs. False where its log is gone: then a process that slept has put its keeper."""
         handle = self._handle
+        try:
+            find_segment(handle.log.listing(), version)
+        except (Corrupt, VersionExpired, VersionNotFound):
+            return False
         with handle.lock:
             state = handle.log.at(version)
         snapshot = Snapshot(state, handle.root, handle.name, handle.store.locate)
         self.live = pa.concat_arrays([self.live, needed(snapshot).live]).unique()
-
-    def is_live(self, hashes: pa.Array) -> pa.BooleanArray:
-        """Return which of some keys, by their hashes, a kept version needs."""
-        return pc.is_in(hashes, value_set=self.live)
+        return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from alluvia.errors import Invalid, VersionExpired, VersionNotFound
+from alluvia.errors import Conflict, Invalid, VersionExpired, VersionNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.keeping import keep_moment, keep_version, kept_snapshot
@@ -68,7 +68,7 @@ def tag_lake(
     keep_moment(catalog, TAG, name, at_ms, expires_ms=until_ms, by=by, replaces=replace)
     found = find_keeper(catalog.store, None, TAG, name)
     if found is None:
-        raise Invalid(f"tag {name} was deleted by another caller meanwhile")
+        raise Conflict(f"tag {name} was deleted by another caller meanwhile")
     return _tag(found, now_ms)
 
 

@@ -23,6 +23,7 @@ from alluvia.expressions.tree import Node, integer_literal, text_literal, walk
 from alluvia.inspection import change_feed, history, information_schema, lake_tables, partitions, row_groups
 from alluvia.inspection import columns as column_rows
 from alluvia.inspection import files as file_rows
+from alluvia.inspection import tags as lake_tags
 from alluvia.inspection.asking import Asked, Rows
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
@@ -93,6 +94,7 @@ OF_TABLES: Mapping[str, _Function] = {
 """Functions of one table."""
 OF_LAKES: Mapping[str, tuple[pa.Schema, Callable[[Asked], Rows]]] = {
     "tables": (lake_tables.SCHEMA, lake_tables.tables),
+    "tags": (lake_tags.SCHEMA, lake_tags.tags),
     "information_schema.columns": (information_schema.COLUMNS, information_schema.columns),
     "information_schema.schemata": (information_schema.SCHEMATA, information_schema.schemata),
     "information_schema.tables": (information_schema.TABLES, information_schema.tables),

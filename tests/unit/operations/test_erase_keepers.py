@@ -15,6 +15,7 @@ from alluvia.cli.commands import cli
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
 from alluvia.lake import Lake, Table
+from alluvia.log.paths import commit_name
 from alluvia.operations.keeping import keep_version
 from alluvia.store import CountingStore
 from alluvia.table.keepers import CLONE, KEPT
@@ -78,6 +79,35 @@ def test_tags_go_on_request_and_the_others_stay(table: Table) -> None:
     )
     judges_agree(table, [1, 4, table.version])
     assert table.verify(full=True).ok
+
+
+def test_a_version_outlives_the_checkpoint_that_it_was_made_of(lake: Lake, clock: ManualClock) -> None:
+    table = lake.create_table("t", {"u": "string", "n": "long"}, sort_by=["u"])
+    for user in ("alice", VICTIM):
+        table.append([row(user)])
+    table.checkpoint()
+    clock.advance(60 * 86_400)
+    table.delete(WHERE)
+    table.tag("after")
+    table.append([row("bob")])
+    table.vacuum()
+    assert min(table._handle.log.listing().commits) == 2
+    assert table.erase(WHERE, prove=True).ok
+    assert sorted(table._handle.log.listing().checkpoints)[0] == 3
+    assert users(table, "after") == ["alice"]
+
+
+def test_what_the_log_says_of_a_kept_file_stays(lake: Lake) -> None:
+    """Bounds of other files that could have held the row go."""
+    table = lake.create_table("t", {"u": "string", "n": "long"}, sort_by=["u"])
+    table.append([row("alice"), row("zoe")])
+    table.append([row(VICTIM)])
+    table.optimize(full=True)
+    table.tag("clean", version=1)
+    before = lake.store.get(f"t/{commit_name(1)}")
+    table.erase(WHERE)
+    assert lake.store.get(f"t/{commit_name(1)}") == before
+    assert users(table, "clean") == ["alice", "zoe"]
 
 
 def test_a_row_that_a_deletion_vector_hides_counts(lake: Lake) -> None:

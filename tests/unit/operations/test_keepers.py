@@ -274,6 +274,42 @@ def test_a_keeper_that_comes_during_a_vacuum_is_seen_or_refused(
         assert values(cold(table), 2) == [0, 1]
 
 
+def test_a_vacuum_that_comes_before_the_keeper_is_there_is_seen(
+    lake: Lake, store: CountingStore, clock: ManualClock
+) -> None:
+    between = Between(store.inner)
+    table = Lake(between, clock).create_table("t", SCHEMA)
+    history(table, clock, 3)
+    table.optimize()
+    between.when = lambda kind, key: kind == "put_if_absent" and "/_pending/" in key
+    between.then = lambda: lake.table("t").vacuum(NONE)
+    with pytest.raises(VersionExpired, match="version 2 of t has expired"):
+        keep(table, 2)
+    assert not list(store.list(KEPT))
+
+
+def test_a_moment_ends_with_the_second_of_a_store_that_tells_seconds(lake: Lake, clock: ManualClock) -> None:
+    lake.store.parallel = True
+    began_ms = clock.now_ms()
+    keep_moment(lake, TAG, "x")
+    assert clock.now_ms() - began_ms >= 1000
+
+
+def test_what_is_decided_after_a_moment_is_not_in(lake: Lake, store: CountingStore, clock: ManualClock) -> None:
+    between = Between(store.inner)
+    racing = Lake(between, clock)
+    for name in ("a", "b"):
+        racing.create_table(name, SCHEMA).append([{"x": 1}])
+    between.when = lambda kind, key: kind == "put_if_absent" and "/transactions/" in key
+    between.then = lambda: keep_moment(lake, TAG, "undecided")
+    with racing.transaction() as tx:
+        for name in ("a", "b"):
+            tx.table(name).append([{"x": 2}])
+    moment = find_keeper(store, None, TAG, "undecided")
+    assert moment is not None
+    assert [kept(lake.table(name), moment) for name in ("a", "b")] == [[1], [1]]
+
+
 def test_a_version_that_is_kept_can_be_restored(table: Table) -> None:
     keep(table, 2)
     table.vacuum(NONE)

@@ -41,6 +41,7 @@ def test_a_tag_reads_its_version_in_every_way(table: Table) -> None:
     for form in ("t(tag => 'two')", "t AT (TAG => 'two')", "t AT (TAG => 'two') AS e", "t e AT (TAG => 'two')",
                  "t VERSION AS OF 'two'"):  # fmt: skip
         assert table.lake.sql(f"SELECT sum(x) AS s FROM {form}").to_pylist() == [{"s": 1}], form
+    assert table.lake.sql("SELECT count(*) AS n FROM files('t', tag => 'two')").to_pylist() == [{"n": 2}]
     with table.lake.transaction() as tx:
         assert tx.table("t").to_arrow(tag="two").num_rows == 2
         assert tx.sql("SELECT count(*) AS n FROM t(tag => 'two')").to_pylist() == [{"n": 2}]
@@ -159,6 +160,19 @@ def test_tags_show_a_caller_no_more_than_the_table_does(lake: Lake) -> None:
         assert found.to_pylist() == [{"tenant": "a"}]
         with pytest.raises(Forbidden):
             execute(lake, f"SELECT * FROM secrets(tag => '{name}')", rights=Rights((Grant(read, tables=("t",)),), "r"))
+
+
+def test_tags_in_sql_are_those_of_the_tables_that_a_caller_may_read(lake: Lake, table: Table) -> None:
+    table.tag("two", version=2, expires="30d")
+    lake.create_table("hidden", SCHEMA).tag("x")
+    lake.tag("release")
+    text = 'SELECT name, "table", version, moment IS NULL AS one, expires_at > created_at AS ends FROM tags()'
+    release = {"name": "release", "table": None, "version": None, "one": False, "ends": None}
+    hidden = {"name": "x", "table": "hidden", "version": 0, "one": True, "ends": None}
+    two = {"name": "two", "table": "t", "version": 2, "one": True, "ends": True}
+    assert lake.sql(f"{text} ORDER BY name").to_pylist() == [release, two, hidden]
+    rights = Rights((Grant(frozenset({"read"}), tables=("t",)),), "reader")
+    assert execute(lake, f"{text} ORDER BY name", rights=rights).to_pylist() == [release, two]
 
 
 def run(lake: Path, *words: str) -> list[dict[str, Any]]:
