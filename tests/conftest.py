@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from tests.examples import examples
 from tests.no_pandas import NoPandas
 from tests.s3proxy import running_s3proxy
 from tests.s3server import S3Endpoint, S3Server, running_server
-from tests.scheduling import FilesAtOnce
+from tests.scheduling import FilesAtOnce, begin_elsewhere, in_order
 from tests.slow import LEFT_OUT
 
 ID_MAX = 80
@@ -44,7 +44,19 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return f"{ascii(val)[:ID_MAX]}..." if isinstance(val, str | bytes) and len(val) > ID_MAX else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    begin_elsewhere(session.config)
+    gc.disable()  # it would look through all tests again and again, and find nothing
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    in_order(config, items)
     for item in items:
         if item.nodeid.startswith(LEFT_OUT):
             item.add_marker(pytest.mark.slow)
