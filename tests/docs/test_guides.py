@@ -14,6 +14,7 @@ import pytest
 
 from alluvia.sources.definition import Source
 from alluvia.sources.kinds.registry import KINDS
+from tests.java import QUICK
 from tests.serving import serving
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -45,7 +46,12 @@ def _run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = f'alluvia() {{ {shlex.quote(sys.executable)} -m alluvia.cli "$@"; }}\nexport -f alluvia\n{script}'
     return subprocess.run(
         ["bash", "-euc", command],
-        env={**os.environ, "ALLUVIA_LAKE": "lake", "POWERTOOLS_LOG_LEVEL": "ERROR"},
+        env={
+            **os.environ,
+            "ALLUVIA_LAKE": "lake",
+            "POWERTOOLS_LOG_LEVEL": "ERROR",
+            "JDK_JAVA_OPTIONS": " ".join(QUICK),  # for the Spark of a backfill
+        },
         cwd=folder,
         capture_output=True,
         text=True,
