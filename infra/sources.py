@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layers.build import build_code, build_layer, build_library
+from layers.compiling import one_pyodide
 from layers.emr import build_job
 from layers.recipes import LAMBDA, LAYERS
 
@@ -33,10 +34,13 @@ class Sources:
 def build_sources(root: Path, build: Path) -> Sources:
     """Builds all of it from the repository at `root` into `build`. Needs uv, and a package registry the first time."""
     lock = root / "requirements.lock"
-    layers = {recipe.name: build_layer(recipe, lock=lock, build=build) for recipe in LAYERS}
-    layers[LIBRARY] = build_library([root / "shared" / "alluvia"], build=build, python_version=LAMBDA.python_version)
+    with one_pyodide():
+        layers = {recipe.name: build_layer(recipe, lock=lock, build=build) for recipe in LAYERS}
+        layers[LIBRARY] = build_library(
+            [root / "shared" / "alluvia"], build=build, python_version=LAMBDA.python_version
+        )
+        functions = stage_functions(root, build, LAMBDA.python_version)
     job = build_job(root, build)
-    functions = stage_functions(root, build, LAMBDA.python_version)
     return Sources(functions, layers, job.script, job.environment)
 
 

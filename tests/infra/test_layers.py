@@ -204,7 +204,12 @@ MAGIC = {"3.13": b"\xf3\r\r\n", f"{sys.version_info.major}.{sys.version_info.min
 @pytest.mark.parametrize("python_version", sorted(MAGIC))
 def test_modules_are_compiled_for_the_functions_python(python_version: str, tmp_path: Path) -> None:
     """`/opt` is read-only: what is not compiled here is compiled at every cold start."""
-    library = build_library([ROOT / "shared" / "alluvia"], build=tmp_path, python_version=python_version)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "module.py").write_text("def\n")
+    with compiling.one_pyodide():
+        library = build_library([ROOT / "shared" / "alluvia"], build=tmp_path, python_version=python_version)
+        with pytest.raises(RuntimeError, match="module"):
+            compiling.compile_modules(tmp_path / "broken", python_version, tmp_path)
     modules = [path.relative_to(library) for path in library.rglob("*.py")]
     assert Path("python/alluvia/lake.py") in modules
     for module in modules:
