@@ -60,7 +60,8 @@ def read_template(assembly: Path) -> dict[str, Any]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one process take the tests that synthesise the app: it takes seconds."""
+    """Let one process take the tests that synthesise the app: it takes seconds, too many for `make test-fast`."""
     for item in items:
         if "placeholders" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("synthesis"))
+            item.add_marker(pytest.mark.slow)
