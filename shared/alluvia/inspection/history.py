@@ -12,8 +12,10 @@ from alluvia.inspection.files import TEXTS
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.log.commit import CommitActions
+from alluvia.log.files.file_set import ActionSet
 from alluvia.log.replay import State
 from alluvia.operations.history import entries, own_commits
+from alluvia.operations.scan import known_rows
 
 SCHEMA = pa.schema(
     [
@@ -42,6 +44,14 @@ class Totals:
     rows: int = 0
     bytes: int = 0
     unknown: int = 0
+
+    @classmethod
+    def of(cls, files: ActionSet[AddFile]) -> Totals:
+        """Return the totals of some files, from whole columns where that can be."""
+        rows, others = known_rows(files)
+        live = [file.live_records for file in others]
+        known = [count for count in live if count is not None]
+        return cls(len(files), rows + sum(known), files.total("size"), len(live) - len(known))
 
     def with_file(self, file: AddFile, sign: int) -> Totals:
         """Return the totals with a file more, or less."""
@@ -109,9 +119,7 @@ def _shown(totals: Totals | None) -> dict[str, int | None]:
 
 def totals_of(base: State, commits: Sequence[CommitActions]) -> dict[int, Totals]:
     """Return what a version and those that commits after it make hold, by version. `commits` follow one another."""
-    now = Totals()
-    for file in base.files:
-        now = now.with_file(file, 1)
+    now = Totals.of(base.files)
     found = {base.version: now}
     changed: dict[str, AddFile | None] = {}
     for commit in commits:

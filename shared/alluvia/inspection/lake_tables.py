@@ -43,10 +43,7 @@ def tables(asked: Asked) -> Iterator[pa.RecordBatch]:
         try:
             snapshot = asked.catalog.handle(name).newest()
             files, size = snapshot.totals
-            totals = Totals()
-            if asked.names("rows"):
-                for file in snapshot.files:
-                    totals = totals.with_file(file, 1)
+            totals = Totals.of(snapshot.files) if asked.names("rows") else Totals()
         except TableNotFound:  # dropped since it was listed
             return None
         except (Corrupt, Unsupported) as error:

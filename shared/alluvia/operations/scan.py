@@ -9,6 +9,7 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt, ObjectNotFound
 from alluvia.log.actions import AddFile, file_key
+from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.parquet import UNREADABLE
 from alluvia.log.files.sidecars import open_rows
 from alluvia.store import Store
@@ -66,7 +67,20 @@ def count(snapshot: Snapshot, store: Store) -> int:
     Makes no request if the statistics of all files say how many rows they hold; otherwise one GET for each other file,
     and one more for its deletion vector. Raises `Corrupt` if such a file is missing or unreadable.
     """
-    files, total = snapshot.files, 0
+    files = snapshot.files
+    total, others = known_rows(files)
+    vectored = [file for file in others if file.deletion_vector]
+    again = files.held([file_key(file.path, None) for file in vectored])
+    check_once([*vectored, *filter(None, map(files.get, again))])
+    for file in others:
+        live = file.live_records
+        total += _read_count(snapshot, store, file) if live is None else live
+    return total
+
+
+def known_rows(files: ActionSet[AddFile]) -> tuple[int, list[AddFile]]:
+    """Return the rows of the files without deletion vectors whose statistics say how many they have; and the others."""
+    total = 0
     others: list[AddFile] = []
     open_rows(files.parts)
     for section in files.sections:
@@ -75,13 +89,7 @@ def count(snapshot: Snapshot, store: Store) -> int:
         shown = files.shown(section)
         total += pc.sum(numbers.filter(known if shown is None else pc.and_(known, shown))).as_py() or 0
         others += files.pick(section, pc.invert(known))
-    vectored = [file for file in others if file.deletion_vector]
-    again = files.held([file_key(file.path, None) for file in vectored])
-    check_once([*vectored, *filter(None, map(files.get, again))])
-    for file in others:
-        live = file.live_records
-        total += _read_count(snapshot, store, file) if live is None else live
-    return total
+    return total, others
 
 
 def _read_count(snapshot: Snapshot, store: Store, file: AddFile) -> int:
