@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt, Invalid
 from alluvia.log.actions import AddFile
+from alluvia.operations.branch_store import NOT_THERE, BranchStore
 from alluvia.operations.clone_keepers import keep_only, still_used
 from alluvia.operations.datafile import opened
 from alluvia.operations.erase_matching import Matching
 from alluvia.operations.kept_files import KeptFiles
 from alluvia.table.handle import TableHandle, oldest_readable
-from alluvia.table.keepers import CLONE, TAG, Keeper, release
+from alluvia.table.keepers import BRANCH, CLONE, TAG, Keeper, list_keepers, release
 from alluvia.table.snapshot import Snapshot
 
 
@@ -31,6 +32,7 @@ def without_rows(handle: TableHandle, matching: Matching, below: int | None = No
     holding, narrowed = _holding(handle, matching, kept)
     if narrowed:
         return without_rows(handle, matching, below, release_tags=release_tags)
+    holding += _written(handle, matching)
     if not holding:
         return kept
     refused = [keeper for keeper in holding if keeper.kind != TAG or not release_tags]
@@ -62,6 +64,21 @@ def _holding(handle: TableHandle, matching: Matching, kept: KeptFiles) -> tuple[
     return list(found.values()), narrowed
 
 
+def _written(handle: TableHandle, matching: Matching) -> Iterator[Keeper]:
+    """Yield the branches on which matching rows were written, whatever the lake holds. A LIST for each branch."""
+    if handle.root != f"{handle.name}/":  # opened without its lake
+        return
+    for keeper in list_keepers(handle.store, None, BRANCH):
+        store = BranchStore(handle.store, keeper.id, lambda _: NOT_THERE, lambda: 0)
+        first = store.first_own(handle.name)
+        if first is None:
+            continue
+        branch = TableHandle(store, handle.root, handle.name, handle.clock)
+        commits = branch.log.following(first - 1)
+        if any(_holds(branch, matching, (file for commit in commits for file in commit.adds), {})):
+            yield keeper
+
+
 def _holds(handle: TableHandle, matching: Matching, files: Iterable[AddFile], known: dict[str, bool]) -> Iterator[bool]:
     """Yield for each file that can match whether it does; `known` gets what is found, by path."""
     for file in files:
@@ -90,6 +107,9 @@ def _refusal(handle: TableHandle, keepers: list[Keeper], *, release_tags: bool) 
     fixes = []
     if tags and not release_tags:
         fixes.append("delete the tags, or erase with release_tags=True (--release-tags)")
-    if len(tags) < len(keepers):
-        fixes.append("erase in the clones and branches first, or drop them")
+    kinds = {keeper.kind for keeper in keepers}
+    if CLONE in kinds:
+        fixes.append("erase in the clones first, or drop them")
+    if BRANCH in kinds:
+        fixes.append("discard the branches, after publishing what is to stay")
     return f"erase: versions of {handle.name} that are kept hold such rows, by {names}: {'; '.join(fixes)}"

@@ -258,3 +258,19 @@ def test_files_of_a_writer_that_does_not_know_the_branch_are_refused(lake: Lake,
     writer = FileWriter(fix.store, snapshot.root, snapshot.partition_spec, snapshot.file_form, clock)
     with pytest.raises(Invalid, match="does not know of the branch"):
         writer.write(lake["orders"].to_arrow())
+
+
+def test_erasing_finds_what_a_branch_shows_or_has_written(lake: Lake, clock: ManualClock) -> None:
+    fix, other = lake.branch("fix"), lake.branch("other")
+    clock.advance(1)
+    other["orders"].append([{"id": 77, "v": "x"}])
+    other["orders"].delete("id = 77")
+    with pytest.raises(Invalid, match="by branch fix, branch other: discard the branches"):
+        lake["orders"].erase("id = 1")
+    fix.discard()
+    with pytest.raises(Invalid, match="by branch other: discard"):
+        lake["orders"].erase("id = 77")
+    lake["orders"].erase("id = 99")
+    other.discard()
+    lake["orders"].erase("id = 1")
+    assert ids(lake) == [2]

@@ -123,7 +123,7 @@ def test_a_row_that_a_deletion_vector_hides_counts(lake: Lake) -> None:
 def test_clones_are_never_released(table: Table) -> None:
     keep_version(table._handle, CLONE, "dev", 2)
     table.tag("holds", version=2)
-    with pytest.raises(Invalid, match="by clone dev of t: erase in the clones and branches first, or drop them"):
+    with pytest.raises(Invalid, match="by clone dev of t: erase in the clones first, or drop them"):
         table.erase(WHERE, release_tags=True)
     assert [tag.name for tag in table.tags()] == ["holds"]
 
