@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from alluvia.lake_transaction import LakeTransaction
     from alluvia.operations import drop
     from alluvia.operations.elsewhere import Elsewhere
+    from alluvia.operations.lake_restore import LakeRestore
     from alluvia.operations.relations import Evaluate
     from alluvia.query.limits import QueryLimits
     from alluvia.query.parameters import Parameters
@@ -366,6 +367,25 @@ class Lake(TableCreation, LakeTags, Catalog):
         from alluvia.operations import drop
 
         return drop.undrop_table(self.handle(name).own(), self.rejects_handle(name), version)
+
+    def restore(
+        self,
+        timestamp: datetime | str | None = None,
+        *,
+        offset: str | int | None = None,
+        tag: str | None = None,
+        dry_run: bool = False,
+    ) -> LakeRestore:
+        """Make all tables what they were at a moment, how long ago that was, or at a tag of the lake: all or none.
+
+        Tables that were created since are dropped (`undrop` brings them back), those that were dropped since come back,
+        streams have their position of then, and rollups are left to a refresh. With `dry_run`, only says so. Raises
+        `VersionExpired`, naming a table whose version of then is gone, `Invalid` for one that cannot be restored, and
+        `Conflict` where other writers change the tables all the time.
+        """
+        from alluvia.operations.lake_restore import restore_as_asked
+
+        return restore_as_asked(self, timestamp, offset, tag, dry_run=dry_run)
 
     def transaction(self, tables: Sequence[str] = (), *, isolation: str = "serializable") -> LakeTransaction:
         """Begin a transaction over any number of tables: `with lake.transaction() as tx:` commits all or nothing.

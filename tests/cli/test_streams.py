@@ -1,4 +1,4 @@
-"""`alluvia stream`: create, list, show, move, drop."""
+"""`alluvia stream`: create, list, show, move, drop; and `alluvia flashback`."""
 
 from __future__ import annotations
 
@@ -52,3 +52,15 @@ def test_what_fails(uri: str, words: list[str], named: str) -> None:
     result = run(uri, *words)
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert named in result.stderr
+
+
+def test_flashback(uri: str) -> None:
+    words = ["flashback", "--lake", uri, "--offset", "1 day ago", "--dry-run", "--json"]
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {"name": "t", "action": "drop", "version": None, "new_version": None}
+    assert alluvia.connect(uri).tables() == ["t"]
+    result = CliRunner().invoke(cli, ["flashback", "--lake", uri, "--offset", "1 day ago"])
+    assert (result.exit_code, alluvia.connect(uri).tables()) == (0, [])
+    result = CliRunner().invoke(cli, ["flashback", "--lake", uri])
+    assert (result.exit_code, "give a timestamp, an offset or a tag" in result.stderr) == (1, True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import click
 
 from alluvia.cli.options import TABLE, Common, command, pair
@@ -154,6 +156,23 @@ def evolve(
     renamed = _pairs(rename, "--rename", ":")
     commit = common.lake().table(table).evolve(_pairs(add, "--add", ":"), changed, rename=renamed, drop=drop)
     show_one({"table": table, "version": commit.version}, as_json=common.as_json)
+
+
+@command
+@click.option("--timestamp", help="To this moment, ISO 8601 (UTC unless it says otherwise).")
+@click.option("--offset", metavar="AGO", help="To what it was so long ago, such as '1 hour ago' or 7d.")
+@click.option("--tag", help="To a tag of the lake.")
+@click.option("--dry-run", is_flag=True, help="Only show what would become of which table.")
+def flashback(common: Common, timestamp: str | None, offset: str | None, tag: str | None, *, dry_run: bool) -> None:
+    """Make all tables of the lake what they were, in one transaction.
+
+    Tables that were created since are dropped, those that were dropped since come back, streams have their position of
+    then, and rollups are left to `alluvia rollup refresh`.
+    """
+    with common.progress("restoring the lake"):
+        done = common.lake().restore(timestamp, offset=offset, tag=tag, dry_run=dry_run)
+    facts = [dataclasses.asdict(each) | {"new_version": done.versions.get(each.name)} for each in done.steps]
+    show(facts, as_json=common.as_json)
 
 
 def _pairs(texts: tuple[str, ...], option: str, separator: str) -> dict[str, str]:

@@ -22,7 +22,7 @@ _MODULES = {
     "writing": ("create", "ingest", "backfill"),
     "uploading": ("upload",),
     "changing": ("delete", "update", "upsert", "restore"),
-    "changing_lake": ("attach", "clone", "convert", "detach", "drop", "undrop", "evolve"),
+    "changing_lake": ("attach", "clone", "convert", "detach", "drop", "undrop", "evolve", "flashback"),
     "inspecting": ("query", "tables", "describe", "history", "files", "changes"),
     "statements": ("sql",),
     "publishing": ("publish", "published", "unpublish"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -12,21 +12,22 @@ from alluvia.log.replay import State
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.cut import Cut, take_cut
 from alluvia.operations.drop import drop_rejects_left, find_log
-from alluvia.operations.drop_plan import never_created, plan_drop, plan_recreate, plan_replace
+from alluvia.operations.drop_plan import never_created, plan_drop, plan_recreate, plan_replace, plan_undrop
 from alluvia.operations.lake_commit import SERIALIZABLE, commit_all
 from alluvia.operations.lake_cut import LakeCut
 from alluvia.operations.late_table import LateTable
 from alluvia.operations.replanning import check_not_append_only
 from alluvia.operations.staging import StagedHandle
 from alluvia.table.claims import Claim, with_claims
-from alluvia.table.lineage import is_dropped
+from alluvia.table.lineage import DroppedTable, dropped_tables, is_dropped
 from alluvia.table.properties import read_properties
 from alluvia.table.protocols import new_protocol
 from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import REJECTS, STREAMS
 
 if TYPE_CHECKING:
-    from alluvia.operations.streams import StreamBatch
+    from alluvia.operations.streams import StreamBatch, StreamState
+    from alluvia.table.transaction import Changes
 
 
 class StagedTables:
@@ -92,6 +93,24 @@ class StagedTables:
         plan = plan_recreate if staged.creates else plan_replace
         staged.begin_again(plan(staged.base.state, metadata, protocol, self._catalog.clock.now_ms()))
         return staged
+
+    def undrop(self, name: str, base: State, table: DroppedTable) -> StagedHandle:
+        """Bring back a table that was dropped, as its version `base`. Raises `TableExists` where there is one."""
+        handle = self._catalog.handle(name)
+        newest = handle.newest(dropped=True)
+        if table not in dropped_tables(newest.properties) or not is_dropped(newest.properties):
+            raise TableExists(f"table {name!r} is there again: start the transaction again")
+        staged = self._staged[name] = StagedHandle(handle, newest, frozenset())
+        staged.stage(plan_undrop(newest.state, base, table, self._catalog.clock.now_ms()))
+        return staged
+
+    def stage_stream(self, name: str, plan: Callable[[StreamState, int], Changes]) -> None:
+        """Change the position of a stream: `plan` says how, given the stream and the time in ms."""
+        from alluvia.operations.streams import stream_of
+
+        log = self.handle(STREAMS + name)
+        log.stage(plan(stream_of(log.newest()), self._catalog.clock.now_ms()))
+        self.wrote = True
 
     def drop(self, name: str) -> None:
         """Drop a table and its rejects in the transaction. Raises `TableNotFound`, `Invalid` as `drop_table` does."""

@@ -101,7 +101,11 @@ def restore(
         raise Invalid("restore: give a version, a timestamp, an offset or a tag, and one of them alone")
     if offset is not None:
         timestamp = moment_ago(offset, handle.clock)
-    target = handle.snapshot(version, timestamp) if tag is None else _tagged(handle, tag)
+    return restore_to(handle, handle.snapshot(version, timestamp) if tag is None else _tagged(handle, tag))
+
+
+def restore_to(handle: TableHandle, target: Snapshot) -> RestoreReport:
+    """Make the table what a version of it was, in one commit. Raises what `restore` does."""
     done: list[RestorePlan] = []
 
     def plan(snapshot: Snapshot) -> Changes | None:

@@ -25,6 +25,7 @@ from alluvia.operations.catalog import Catalog
 from alluvia.operations.change_files import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, INSERT
 from alluvia.operations.changes import feed_commits, feed_schema, labelled_changes
 from alluvia.operations.expire import EXPIRE
+from alluvia.operations.feed_commits import restored_version
 from alluvia.operations.lake_commit import conflicts_named
 from alluvia.operations.restore import RESTORE
 from alluvia.operations.scan import scan
@@ -284,6 +285,7 @@ def planned(
         to = min(to, stream.position + max_versions)
     with _expiry_named(stream, source):
         commits: Sequence[CommitActions] = feed_commits(source, stream.position + 1, to, newest)
+    commits = _without_undone(commits, stream.position)
     if max_rows is not None:
         commits, to = _within(commits, to, max_rows)
     if stream.appends_only:
@@ -303,6 +305,15 @@ def _check_same(stream: StreamState, newest: Snapshot) -> None:
             f"stream {stream.name} follows a table {stream.source} that was dropped or replaced since: drop the stream "
             "and create it again, to follow the table of that name now"
         )
+
+
+def _without_undone(commits: Sequence[CommitActions], position: int) -> Sequence[CommitActions]:
+    """Return commits without those that a restore has undone, nor the restore, where none of them was given."""
+    for restore in commits:
+        back_to = restored_version(restore)
+        if back_to is not None and back_to >= position:
+            commits = [each for each in commits if not back_to < each.version <= restore.version]
+    return commits
 
 
 def _within(commits: Sequence[CommitActions], to: int, max_rows: int) -> tuple[Sequence[CommitActions], int]:

@@ -6,6 +6,7 @@ What cannot be done is refused by name, with what to do instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from alluvia.errors import Invalid
 from alluvia.operations.lake_commit import ISOLATION
@@ -138,6 +139,8 @@ def _vacuum(cursor: Cursor) -> tuple[str, nodes.Node]:
 
 def _restore(cursor: Cursor) -> tuple[str, nodes.Node]:
     cursor.expect("restore")
+    if cursor.accept("lake"):
+        return "restore lake", _restore_lake(cursor)
     cursor.accept("table")
     name = cursor.table()
     cursor.expect("to")
@@ -152,6 +155,20 @@ def _restore(cursor: Cursor) -> tuple[str, nodes.Node]:
         raise cursor.wrong("VERSION AS OF, TIMESTAMP AS OF, OFFSET or TAG")
     cursor.accept("as", "of")
     return "restore", nodes.Restore(name, None, cursor.string("a timestamp"))
+
+
+def _restore_lake(cursor: Cursor) -> nodes.RestoreLake:
+    cursor.expect("to")
+    if cursor.accept("offset"):
+        found = nodes.RestoreLake(offset=cursor.string("how long ago"))
+    elif cursor.accept("tag"):
+        found = nodes.RestoreLake(tag=cursor.string("the name of a tag"))
+    else:
+        if not cursor.accept("timestamp"):
+            raise cursor.wrong("TIMESTAMP AS OF, OFFSET or TAG")
+        cursor.accept("as", "of")
+        found = nodes.RestoreLake(timestamp=cursor.string("a timestamp"))
+    return replace(found, dry_run=True) if cursor.accept("dry", "run") else found
 
 
 def _begin(cursor: Cursor) -> tuple[str, nodes.Node]:

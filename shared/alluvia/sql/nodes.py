@@ -156,6 +156,16 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreLake:
+    """RESTORE LAKE TO TIMESTAMP, OFFSET or TAG."""
+
+    timestamp: str | None = None
+    offset: str | None = None
+    tag: str | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CreateStream:
     """CREATE STREAM: at most one of `version`, `timestamp` and `offset` says after what it begins."""
 
@@ -221,7 +231,7 @@ class Query:
 
 Node = (
     Insert | Update | Delete | Merge | CreateTable | AlterTable | DropTable | Attach | Clone | Maintain | Restore
-    | CreateView | DropView | CreateStream | DropStream | Show | Control | Query
+    | CreateView | DropView | CreateStream | DropStream | RestoreLake | Show | Control | Query
 )  # fmt: skip
 
 

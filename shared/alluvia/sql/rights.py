@@ -15,8 +15,8 @@ def check_statement(rights: Rights, kind: str, node: nodes.Node) -> None:
     What changes rows, or tells of them otherwise than as rows, needs a table that may be read in full: its conditions,
     counts and errors would tell of rows and columns that may not be read.
     """
-    if isinstance(node, nodes.Query | nodes.Control):
-        return
+    if isinstance(node, nodes.Query | nodes.Control | nodes.RestoreLake):
+        return  # which asks about each table that it finds
     if isinstance(node, nodes.Insert):
         rights.check(APPEND, node.table)
         return

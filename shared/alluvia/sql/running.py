@@ -41,6 +41,7 @@ _WRITES: Mapping[type, Callable[[SqlScope, Any], Done]] = {
     nodes.DropView: views.drop_view,
     nodes.CreateStream: streams.create_stream,
     nodes.DropStream: streams.drop_stream,
+    nodes.RestoreLake: tables.restore_lake,
 }
 
 

@@ -26,6 +26,7 @@ from alluvia.sql.nodes import (
     Merge,
     Node,
     Query,
+    RestoreLake,
     Show,
     Update,
     reads_more,
@@ -49,7 +50,8 @@ class SqlStatement:
     @property
     def alone(self) -> bool:
         """Whether no transaction can hold it, so that it must be the only statement of its text."""
-        return isinstance(self.node, Attach | Clone | Maintain | CreateView | DropView | CreateStream | DropStream)
+        of_lakes = Attach | Clone | CreateView | DropView | CreateStream | DropStream | RestoreLake
+        return isinstance(self.node, of_lakes | Maintain)
 
     @property
     def needs_transaction(self) -> bool:

@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from alluvia.errors import Invalid, TableExists, TableNotFound
+from alluvia.access.rights import ADMIN
+from alluvia.errors import Forbidden, Invalid, TableExists, TableNotFound
 from alluvia.operations import clone as cloning
 from alluvia.operations.views import find_view
-from alluvia.sql.nodes import AlterTable, Attach, Clone, DropTable, Maintain, Restore
+from alluvia.sql.nodes import AlterTable, Attach, Clone, DropTable, Maintain, Restore, RestoreLake
 from alluvia.sql.scope import Done, SqlScope
 from alluvia.table.properties import CONSTRAINT
 from alluvia.table.schema.names import fold
@@ -112,6 +113,19 @@ def restore(scope: SqlScope, node: Restore) -> Done:
     """Restore a table to a version or a time."""
     done = scope.table(node.table).restore(node.version, node.timestamp, offset=node.offset, tag=node.tag)
     return {"table": node.table, "restored_version": done.restored_version, "version": done.version}
+
+
+def restore_lake(scope: SqlScope, node: RestoreLake) -> Done:
+    """Restore all tables to a time or a tag."""
+    from alluvia.operations.lake_restore import restore_as_asked
+
+    def check(name: str) -> None:
+        if scope.rights is not None and not scope.rights.may(ADMIN, name):
+            raise Forbidden("RESTORE LAKE needs the scope admin for all tables that it would change")
+
+    done = restore_as_asked(scope.lake, node.timestamp, node.offset, node.tag, dry_run=node.dry_run, check=check)
+    steps = ", ".join(f"{each.action} {each.name}" for each in done.steps)
+    return {"restored_to": done.moment.isoformat(), "changed": len(done.steps), "steps": steps}
 
 
 def maintain(scope: SqlScope, node: Maintain) -> Done:

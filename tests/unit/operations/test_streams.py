@@ -186,12 +186,16 @@ def test_changes_of_all_kinds_and_appended_rows_alone(lake: Lake) -> None:
         tx.table("orders").append([{"id": 3, "amount": 0}])
         tx.table("orders").append([{"id": 4, "amount": 0}])
     orders.optimize(full=True)
-    orders.restore(version=1)
     kinds = [(kind, version) for kind, version, _ in unread(lake)]
     assert {("insert", 1), ("delete", 2), ("insert", 2), ("delete", 3), ("insert", 4)} <= set(kinds)
     assert [(version, each) for _, version, each in unread(lake, "appended")] == [(1, 1), (1, 2), (4, 3), (4, 4)]
     consume(lake, "appended")
     assert (arrived(lake), unread(lake, "appended")) == ([1, 2, 3, 4], [])
+    orders.restore(version=1)
+    assert unread(lake) == [("insert", 1, 1), ("insert", 1, 2)]  # what came and was taken back is left out
+    assert unread(lake, "appended") == []
+    lake.move_stream("new_orders", 3)
+    assert ("insert", 6) in {(kind, version) for kind, version, _ in unread(lake)}
 
 
 def test_where_a_stream_begins(lake: Lake, clock: ManualClock) -> None:
