@@ -13,6 +13,7 @@ from alluvia.operations.lake_commit import ISOLATION
 from alluvia.sql import nodes
 from alluvia.sql.grammar_rows import read_delete, read_insert, read_merge, read_truncate, read_update
 from alluvia.sql.grammar_tables import read_alter, read_create
+from alluvia.sql.grammar_tags import read_drop_tag
 from alluvia.sql.tokens import Cursor
 
 Reader = Callable[[Cursor], tuple[str, nodes.Node]]
@@ -58,12 +59,14 @@ def refuse(cursor: Cursor) -> None:
 
 def _drop(cursor: Cursor) -> tuple[str, nodes.Node]:
     cursor.expect("drop")
+    if cursor.word() == "tag":
+        return "drop tag", read_drop_tag(cursor)
     if cursor.accept("stream"):
         there = cursor.accept("if", "exists")
         return "drop stream", nodes.DropStream(cursor.table("the name of a stream"), there)
     view = cursor.accept("view")
     if not view and cursor.word() != "table":
-        raise Invalid(f"DROP {cursor.word().upper()} is not supported: only TABLE, VIEW and STREAM can be dropped")
+        raise Invalid(f"DROP {cursor.word().upper()} is not supported: only TABLE, VIEW, STREAM and TAG can be dropped")
     if not view:
         cursor.expect("table")
     if_exists = cursor.accept("if", "exists")

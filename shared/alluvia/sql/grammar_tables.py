@@ -7,6 +7,7 @@ import pyarrow as pa
 from alluvia.errors import Invalid
 from alluvia.sql import nodes
 from alluvia.sql.grammar_streams import read_stream
+from alluvia.sql.grammar_tags import read_tag
 from alluvia.sql.tokens import Cursor, tokens_of
 from alluvia.sql.types import column_type
 from alluvia.table.properties import CLUSTER_BY, CONSTRAINT, SORT_BY, names_text
@@ -44,7 +45,7 @@ _COLUMN_REFUSED = {
 
 
 def read_create(cursor: Cursor) -> tuple[str, nodes.Node]:
-    """Read CREATE TABLE, CREATE VIEW and CREATE STREAM."""
+    """Read CREATE TABLE, CREATE VIEW, CREATE STREAM and CREATE TAG."""
     cursor.expect("create")
     or_replace = cursor.accept("or", "replace")
     word = cursor.word()
@@ -52,6 +53,8 @@ def read_create(cursor: Cursor) -> tuple[str, nodes.Node]:
         raise Invalid(f"CREATE {word.upper()} is not supported: {_CREATE_INSTEAD[word]}")
     if cursor.accept("view"):
         return "create view", _view(cursor, or_replace=or_replace)
+    if cursor.word() == "tag":
+        return "create tag", read_tag(cursor, or_replace=or_replace)
     if cursor.word() == "stream":
         if or_replace:
             raise Invalid("CREATE OR REPLACE STREAM is not supported: DROP STREAM IF EXISTS, and create it again")

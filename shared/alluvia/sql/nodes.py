@@ -188,6 +188,27 @@ class DropStream:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateTag:
+    """CREATE TAG: of a version of a table, or without one of all of the lake. `retain` says how long it is kept."""
+
+    name: str
+    table: str | None
+    version: int | None
+    timestamp: str | None
+    retain: str | None
+    or_replace: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropTag:
+    """DROP TAG."""
+
+    name: str
+    table: str | None
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CreateView:
     """CREATE VIEW."""
 
@@ -231,7 +252,7 @@ class Query:
 
 Node = (
     Insert | Update | Delete | Merge | CreateTable | AlterTable | DropTable | Attach | Clone | Maintain | Restore
-    | CreateView | DropView | CreateStream | DropStream | RestoreLake | Show | Control | Query
+    | CreateView | DropView | CreateStream | DropStream | CreateTag | DropTag | RestoreLake | Show | Control | Query
 )  # fmt: skip
 
 

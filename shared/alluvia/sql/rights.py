@@ -6,6 +6,7 @@ What queries read is checked where their tables are resolved (`query.permitted`)
 from __future__ import annotations
 
 from alluvia.access.rights import ADMIN, APPEND, READ, WRITE, Rights
+from alluvia.errors import Forbidden
 from alluvia.sql import nodes
 
 
@@ -25,6 +26,8 @@ def check_statement(rights: Rights, kind: str, node: nodes.Node) -> None:
         rights.check_sees_all(kind.upper(), (node.source,))
     named = nodes.CreateView | nodes.DropView | nodes.CreateStream | nodes.DropStream | nodes.Show
     name = node.name if isinstance(node, named) else node.table
+    if name is None:
+        raise Forbidden(f"{kind.upper()} of the whole lake takes all rights: name a table with ON TABLE")
     if isinstance(node, nodes.Show):
         if not name:
             return  # it shows what may be read

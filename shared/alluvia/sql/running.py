@@ -19,7 +19,7 @@ from alluvia.progress import listener, reporting_to
 from alluvia.query.evaluator import ProcessEvaluator
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
-from alluvia.sql import nodes, showing, streams, tables, views, writing
+from alluvia.sql import nodes, showing, streams, tables, tags, views, writing
 from alluvia.sql.binding import check_used
 from alluvia.sql.rights import check_statement
 from alluvia.sql.scope import Done, SqlScope, row
@@ -42,6 +42,8 @@ _WRITES: Mapping[type, Callable[[SqlScope, Any], Done]] = {
     nodes.CreateStream: streams.create_stream,
     nodes.DropStream: streams.drop_stream,
     nodes.RestoreLake: tables.restore_lake,
+    nodes.CreateTag: tags.create_tag,
+    nodes.DropTag: tags.drop_tag,
 }
 
 

@@ -17,9 +17,11 @@ from alluvia.sql.nodes import (
     Control,
     CreateStream,
     CreateTable,
+    CreateTag,
     CreateView,
     Delete,
     DropStream,
+    DropTag,
     DropView,
     Insert,
     Maintain,
@@ -50,7 +52,9 @@ class SqlStatement:
     @property
     def alone(self) -> bool:
         """Whether no transaction can hold it, so that it must be the only statement of its text."""
-        of_lakes = Attach | Clone | CreateView | DropView | CreateStream | DropStream | RestoreLake
+        of_lakes = (
+            Attach | Clone | CreateView | DropView | CreateStream | DropStream | CreateTag | DropTag | RestoreLake
+        )
         return isinstance(self.node, of_lakes | Maintain)
 
     @property

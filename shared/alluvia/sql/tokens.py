@@ -200,6 +200,11 @@ class Cursor:
             raise Invalid(f"{name}: a lake has no schemas or catalogs: write the name of the table alone")
         return f"{name}/{REJECTS}"
 
+    @property
+    def is_text(self) -> bool:
+        """Whether a text literal comes next."""
+        return not self.ended and self._tokens[self.at].kind == "text"
+
     def string(self, what: str) -> str:
         """Take a text literal."""
         if not self.ended and self._tokens[self.at].kind == "text":

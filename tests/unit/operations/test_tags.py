@@ -175,6 +175,33 @@ def test_tags_in_sql_are_those_of_the_tables_that_a_caller_may_read(lake: Lake, 
     assert execute(lake, f"{text} ORDER BY name", rights=rights).to_pylist() == [release, two]
 
 
+def test_tags_are_made_and_deleted_in_sql(lake: Lake, table: Table) -> None:
+    made = lake.sql('CREATE TAG "before-fix" ON TABLE t VERSION AS OF 2 RETAIN 30 DAYS').to_pylist()
+    assert made == [{"tag": "before-fix", "table": "t", "version": 2}]
+    assert (tagged(table, "before-fix"), table.tags()[0].expires is not None) == ([0, 1], True)
+    with pytest.raises(Invalid, match="there is a tag before-fix of t already"):
+        lake.sql("CREATE TAG 'before-fix' ON t")
+    lake.sql("CREATE OR REPLACE TAG 'before-fix' ON t")
+    assert tagged(table, "before-fix") == [0, 1, 2]
+    lake.sql("CREATE TAG release")
+    assert [tag.name for tag in lake.tags()] == ["release"]
+    lake.sql("DROP TAG release")
+    lake.sql("DROP TAG IF EXISTS release")
+    with pytest.raises(VersionNotFound, match="the lake has no tag 'release'"):
+        lake.sql("DROP TAG release")
+    with pytest.raises(Invalid, match="expected MINUTES, HOURS, DAYS or WEEKS"):
+        lake.sql("CREATE TAG x ON t RETAIN 1 FORTNIGHT")
+    writer = Rights((Grant(frozenset({"read", "write"}), tables=("t",)),), "writer")
+    admin = Rights((Grant(frozenset({"read", "write", "admin"}), tables=("t",)),), "admin")
+    with pytest.raises(Forbidden):
+        execute(lake, "CREATE TAG x ON TABLE t", rights=writer)
+    with pytest.raises(Forbidden, match="CREATE TAG of the whole lake takes all rights: name a table with ON TABLE"):
+        execute(lake, "CREATE TAG x", rights=admin)
+    execute(lake, "CREATE TAG x ON TABLE t", rights=admin)
+    execute(lake, "DROP TAG x ON TABLE t", rights=admin)
+    assert [tag.name for tag in table.tags()] == ["before-fix"]
+
+
 def run(lake: Path, *words: str) -> list[dict[str, Any]]:
     result = CliRunner().invoke(cli, [*words, "--lake", str(lake), "--json"])
     assert result.exit_code == 0, result.output

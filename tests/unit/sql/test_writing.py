@@ -241,7 +241,7 @@ def test_drop_undrop_restore_optimize_and_vacuum(numbers: alluvia.Lake) -> None:
     numbers.sql("INSERT INTO t (a) VALUES (4)")
     assert rows(numbers, "RESTORE TABLE t TO VERSION AS OF 1") == [("t", 1, 3)]
     assert rows(numbers, "RESTORE TABLE t TO OFFSET '0 seconds ago'") == [("t", 3, 3)]
-    with pytest.raises(Invalid, match="expected VERSION AS OF, TIMESTAMP AS OF or OFFSET, got NOW"):
+    with pytest.raises(Invalid, match="expected VERSION AS OF, TIMESTAMP AS OF, OFFSET or TAG, got NOW"):
         numbers.sql("RESTORE TABLE t TO NOW")
     assert rows(numbers, "SELECT count(*) FROM t") == [(3,)]
     numbers.sql("DROP TABLE t")
