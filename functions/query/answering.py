@@ -38,6 +38,7 @@ ROWS, VERSIONS = "Alluvia-Rows", "Alluvia-Versions"
 FILES_READ, BYTES_READ, ELAPSED = "Alluvia-Files-Read", "Alluvia-Bytes-Read", "Alluvia-Elapsed-Ms"
 VERSIONS_CHARS_MAX = 4000
 NO_STORE = "no-store"
+JOBS_PATH = "/v1/jobs/"
 VARY = f"Accept, Accept-Encoding, Authorization, {BRANCH_HEADER}"
 
 logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME", "query"), child=True)

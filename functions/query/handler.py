@@ -30,7 +30,7 @@ from alluvia.serverless.http import Request, Response, refusal
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.routes import Routed, routed
 
-from .answering import Caller, answer, wanted
+from .answering import JOBS_PATH, Caller, answer, wanted
 from .asking import ASYNC, named, request_of
 from .costs import with_costs
 from .routes import ROUTES, QueryTaker
@@ -39,6 +39,8 @@ from .statuses import STATUSES
 
 JOB = "job"
 """The id of a job in an invocation that is to run it."""
+_BY_NAME = (warm_lake.PUBLISHED, JOBS_PATH)
+"""Where a caller needs no right to any table: published queries, and the jobs that these may be."""
 
 logger = Logger(service=os.environ.get("POWERTOOLS_SERVICE_NAME", "query"))
 if "AWS_LAMBDA_FUNCTION_NAME" in os.environ:
@@ -78,7 +80,7 @@ def _invoked(event: dict[str, Any], caller: Caller) -> tuple[Response, Caller]:
 
 def _taken(found: Routed[QueryTaker], request: Request, settings: QuerySettings, lake: Lake) -> tuple[Response, Caller]:
     rights = Rights(()) if found.public else settings.authorization.rights(request, lake)
-    if rights is not None and not found.public and not request.path.startswith(warm_lake.PUBLISHED):
+    if rights is not None and not found.public and not request.path.startswith(_BY_NAME):
         rights.check_any_table()
     caller = Caller(settings, warm_lake.asked_for(lake, request, public=found.public), rights)
     return found.taker(request, found.name, caller), caller

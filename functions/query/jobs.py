@@ -28,6 +28,7 @@ from .answering import (
     BYTES_READ,
     ELAPSED,
     FILES_READ,
+    JOBS_PATH,
     NO_STORE,
     ROWS,
     VERSIONS,
@@ -41,8 +42,9 @@ from .asking import ASYNC, MODE, QueryRequest
 from .large import RESULT_BYTES, linked
 from .rights import allowed_statements
 
-JOBS_PATH = "/v1/jobs/"
 KEY_CHARS_MAX = 255
+LENT = "lent"
+"""Whether the rights of a job are those that a published query lends."""
 EXPIRED = "expired"
 PLACE_SECONDS = 30
 """When to come back for a place: nobody knows how long jobs take."""
@@ -64,10 +66,13 @@ def prefers_async(request: Request) -> bool:
     return "respond-async" in (each.strip().lower() for each in preferences)
 
 
-def submit(asked: QueryRequest, wish: AnswerForm, caller: Caller, headers: Mapping[str, str]) -> Response | None:
+def submit(
+    asked: QueryRequest, wish: AnswerForm, caller: Caller, headers: Mapping[str, str], lent: Rights | None = None
+) -> Response | None:
     """Take a query in as a job, and answer 202; None where it was only preferred, and is not to be had.
 
-    Raises `Invalid`, naming the field, for what no job does, and `TooManyRequests` while too many wait or run.
+    With rights that a published query has `lent`, it runs with these, and tells nothing but its rows. Raises `Invalid`,
+    naming the field, for what no job does, and `TooManyRequests` while too many wait or run.
     """
     insists = asked.mode == ASYNC
     refused = _refusal(asked, caller)
@@ -80,7 +85,7 @@ def submit(asked: QueryRequest, wish: AnswerForm, caller: Caller, headers: Mappi
         raise Invalid(f"Idempotency-Key: send 1 to {KEY_CHARS_MAX} characters")
     request = request_of_job(asked, wish)
     owner = owner_of(caller.rights)
-    whole = {"request": request, "owner": owner, "rights": _plain(caller.rights)}
+    whole = {"request": request, "owner": owner, "rights": _plain(lent or caller.rights), LENT: lent is not None}
     hashed = None if key is None else sha256(orjson.dumps([owner, key])).hexdigest()
     store, clock = caller.lake.store, caller.lake.clock
     job = ask_job(store, clock, whole, hashed)

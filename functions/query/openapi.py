@@ -235,7 +235,8 @@ _PUBLISHED_ANSWERS = _READ_ANSWERS | {
         "The rows or, without a form in the path, what there is to know of the query.",
         {**_ROWS, JSON_TYPE: {"oneOf": [_ROWS[JSON_TYPE], _PUBLISHED_OBJECT]}},
         _READ_HEADERS,
-    )
+    ),
+    202: _JOB,
 }
 _QUERY_NAME = in_path("query", "Its name.")
 _CONDITIONS = [
@@ -297,6 +298,7 @@ QUERY_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
                     "schema": {"type": "object", "additionalProperties": TEXT},
                 },
                 *_LIMITS,
+                *_ASYNC_HEADERS,
                 _IF_NONE_MATCH,
             ],
             errors=_QUERY_ERRORS,

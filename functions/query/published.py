@@ -7,6 +7,7 @@ enough. To everyone else it is as if there was no such query.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
@@ -101,18 +102,36 @@ def run_published(request: Request, name: str, caller: Caller) -> Response:
     seen = see(caller, title, version_in(given))
     values = values_of(seen.query.parameters, given)
     asked = limited(QueryRequest(seen.query.query, values, form), request)
+    if seen.limits and asked.max_bytes is not None:
+        raise Forbidden(f"{LIMIT_HEADERS[MAX_BYTES]}: a limit on bytes would tell what the query reads: leave it out")
+    if request.method == "GET" and "prefer" in request.headers:
+        taken = _as_job(request, asked, seen, caller)
+        if taken is not None:
+            return taken
     if not seen.limits:
         return answer_read(request, asked, caller)
-    if asked.max_bytes is not None:
-        raise Forbidden(f"{LIMIT_HEADERS[MAX_BYTES]}: a limit on bytes would tell what the query reads: leave it out")
     wanted(asked, request.headers)  # what is wrong with it is the caller's own
     try:
         response = answer_read(request, asked, _lent(seen, caller))
     except AlluviaError as error:
-        raise _veiled(error) from error
-    headers = response["headers"]
-    shown = {name: headers[name] for name in headers if not name.startswith(TOLD) or name in SHOWN}
-    return {**response, "headers": shown}
+        raise veiled(error) from error
+    return {**response, "headers": veiled_headers(response["headers"])}
+
+
+def _as_job(request: Request, asked: QueryRequest, seen: Seen, caller: Caller) -> Response | None:
+    """Take a published query in as a job, where its sender would rather not wait, and there are jobs."""
+    from .jobs import prefers_async, submit  # which few requests need
+
+    if not prefers_async(request):
+        return None
+    wish = wanted(asked, request.headers)
+    if not seen.limits:
+        return submit(asked, wish, caller, request.headers)
+    try:
+        lent_rights = _lent(seen, caller).rights
+    except AlluviaError as error:
+        raise veiled(error) from error
+    return submit(asked, wish, caller, request.headers, lent_rights)
 
 
 def see(caller: Caller, name: str, version: int | None = None) -> Seen:
@@ -173,7 +192,12 @@ def _lent(seen: Seen, caller: Caller) -> Caller:
     return replace(caller, rights=lent(definer, seen.limits, rights))
 
 
-def _veiled(error: AlluviaError) -> AlluviaError:
+def veiled_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of an answer that tell nothing of what a query reads."""
+    return {name: headers[name] for name in headers if not name.startswith(TOLD) or name in SHOWN}
+
+
+def veiled(error: AlluviaError) -> AlluviaError:
     """Return an error of the same kind that tells nothing of what a query reads."""
     for kinds, message in _VEILS:
         for kind in kinds:

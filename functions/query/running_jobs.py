@@ -17,8 +17,9 @@ from alluvia.serverless.http import Response, refusal
 
 from .answering import ELAPSED, Caller, elapsed, logger, run_query, told_of
 from .costs import with_costs
-from .jobs import asked_by_job, rights_of_job
+from .jobs import LENT, asked_by_job, rights_of_job
 from .large import RESULT_BYTES, LargeResult
+from .published import veiled, veiled_headers
 from .settings import QuerySettings
 from .statuses import STATUSES
 
@@ -42,7 +43,7 @@ def run_job(job_id: str, settings: QuerySettings, lake: Lake) -> dict[str, Any]:
     except QueryStopped:
         logger.info("a job was cancelled")
     except AlluviaError as error:
-        response = refusal(error, logger, STATUSES)
+        response = refusal(veiled(error) if job.asked.get(LENT) else error, logger, STATUSES)
         told = {"status": response["statusCode"], "error": orjson.loads(response["body"])["error"]}
     finally:
         pulse.stop()
@@ -72,7 +73,7 @@ def _run(job: QueryJob, caller: Caller) -> dict[str, Any]:
 
     told = with_costs(respond)["headers"]
     logger.info("answered a job", extra={"bytes": int(told[RESULT_BYTES])})
-    return {"key": key, "told": told}
+    return {"key": key, "told": veiled_headers(told) if job.asked.get(LENT) else told}
 
 
 class _Pulse:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
@@ -41,9 +40,10 @@ class Lambda:
 
 
 @pytest.fixture(scope="module")
-def lake(s3_server: S3Server) -> Iterator[alluvia.Lake]:
+def lake(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[alluvia.Lake]:
     s3_server.inject()
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("keys")))
         lake = alluvia.connect(f"s3://{s3_server.new_bucket()}/lake", **s3_server.options)
         patch.setenv("ALLUVIA_LAKE", lake.uri)
         patch.setenv("ALLUVIA_ENDPOINT_URL", s3_server.endpoint_url)
@@ -68,8 +68,11 @@ def send(sql: str, key: str = "", bearer: str = "") -> Answer:
     return query.handler(sent | {"headers": {name: value for name, value in headers.items() if value}}, None)
 
 
-def at(path: str) -> Answer:
-    return query.handler(event("", method="GET", path=path), None)
+def at(path: str, bearer: str = "", **headers: str) -> Answer:
+    path, _, values = path.partition("?")
+    sent = event("", method="GET", path=path) | {"rawQueryString": values}
+    own = {"authorization": f"Bearer {bearer}"} if bearer else {}
+    return query.handler(sent | {"headers": own | headers}, None)
 
 
 def test_a_job_runs_in_the_function_that_is_named(lake: alluvia.Lake, functions: Lambda) -> None:
@@ -125,10 +128,7 @@ def test_so_many_jobs_at_once(lake: alluvia.Lake, functions: Lambda, monkeypatch
     assert [each["state"] for each in functions.run()] == ["done"]
 
 
-def test_no_caller_takes_all_places(
-    lake: alluvia.Lake, functions: Lambda, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+def test_no_caller_takes_all_places(lake: alluvia.Lake, functions: Lambda, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALLUVIA_JOB_CONCURRENCY", "3")
     first, second = (token(lake, grant("read:totals")) for _ in range(2))
     monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
@@ -150,6 +150,46 @@ def test_no_caller_takes_all_places(
     monkeypatch.setenv("ALLUVIA_JOB_CONCURRENCY", "1")
     assert asks(first, "", "") == [202, 429]  # the only place there is
     functions.run()
+
+
+def test_a_published_query_is_a_job_for_who_may_run_it_and_tells_its_rows_alone(
+    lake: alluvia.Lake, functions: Lambda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.publish("by_n", "SELECT n FROM totals WHERE n >= $least ORDER BY n", {"least": "int=0"})
+    lake.publish("wrong", "SELECT name::INT AS n FROM totals")
+    guest, other = token(lake, grant("query:by_n query:wrong")), token(lake, grant("query:by_n"))
+    reader = token(lake, grant("read:totals"))
+    monkeypatch.setenv("ALLUVIA_AUTH", "tokens")
+
+    def job(path: str, bearer: str, **headers: str) -> str:
+        sent = at(path, bearer, prefer="respond-async", **headers)
+        assert (sent["statusCode"], sent["headers"].get("Preference-Applied")) == (202, "respond-async")
+        return str(sent["headers"]["Location"])
+
+    mine, failed = job("/v1/queries/by_n.ndjson?least=198", guest), job("/v1/queries/wrong.json", guest)
+    own = job("/v1/queries/by_n.csv", reader, **{"idempotency-key": "once"})
+    assert own == job("/v1/queries/by_n.csv", reader, **{"idempotency-key": "once"})
+    assert {each["state"] for each in functions.run() if each["state"]} == {"done", "failed"}
+
+    told = json.loads(at(mine, guest)["body"])
+    assert {name for name, value in told.items() if value is not None} == {
+        *("id", "state", "asked", "started", "ended", "result", "rows", "result_bytes")
+    }
+    link = at(told["result"], guest)
+    with urlopen(link["headers"]["Location"], timeout=30) as found:
+        assert [json.loads(line) for line in found] == [{"n": 198}, {"n": 199}]
+    assert not {name for name in link["headers"] if name in ("Alluvia-Versions", "Alluvia-Files-Read")}
+    assert at(mine, other)["statusCode"] == at(mine, reader)["statusCode"] == 404
+
+    refused = at(f"{failed}/result.json", guest)
+    assert (refused["statusCode"], error_of(refused).partition(":")[0]) == (400, "the query failed")
+    assert at("/v1/queries/wrong.json", guest)["body"] == refused["body"]  # as it is told without a job
+    assert json.loads(at(own, reader)["body"])["versions"] == "totals=1"  # with rights of its own
+
+    assert at("/v1/queries/by_n.csv", guest, prefer="respond-async", **{"alluvia-max-bytes": "9"})["statusCode"] == 403
+    assert at("/v1/queries/other.csv", guest, prefer="respond-async")["statusCode"] == 403
+    monkeypatch.delenv("ALLUVIA_JOBS_FUNCTION")
+    assert at("/v1/queries/by_n.csv?least=199", guest, prefer="respond-async")["body"] == "n\r\n199\r\n"
 
 
 def test_a_key_is_a_new_job_after_one_that_failed_in_passing(lake: alluvia.Lake, functions: Lambda) -> None:
