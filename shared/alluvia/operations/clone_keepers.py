@@ -47,7 +47,7 @@ def still_used(handle: TableHandle, keeper: Keeper, kept: Snapshot) -> list[AddF
 def keep_only(handle: TableHandle, keeper: Keeper, kept: Snapshot, files: Sequence[AddFile]) -> bool:
     """Have a clone's keeper keep only some files of its version. False if it has been released or changed meanwhile."""
     found = find_tagged(handle.store, keeper.table, CLONE, keeper.name)
-    if found is None or found[0] != replace(keeper, etag=found[0].etag, stored_ms=found[0].stored_ms):
+    if found is None or found[0] != replace(keeper, stored_ms=found[0].stored_ms):
         return False
     keys = sorted({key for file in files for key in _keys(kept, file) if key.startswith(handle.root)})
     text = orjson.dumps([key[len(handle.root) :] for key in keys]).decode()

@@ -33,6 +33,7 @@ from alluvia.table.handle import TableHandle, expired_message, oldest_readable, 
 from alluvia.table.keepers import (
     Keeper,
     check_keeper_name,
+    find_pin,
     find_tagged,
     keepers_of,
     meant,
@@ -144,9 +145,9 @@ def kept_state(handle: TableHandle, keeper: Keeper) -> State:
         return state
     keeper = _stored(handle.store, keeper)
     oldest = oldest_readable(handle.newest(dropped=True).state)
-    pins = keepers_of(handle.store, handle.root, handle.name, [keeper]).pins
+    pin = find_pin(handle.store, handle.name, keeper)
     stored_ms = handle.log.stored_ms()
-    version = meant(keeper, pins, stored_ms, oldest)
+    version = meant(keeper, {} if pin is None else {keeper.id: pin}, stored_ms, oldest)
     if version is None:
         raise _not_there(handle, keeper, stored_ms)
     with handle.lock:
@@ -224,7 +225,7 @@ def _check_there(handle: TableHandle, keeper: Keeper) -> None:
     oldest = oldest_readable(handle.newest(dropped=True).state)
     if handle.attached_place is not None or (keeper.version is not None and keeper.version >= oldest):
         return  # what is elsewhere has its own lake's retention
-    kept = keepers_of(handle.store, handle.root, handle.name, [keeper])
+    kept = keepers_of(handle.store, handle.root, handle.name)
     others = [each for each in kept.live(handle.clock.now_ms()) if not each.pending]
     moments = keeper.table is None or any(each.table is None for each in others)
     stored_ms = handle.log.stored_ms() if moments else {}

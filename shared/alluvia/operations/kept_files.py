@@ -45,7 +45,7 @@ class KeptFiles:
         a version cannot be read that is kept.
         """
         handle = self._handle
-        self._kept = kept = keepers_of(handle.store, handle.root, handle.name, self._kept.keepers)
+        self._kept = kept = keepers_of(handle.store, handle.root, handle.name)
         live = kept.live(handle.clock.now_ms())
         stored_ms = handle.log.stored_ms() if any(keeper.table is None for keeper in live) else {}
         found = False

@@ -96,7 +96,7 @@ def lake_tags(catalog: Catalog, *, tables: bool = False) -> list[Tag]:
 def tagged(handle: TableHandle, name: str) -> Snapshot:
     """Return a table as a tag says: one of its own, else one of the lake.
 
-    A GET, and for a tag of the lake a GET, a HEAD and three LISTs, besides what reading a version costs. Raises
+    A GET, and for a tag of the lake a GET, a HEAD and two LISTs, besides what reading a version costs. Raises
     `VersionNotFound` where there is no such tag, or it is of an earlier table of that name, `TableNotFound` where the
     lake had no such table then, and `VersionExpired` for a tag that has expired.
     """

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
+from weakref import WeakKeyDictionary
 
 import orjson
 
@@ -36,6 +37,9 @@ FILES = "files"
 _MOMENT = "moment"
 _PENDING = "_pending"
 """It sorts before the kinds: a listing that comes too late to see a pending keeper sees what took its place."""
+SEEN_MAX = 10_000
+_SEEN: WeakKeyDictionary[Store, dict[tuple[str, str], Keeper]] = WeakKeyDictionary()
+"""Keepers that were read from a store, by their keys and etags."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}")
 _KEY = re.compile(rf"{KEPT}(?P<place>.+)/(?:{TAG}|{CLONE}|{BRANCH}|{_PENDING})/[^/]+\.json")
 _PIN = re.compile(rf"{KEPT}(?P<place>.+)/{_MOMENT}/(?P<id>[^/@]+)@\d+")
@@ -64,7 +68,6 @@ class Keeper:
     details: Mapping[str, str] = field(default_factory=dict)
     pending: bool = False
     stored_ms: int = 0
-    etag: str = ""
 
     @property
     def key(self) -> str:
@@ -167,18 +170,18 @@ def list_keepers(store: Store, table: str | None, kind: str) -> list[Keeper]:
 
     Raises `Corrupt`.
     """
-    return _read(store, store.list(f"{KEPT}{table or LAKE}/{kind}/"), ())
+    return _read(store, store.list(f"{KEPT}{table or LAKE}/{kind}/"))
 
 
 def all_keepers(store: Store, kind: str) -> list[Keeper]:
     """Return the keepers of a kind, of all tables and of the lake. One LIST for 1,000 objects, a GET for each."""
-    return _read(store, [info for info in store.list(KEPT) if f"/{kind}/" in info.key], ())
+    return _read(store, [info for info in store.list(KEPT) if f"/{kind}/" in info.key])
 
 
-def keepers_of(store: Store, root: str, table: str, known: Iterable[Keeper] = ()) -> Keepers:
+def keepers_of(store: Store, root: str, table: str) -> Keepers:
     """Return the keepers of a table whose folder is `root`, and of its lake.
 
-    Two LISTs, and a GET for each keeper that is not among those `known`. A table that was opened without its lake has
+    Two LISTs, and a GET for each keeper that this process has not seen. A table that was opened without its lake has
     none. Raises `Corrupt`.
     """
     # The lake's come last: a pin that is listed is of a keeper that is listed too, or was released.
@@ -186,7 +189,13 @@ def keepers_of(store: Store, root: str, table: str, known: Iterable[Keeper] = ()
         return Keepers()
     infos = [*store.list(f"{KEPT}{table}/"), *store.list(f"{KEPT}{LAKE}/")]
     pins = {match["id"]: info.key for info in infos if (match := _PIN.fullmatch(info.key)) and match["place"] == table}
-    return Keepers(_read(store, [info for info in infos if _is_of(info, table)], known), pins)
+    return Keepers(_read(store, [info for info in infos if _is_of(info, table)]), pins)
+
+
+def find_pin(store: Store, table: str, keeper: Keeper) -> int | None:
+    """Return the version of a table that is on record for a keeper of the lake; None for none. One LIST."""
+    info = next(store.list(f"{KEPT}{table}/{_MOMENT}/{keeper.id}@"), None)
+    return None if info is None else int(info.key.rpartition("@")[2])
 
 
 def put_keeper(store: Store, clock: Clock, keeper: Keeper) -> bool:
@@ -218,15 +227,21 @@ def _is_of(info: ObjectInfo, table: str) -> bool:
     return match is not None and match["place"] in (table, LAKE)
 
 
-def _read(store: Store, infos: Iterable[ObjectInfo], known: Iterable[Keeper]) -> list[Keeper]:
-    """Return keepers, without those that were deleted since they were listed."""
-    have = {(keeper.key, keeper.etag): keeper for keeper in known if keeper.etag}
+def _read(store: Store, infos: Iterable[ObjectInfo]) -> list[Keeper]:
+    """Return keepers, without those that were deleted since they were listed. A process reads each once a store."""
+    seen = _SEEN.setdefault(store, {})
+    if len(seen) > SEEN_MAX:
+        seen.clear()
 
     def read(info: ObjectInfo) -> Keeper | None:
+        known = seen.get((info.key, info.etag)) if info.etag else None
+        if known is not None:
+            return replace(known, stored_ms=info.modified_ms)
         try:
-            return have.get((info.key, info.etag)) or _parse(info.key, store.get(info.key), info.modified_ms, info.etag)
+            found = seen[info.key, info.etag] = _parse(info.key, store.get(info.key), info.modified_ms)
         except ObjectNotFound:
             return None
+        return found
 
     return [keeper for keeper in store.map(read, infos) if keeper is not None]
 
@@ -249,7 +264,7 @@ def _encode(keeper: Keeper) -> bytes:
     )
 
 
-def _parse(key: str, data: bytes, stored_ms: int, etag: str = "") -> Keeper:
+def _parse(key: str, data: bytes, stored_ms: int) -> Keeper:
     try:
         body = orjson.loads(data)
         keeper = Keeper(
@@ -266,7 +281,6 @@ def _parse(key: str, data: bytes, stored_ms: int, etag: str = "") -> Keeper:
             {str(name): str(text) for name, text in body["details"].items()},
             f"/{_PENDING}/" in key,
             stored_ms,
-            etag,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Corrupt(f"{key} is not a keeper of this library") from error

@@ -15,7 +15,18 @@ from alluvia.operations.checkpoint import checkpoint
 from alluvia.operations.keeping import keep_moment, keep_version, kept_snapshot
 from alluvia.operations.scan import scan
 from alluvia.store import CountingStore
-from alluvia.table.keepers import BRANCH, CLONE, KEPT, TAG, Keeper, find_keeper, list_keepers, put_keeper, release
+from alluvia.table.keepers import (
+    BRANCH,
+    CLONE,
+    KEPT,
+    TAG,
+    Keeper,
+    find_keeper,
+    keeper_key,
+    list_keepers,
+    put_keeper,
+    release,
+)
 from tests.judges import judges_agree
 from tests.unit.operations.vacuuming import DAY, SCHEMA, cold, history, values
 
@@ -412,3 +423,19 @@ def test_times_of_the_store_are_never_asked_of_a_plain_read(table: Table, store:
     store.reset()
     values(fresh)
     assert not [key for _, key in store.keys if key.startswith(KEPT)]
+
+
+def test_a_process_reads_a_keeper_once_for_all_tables(lake: Lake, clock: ManualClock, store: CountingStore) -> None:
+    for name in ("a", "b"):
+        lake.create_table(name, SCHEMA).append([{"x": 1}])
+    clock.advance(1)
+    keep_moment(lake, TAG, "x")
+    clock.advance(1)
+    for name in ("a", "b"):
+        lake.table(name).delete("true")
+    store.reset()
+    for name in ("a", "b"):
+        lake.table(name).vacuum(NONE)
+    assert store.keys.count(("get", keeper_key(None, TAG, "x"))) == 1
+    keep_moment(lake, TAG, "x", replaces=True)
+    assert [each.name for each in list_keepers(store, None, TAG)] == ["x"]
