@@ -22,6 +22,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +182,45 @@ def main() -> None:
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Handler(WSGIRequestHandler):
+        """Keeps connections, as S3 does: werkzeug's own ends each, and waits 10 ms for more to read before."""
+
         protocol_version = "HTTP/1.1"
+        wbufsize = -1
+        disable_nagle_algorithm = True
+
+        def run_wsgi(self) -> None:
+            if self.headers.get("Expect", "").lower() == "100-continue":
+                self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                self.wfile.flush()
+            environ = self.make_environ()
+            chunked = environ.get("wsgi.input_terminated")
+            size = -1 if chunked else int(environ.get("CONTENT_LENGTH") or 0)
+            environ["wsgi.input"] = BytesIO(environ["wsgi.input"].read(size))
+            begun: list[tuple[str, list[tuple[str, str]]]] = []
+
+            def start_response(status: str, headers: list[tuple[str, str]], _: Any = None) -> Callable[[bytes], object]:
+                begun.append((status, headers))
+                return self.wfile.write
+
+            try:
+                body = b"".join(self.server.app(environ, start_response))
+            except ConnectionAbortedError:
+                self.close_connection = True
+                return
+            status, headers = begun[-1]
+            code, _, reason = status.partition(" ")
+            self.send_response(int(code), reason)
+            for name, value in headers:
+                self.send_header(name, value)
+            bodiless = self.command == "HEAD" or code in ("204", "304")
+            if not bodiless and not any(name.lower() == "content-length" for name, _ in headers):
+                self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if not bodiless:
+                self.wfile.write(body)
+
+        def log_request(self, *_: object) -> None:
+            pass
 
     logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
     os.environ.setdefault("MOTO_S3_CUSTOM_ENDPOINTS", "")
