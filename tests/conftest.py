@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from collections.abc import Generator, Iterator
@@ -30,6 +31,7 @@ settings.register_profile(
 )
 settings.load_profile("alluvia")
 sys.meta_path.insert(0, NoPandas())
+pytest.MonkeyPatch().setattr(os, "fsync", lambda _: None)  # no test needs its files after a power failure: milliseconds
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background shell's, which all processes of tests inherit
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
