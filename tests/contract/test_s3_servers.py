@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from tests.s3server import S3Endpoint
 
-RACES = 400
+RACES = 200
 THREADS = 8
 
 

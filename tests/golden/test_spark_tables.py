@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 import alluvia
 from tests.golden.reading import conditions, folders, rows, types, written
+from tests.light_engines import light_engines
 
 CASES = (
     "all_types",
@@ -85,9 +87,10 @@ def test_every_version_gives_the_rows_that_spark_saw(spark_tables: Path, case: s
         found = table.scan(version=version).read_all()
         assert types(found.schema) == types(expected.schema), version
         assert rows(found) == rows(expected), version
-        assert rows(table.lake.sql(f"SELECT * FROM delta(version => {version})")) == rows(expected), version
-        counted = table.lake.sql(f"SELECT count(*) AS n FROM delta(version => {version})").to_pylist()
-        assert counted == [{"n": len(expected)}], version
+        with nullcontext() if version == max(versions) else light_engines():
+            assert rows(table.lake.sql(f"SELECT * FROM delta(version => {version})")) == rows(expected), version
+            counted = table.lake.sql(f"SELECT count(*) AS n FROM delta(version => {version})").to_pylist()
+            assert counted == [{"n": len(expected)}], version
 
 
 @pytest.mark.usefixtures("light_queries")

@@ -109,7 +109,7 @@ TEAMS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("team", TEAMS, ids="+".join)
 def test_many_orders_of_requests_keep_every_event_once(team: tuple[str, ...]) -> None:
-    for seed in seeds_from(1000, 20):
+    for seed in seeds_from(1000, 14):
         run(seed, *team)
 
 

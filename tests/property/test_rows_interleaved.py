@@ -154,7 +154,7 @@ def run(seed: int, kind: str, team: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("kind", model.KINDS)
 @pytest.mark.parametrize("team", TEAMS, ids="+".join)
 def test_many_orders_of_requests_are_serial_orders_of_commits(team: tuple[str, ...], kind: str) -> None:
-    for seed in seeds_from(1000, 4):
+    for seed in seeds_from(1000, 3):
         run(seed, kind, team)
 
 

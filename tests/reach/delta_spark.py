@@ -93,12 +93,12 @@ class DeltaSpark:
 
 
 def judged(newest: int) -> set[int]:
-    """Return the versions that Spark reads: the newest and each third before it, or all in `make deep`.
+    """Return the versions that Spark reads: the newest and each fifth before it, or all in `make deep`.
 
     A version takes it a second. Other readers read all of them, and `tests/golden` has tables of Spark's with the rows
     that it saw at every version.
     """
-    return set(range(newest, -1, -3 if TIMES == 1 else -1))
+    return set(range(newest, -1, -5 if TIMES == 1 else -1))
 
 
 def named(table: Table) -> str:

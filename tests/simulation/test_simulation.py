@@ -15,8 +15,8 @@ from tests.simulation.world import run
 
 ROOT = Path(__file__).parents[2]
 PORTIONS = 20
-PORTION_SEEDS = 25
-"""Seeds of one test: 20 of them are 500 seeds, which the workers of a run share."""
+PORTION_SEEDS = 20
+"""Seeds of one test: 20 of them are 400 seeds, which the workers of a run share."""
 
 
 @pytest.fixture(scope="module", autouse=True)
