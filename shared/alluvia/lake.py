@@ -19,7 +19,7 @@ from alluvia.lake_tags import LakeTags
 from alluvia.operations.catalog import Catalog
 from alluvia.store import Store, open_reaching_store, open_wide_store
 from alluvia.store.uris import table_place
-from alluvia.table.arguments import check_names, check_place
+from alluvia.table.arguments import check_names, check_place, schema_of
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Commit
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from alluvia.query.limits import QueryLimits
     from alluvia.query.parameters import Parameters
     from alluvia.query.published import PublishedQuery
+    from alluvia.uploads import external
 
 
 __all__ = ["Lake", "Table", "connect", "open_table"]
@@ -339,6 +340,31 @@ class Lake(TableCreation, LakeTags, Catalog):
 
         clone.clone(self, source, name, version, timestamp, tag, deep=deep)
         return Table(self, self.handle(name))
+
+    def create_external(
+        self,
+        name: str,
+        location: str | os.PathLike[str] | Sequence[str],
+        format: str | None = None,  # noqa: A002 - as users of SQL call it
+        schema: pa.Schema | Mapping[str, str] | None = None,
+    ) -> Table:
+        """Give files outside the lake the name of a table, to be read: Parquet, CSV, TSV or NDJSON.
+
+        `location` has paths, URIs or globs, which are looked up now, and again by `refresh_external`. Without a
+        `format` the name of the files says it, without a `schema` the files do. Raises `TableExists` and `Invalid`.
+        """
+        from alluvia.uploads import external
+
+        locations = [location] if isinstance(location, str | os.PathLike) else location
+        columns = None if schema is None else schema_of(schema)
+        external.create_external(self, name, list(map(str, locations)), format, columns)
+        return Table(self, self.handle(name))
+
+    def refresh_external(self, name: str) -> external.ExternalReport:
+        """Look the files of an external table up again, and read them as they are from now on, in one commit."""
+        from alluvia.uploads import external
+
+        return external.refresh_external(self.handle(name))
 
     def attach(self, name: str, uri: str | os.PathLike[str]) -> Table:
         """Give the Delta table at a path or URI outside the lake a name in it, under which it can be read.

@@ -168,7 +168,7 @@ class _TransactionCatalog(Catalog):
             return self._lake.handle(name)
         try:
             return self._tables.handle(name)
-        except ReadOnly:  # attached: it is read as it is now, and cannot be part of what commits
+        except ReadOnly:  # attached, or external: it is read as it is now, and cannot be part of what commits
             return self._lake.handle(name)
 
     def _created(self, name: str, metadata: Metadata, *, exist_ok: bool, replace: bool) -> TableHandle:
@@ -200,7 +200,7 @@ class _TransactionCatalog(Catalog):
     def note_read(self, scan: Scan) -> None:
         if split_branch(scan.snapshot.name)[0]:
             return  # it is none of the transaction's tables
-        if self._lake.handle(scan.snapshot.name).attached_place is not None:
+        if self._lake.handle(scan.snapshot.name).is_read_only:
             return
         staged = self._tables.handle(scan.snapshot.name)
         if scan.snapshot.version == staged.newest().version:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import alluvia
-from alluvia.errors import ReadOnly
+from alluvia.clock import SystemClock
+from alluvia.errors import Corrupt, ReadOnly
+from alluvia.store import open_store
 from tests.s3server import S3Server
 
 
@@ -38,3 +42,29 @@ def test_a_table_in_another_bucket_is_read_where_it_is(
         ours["orders"].append([{"id": 1, "day": "x"}])
     for name in ours.store.list(""):
         assert name.key.startswith(("mine/", "orders/_delta_log/"))
+
+
+def test_files_in_another_bucket_are_read_as_long_as_they_are_the_same(s3_server: S3Server) -> None:
+    options, place = s3_server.options, f"s3://{s3_server.new_bucket()}/theirs"
+    bucket = open_store(place, SystemClock(), **options)
+    for number in range(3):
+        rows = pa.BufferOutputStream()
+        pq.write_table(pa.table({"id": [number]}), rows)
+        bucket.put(f"day={number}/x y.parquet", rows.getvalue().to_pybytes())
+    bucket.put("rows/a.csv", b"id,name\n1,x\n2,y\n")
+    ours = alluvia.connect(f"s3://{s3_server.new_bucket()}/ours", **options)
+    ours.sql(f"CREATE EXTERNAL TABLE t USING parquet LOCATION '{place}/*/*.parquet'")
+    ours.create_external("rows", f"{place}/rows/a.csv")
+    assert ours.sql("SELECT sum(id) AS ids, max(day) AS day FROM t").to_pylist() == [{"ids": 3, "day": 2}]
+    assert ours["t"].to_arrow(where="day = 1").to_pylist() == [{"id": 1, "day": 1}]
+    assert ours.sql("SELECT name FROM rows WHERE id = 2").to_pylist() == [{"name": "y"}]
+    rows = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": [100]}), rows)
+    bucket.put("day=1/x y.parquet", rows.getvalue().to_pybytes())
+    cold = alluvia.connect(ours.uri, **options)
+    with pytest.raises(Corrupt, match=r"x y\.parquet, a file of an external table, has changed"):
+        cold["t"].to_arrow()
+    with pytest.raises(Corrupt, match=r"x y\.parquet, a file of an external table, has changed"):
+        alluvia.connect(ours.uri, **options).sql("SELECT id, day FROM t")
+    cold.sql("REFRESH TABLE t")
+    assert cold.sql("SELECT sum(id) AS ids FROM t").to_pylist() == [{"ids": 102}]

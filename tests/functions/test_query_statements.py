@@ -264,7 +264,7 @@ def test_other_methods_write_nothing(writing: alluvia.Lake, method: str, path: s
         ("CREATE INDEX i ON totals (n)", 400, "INDEX"),
         ("GRANT SELECT ON totals TO you", 400, "GRANT"),
         ("COPY totals TO '/tmp/x'", 400, "COPY"),
-        ("ATTACH '/tmp/x'", 400, "ATTACH"),
+        ("ATTACH '/tmp/x'", 400, "expected AS"),
         ("PRAGMA database_list", 400, "PRAGMA"),
         ("SET memory_limit = '1TB'", 400, "SET"),
         ("INSERT INTO totals SELECT content, 1 FROM read_text('/etc/passwd')", 400, "read_text"),

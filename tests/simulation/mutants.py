@@ -47,6 +47,20 @@ def _rule_ignored(rule: str, tests: tuple[str, ...] = ()) -> Mutant:
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "read whatever an external file holds now",
+        "store/outside.py",
+        "        if PIN in key and found is not None and found.etag != key.partition(PIN)[2]:",
+        "        if False:",
+        ("tests/unit/operations/test_external.py",),
+    ),
+    Mutant(
+        "write to an external table",
+        "table/handle.py",
+        "        if self.is_read_only:\n            msg",
+        "        if False:\n            msg",
+        ("tests/unit/operations/test_external.py",),
+    ),
+    Mutant(
         "let go of what a clone can still read",
         "operations/clone_keepers.py",
         "return oldest is not None and not any(",

@@ -19,20 +19,19 @@ from alluvia.log.actions import AddFile
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.clone_files import copied_files, is_below, shared_files
-from alluvia.operations.create import create
-from alluvia.operations.drop import find_log
+from alluvia.operations.create import check_free, create
 from alluvia.operations.drop_plan import FirstVersion
 from alluvia.operations.keeping import keep_version
 from alluvia.operations.tags import tagged
 from alluvia.table.claims import CLAIM
 from alluvia.table.handle import TableHandle
 from alluvia.table.keepers import CLONE, FILES, OWNER, OWNER_ID, Keeper, find_keeper, put_keeper, release
-from alluvia.table.lineage import is_dropped, without_marks
-from alluvia.table.properties import CLONE_OF, OLDEST_READABLE, ROLLUP
+from alluvia.table.lineage import without_marks
+from alluvia.table.properties import CLONE_OF, EXTERNAL, OLDEST_READABLE, ROLLUP
 from alluvia.table.protocols import check_writable
 from alluvia.table.snapshot import Snapshot
 
-_NOT_CLONED = (OLDEST_READABLE, ROLLUP, CLONE_OF, ENABLED_VERSION, ENABLED_TIMESTAMP)
+_NOT_CLONED = (OLDEST_READABLE, ROLLUP, EXTERNAL, CLONE_OF, ENABLED_VERSION, ENABLED_TIMESTAMP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +66,12 @@ def clone(
     rejects = catalog.rejects_handle(name)
     if [version, timestamp, tag].count(None) < 2:
         raise Invalid("version, timestamp, tag: give one of them")
-    origin.newest()
-    _check_free(target)
+    newest = origin.newest()
+    check_free(target)
+    if EXTERNAL in newest.properties and not deep:
+        raise Invalid(
+            f"table {source!r} is external, and nothing keeps its files: make a deep clone, which copies them"
+        )
     clone_id = catalog.clock.new_id()
     if origin.attached_place is not None:
         if not deep:
@@ -115,13 +118,6 @@ def _copied(snapshot: Snapshot, target: TableHandle, rejects: TableHandle | None
     check_writable(snapshot.state.protocol, snapshot.state.metadata)
     first = copied_files(snapshot, target)
     return _committed(snapshot, target, rejects, clone_id, None, first)
-
-
-def _check_free(target: TableHandle) -> None:
-    """Raise `TableExists` before anything is kept or copied for a name that is taken."""
-    there, may_be_dropped = find_log(target.store, target.root)
-    if there and not (may_be_dropped and is_dropped(target.newest(dropped=True).properties)):
-        raise TableExists(f"table {target.name!r} already exists: choose another name for the clone")
 
 
 def _keep_bases(origin: TableHandle, snapshot: Snapshot, keepers: list[Keeper]) -> None:

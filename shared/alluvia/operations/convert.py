@@ -88,6 +88,18 @@ def convert(
     create(handle, metadata, exist_ok=False, first=FirstVersion("CONVERT", adds=adds, new_log=True))
 
 
+def read_files(store: Store, files: Sequence[ObjectInfo]) -> tuple[pa.Schema, list[AddFile]]:
+    """Return the columns of Parquet files, Hive partitions included, and their adds; keys are those of the store.
+
+    One or two GETs a file. Raises `Invalid`, naming the file and the column, for what cannot be a table.
+    """
+    folders = {name for file in files for name in partition_texts(file.key)}
+    found = _read(store, "", files, folders, read_properties({}).indexed_columns)
+    columns = _partition_columns(files, "the table")
+    kinds = {name: _kind(name, [texts[name] for _, texts in found.adds], {}) for name in columns}
+    return _whole_schema(found.unified.schema, kinds), [_with_values(add, texts, kinds) for add, texts in found.adds]
+
+
 def check_place(store: Store, path: str, handle: TableHandle) -> None:
     """Raise `Invalid` unless a path (relative to the store's root, absolute, or a URI) is that of a table's root."""
     check_text("path", path, handle.name)

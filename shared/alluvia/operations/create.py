@@ -20,6 +20,7 @@ from alluvia.operations.folding import check_declared
 from alluvia.operations.layout import check_layout
 from alluvia.table.arguments import check_names
 from alluvia.table.handle import TableHandle
+from alluvia.table.lineage import is_dropped
 from alluvia.table.partitioning.spec import parse_spec
 from alluvia.table.properties import (
     CLUSTER_BY,
@@ -80,6 +81,13 @@ def plan_create(
     check_feed_columns(metadata)
     check_declared(metadata)
     return metadata
+
+
+def check_free(handle: TableHandle) -> None:
+    """Raise `TableExists` for a name that is taken, before anything is done for a table of that name. One LIST."""
+    there, may_be_dropped = find_log(handle.store, handle.root)
+    if there and not (may_be_dropped and is_dropped(handle.newest(dropped=True).properties)):
+        raise TableExists(f"table {handle.name!r} already exists: choose another name, or DROP TABLE {handle.name}")
 
 
 def check_constraints(metadata: Metadata) -> None:

@@ -104,6 +104,8 @@ class StagedHandle(TableHandle):
         base: Snapshot,
         age_ms_max: int = 0,  # noqa: ARG002
         held: frozenset[str] = frozenset(),  # noqa: ARG002
+        *,
+        upkeep: bool = False,  # noqa: ARG002
     ) -> Transaction:
         """Return what stages changes instead of committing them."""
         if base.state is not self._now.state:

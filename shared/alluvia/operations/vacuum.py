@@ -413,7 +413,7 @@ def record_oldest(handle: TableHandle, oldest: int, *, fence: bool, operation: s
         if oldest <= known and not fence:
             return
         try:
-            handle.transaction(snapshot).commit(_record(snapshot, max(oldest, known), operation))
+            handle.transaction(snapshot, upkeep=True).commit(_record(snapshot, max(oldest, known), operation))
         except (ConcurrentDomain, MetadataChanged, TransactionExpired):
             if tries == TRIES_MAX:
                 raise

@@ -43,7 +43,6 @@ _REFUSED = {
     "release": "a transaction has no savepoints: use several transactions",
     "lock": "nothing is locked: a transaction whose tables changed is tried again",
     "reindex": "there are no indexes: SORT BY or CLUSTER BY the columns that queries ask for",
-    "refresh": "call table.refresh(), or run `alluvia refresh`",
     "convert": "call lake.convert(path, name)",
     "msck": "the log knows all files of a table: there is nothing to repair",
     "cache": "tables are read where they are: there is nothing to cache",
@@ -98,6 +97,15 @@ def _detach(cursor: Cursor) -> tuple[str, nodes.Node]:
     cursor.accept("table")
     lenient = cursor.accept("if", "exists")
     return "detach", nodes.Attach(cursor.table(), None, lenient)
+
+
+def _refresh(cursor: Cursor) -> tuple[str, nodes.Node]:
+    cursor.expect("refresh")
+    if cursor.word() == "materialized":
+        raise Invalid("REFRESH MATERIALIZED VIEW is not supported: call table.refresh(), or run `alluvia refresh`")
+    cursor.accept("external")
+    cursor.accept("table")
+    return "refresh", nodes.External(cursor.table())
 
 
 def _undrop(cursor: Cursor) -> tuple[str, nodes.Node]:
@@ -216,6 +224,7 @@ READERS: Mapping[str, Reader] = {
     "create": read_create,
     "alter": read_alter,
     "drop": _drop,
+    "refresh": _refresh,
     "attach": _attach,
     "detach": _detach,
     "undrop": _undrop,

@@ -20,7 +20,6 @@ _CREATE_INSTEAD = {
     "materialized": "call lake.create_rollup(name, query), or run `alluvia rollup`",
     "temp": "use a common table expression, or drop the table at the end of the text",
     "temporary": "use a common table expression, or drop the table at the end of the text",
-    "external": "CREATE TABLE t LOCATION '…' attaches a Delta table; lake.convert makes one of Parquet files",
     "sequence": "use uuid() or row_number() in the SELECT of an INSERT",
     "function": "write the expression into the query",
     "macro": "write the expression into the query",
@@ -59,6 +58,9 @@ def read_create(cursor: Cursor) -> tuple[str, nodes.Node]:
         if or_replace:
             raise Invalid("CREATE OR REPLACE STREAM is not supported: DROP STREAM IF EXISTS, and create it again")
         return "create stream", read_stream(cursor)
+    if cursor.accept("external"):
+        cursor.expect("table")
+        return "create external table", _external(cursor, or_replace=or_replace)
     cursor.expect("table")
     return "create table", _table(cursor, or_replace=or_replace)
 
@@ -70,6 +72,25 @@ def _view(cursor: Cursor, *, or_replace: bool) -> nodes.CreateView:
         raise Invalid("CREATE VIEW v (columns) is not supported: name the columns in the SELECT, as in SELECT a AS b")
     cursor.expect("as")
     return nodes.CreateView(name, cursor.rest("SELECT"), or_replace, if_not_exists)
+
+
+def _external(cursor: Cursor, *, or_replace: bool) -> nodes.External:
+    """Read what follows CREATE EXTERNAL TABLE, in Spark's form or Hive's: its columns, the format, the location."""
+    if_not_exists = cursor.accept("if", "not", "exists")
+    table, kind, columns = cursor.table(), None, None
+    if or_replace:
+        raise Invalid(f"CREATE OR REPLACE EXTERNAL TABLE is not supported: DROP TABLE {table} first")
+    if cursor.accept("("):
+        columns, properties = _columns(cursor)
+        if properties:
+            raise Invalid(
+                "CREATE EXTERNAL TABLE takes no constraints: nothing is written that they could be checked on"
+            )
+    if cursor.accept("using") or cursor.accept("stored", "as"):
+        kind = cursor.identifier("PARQUET, CSV, TSV or NDJSON").lower()
+    if not cursor.accept("location"):
+        raise cursor.wrong("LOCATION")
+    return nodes.External(table, cursor.string("a path, a URI or a glob"), kind, columns, if_not_exists)
 
 
 def _clone(cursor: Cursor, table: str, *, or_replace: bool, if_not_exists: bool) -> nodes.Clone | None:

@@ -120,6 +120,17 @@ class Attach:
 
 
 @dataclass(frozen=True, slots=True)
+class External:
+    """CREATE EXTERNAL TABLE; REFRESH TABLE without a `location`."""
+
+    table: str
+    location: str | None = None
+    kind: str | None = None
+    columns: pa.Schema | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Clone:
     """CREATE TABLE … SHALLOW CLONE, or DEEP CLONE, which copies the files: of the newest version or another."""
 
@@ -251,8 +262,9 @@ class Query:
 
 
 Node = (
-    Insert | Update | Delete | Merge | CreateTable | AlterTable | DropTable | Attach | Clone | Maintain | Restore
-    | CreateView | DropView | CreateStream | DropStream | CreateTag | DropTag | RestoreLake | Show | Control | Query
+    Insert | Update | Delete | Merge | CreateTable | AlterTable | DropTable | Attach | External | Clone | Maintain
+    | Restore | CreateView | DropView | CreateStream | DropStream | CreateTag | DropTag | RestoreLake | Show | Control
+    | Query
 )  # fmt: skip
 
 

@@ -35,6 +35,7 @@ _WRITES: Mapping[type, Callable[[SqlScope, Any], Done]] = {
     nodes.DropTable: tables.drop_table,
     nodes.Attach: tables.attach,
     nodes.Clone: tables.clone,
+    nodes.External: tables.external,
     nodes.Restore: tables.restore,
     nodes.Maintain: tables.maintain,
     nodes.CreateView: views.create_view,

@@ -23,6 +23,7 @@ from alluvia.sql.nodes import (
     DropStream,
     DropTag,
     DropView,
+    External,
     Insert,
     Maintain,
     Merge,
@@ -52,8 +53,8 @@ class SqlStatement:
     @property
     def alone(self) -> bool:
         """Whether no transaction can hold it, so that it must be the only statement of its text."""
-        of_lakes = (
-            Attach | Clone | CreateView | DropView | CreateStream | DropStream | CreateTag | DropTag | RestoreLake
+        of_lakes = (Attach | External | Clone | CreateView | DropView) | (
+            CreateStream | DropStream | CreateTag | DropTag | RestoreLake
         )
         return isinstance(self.node, of_lakes | Maintain)
 

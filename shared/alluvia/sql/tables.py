@@ -10,7 +10,7 @@ from alluvia.access.rights import ADMIN
 from alluvia.errors import Forbidden, Invalid, TableExists, TableNotFound
 from alluvia.operations import clone as cloning
 from alluvia.operations.views import find_view
-from alluvia.sql.nodes import AlterTable, Attach, Clone, DropTable, Maintain, Restore, RestoreLake
+from alluvia.sql.nodes import AlterTable, Attach, Clone, DropTable, External, Maintain, Restore, RestoreLake
 from alluvia.sql.scope import Done, SqlScope
 from alluvia.table.properties import CONSTRAINT
 from alluvia.table.schema.names import fold
@@ -81,6 +81,21 @@ def attach(scope: SqlScope, node: Attach) -> Done:
         if not node.lenient:
             raise
     return {"table": node.table, "version": scope.lake.handle(node.table).newest().version}
+
+
+def external(scope: SqlScope, node: External) -> Done:
+    """Declare an external table, or refresh one."""
+    if node.location is None:
+        found = scope.lake.refresh_external(node.table)
+        return {"table": node.table, "version": found.version, "files": found.files, "bytes": found.bytes}
+    check_no_view(scope, node.table)
+    try:
+        scope.lake.create_external(node.table, node.location, node.kind, node.columns)
+    except TableExists:
+        if not node.if_not_exists:
+            raise
+    newest = scope.lake.handle(node.table).newest()
+    return {"table": node.table, "version": newest.version, "files": newest.totals[0], "bytes": newest.totals[1]}
 
 
 def clone(scope: SqlScope, node: Clone) -> Done:

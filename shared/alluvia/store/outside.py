@@ -12,18 +12,21 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
-from alluvia.errors import Forbidden, Invalid, Unsupported
+from alluvia.errors import Corrupt, Forbidden, Invalid, Unsupported
 from alluvia.scratch import scratch_root
 from alluvia.store.base import ListedPage, ObjectInfo, Store
-from alluvia.store.uris import canonical_place, table_place
+from alluvia.store.uris import canonical_path, canonical_place, table_place
 from alluvia.store.wrapper import Wrapper
 
+PIN = "#etag="
 _DECISION = re.compile(r"[^/]+/_alluvia/transactions/[^/]+\.json")
 """What a table that takes part in a transaction of its lake needs of that lake's other tables."""
 
 
 class OutsideStore(Wrapper):
     """`inner`, and for reading, places outside it.
+
+    With `PIN` and an ETag after it, a key is that object as long as it has this ETag; else reading it is `Corrupt`.
 
     An object outside has its absolute path or URI as its key, which no object inside can have. `open_place` opens the
     store at a URI. `allowed` are the URIs below which places may be; None for any.
@@ -76,7 +79,20 @@ class OutsideStore(Wrapper):
                     return store, rest
         raise Unsupported(f"{key} is outside the lake, where this library does not read")
 
+    def locate(self, path: str) -> str | None:
+        """Return the key of an object inside, or in a place outside that was asked for."""
+        key = self.inner.locate(path)
+        whole = canonical_path(path)
+        with self._lock:
+            return whole if key is None and whole.startswith(tuple(self._roots)) else key
+
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
+        if PIN in key:
+            plain, _, etag = key.partition(PIN)
+            found = self.get_same(plain, etag, start, end)
+            if found is None:
+                raise Corrupt(_changed(key))
+            return found
         store, key = self._at(key)
         return store.get(key, start, end)
 
@@ -89,8 +105,17 @@ class OutsideStore(Wrapper):
         return store.get_tagged(key)
 
     def head(self, key: str) -> ObjectInfo | None:
-        store, key = self._at(key)
-        return store.head(key)
+        store, there = self._at(key.partition(PIN)[0])
+        found = store.head(there)
+        if PIN in key and found is not None and found.etag != key.partition(PIN)[2]:
+            raise Corrupt(_changed(key))
+        return found
+
+    def _unpinned(self, key: str) -> str:
+        """Return a key without its pin, once the object was found to be what it says. One HEAD for one that has it."""
+        if PIN in key and self.head(key) is None:
+            raise Corrupt(f"{key.partition(PIN)[0]}, a file of an external table, is gone: refresh the table")
+        return key.partition(PIN)[0]
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         store, below, parent, after = self._listed(prefix, start_after)
@@ -108,7 +133,7 @@ class OutsideStore(Wrapper):
         return store, below, parent, None if start_after is None else start_after[len(parent) :]
 
     def url(self, key: str) -> str | None:
-        store, key = self._at(key)
+        store, key = self._at(self._unpinned(key))
         return store.url(key)
 
     def duckdb_secret(self) -> dict[str, str | bool] | None:
@@ -119,12 +144,12 @@ class OutsideStore(Wrapper):
         return secret if secret is None or len(stores) == 1 else {**secret, "scope": "s3://"}
 
     def local_path(self, key: str) -> Path | None:
-        store, key = self._at(key)
+        store, key = self._at(self._unpinned(key))
         return store.local_path(key)
 
     def copy(self, source: str, key: str) -> None:
         """Copy an object, by way of this machine if it lies outside."""
-        store, there = self._at(source)
+        store, there = self._at(self._unpinned(source))
         if store is self.inner:
             self.inner.copy(source, key)
             return
@@ -134,8 +159,12 @@ class OutsideStore(Wrapper):
             self.inner.put_file(key, path)
 
     def get_file(self, key: str, path: Path) -> None:
-        store, key = self._at(key)
+        store, key = self._at(self._unpinned(key))
         store.get_file(key, path)
+
+
+def _changed(key: str) -> str:
+    return f"{key.partition(PIN)[0]}, a file of an external table, has changed: refresh the table"
 
 
 def is_outside(key: str) -> bool:

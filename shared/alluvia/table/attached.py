@@ -6,15 +6,26 @@ other Delta readers from taking it for an empty table.
 
 from __future__ import annotations
 
+import orjson
+
+from alluvia.errors import Corrupt
 from alluvia.log.actions import Metadata
 from alluvia.table.lineage import is_dropped
-from alluvia.table.properties import ATTACHED
+from alluvia.table.properties import ATTACHED, EXTERNAL
 
 
 def attached_from(metadata: Metadata) -> str | None:
     """Return where the table is that is attached; None for a table of this lake, and where it was detached."""
     configuration = metadata.configuration
     return None if is_dropped(configuration) else configuration.get(ATTACHED)
+
+
+def external_folders(metadata: Metadata) -> list[str]:
+    """Return the places below which an external table's files are. Raises `Corrupt`."""
+    try:
+        return [str(each) for each in orjson.loads(metadata.configuration[EXTERNAL])["folders"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corrupt(f"property {EXTERNAL} cannot be read: only this library may set it") from error
 
 
 def read_only_message(name: str, place: str) -> str:

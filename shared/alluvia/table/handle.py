@@ -14,13 +14,13 @@ from alluvia.log.replay import State
 from alluvia.log.time_travel import version_at
 from alluvia.store import Store
 from alluvia.store.read_only import ReadOnlyStore
-from alluvia.table.attached import attached_from, read_only_message
+from alluvia.table.attached import attached_from, external_folders, read_only_message
 from alluvia.table.claims import with_claims
 from alluvia.table.crowd import Crowd
 from alluvia.table.decisions import Decisions, happened
 from alluvia.table.lineage import first_version, in_gap, is_dropped, version_gaps
 from alluvia.table.partitioning.spec import check_types
-from alluvia.table.properties import OLDEST_READABLE
+from alluvia.table.properties import EXTERNAL, OLDEST_READABLE
 from alluvia.table.protocols import check_writable
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Transaction, carry_out_claim
@@ -113,7 +113,7 @@ class TableHandle:
         if dropped:
             return self.newest(dropped=True)
         with self.lock, self._named():
-            if self.log.state is None or self.log.stale or self._here is not None:
+            if self.log.state is None or self.log.stale or self.is_read_only:
                 return self._there(self._followed())
             if is_dropped(self.log.state.metadata.configuration):
                 self.log.refresh()
@@ -206,13 +206,21 @@ class TableHandle:
         return bool(claims)
 
     def transaction(
-        self, base: Snapshot, age_ms_max: int = TRANSACTION_AGE_MS_MAX, held: frozenset[str] = frozenset()
+        self,
+        base: Snapshot,
+        age_ms_max: int = TRANSACTION_AGE_MS_MAX,
+        held: frozenset[str] = frozenset(),
+        *,
+        upkeep: bool = False,
     ) -> Transaction:
         """Begin a transaction on a snapshot. Raises `Unsupported` for a table that this library must not write.
 
-        `held` are transactions over several tables that the snapshot holds before the log does.
+        `held` are transactions over several tables that the snapshot holds before the log does. An external table takes
+        only `upkeep`: vacuum and refresh.
         """
-        self.check_own()
+        self._check_own(self._place)
+        if not upkeep:
+            self.check_own()
         check_writable(base.state.protocol, base.state.metadata)
         return Transaction(self.log, base.state, age_ms_max, self._committed, held)
 
@@ -220,7 +228,7 @@ class TableHandle:
         """Return a writer of data files for a snapshot's table; `check` raises for rows that may not be written."""
         from alluvia.table.writer import FileWriter  # readers do without
 
-        self.check_own()
+        self._check_own(self._place)
         check_types(snapshot.partition_spec)  # of other writers' tables nobody has
         return FileWriter(self.store, snapshot.root, snapshot.partition_spec, snapshot.file_form, self.clock, check)
 
@@ -255,6 +263,9 @@ class TableHandle:
         if place != self._place:
             self._move_to(place, here)
         if place is None:
+            if EXTERNAL in state.metadata.configuration and not is_dropped(state.metadata.configuration):
+                for each in external_folders(state.metadata):
+                    self.store.reach(each)
             return state
         try:
             found = self.log.refresh()
@@ -277,9 +288,18 @@ class TableHandle:
             self._here, self._place, self.root = (store, root, here), place, outside
             self.log = Log(self.store, outside, self.clock)
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the table is attached or external, once it has been opened."""
+        state = self.log.state
+        return self._place is not None or (state is not None and EXTERNAL in state.metadata.configuration)
+
     def check_own(self) -> None:
-        """Raise `ReadOnly` for a table that is attached, once it has been opened."""
+        """Raise `ReadOnly` for a table that is attached or external, once it has been opened."""
         self._check_own(self._place)
+        if self.is_read_only:
+            msg = f"table {self.name!r} is external: it can only be read here; refresh it when its files change"
+            raise ReadOnly(msg)
 
     def _check_own(self, place: str | None) -> None:
         if place is not None:

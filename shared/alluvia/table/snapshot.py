@@ -17,6 +17,7 @@ from alluvia.log.actions import AddFile, Protocol
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.paths import is_absolute
 from alluvia.log.replay import State, totals
+from alluvia.store.outside import PIN, is_outside
 from alluvia.table.file_form import FileForm
 from alluvia.table.fitting import ReadPlan
 from alluvia.table.partitioning.spec import PartitionField, PartitionSpec, parse_spec
@@ -27,6 +28,8 @@ from alluvia.table.schema.serialization import arrow_schema, uses_type
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.schema.variants import VARIANT
 
+ETAG = "alluvia.etag"
+"""The tag of an external table's file with its ETag."""
 _WINDING = re.compile(r"(^|/)(\.{0,2})/|/\.{1,2}$")
 """A path with empty parts, or with `.` or `..`."""
 
@@ -182,8 +185,12 @@ class Snapshot:
         return ReadPlan(schema, physical, frozenset(self.partition_columns), self.mapping)
 
     def key(self, file: AddFile) -> str:
-        """Return a data file's key in the store. Raises `Unsupported` for one that the store does not hold."""
-        return self.locate(file.path)
+        """Return a data file's key in the store. Raises `Unsupported` for one that the store does not hold.
+
+        That of an external table's file is pinned to the ETag that it had when it was declared.
+        """
+        key, etag = self.locate(file.path), file.tags.get(ETAG)
+        return key if etag is None or not is_outside(key) else f"{key}{PIN}{etag}"
 
     def locate(self, path: str) -> str:
         """Return the key of a path as the log has it (decoded): below the table's root, or absolute.

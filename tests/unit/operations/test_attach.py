@@ -162,12 +162,18 @@ def test_a_log_elsewhere_leads_to_no_file_outside_its_folder(two: Two) -> None:
     log = two.folder / "other" / "orders" / "_delta_log"
     text = (log / f"{1:020d}.json").read_text()
     name = next(iter(two.orders.files)).path
-    for path in (str(secret), secret.as_uri(), "../../lake/mine/" + secret.name):
+    hidden = alluvia.connect(two.folder / "other").create_table("hidden", {"id": "long", "name": "string"})
+    hidden.append(ROWS)
+    two.lake.attach("hidden", two.folder / "other" / "hidden")
+    theirs = next((two.folder / "other" / "hidden").rglob("*.parquet"))
+    for path in (str(secret), secret.as_uri(), "../../lake/mine/" + secret.name, str(theirs)):
         (log / f"{1:020d}.json").write_text(text.replace(f'"{name}"', f'"{path}"'))
+        lake = two.again()
+        assert lake["hidden"].count() == 3
         with pytest.raises(Unsupported, match="outside the lake"):
-            two.again()["orders"].to_arrow()
+            lake["orders"].to_arrow()
         with pytest.raises(Unsupported, match="outside the lake"):
-            two.again().sql("SELECT * FROM orders")
+            lake.sql("SELECT * FROM orders")
 
 
 def test_other_readers_do_not_take_it_for_an_empty_table(two: Two) -> None:

@@ -1,0 +1,135 @@
+"""Which files a path, a URI or a glob outside a lake means, as they are now."""
+
+from __future__ import annotations
+
+import re
+
+import orjson
+
+from alluvia.errors import Corrupt, Invalid
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.store import ObjectInfo, Store
+from alluvia.store.outside import is_outside
+from alluvia.store.uris import canonical_place
+from alluvia.table.partitioning.hive import is_hidden
+from alluvia.table.properties import EXTERNAL
+
+FILES_MAX = 10_000
+_WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalPlace:
+    """Where the files of an external table are: paths, URIs or globs, absolute; and their format."""
+
+    locations: tuple[str, ...]
+    kind: str
+
+    def to_text(self) -> str:
+        """Return the property that says so."""
+        folders = sorted({folder_of(location) for location in self.locations})
+        return orjson.dumps({"locations": list(self.locations), "format": self.kind, "folders": folders}).decode()
+
+
+def place_of(text: str) -> ExternalPlace:
+    """Return what a property says. Raises `Corrupt`."""
+    try:
+        body = orjson.loads(text)
+        return ExternalPlace(tuple(map(str, body["locations"])), str(body["format"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corrupt(f"property {EXTERNAL} cannot be read: only this library may set it") from error
+
+
+def absolute(location: object) -> str:
+    """Return a location that a user has typed in its one absolute form."""
+    if not isinstance(location, str) or not location or "\0" in location:
+        raise Invalid(f"location: expected a path, a URI or a glob, got {location!r:.100}")
+    return canonical_place(location)
+
+
+def reach(store: Store, place: ExternalPlace) -> None:
+    """Let a store read where the files are. Raises `Invalid`, and `Forbidden` where a server may not."""
+    for location in place.locations:
+        key = store.reach(folder_of(location))
+        if not is_outside(key):
+            raise Invalid(f"{location} is in this lake: make a table of it with lake.convert, or upload it")
+
+
+def folder_of(location: str) -> str:
+    """Return the folder below which all files of a location are."""
+    wild = _WILD.search(location)
+    folder = (location if wild is None else location[: wild.start()]).rpartition("/")[0]
+    if not folder or folder.rstrip("/").endswith(":"):
+        raise Invalid(f"location: {location!r:.200} must name a folder, or a bucket, before any wildcard")
+    return folder
+
+
+def find_files(store: Store, place: ExternalPlace) -> list[ObjectInfo]:
+    """Return the files of a place, in the order of their paths. One HEAD for an exact one, a LIST for a glob.
+
+    Raises `Invalid` where there is none, or more than `FILES_MAX`.
+    """
+    reach(store, place)
+    found: dict[str, ObjectInfo] = {}
+    for location in place.locations:
+        infos = _matching(store, location) if _WILD.search(location) else _exact(store, location)
+        if not infos:
+            raise Invalid(f"location: there is no file {location}")
+        found |= {info.key: info for info in infos}
+        if len(found) > FILES_MAX:
+            raise Invalid(f"location: more than {FILES_MAX} files: make a table of them with lake.convert")
+    return [found[key] for key in sorted(found)]
+
+
+def _exact(store: Store, location: str) -> list[ObjectInfo]:
+    info = store.head(location)
+    return [] if info is None else [ObjectInfo(location, info.size, info.modified_ms, info.etag)]
+
+
+def _matching(store: Store, location: str) -> list[ObjectInfo]:
+    folder = folder_of(location)
+    pattern = glob_pattern(location)
+    start = len(folder) + 1
+    infos: list[ObjectInfo] = []
+    for info in store.list(f"{folder}/"):
+        if info.size and not is_hidden(info.key[start:]) and pattern.fullmatch(info.key):
+            infos.append(info)
+        if len(infos) > FILES_MAX:
+            break
+    return infos
+
+
+def glob_pattern(location: str) -> re.Pattern[str]:
+    """Return what a glob matches: `*` and `?` stay within a folder, `**` does not, `[…]` is a set of characters."""
+    parts: list[str] = []
+    at = 0
+    while at < len(location):
+        if location.startswith("**/", at):
+            parts.append("(?:[^/]+/)*")
+            at += 3
+            continue
+        sign = location[at]
+        end = location.find("]", at + 2)
+        if location.startswith("**", at):
+            parts.append(".*")
+            at += 1
+        elif sign == "*":
+            parts.append("[^/]*")
+        elif sign == "?":
+            parts.append("[^/]")
+        elif sign == "[" and end > 0:
+            inner = location[at + 1 : end]
+            negated = inner.startswith(("!", "^"))
+            parts.append(f"[{'^/' if negated else ''}{_set(inner[negated:])}]")
+            at = end
+        else:
+            parts.append(re.escape(sign))
+        at += 1
+    try:
+        return re.compile("".join(parts))
+    except re.error as error:
+        raise Invalid(f"location: {location!r:.200} is no glob: {error}") from error
+
+
+def _set(text: str) -> str:
+    return re.sub(r"([\\\[\]^&~|])", r"\\\1", text)
