@@ -51,6 +51,7 @@ class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no
         *,
         token: str | None = None,
         auth: str | None = None,
+        branch: str | None = None,
         timeout_seconds: float | str | None = None,
         **options: str,
     ) -> None:
@@ -65,6 +66,8 @@ class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no
             A server's caller proves its rights by it.
         auth
             `iam` signs requests to a server with AWS credentials, for `region` if the address does not name it.
+        branch
+            A branch of the lake, to read and write instead of the lake.
         timeout_seconds
             How long to wait for a server; 60 by default.
         options
@@ -73,7 +76,7 @@ class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no
         with needing("ibis", "the backend of ibis"):
             import pyarrow_hotfix  # noqa: F401 - which ibis loads when rows come as Arrow
 
-        self.con: LakeAccess = opened(lake, token, auth, timeout_seconds, options)
+        self.con: LakeAccess = opened(lake, token, auth, branch, timeout_seconds, options)
 
     @classmethod
     def from_connection(cls, con: Lake, /) -> Backend:

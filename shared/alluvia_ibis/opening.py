@@ -21,24 +21,34 @@ def opened(
     place: str | os.PathLike[str] | Lake,
     token: str | None,
     auth: str | None,
+    branch: str | None,
     timeout_seconds: float | str | None,
     options: Mapping[str, Any],
 ) -> LakeAccess:
-    """Return access to a lake. Makes no request. Raises `Invalid` for options that do not go together."""
+    """Return access to a lake, or to a branch of it. Raises `Invalid` for options that do not go together."""
     if isinstance(place, str) and place.lower().startswith(("http://", "https://")):
-        return _served(place, token, auth, _seconds(timeout_seconds), options)
+        return _served(place, token, auth, branch, _seconds(timeout_seconds), options)
+    if isinstance(place, str) and place.lower().startswith("grpc"):
+        raise Invalid("Flight SQL is for ADBC and JDBC: give the address where the server has HTTP (http://…)")
     for name, given in (("token", token), ("auth", auth), ("timeout_seconds", timeout_seconds)):
         if given is not None:
             raise Invalid(f"{name} is an option of servers (http://…), and this lake is opened without one")
     if isinstance(place, Lake):
         if options:
             raise Invalid(f"{next(iter(options))} is an option of alluvia.connect, and this lake is open already")
-        return OpenLake(place)
-    return OpenLake(connect(place, **options))
+        lake = place
+    else:
+        lake = connect(place, **options)
+    return OpenLake(lake if branch is None else lake.on_branch(branch))
 
 
 def _served(
-    url: str, token: str | None, auth: str | None, timeout_seconds: float, options: Mapping[str, Any]
+    url: str,
+    token: str | None,
+    auth: str | None,
+    branch: str | None,
+    timeout_seconds: float,
+    options: Mapping[str, Any],
 ) -> LakeAccess:
     from alluvia_ibis.served import ServedLake
 
@@ -49,9 +59,11 @@ def _served(
         raise Invalid(f"auth: give {IAM!r}, to sign requests with AWS credentials, or else a token, or nothing")
     unknown = next((name for name in options if name != "region" or auth is None), None)
     if unknown is not None:
-        raise Invalid(f"{unknown} is not an option of a server: it takes token, or auth and region; timeout_seconds")
+        raise Invalid(
+            f"{unknown} is not an option of a server: it takes token, or auth and region; branch; timeout_seconds"
+        )
     proof = signature(url, options.get("region")) if auth else nothing if token is None else bearer(token)
-    return ServedLake(url, proof, timeout_seconds)
+    return ServedLake(url, proof, timeout_seconds, branch)
 
 
 def _seconds(given: float | str | None) -> float:

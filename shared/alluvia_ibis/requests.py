@@ -30,6 +30,7 @@ WRITE_ONCE = urllib3.Retry(
 )
 READ_AGAIN = WRITE_ONCE.new(read=1, status=2, status_forcelist=(503,))
 """A read may be sent again where the store did not answer; a write may have happened."""
+BRANCH_HEADER = "X-Alluvia-Branch"
 _ZSTD = "zstd"
 NOT_OURS = "is this a server of Alluvia?"
 
@@ -37,10 +38,12 @@ NOT_OURS = "is this a server of Alluvia?"
 class LakeServer:
     """A server, and what proves to it who asks. Thread-safe."""
 
-    def __init__(self, url: str, proof: Proof, timeout_seconds: float) -> None:
+    def __init__(self, url: str, proof: Proof, timeout_seconds: float, branch: str | None = None) -> None:
         self.url = url.rstrip("/")
         self._pool = urllib3.PoolManager(timeout=urllib3.Timeout(timeout_seconds), maxsize=4)
         self._headers = {"User-Agent": f"alluvia-ibis/{__version__}", "Accept-Encoding": _ZSTD}
+        if branch is not None:
+            self._headers[BRANCH_HEADER] = branch
         self._proof = proof
 
     def send(

@@ -26,8 +26,8 @@ READS, WRITES, TABLES = "/q", "/sql", "/v1/tables"
 class ServedLake(LakeAccess):
     """A lake that a server answers for, with the rights of a token."""
 
-    def __init__(self, url: str, proof: Proof, timeout_seconds: float) -> None:
-        self._server = LakeServer(url, proof, timeout_seconds)
+    def __init__(self, url: str, proof: Proof, timeout_seconds: float, branch: str | None = None) -> None:
+        self._server = LakeServer(url, proof, timeout_seconds, branch)
 
     @property
     def version(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import ibis
@@ -21,11 +22,16 @@ def lake() -> alluvia.Lake:
 
 
 @pytest.fixture(scope="session")
-def served_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server that allows writes, for all tests of this folder: each writes tables of its own."""
+def served_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ibis") / "lake"
     fill(alluvia.connect(folder))
-    with serving(folder, "--allow-writes", quiet=True) as (_, port):
+    return folder
+
+
+@pytest.fixture(scope="session")
+def served_url(served_folder: Path) -> Iterator[str]:
+    """The address of a server that allows writes, for all tests of this folder: each writes tables of its own."""
+    with serving(served_folder, "--allow-writes", quiet=True) as (_, port):
         yield f"http://127.0.0.1:{port}"
 
 

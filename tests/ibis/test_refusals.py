@@ -89,6 +89,7 @@ def test_what_is_refused(con: Any, name: str) -> None:
         ("http://127.0.0.1:1", {"auth": "iam", "endpoint_url": "x"}, "endpoint_url is not an option of a server"),
         ("http://127.0.0.1:1", {"auth": "basic"}, "auth: give 'iam'"),
         ("http://127.0.0.1:1", {"auth": "iam", "token": "t"}, "auth: give 'iam'"),
+        ("grpc://127.0.0.1:31337", {}, "give the address where the server has HTTP"),
         ("lake", {"auth": "iam"}, "auth is an option of servers"),
         ("http://127.0.0.1:1", {"timeout_seconds": "soon"}, "timeout_seconds: give a number above 0"),
         ("http://127.0.0.1:1", {"timeout_seconds": 0}, "timeout_seconds: give a number above 0"),

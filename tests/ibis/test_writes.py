@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import ibis
@@ -11,8 +12,10 @@ import pyarrow as pa
 import pytest
 from ibis import _
 
+import alluvia
 from alluvia.errors import Invalid, TableExists, TableNotFound
-from alluvia_ibis import uploading
+from alluvia.serverless import warm_lake
+from alluvia_ibis import requests, uploading
 from tests.ibis.sample import ROWS, rows_of
 
 NUMBERS = count()
@@ -145,6 +148,21 @@ def test_statements_of_one_text_are_one_transaction(con: Any, name: str) -> None
         con.raw_sql(f"DELETE FROM {name}; SELECT nope FROM {name}")
     assert con.raw_sql(f"SELECT count(*) AS n FROM {name}").to_pylist() == [{"n": 2}]
     assert rows_of(made.order_by("n")) == [{"n": 10}, {"n": 20}]
+
+
+@pytest.mark.parametrize("way", ["in this process", "served"])
+def test_a_branch_takes_what_the_lake_does_not_get(served_folder: Path, served_url: str, way: str) -> None:
+    assert requests.BRANCH_HEADER == warm_lake.BRANCH_HEADER
+    lake = alluvia.connect(served_folder)
+    lake.branch(f"of_{way[0]}")
+    con = ibis.alluvia.connect(served_url if way == "served" else served_folder, branch=f"of_{way[0]}")
+    con.insert("users", [{"user": 7, "name": "zoe"}])
+    assert con.create_table("on_branch", con.table("users")).count().to_pyarrow().as_py() == 4
+    assert "on_branch" in con.list_tables()
+    assert lake["users"].count() == 3
+    assert "on_branch" not in lake.tables()
+    with pytest.raises(Invalid, match="there is no branch 'nope'"):
+        ibis.alluvia.connect(served_url if way == "served" else served_folder, branch="nope").table("users")
 
 
 def test_many_rows_go_to_a_server_in_parts_and_come_back_by_a_link(
