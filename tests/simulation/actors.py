@@ -24,11 +24,13 @@ from alluvia.ingest.identity import contents_of
 from alluvia.ingest.pipeline import ingest_batch
 from alluvia.ingest.values import RawEvent
 from alluvia.lake import Lake
+from tests.simulation import following
 from tests.simulation.backfills import backfillers
 from tests.simulation.checker import Event, tuples
 from tests.simulation.erasing import erasers
 from tests.simulation.events import CLAIMS, KINDS, event_rows, value_of
 from tests.simulation.faults import HOUR_US, SECOND_US, FaultSource
+from tests.simulation.following import followers, has_stream
 from tests.simulation.intents import (
     AddColumn,
     AddEvents,
@@ -53,6 +55,7 @@ from tests.simulation.world import ACCOUNTS, BANK, EVENTS, HITS, REJECTS, SKEWS_
 
 Act = Callable[[Actor], None]
 APP = "app"
+BOTH = TOGETHER | following.TOGETHER
 _NEVER = (Corrupt, Invalid, Unsupported)
 OPERATIONS_OPTIMIZE = ("OPTIMIZE",)
 OPERATIONS_VACUUM = ("VACUUM", "VACUUM START", "VACUUM END")
@@ -80,6 +83,7 @@ def cast(world: World) -> Iterator[tuple[str, Callable[[], None]]]:
     others: list[tuple[str, Act]] = [(name, refresher) for name in refreshers(world)] if has_rollup(world) else []
     others += [*(hitters(world) if has_hits(world) else ()), *erasers(world), *backfillers(world)]
     others += [*movers(world)] if has_vault(world) else []
+    others += [*followers(world)] if has_stream(world) else []
     others += [*taggers(world, vacuum)] if has_tags(world) else []
     others += [(f"offerer{at}", ingest) for at in range(CROWD)] if is_crowded(world.seed) else []
     acts = [(name, act, Process(), dict[int, Lake]()) for name, act in others]
@@ -123,7 +127,7 @@ def _attempt(actor: Actor, act: Act) -> None:
             raise
         if not isinstance(error, CommitUnknown):
             actor.world.checker.refused(actor.intent)
-        lost = isinstance(error, MetadataChanged) if act is append else act in TOGETHER and isinstance(error, Conflict)
+        lost = isinstance(error, MetadataChanged) if act is append else act in BOTH and isinstance(error, Conflict)
         if calm and not lost:
             raise Violation("without faults nothing fails", f"{actor.name}: {type(error).__name__}: {error}") from error
         actor.world.scheduler.note(f"{type(error).__name__}: {error}")
@@ -189,7 +193,7 @@ def _through_pipeline(actor: Actor, batch: list[Event]) -> None:
 
 
 def _any_root(actor: Actor) -> str:
-    roots = sorted(actor.world.checker.tables.keys() - {HITS})
+    roots = sorted(actor.world.checker.tables.keys() - {HITS, following.LOG + "/", following.ORDERS})
     focus = actor.world.scenario.focus
     if focus == "bank":
         return BANK

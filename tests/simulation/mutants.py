@@ -1166,6 +1166,53 @@ MUTANTS: tuple[Mutant, ...] = (
         "kept = []",
         ("tests/unit/operations/test_keepers.py",),
     ),
+    Mutant(
+        "read a stream without moving it",
+        "operations/lake_transaction.py",
+        "        if batch.to != stream.position or stream.initial_rows:\n",
+        "        if stream.initial_rows:\n",
+    ),
+    Mutant(
+        "move a stream further than what was read of it",
+        "operations/lake_transaction.py",
+        "streams.moved(stream, batch.to, streams.READ_STREAM",
+        "streams.moved(stream, table.inner.newest().version, streams.READ_STREAM",
+    ),
+    Mutant(
+        "move a stream in a transaction that only reads",
+        "operations/lake_transaction.py",
+        "        if self.wrote or any(each.staged or each.begun for each in tables):\n",
+        "        if tables is not None:\n",
+        ("tests/unit/operations/test_streams.py",),
+    ),
+    Mutant(
+        "give the first rows of a stream with those that come again later",
+        "operations/streams.py",
+        "begin = source.snapshot(newest.version)",
+        "begin = source.readable()",
+        ("tests/unit/operations/test_streams.py",),
+    ),
+    Mutant(
+        "give what a restore has undone",
+        "operations/streams.py",
+        "    commits = _without_undone(commits, stream.position)\n",
+        "",
+        ("tests/unit/operations/test_lake_restore.py",),
+    ),
+    Mutant(
+        "restore a lake to half of a transaction",
+        "operations/lake_moment.py",
+        "    settled = False\n    while not settled:\n",
+        "    settled = True\n    while not settled:\n",
+        ("tests/unit/operations/test_lake_restore.py",),
+    ),
+    Mutant(
+        "leave streams where they are when their lake is restored",
+        "operations/lake_restore.py",
+        "        return _stream_moved(name, then)\n",
+        "        return None\n",
+        ("tests/unit/operations/test_lake_restore.py",),
+    ),
 )
 
 

@@ -51,12 +51,13 @@ class Catalog:
     def handle(self, name: str) -> TableHandle:
         """Return the handle of a table, without a request. Raises `Invalid` for what cannot be a table's name."""
         check_name(name)
-        return self.log_handle(name)
+        return self._handle(name)
 
     def log_handle(self, name: str) -> TableHandle:
         """Return the handle of a table or of a stream's log, as transactions name them. Raises `Invalid`."""
-        if not STREAM_LOG.fullmatch(name):
-            check_name(name)
+        return self._handle(name) if STREAM_LOG.fullmatch(name) else self.handle(name)
+
+    def _handle(self, name: str) -> TableHandle:
         with self._lock:
             found = self._handles.pop(name, None)
             if found is None:

@@ -147,7 +147,7 @@ def find_stream(catalog: Catalog, name: str) -> StreamState | None:
     if not TABLE_NAME.fullmatch(name):
         return None
     try:
-        return stream_of(catalog.log_handle(STREAMS + name).newest())
+        return stream_of(catalog.log_handle(STREAMS + name).readable())
     except TableNotFound:
         return None
 
@@ -191,6 +191,7 @@ def move_stream(
             f"version: expected a version of {stream.source} up to {newest.version}, or -1 for all of its changes, got "
             f"{wanted!r:.100}"
         )
+    handle.carry_out(handle.newest())
     transaction = handle.transaction(handle.newest())
     with conflicts_named(handle.name):
         transaction.commit(moved(stream, wanted, MOVE_STREAM, catalog.clock.now_ms()))

@@ -181,6 +181,18 @@ def test_streams_go_back_with_their_tables(lake: Lake, clock: ManualClock) -> No
     assert ids(lake, "b") == [1, 1, 2, 2, 3, 3]
 
 
+def test_a_branch_is_restored_alone(lake: Lake, clock: ManualClock) -> None:
+    fix = lake.branch("fix")
+    with fix.transaction(["a"]) as tx:
+        tx.table("a").append([{"id": 2}])
+    assert fix.handle("a").origin == fix.keeper.id  # by which an erasure knows what a branch has written
+    clock.advance(3600)
+    break_it(fix)
+    fix.restore(offset="30 minutes ago")
+    assert {name: ids(fix, name) for name in fix.tables()} == {"a": [1, 2], "b": [1], "c": [1], "gone": [1]}
+    assert ids(lake, "a") == [1]
+
+
 def test_what_cannot_be_restored(lake: Lake, clock: ManualClock) -> None:
     with pytest.raises(Invalid, match="give a timestamp, an offset or a tag"):
         lake.restore()

@@ -298,6 +298,18 @@ def test_a_source_that_is_gone_or_another_table(lake: Lake) -> None:
     assert lake.streams()[0].source_version is None
 
 
+def test_verify_knows_transactions_with_streams(lake: Lake) -> None:
+    order(lake, 1)
+    consume(lake)
+    with pytest.MonkeyPatch.context() as patched:  # its process dies before it carries out what was decided
+        patched.setattr("alluvia.operations.lake_commit.carry_out_claim", lambda *_: None)
+        order(lake, 2)
+        consume(lake)
+    assert [lake.table(name).verify().findings for name in ("orders", "big")] == [(), ()]
+    assert arrived(Lake(lake.store, lake.clock)) == [1, 2]
+    assert unread(Lake(lake.store, lake.clock)) == []
+
+
 def test_names(lake: Lake) -> None:
     lake.sql("CREATE VIEW seen AS SELECT 1")
     for taken, message in (("orders", "there is a table or view"), ("seen", "there is a table or view"),
