@@ -174,6 +174,7 @@ class AlluviaStack(Stack):
             self.storage.allow_publish(roles["Query"])
         if settings.sql_writes:
             self.storage.allow_append(roles["Sql"])
+            self.storage.allow_release(roles["Sql"])
         if settings.uploads:
             self.storage.allow_append(roles["Upload"])
         self.storage.allow_append(roles["Vacuum"])

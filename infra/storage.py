@@ -18,6 +18,8 @@ RESULTS = f"{LAKE_PREFIX}_alluvia/results/"
 PUBLISHED = f"{LAKE_PREFIX}_alluvia/queries/"
 # Queries whose senders do not wait, and how they ended.
 JOBS = f"{LAKE_PREFIX}_alluvia/jobs/"
+# What keeps versions of tables: tags, clones and branches.
+KEPT = f"{LAKE_PREFIX}_alluvia/kept/"
 # Where people put files for a backfill to read.
 INCOMING_PREFIX = "incoming/"
 UNDO_DAYS = 7
@@ -66,6 +68,10 @@ class Storage(Construct):
     def allow_publish(self, role: iam.Role) -> None:
         """Lets `role` put published queries where the lake keeps them."""
         self._allow(role, PUBLISHED, "s3:PutObject")
+
+    def allow_release(self, role: iam.Role) -> None:
+        """Lets `role` delete what keeps versions of tables, and no file of one."""
+        self._allow(role, KEPT, "s3:DeleteObject")
 
     def allow_delete(self, role: iam.Role) -> None:
         """Lets `role` delete objects of the lake, but no version of one: what it deletes can be restored for a week."""

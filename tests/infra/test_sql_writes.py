@@ -32,7 +32,8 @@ def test_without_the_setting_no_function_writes_for_callers_of_sql(template: Tem
 
 def test_its_role_reads_and_puts_and_deletes_nothing(writing: Template) -> None:
     found = statements(writing, "Sql")
-    assert actions(writing, "Sql", "s3") == APPEND
+    assert actions(writing, "Sql", "s3") == APPEND | {"s3:DeleteObject"}
+    assert allowed(found, "s3:DeleteObject", lake(writing, "lake/_alluvia/kept/events/clone/dev.json"))
     assert {action.partition(":")[0] for action, _ in grants(found)} == {"s3", "logs"}
     for key in (DATA, COMMIT, "lake/_alluvia/tx/1.json"):
         assert allowed(found, "s3:PutObject", lake(writing, key))
