@@ -20,6 +20,8 @@ from ibis.backends.sql import SQLBackend
 from alluvia.duck.quoting import quote_name
 from alluvia.errors import Forbidden, Invalid, TableNotFound
 from alluvia.extras import needing
+from alluvia.operations.folding import FINAL
+from alluvia.rollups.asking import FRESHNESS, LIVE
 from alluvia.table_names import REJECTS
 from alluvia_ibis.access import LakeAccess, NamedTable
 from alluvia_ibis.compiler import AlluviaCompiler
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from alluvia.lake import Lake
 
 BATCH_ROWS = 1_000_000
+MADE_OF_TABLES = (FINAL, LIVE, FRESHNESS)
+"""So end names, besides those of views, of what reads tables."""
 
 
 class NoSuchTable(TableNotFound, exc.TableNotFound):  # type: ignore[misc]  # ibis has no types
@@ -236,10 +240,13 @@ class Backend(SQLBackend, NoExampleLoader):  # type: ignore[misc]  # ibis has no
 
     def _check_apart(self, name: str, source: Any) -> None:
         """Raise `Invalid` where an expression may read the table whose rows it is to replace: they are gone by then."""
-        read = {each.name for each in source.op().find(ops.DatabaseTable)}
+        read = {each.name.lower() for each in source.op().find(ops.DatabaseTable)}
         texts = [each.query for each in source.op().find((ops.SQLQueryResult, ops.SQLStringView))]
         words = {word.lower() for text in texts for word in re.findall(r"\w+", text)}
-        if name in read | words or not (read | words).isdisjoint(self.con.views()):
+        made_of_tables = {word for word in words if word.endswith(MADE_OF_TABLES)} | words.intersection(
+            self.con.views()
+        )
+        if name.lower() in read | words or made_of_tables or not read.issubset(self.con.tables()):
             raise Invalid(
                 f"insert: the expression may read {name}, whose rows are gone before it runs: store it with "
                 "create_table first, and insert that table"

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 import pyarrow as pa
 
 from alluvia.duck.quoting import quote_name
-from alluvia.errors import TableNotFound
+from alluvia.errors import Invalid, TableNotFound
 from alluvia.lake import Lake
 from alluvia.query.engine import Result, columns, run
 from alluvia.table_names import REJECTS
@@ -35,7 +35,7 @@ class OpenLake(LakeAccess):
             return self._lake.table(f"{table.name}/{REJECTS}").schema
         try:
             return self._lake.table(table.name).schema
-        except TableNotFound:  # a view, or what stands for a relation made of tables, such as <table>_final
+        except (TableNotFound, Invalid):  # a view, what is made of tables, such as <table>_final, or in capitals
             return self.columns(f"SELECT * FROM {quote_name(table.name)}")  # noqa: S608
 
     def columns(self, query: str) -> pa.Schema:

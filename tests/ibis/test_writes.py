@@ -105,12 +105,22 @@ def test_rows_are_replaced(con: Any, name: str) -> None:
 
 
 def test_rows_are_not_replaced_by_what_reads_them(con: Any, name: str) -> None:
-    made = con.create_table(name, [{"n": 1}, {"n": 2}])
+    made = con.create_table(name, [{"n": 1, "m": 1}, {"n": 2, "m": 1}])
+    folded = "SELECT n, sum(m) AS m FROM source GROUP BY n"
+    con.raw_sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('alluvia.merge_query' = '{folded}')")
     con.create_view(f"{name}_ones", made.filter(_.n == 1))
-    for reads in (made.filter(_.n > 1), con.sql(f"SELECT * FROM {name.upper()}"), con.table(f"{name}_ones")):
+    for reads in (
+        made.filter(_.n > 1),
+        con.table(name.upper()),
+        con.sql(f"SELECT * FROM {name.upper()}"),
+        con.table(f"{name}_ones"),
+        con.sql(f"FROM {name}_ones"),
+        con.table(f"{name}_final"),
+        con.sql(f"FROM {name}_final"),
+    ):
         with pytest.raises(Invalid, match=f"the expression may read {name}, whose rows are gone before it runs"):
             con.insert(name, reads, overwrite=True)
-    assert rows_of(made.order_by("n")) == [{"n": 1}, {"n": 2}]
+    assert rows_of(made.order_by("n")) == [{"n": 1, "m": 1}, {"n": 2, "m": 1}]
 
 
 def test_rows_are_updated_or_inserted_by_key(con: Any, name: str) -> None:
