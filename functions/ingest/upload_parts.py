@@ -18,6 +18,7 @@ from alluvia.operations.upload_parts import UPLOAD_MS_MAX
 from alluvia.serverless.http import Request, Response, answer, refusal
 from alluvia.serverless.log_lines import Logger
 from alluvia.serverless.signed_paths import current_signer
+from alluvia.serverless.warm_lake import BRANCH_HEADER
 from alluvia.uploads import parts
 from alluvia.uploads.misfit import Misfit
 from alluvia.uploads.rows import format_of
@@ -57,7 +58,7 @@ def begin_parts(
     checked = upload_of(table, nothing, format_of(asked["format"], "", "", b""), kept, settings, None)
     if checked.create is not None and table not in lake:
         raise TableNotFound(f"there is no table {table!r}, and {checked.create}")
-    upload = parts.begin(lake.store, lake.clock, table, count, size, kept)
+    upload = parts.begin(lake.store, lake.clock, table, count, size, kept, lake.origin)
     body = _shown(upload, lake) | {"complete": f"{_path(upload)}/complete"}
     if size is not None and "parts" not in asked:
         body["part_bytes"] = part_bytes
@@ -141,7 +142,12 @@ def _found(request: Request, settings: IngestSettings, lake: Lake) -> parts.Part
     if match is None:
         raise parts.NoUpload("there is no such upload")
     check_may_send(settings, match[1], APPEND)
-    return parts.find(lake.store, lake.clock, match[1], match[2])
+    found = parts.find(lake.store, lake.clock, match[1], match[2])
+    if found.origin != lake.origin:
+        raise parts.NoUpload(
+            f"this upload was begun elsewhere: complete it with the {BRANCH_HEADER} that it was begun with"
+        )
+    return found
 
 
 def _told(request: Request) -> Mapping[str, Any]:

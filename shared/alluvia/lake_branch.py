@@ -17,9 +17,9 @@ from alluvia.operations.branch_store import NOT_THERE, BranchClock, BranchStore,
 from alluvia.operations.elsewhere import Elsewhere
 from alluvia.operations.keeping import keep_moment, kept_state
 from alluvia.operations.lake_commit import ISOLATION, SERIALIZABLE
-from alluvia.table.handle import TableHandle, milliseconds
+from alluvia.table.handle import milliseconds
 from alluvia.table.keepers import BRANCH, TAG, Keeper, find_keeper, list_keepers, release
-from alluvia.table_names import MAIN, NO_BRANCHES, split_branch
+from alluvia.table_names import MAIN, NO_BRANCHES
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class Branch(Lake):
         super().__init__(store, BranchClock(main.clock, branch_mark(keeper.id)))
         self.branch_store = store
         self.branch_name = keeper.name
+        self.origin = keeper.id
 
     @property
     def name(self) -> str:
@@ -60,14 +61,6 @@ class Branch(Lake):
 
     def __repr__(self) -> str:
         return f"<Branch {self.name!r} of {self.main.uri!r}>"
-
-    def handle(self, name: str) -> TableHandle:
-        """Return the handle of a table on the branch; of one elsewhere, `lake:events`, one to read it by."""
-        if split_branch(name)[0] or name in self._handles:
-            return super().handle(name)
-        found = super().handle(name)
-        found.origin = self.keeper.id
-        return found
 
     def tables(self, *, rejects: bool = False, dropped: bool = False) -> list[str]:
         """Return the names of the tables that the branch shows, as `Lake.tables` does for the lake.

@@ -162,6 +162,7 @@ class _TransactionCatalog(Catalog):
         super().__init__(lake.store, lake.clock)
         self._lake = lake
         self._tables = tables
+        self.origin = lake.origin
 
     def handle(self, name: str) -> TableHandle:
         if split_branch(name)[0]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +78,45 @@ def test_callers_see_no_more_than_on_the_lake(lake: alluvia.Lake) -> None:
         ("fix", "INSERT INTO hits VALUES ('/y', 'b')"),
     ):
         assert send(reader, text, branch)["statusCode"] == 403
+
+
+def test_columns_are_hidden_on_a_branch_by_what_they_are_called_in_the_lake(lake: alluvia.Lake) -> None:
+    people = lake.create_table("people", {"n": "long", "tenant": "string"})
+    people.evolve(rename={"n": "id"})  # maps columns: those that are added have other names in files
+    people.evolve(add={"mail": "string"})
+    people.append([{"id": 1, "tenant": "a", "mail": "a@x"}])
+    old, new = lake.branch("people_old"), lake.branch("people_new")
+    reader = token(lake, grant("read:people", hide="mail address"))
+    first = rows(send(reader, "SELECT * FROM people", "people_old"))
+    people.evolve(rename={"mail": "address"})
+    new["people"].evolve(rename={"mail": "anything"})
+    seen = [{"id": 1, "tenant": "a"}]
+    assert (first, rows(send(reader, "SELECT * FROM people", None))) == (seen, seen)
+    later = token(lake, grant("read:people", hide="address"))
+    for branch in (old.name, new.name):
+        assert rows(send(later, "SELECT * FROM people", branch)) == seen
+        assert rows(send(later, f"SELECT * FROM {branch}.people", None)) == seen
+        assert rows(send(later, f"SELECT 1 AS n; SELECT * FROM {branch}.people", None)) == seen
+        assert "ETag" not in send(later, "SELECT * FROM people", branch)["headers"]
+    people.evolve(rename={"tenant": "was"})
+    people.evolve(add={"tenant": "string"})
+    filtered = token(lake, grant("read:people", where="tenant = 'a'"))
+    assert send(filtered, "SELECT * FROM people", old.name)["statusCode"] == 403
+    assert rows(send(filtered, "SELECT * FROM people", None)) == []
+
+
+def test_an_erasure_takes_results_of_branches(lake: alluvia.Lake) -> None:
+    visits = lake.create_table("visits", {"who": "string"})
+    lake.branch("before_visits")
+    visits.append([{"who": "somebody"}])
+    reader = token(lake, grant("read:visits"))
+    text = "SELECT * FROM lake.visits"
+    states = [send(reader, text, "before_visits")["headers"]["Alluvia-Cache"] for _ in range(2)]
+    assert states == ["miss", "hit"]
+    folder = Path(os.environ["ALLUVIA_LAKE"])
+    visits.erase("who = 'somebody'")
+    assert [path for path in folder.rglob("*") if path.is_file() and b"somebody" in path.read_bytes()] == []
+    assert rows(send(reader, text, "before_visits")) == []
 
 
 def test_events_and_uploads_go_to_the_branch(lake: alluvia.Lake) -> None:

@@ -197,6 +197,20 @@ def test_events_come_in_parts_too(memory: tuple[Lake, ManualClock]) -> None:
     assert lake.table("clicks").count() == 2000
 
 
+def test_parts_for_a_branch_become_rows_there_alone(memory: tuple[Lake, ManualClock]) -> None:
+    lake, _ = memory
+    lake.create_table("t", {"id": "long", "amount": "long"})
+    branch = lake.branch("fix")
+    begun, lost = (begin(branch, "t", "parts=2&format=csv")[1] for _ in range(2))
+    for each in (begun, lost):
+        send_parts(lake, each, CSV)  # the paths of parts name no branch
+    assert finish(lake, begun)[0] == 404
+    assert finish(branch, begun)[1]["rows"] == 2000
+    assert (branch.table("t").count(), lake.table("t").count()) == (2000, 0)
+    lake.table("t").erase("id = -1")
+    assert (finish(branch, lost)[0], list(lake.store.list(UPLOADS))) == (404, [])
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_completing_whose_nth_call_fails(mode: str) -> None:
     """Whatever failed, asking again stores the file once."""

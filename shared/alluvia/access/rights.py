@@ -104,7 +104,7 @@ class Rights:
     def check(self, operation: str, table: str) -> None:
         """Raise `Forbidden`, naming the scope that is missing, if an operation on a table is not granted."""
         if not self.may(operation, table):
-            raise _lacking(operation, table.replace("/", "."))
+            raise _lacking(operation, split_branch(table)[1].replace("/", "."))
 
     def may_publish(self, query: str) -> bool:
         """Whether the caller may publish and withdraw a query of some name."""

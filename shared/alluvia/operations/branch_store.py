@@ -10,6 +10,8 @@ what is not there falls through:
   log has the same relative paths on the branch as in the lake after the branch is published.
 - Views, and what says of which tables there are rollups, fall through as of the branch's moment. Tokens, sources of
   webhooks and published queries are the lake's, as they are now.
+- Results of queries and parts of uploads are put into the lake, whose clean-up and erasures look there. The names of
+  both are the branch's own.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from alluvia.clock import Clock
 from alluvia.errors import Invalid, ObjectNotFound
 from alluvia.log.checkpoints.hint import parse_last_checkpoint
 from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, CheckpointFile, CommitFile, is_absolute, parse_name
+from alluvia.operations.results import RESULTS
+from alluvia.operations.upload_parts import UPLOADS
 from alluvia.store import ListedPage, ObjectInfo, OldVersion, PutResult, Store, Wrapper
 from alluvia.store.base import content_tag
 from alluvia.table.decisions import DECISIONS
@@ -40,6 +44,8 @@ NOT_THERE = -1
 """The base of a table that the lake did not have at the branch's moment."""
 _LAKES = ("_alluvia/tokens/", "_alluvia/sources.toml", "_alluvia/queries/")
 """Keys of what a lake has for all its branches: a branch reads them, and cannot write them."""
+_SHARED = (RESULTS, UPLOADS)
+"""Keys of what branches read and write in the lake, where clean-up and erasures delete it, and links lead to it."""
 _FALL_THROUGH = ("_alluvia/views/", "_alluvia/rollups/", "_alluvia/dropped/", *_LAKES)
 """Starts of the keys of what a branch has from its lake, besides tables."""
 _OF_TABLE = re.compile(rf"(?P<table>{TABLE_OR_REJECTS.pattern})/(?P<rest>(?!_rejects/).*)", re.DOTALL)
@@ -146,7 +152,7 @@ class BranchStore(Wrapper):
             return (key,)
         match = _OF_TABLE.fullmatch(key)
         if match is None:
-            if key.startswith((*_LAKES, BRANCHES)):
+            if key.startswith((*_LAKES, *_SHARED, BRANCHES)):
                 return (key,)
             return both if key.startswith(_FALL_THROUGH) else (own,)
         table, rest = match["table"], match["rest"]
@@ -163,6 +169,8 @@ class BranchStore(Wrapper):
         """Return where the branch writes an object. Raises `Invalid` for what belongs to the lake."""
         if key.startswith(_LAKES):
             raise Invalid("tokens, sources and published queries are the lake's: change them without the branch")
+        if key.startswith(_SHARED):
+            return key
         match = _OF_TABLE.fullmatch(key)
         if match is not None and not match["rest"].startswith(_NAMED_BY_LOG) and not self._marked.search(match["rest"]):
             raise Invalid(f"{key}: its writer does not know of the branch; open the table with lake.on_branch(…)")
@@ -251,12 +259,14 @@ class BranchStore(Wrapper):
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete what the branch has written, but no commit: its log is short, and says where the branch begins."""
-        gone = [self.folder + key for key in keys if not _is_commit(key)]
+        gone = [key if key.startswith(_SHARED) else self.folder + key for key in keys if not _is_commit(key)]
         if gone:
             self.inner.delete(gone)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
         """Objects of the branch, its own and those that it shows of the lake, in key order."""
+        if prefix.startswith(_SHARED):
+            return self.inner.list(prefix, start_after)
         own = {info.key: info for info in self._list_own(prefix, start_after)}
         found = {info.key: info for info in self._list_theirs(prefix, start_after)} | own
         return iter([found[key] for key in sorted(found, key=str.encode)])

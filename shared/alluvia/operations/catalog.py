@@ -36,6 +36,8 @@ class Catalog:
 
     rights: Rights | None = None
     """What may be done with them, if not all may."""
+    origin = ""
+    """The id of the branch that they are on; empty for the lake itself."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
@@ -63,6 +65,7 @@ class Catalog:
             if found is None:
                 overdue = _stream_overdue if STREAM_LOG.fullmatch(name) else _checkpoint_overdue
                 found = TableHandle(self.store, f"{name}/", name, self.clock, overdue)
+                found.origin = self.origin
                 if len(self._handles) >= HANDLES_MAX:
                     del self._handles[next(iter(self._handles))]
             self._handles[name] = found  # the last used comes last

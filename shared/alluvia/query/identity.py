@@ -87,8 +87,9 @@ def identity_of(
         limits = None if rights is None else rights.restriction(snapshot.name)
         where, hide = ((), ()) if limits is None else (limits.where, tuple(sorted(limits.hide)))
         # A transaction that is being carried out changes what a version holds, and a column may be hidden in an old
-        # version because of what it is called now.
-        if _is_unsettled(snapshot) or ((where or hide) and reference.at != At()) or any(map(condition_varies, where)):
+        # version, or on a branch, because of what it is called now, or in the lake.
+        is_old = reference.at != At() or bool(snapshot.origin)
+        if _is_unsettled(snapshot) or ((where or hide) and is_old) or any(map(condition_varies, where)):
             return None
         if reference.table != snapshot.name and query_varies(snapshot.settings.merge_query):
             return None

@@ -20,6 +20,7 @@ class NotedCatalog(Catalog):
     def __init__(self, catalog: Catalog) -> None:
         super().__init__(catalog.store, catalog.clock)
         self.rights = catalog.rights
+        self.origin = catalog.origin
         self.opened: set[str] = set()
         self._catalog = catalog
 

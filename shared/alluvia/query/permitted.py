@@ -32,6 +32,7 @@ class _PermittedCatalog(Catalog):
         super().__init__(catalog.store, catalog.clock)
         self._catalog = catalog
         self.rights = rights
+        self.origin = catalog.origin
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self.rights.may(READ, name) and name in self._catalog

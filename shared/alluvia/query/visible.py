@@ -7,12 +7,13 @@ part of the query on a row before the filter has let it through, so not even an 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from alluvia.access.rights import Restriction
-from alluvia.errors import Forbidden, Invalid
+from alluvia.errors import Forbidden, Invalid, TableNotFound
 from alluvia.expressions.predicates import all_of
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.catalog import Catalog
@@ -20,6 +21,7 @@ from alluvia.operations.relations import ShownPart
 from alluvia.table.schema.names import fold
 from alluvia.table.skipping.predicate import Predicate
 from alluvia.table.snapshot import Snapshot
+from alluvia.table_names import MAIN, split_branch
 
 if TYPE_CHECKING:
     from alluvia.expressions.condition import Condition
@@ -42,7 +44,7 @@ def visible(catalog: Catalog, snapshot: Snapshot, now_us: int) -> Visible | None
     restriction = None if catalog.rights is None else catalog.rights.restriction(snapshot.name)
     if not restriction:
         return None
-    newest = catalog.handle(snapshot.name).newest()
+    newest = _newest(catalog, snapshot.name)
     columns = [name for name in snapshot.schema.names if not _is_hidden(name, snapshot, newest, restriction)]
     if not columns:
         raise Forbidden(f"this caller may see no column of {snapshot.name}")
@@ -66,10 +68,20 @@ def visible_schema(catalog: Catalog, snapshot: Snapshot) -> pa.Schema:
     return snapshot.schema if seen is None else seen.shown.schema(snapshot)
 
 
-def _is_hidden(name: str, snapshot: Snapshot, newest: Snapshot, restriction: Restriction) -> bool:
+def _newest(catalog: Catalog, name: str) -> list[Snapshot]:
+    """Return the versions that say what columns are called now: of a table on a branch, the lake's is one of them."""
+    found = [catalog.handle(name).newest()]
+    branch, table = split_branch(name)
+    if (branch or catalog.origin) not in ("", MAIN):
+        with suppress(TableNotFound):  # the branch has created it, or the lake has dropped it
+            found.append(catalog.handle(f"{MAIN}:{table}").newest())
+    return found
+
+
+def _is_hidden(name: str, snapshot: Snapshot, newest: Sequence[Snapshot], restriction: Restriction) -> bool:
     """Whether a column is hidden, by its name, or by one that it has had or has now in another version."""
     physical = snapshot.physical_name(name)
-    now = {newest.physical_name(each) for each in newest.schema.names if fold(each) in restriction.hide}
+    now = {one.physical_name(each) for one in newest for each in one.schema.names if fold(each) in restriction.hide}
     return fold(name) in restriction.hide or fold(physical) in restriction.hide or physical in now
 
 
@@ -82,11 +94,12 @@ def _filter(text: str, snapshot: Snapshot) -> Condition:
         raise _unfit(snapshot) from error
 
 
-def _check_same(used: Sequence[str], snapshot: Snapshot, newest: Snapshot) -> None:
+def _check_same(used: Sequence[str], snapshot: Snapshot, newest: Sequence[Snapshot]) -> None:
     """Raise `Forbidden` where a filter's columns are others in this version than they are now."""
     for name in used:
-        if name not in newest.schema.names or newest.physical_name(name) != snapshot.physical_name(name):
-            raise _unfit(snapshot)
+        for one in newest:
+            if name not in one.schema.names or one.physical_name(name) != snapshot.physical_name(name):
+                raise _unfit(snapshot)
 
 
 def _unfit(snapshot: Snapshot) -> Forbidden:

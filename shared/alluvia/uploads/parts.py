@@ -38,7 +38,10 @@ class NoUpload(Invalid):
 
 @dataclass(frozen=True, slots=True)
 class PartedUpload:
-    """A file that comes in parts: their number, the file's bytes if they were said, and what was asked for."""
+    """A file that comes in parts: their number, the file's bytes if they were said, and what was asked for.
+
+    `origin` is the id of the branch that it is for; empty for the lake itself.
+    """
 
     id: str
     table: str
@@ -46,6 +49,7 @@ class PartedUpload:
     created_ms: int
     bytes: int | None = None
     asked: Mapping[str, str] = field(default_factory=dict)
+    origin: str = ""
 
     @property
     def folder(self) -> str:
@@ -63,11 +67,11 @@ class PartedUpload:
 
 
 def begin(
-    store: Store, clock: Clock, table: str, parts: int, size: int | None, asked: Mapping[str, str]
+    store: Store, clock: Clock, table: str, parts: int, size: int | None, asked: Mapping[str, str], origin: str = ""
 ) -> PartedUpload:
     """Note an upload, and return it. One PUT. Its id cannot be guessed."""
     check_name(table)
-    upload = PartedUpload(clock.new_id(), table, parts, clock.now_ms(), size, dict(asked))
+    upload = PartedUpload(clock.new_id(), table, parts, clock.now_ms(), size, dict(asked), origin)
     store.put(f"{upload.folder}upload.json", orjson.dumps(asdict(upload)))
     return upload
 
