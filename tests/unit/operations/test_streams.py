@@ -310,6 +310,16 @@ def test_verify_knows_transactions_with_streams(lake: Lake) -> None:
     assert unread(Lake(lake.store, lake.clock)) == []
 
 
+def test_a_branch_has_streams_of_its_own(lake: Lake) -> None:
+    order(lake, 1)
+    fix = lake.branch("fix")
+    assert fix.streams() == []
+    fix.create_stream("new_orders", "orders", version=0)
+    order(fix, 2)
+    consume(fix)
+    assert (arrived(fix), arrived(lake), ids(unread(lake))) == ([1, 2], [], [1])
+
+
 def test_names(lake: Lake) -> None:
     lake.sql("CREATE VIEW seen AS SELECT 1")
     for taken, message in (("orders", "there is a table or view"), ("seen", "there is a table or view"),
