@@ -158,8 +158,11 @@ class _Erasure:
                 return False
         self._before_removal()
         snapshot = _checkpointed(handle)
-        record_oldest(handle, snapshot.version, fence=True, operation=ERASE)
         matching = self._find(snapshot)
+        # What moments mean is put on record first: the oldest readable version is part of that.
+        kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags)
+        kept.pin(snapshot.version, oldest_readable(snapshot.state))
+        record_oldest(handle, snapshot.version, fence=True, operation=ERASE)
         kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags)  # who came meanwhile
         kept.pin(snapshot.version, oldest_readable(snapshot.state))
         checkpoints = kept.write_checkpoints()
