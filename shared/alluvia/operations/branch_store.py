@@ -264,8 +264,8 @@ class BranchStore(Wrapper):
             self.inner.delete(gone)
 
     def list(self, prefix: str, start_after: str | None = None) -> Iterator[ObjectInfo]:
-        """Objects of the branch, its own and those that it shows of the lake, in key order."""
-        if prefix.startswith(_SHARED):
+        """Objects of the branch, its own and those that it shows of the lake, in key order; outside it, all."""
+        if is_absolute(prefix) or prefix.startswith(_SHARED):  # a table is attached from there, or all share it
             return self.inner.list(prefix, start_after)
         own = {info.key: info for info in self._list_own(prefix, start_after)}
         found = {info.key: info for info in self._list_theirs(prefix, start_after)} | own

@@ -181,6 +181,23 @@ def test_other_readers_do_not_take_it_for_an_empty_table(two: Two) -> None:
         DeltaTable(str(two.folder / "lake" / "orders")).to_pyarrow_table()
 
 
+def test_branches_and_tags_of_the_lake_have_it_as_it_is_now(two: Two) -> None:
+    two.lake.create_external("files", str(next((two.folder / "other").rglob("*.parquet"))))
+    branch = two.lake.branch("fix")
+    two.orders.append([{"id": 9, "name": "z"}])
+    for lake in (branch, alluvia.connect(two.folder / "lake").on_branch("fix")):
+        assert lake["orders"].count() == 4
+        found = lake.sql("SELECT o.id FROM orders o ANTI JOIN files USING (id)")
+        assert found.to_pylist() == [{"id": 9}]
+        with pytest.raises(ReadOnly):
+            lake["orders"].append(ROWS)
+        with pytest.raises(ReadOnly):
+            lake.sql("DELETE FROM files")
+    branch["mine"].append(ROWS)
+    branch.publish()
+    assert two.mine.count() == 3
+
+
 def test_a_read_looks_at_two_logs_and_a_table_that_is_none_costs_nothing_more(two: Two) -> None:
     lake = Lake(CountingStore(two.again().store), two.lake.clock)
     lake["orders"].count()
