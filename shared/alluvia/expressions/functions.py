@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from alluvia.table.schema.names import fold
 
 LAKE_FUNCTIONS: Mapping[str, tuple[str, ...]] = {
+    "branches": (),
     "changes": ("table", "from", "to", "expired"),
     "files": ("table", "where"),
     "history": ("table", "limit"),

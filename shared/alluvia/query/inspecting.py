@@ -20,6 +20,7 @@ from alluvia.errors import Invalid, TableNotFound
 from alluvia.expressions.constants import Constants
 from alluvia.expressions.references import Call, Reference, References
 from alluvia.expressions.tree import Node, integer_literal, text_literal, walk
+from alluvia.inspection import branches as lake_branches
 from alluvia.inspection import change_feed, history, information_schema, lake_tables, partitions, row_groups
 from alluvia.inspection import columns as column_rows
 from alluvia.inspection import files as file_rows
@@ -93,6 +94,7 @@ OF_TABLES: Mapping[str, _Function] = {
 }
 """Functions of one table."""
 OF_LAKES: Mapping[str, tuple[pa.Schema, Callable[[Asked], Rows]]] = {
+    "branches": (lake_branches.SCHEMA, lake_branches.branches),
     "tables": (lake_tables.SCHEMA, lake_tables.tables),
     "tags": (lake_tags.SCHEMA, lake_tags.tags),
     "information_schema.columns": (information_schema.COLUMNS, information_schema.columns),

@@ -274,3 +274,14 @@ def test_erasing_finds_what_a_branch_shows_or_has_written(lake: Lake, clock: Man
     other.discard()
     lake["orders"].erase("id = 1")
     assert ids(lake) == [2]
+
+
+def test_queries_list_branches(lake: Lake) -> None:
+    fix = lake.branch("fix", expires=timedelta(days=1))
+    lake.branch("other")
+    text = "SELECT name, expires_at IS NULL AS for_good, expired FROM branches() ORDER BY name"
+    wanted = [
+        {"name": "fix", "for_good": False, "expired": False},
+        {"name": "other", "for_good": True, "expired": False},
+    ]
+    assert lake.sql(text).to_pylist() == fix.sql(text).to_pylist() == wanted

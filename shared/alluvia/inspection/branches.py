@@ -1,0 +1,42 @@
+"""The branches of a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from alluvia.inspection.asking import Asked, batches_of
+from alluvia.operations.branch_store import BranchStore
+from alluvia.table.keepers import BRANCH, list_keepers
+
+SCHEMA = pa.schema(
+    [
+        ("name", pa.string()),
+        ("moment", pa.timestamp("us", tz="UTC")),
+        ("created_at", pa.timestamp("us", tz="UTC")),
+        ("expires_at", pa.timestamp("us", tz="UTC")),
+        ("expired", pa.bool_()),
+    ]
+)
+
+
+def branches(asked: Asked) -> Iterator[pa.RecordBatch]:
+    """Yield a row for each branch of the lake, asked on a branch too. One LIST, and one GET for each."""
+    store, now_ms = asked.catalog.store, asked.catalog.clock.now_ms()
+    found = [
+        {
+            "name": keeper.name,
+            "moment": _time(keeper.moment),
+            "created_at": _time(keeper.created_ms),
+            "expires_at": None if keeper.expires_ms is None else _time(keeper.expires_ms),
+            "expired": not keeper.is_live(now_ms),
+        }
+        for keeper in list_keepers(store.inner if isinstance(store, BranchStore) else store, None, BRANCH)
+    ]
+    yield from batches_of(found, SCHEMA)
+
+
+def _time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
