@@ -13,13 +13,25 @@ import pyarrow as pa
 from alluvia.errors import Corrupt, VersionExpired, VersionNotFound
 from alluvia.log.paths import LOG_FOLDER, checkpoint_name, commit_name
 from alluvia.log.segment import Listing, find_segment, read_listing
+from alluvia.operations.branch_store import delete_folder
 from alluvia.operations.checkpoint import form_of
 from alluvia.operations.clone_keepers import is_orphan
 from alluvia.operations.keeping import PENDING_AGE_MS_MAX
 from alluvia.operations.vacuum_keys import hashed, needed
 from alluvia.store import ObjectInfo
 from alluvia.table.handle import TableHandle
-from alluvia.table.keepers import CLONE, FILES, Keeper, Keepers, find_keeper, keepers_of, meant, pin_key, release
+from alluvia.table.keepers import (
+    BRANCH,
+    CLONE,
+    FILES,
+    Keeper,
+    Keepers,
+    find_keeper,
+    keepers_of,
+    meant,
+    pin_key,
+    release,
+)
 from alluvia.table.snapshot import Snapshot
 
 EXPIRED_AGE_MS_MIN = 24 * 60 * 60 * 1000
@@ -139,6 +151,8 @@ class KeptFiles:
                 known = find_keeper(handle.store, keeper.table, keeper.kind, keeper.name)
                 if known is not None and known.id == keeper.id:
                     release(handle.store, keeper)
+                    if keeper.kind == BRANCH:
+                        delete_folder(handle.store, keeper.id)
         ids = {keeper.id for keeper in self._kept.keepers}
         handle.store.delete([self._kept.pin_keys[each] for each in self._kept.pins if each not in ids])
 

@@ -285,3 +285,20 @@ def test_queries_list_branches(lake: Lake) -> None:
         {"name": "other", "for_good": True, "expired": False},
     ]
     assert lake.sql(text).to_pylist() == fix.sql(text).to_pylist() == wanted
+
+
+def test_vacuum_deletes_what_an_expired_branch_has_written(lake: Lake, clock: ManualClock) -> None:
+    fix, other = lake.branch("fix", expires=timedelta(days=1)), lake.branch("other")
+    clock.advance(1)
+    for branch in (fix, other):
+        branch["orders"].append([{"id": 10, "v": "x"}])
+    lake["orders"].delete("id = 1")
+    clock.advance(60 * 24 * 3600)
+    lake["orders"].optimize(full=True)
+    lake["orders"].delete("id = 2")
+    clock.advance(24 * 3600)
+    lake["orders"].vacuum(timedelta(0))
+    assert [each.name for each in lake.branches()] == ["other"]
+    folders = list(lake.store.list_folders("_alluvia/branches/"))
+    assert folders == [other.keeper.id]
+    assert ids(Lake(lake.store, clock).on_branch("other")) == [1, 2, 10]
