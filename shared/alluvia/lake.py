@@ -353,6 +353,7 @@ class Lake(TableCreation, LakeTags, Catalog):
         `location` has paths, URIs or globs, which are looked up now, and again by `refresh_external`. Without a
         `format` the name of the files says it, without a `schema` the files do. Raises `TableExists` and `Invalid`.
         """
+        self.check_whole("an external table")
         from alluvia.uploads import external
 
         locations = [location] if isinstance(location, str | os.PathLike) else location
@@ -362,6 +363,7 @@ class Lake(TableCreation, LakeTags, Catalog):
 
     def refresh_external(self, name: str) -> external.ExternalReport:
         """Look the files of an external table up again, and read them as they are from now on, in one commit."""
+        self.check_whole("an external table")
         from alluvia.uploads import external
 
         return external.refresh_external(self.handle(name))
@@ -372,6 +374,7 @@ class Lake(TableCreation, LakeTags, Catalog):
         What is committed there shows here at once; nothing can be written here. The place is read with the lake's own
         credentials and options. Raises `TableExists`, `TableNotFound` if no table is there, and `Invalid`.
         """
+        self.check_whole("attach")
         from alluvia.operations import attach
 
         attach.attach(self.handle(name), self.rejects_handle(name), uri, self.clock)
@@ -379,6 +382,7 @@ class Lake(TableCreation, LakeTags, Catalog):
 
     def detach(self, name: str) -> Commit:
         """Take the name of an attached table out of the lake; the table stays as it is. `undrop` brings it back."""
+        self.check_whole("detach")
         from alluvia.operations import attach
         from alluvia.rollups.creating import check_no_rollups
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -18,7 +19,16 @@ from alluvia.operations.elsewhere import Elsewhere
 from alluvia.operations.keeping import keep_moment, kept_state
 from alluvia.operations.lake_commit import ISOLATION, SERIALIZABLE
 from alluvia.table.handle import milliseconds
-from alluvia.table.keepers import BRANCH, TAG, Keeper, find_keeper, list_keepers, release
+from alluvia.table.keepers import (
+    BRANCH,
+    TAG,
+    Keeper,
+    find_keeper,
+    find_tagged,
+    list_keepers,
+    put_over,
+    release,
+)
 from alluvia.table_names import MAIN, NO_BRANCHES
 
 
@@ -136,8 +146,8 @@ class Branch(Lake):
         return self._kept().moment
 
     def _check_there(self) -> None:
-        """Raise `Invalid` for a branch that was discarded."""
-        _found(self.main, self.name, self.keeper.id)
+        """Raise `Invalid` for a branch that was discarded, or has expired."""
+        _live(self.main, self.name, self.keeper.id)
 
     def _kept(self) -> Keeper:
         if self.keeper.moment_ms is None and not self.keeper.stored_ms:
@@ -168,17 +178,28 @@ def create_branch(lake: Lake, name: str, at: datetime | str | None, expires: tim
 
 def open_branch(lake: Lake, name: str) -> Keeper:
     """Return what keeps a branch. Raises `Invalid` if there is none, or it has expired. A GET and a HEAD."""
-    found = _found(lake, name)
+    return _live(lake, name)
+
+
+def _live(lake: Lake, name: str, branch_id: str | None = None) -> Keeper:
+    found = _found(lake, name, branch_id)
     if not found.is_live(lake.clock.now_ms()):
         raise Invalid(f"branch {name!r} has expired: discard it, and cut another with lake.branch({name!r})")
     return found
 
 
 def discard_branch(lake: Lake, name: str, branch_id: str | None = None) -> None:
-    """Delete a branch, first what keeps its versions. Raises `Invalid` if there is none."""
+    """Delete a branch. Raises `Invalid` if there is none.
+
+    First it expires: nobody opens or publishes it then, and if this call dies, another one or vacuum deletes the rest.
+    """
     keeper = _found(lake, name, branch_id)
-    release(lake.store, keeper)
+    tagged = find_tagged(lake.store, None, BRANCH, name)
+    if tagged is not None and tagged[0].id == keeper.id and keeper.is_live(lake.clock.now_ms()):
+        ended = replace(keeper, moment_ms=keeper.moment, expires_ms=lake.clock.now_ms())
+        put_over(lake.store, ended, tagged[1])
     delete_folder(lake.store, keeper.id)
+    release(lake.store, keeper)
 
 
 def list_branches(lake: Lake) -> list[BranchInfo]:

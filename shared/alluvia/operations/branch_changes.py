@@ -9,19 +9,19 @@ from itertools import chain
 import orjson
 
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Txn
+from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, Txn
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import State
 from alluvia.operations.branch_store import NOT_THERE, BranchStore
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.cut import take_cut
-from alluvia.operations.restore import RESTORE
 from alluvia.table.claims import CLAIM, with_claims
 from alluvia.table.conflicts import harmless_change
 from alluvia.table.decisions import happened
 from alluvia.table.event_window.window import joined_event_ids
-from alluvia.table.lineage import UNDONE, is_dropped, undone_versions, with_marks_of
+from alluvia.table.lineage import UNDONE, in_gap, is_dropped, undone_versions, with_marks_of
 from alluvia.table.properties import OLDEST_READABLE, ROLLUP
+from alluvia.table.protocols import with_features
 from alluvia.table.transaction import Changes
 
 CREATED, DROPPED, REPLACED, CHANGED = "created", "dropped", "replaced", "changed"
@@ -98,13 +98,13 @@ class BranchedTable:
 
     @property
     def event_infos(self) -> list[CommitActions]:
-        """Return the branch's commits whose events count: those to this table, since it was last restored."""
+        """Return the branch's commits whose events count: those to this table, but for what restores have undone."""
         start = 0
         for at, commit in enumerate(self.commits):
-            begins = commit.metadata is not None and commit.metadata.id != self.tip.metadata.id
-            if begins or commit.info.get("operation") == RESTORE:
+            if commit.metadata is not None and commit.metadata.id != self.tip.metadata.id:
                 start = at + 1
-        return list(self.commits[start:])
+        undone = undone_versions(self.tip.metadata.configuration)
+        return [commit for commit in self.commits[start:] if not in_gap(undone, commit.version)]
 
     @property
     def only_appends(self) -> bool:
@@ -137,6 +137,13 @@ class BranchedTable:
             can_match=None if blind or not reads else lambda _: True,
         )
 
+    def _protocol(self, begin: Protocol | None) -> Protocol | None:
+        """Return a protocol with what the branch's files may need, whatever the table's properties say now."""
+        tip, before = self.tip.protocol, None if self.base is None else self.base.protocol
+        features = dict.fromkeys((*(tip.reader_features or ()), *(tip.writer_features or ())))
+        protocol = with_features(begin or before or tip, list(features))
+        return None if begin is None and protocol == before else protocol
+
     def filled(self, begin: Changes, marker: Txn) -> Changes:
         """Return what begins a table, with all that the branch has put into it. Pure."""
         txns = {txn.app_id: txn for txn in (*begin.txns, *self.tip.txns.values(), marker)}
@@ -145,6 +152,7 @@ class BranchedTable:
         return replace(
             begin,
             adds=[*begin.adds, *(replace(file, data_change=True) for file in self.tip.files)],
+            protocol=self._protocol(begin.protocol),
             txns=list(txns.values()),
             domains=list({each.domain: each for each in (*begin.domains, *own)}.values()),
             info=joined_event_ids([commit.info for commit in self.event_infos]),

@@ -41,6 +41,7 @@ from alluvia.table.event_window.id_files import files_of, range_prints
 from alluvia.table.event_window.id_runs import FINGERPRINT_BYTES
 from alluvia.table.event_window.window import event_ids_of, parts
 from alluvia.table.keepers import Keeper
+from alluvia.table.lineage import dropped_tables
 from alluvia.table.properties import read_properties
 from alluvia.table.protocols import new_protocol
 
@@ -97,8 +98,9 @@ def publish_branch(
     app_id = f"{MARKER}{keeper.id}"
     published = _record(store) or _published(main, changed, app_id)
     if published is not None:
-        _check_same(published, tips)
-        _put_record(store, tips)
+        _check_same(published, tips, changed)
+        if not dry_run:
+            _put_record(store, tips)
         return PublishReport((), rollups, dry_run)
     reads = isolation != SNAPSHOT
     parts = [_Part(main, store, each, app_id, keeper.name, reads=reads) for each in changed]
@@ -118,7 +120,7 @@ def publish_branch(
         if published is None:
             again = (_Part(main, store, each, app_id, keeper.name, reads=reads).verdict() for each in changed)
             raise next((each.conflict for each in again if each.conflict is not None), error) from error
-        _check_same(published, tips)
+        _check_same(published, tips, changed)
         versions = {}
     _put_record(store, tips)
     return PublishReport(tuple(replace(each, version=versions.get(each.name)) for each in found), rollups)
@@ -178,7 +180,8 @@ def _staged(main: Catalog, table: BranchedTable, marker: Txn, branch: str, *, re
     handle.newest(dropped=True)  # follows the log from what this process knows
     staged = StagedHandle(handle, handle.as_of(base), table.held)
     if table.kind == DROPPED:
-        changes = plan_drop(base, now_ms)
+        dropped = dropped_tables(tip.metadata.configuration)  # the last is this: rejects come back with their table
+        changes = plan_drop(base, now_ms, dropped[-1].parent_id)
         staged.stage(replace(changes, parameters=published, txns=[*changes.txns, marker]))
     elif table.kind == REPLACED:
         settings = read_properties(tip.metadata.configuration)
@@ -260,8 +263,9 @@ def _put_record(store: BranchStore, versions: dict[str, int]) -> None:
     store.put_if_absent(RECORD, orjson.dumps(versions))
 
 
-def _check_same(published: dict[str, int], tips: dict[str, int]) -> None:
-    """Raise `Conflict` if tables were written on a branch since it was published."""
-    later = sorted(name for name, version in tips.items() if published.get(name, version) != version)
+def _check_same(published: dict[str, int], tips: dict[str, int], changed: Iterable[BranchedTable]) -> None:
+    """Raise `Conflict` if tables were written on a branch since it was published, also for the first time."""
+    new = {each.name for each in changed} - published.keys()
+    later = sorted(name for name, version in tips.items() if name in new or published.get(name, version) != version)
     if later:
         raise Conflict(f"the branch was published before {', '.join(later)} changed on it: cut a new one for the rest")

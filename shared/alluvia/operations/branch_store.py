@@ -112,6 +112,15 @@ class BranchStore(Wrapper):
         self._bases: dict[str, int] = {}
         self._lock = Lock()
 
+    @property
+    def moment_ms(self) -> int:
+        """Return the moment that the branch shows, in ms by the store's clock. The first call may cost a request."""
+        return self._moment_ms()
+
+    def owns(self, key: str) -> bool:
+        """Whether an object that the branch shows lies in the branch's own folder."""
+        return self.place(key).startswith(self.folder)
+
     def base(self, table: str) -> int:
         """Return the newest version of a table that is the lake's; `NOT_THERE` if it is the branch's from the start."""
         with self._lock:
@@ -167,6 +176,8 @@ class BranchStore(Wrapper):
 
     def _own(self, key: str) -> str:
         """Return where the branch writes an object. Raises `Invalid` for what belongs to the lake."""
+        if is_absolute(key):
+            raise Invalid(f"{key}: a branch writes nothing outside its lake")
         if key.startswith(_LAKES):
             raise Invalid("tokens, sources and published queries are the lake's: change them without the branch")
         if key.startswith(_SHARED):
@@ -292,12 +303,16 @@ class BranchStore(Wrapper):
 
     def list_pages(self, prefix: str, start_after: str | None = None) -> Iterator[ListedPage]:
         """Yield what the branch has written itself, as columns."""
+        if is_absolute(prefix):
+            return
         after = None if start_after is None else self.folder + start_after
         for page in self.inner.list_pages(self.folder + prefix, after):
             yield page._replace(keys=[key[len(self.folder) :] for key in page.keys])
 
     def list_folders(self, prefix: str) -> Iterator[str]:
         """Names of folders, also of tables that the lake did not have at the moment: `base` tells."""
+        if is_absolute(prefix):
+            return self.inner.list_folders(prefix)
         folders = {*self.inner.list_folders(self.folder + prefix)}
         if not prefix or _falls_through(prefix):
             folders |= {*self.inner.list_folders(prefix)}

@@ -17,6 +17,7 @@ from alluvia.errors import Corrupt, Invalid, TableExists, VersionExpired
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION
+from alluvia.operations.branch_store import BranchStore
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.clone_files import copied_files, is_below, shared_files
 from alluvia.operations.create import check_free, create
@@ -64,6 +65,12 @@ def clone(
     """
     origin, target = catalog.handle(source), catalog.handle(name).own()
     rejects = catalog.rejects_handle(name)
+    if ":" in source:
+        origin.check_own()
+    if isinstance(catalog.store, BranchStore) and not deep:
+        raise Invalid(
+            "clone: nothing keeps files for a shallow clone on a branch: make a deep one, with deep=True or DEEP CLONE"
+        )
     if [version, timestamp, tag].count(None) < 2:
         raise Invalid("version, timestamp, tag: give one of them")
     newest = origin.newest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from urllib.parse import unquote
 
@@ -56,13 +57,16 @@ def _shared_vector(store: Store, snapshot: Snapshot, descriptor: Json | None) ->
     return {**descriptor, "storageType": "p", "pathOrInlineDv": uri}
 
 
-def copied_files(snapshot: Snapshot, target: TableHandle) -> list[AddFile]:
-    """Copy the files of a version, and their deletion vectors, below the root of another table; return the copies."""
+def copied_files(snapshot: Snapshot, target: TableHandle, files: Iterable[AddFile] | None = None) -> list[AddFile]:
+    """Copy the files of a version, all by default, and their deletion vectors, below a table's root.
+
+    Returns the copies.
+    """
     store, clock, began_ms = target.store, target.clock, target.clock.now_ms()
     vectors: dict[str, str] = {}
     adds = []
     copies: list[tuple[str, str]] = []
-    for file in snapshot.files:
+    for file in snapshot.files if files is None else files:
         path = f"{folder_of(file.path)}part-{clock.new_id()}.parquet"
         copies.append((snapshot.key(file), target.root + path))
         descriptor = file.deletion_vector

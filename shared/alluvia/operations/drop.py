@@ -15,6 +15,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import Metadata, Protocol
 from alluvia.log.paths import LOG_FOLDER
 from alluvia.log.replay import State
+from alluvia.operations.branch_files import held
 from alluvia.operations.drop_plan import EMPTY, FirstVersion, in_reach, plan_drop, plan_recreate, plan_undrop
 from alluvia.operations.replanning import check_not_append_only
 from alluvia.operations.restore import check_present
@@ -182,7 +183,9 @@ def _undrop(handle: TableHandle, table: DroppedTable) -> Commit:
         if base.version < oldest:
             raise VersionExpired(expired_message(handle.name, base.version, oldest))
         changes = plan_undrop(state, base, table, handle.clock.now_ms())
-        check_present(handle, Snapshot(base, handle.root, handle.name, handle.store.locate), changes.adds)
+        source = Snapshot(base, handle.root, handle.name, handle.store.locate)
+        check_present(handle, source, changes.adds)
+        changes.adds = held(handle, source, changes.adds)
         return changes
 
     return _commit(handle, plan)

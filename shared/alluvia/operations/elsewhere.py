@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from alluvia.errors import ReadOnly
 from alluvia.log.replay import State
 from alluvia.operations.catalog import Catalog
+from alluvia.store.read_only import ReadOnlyStore
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
+from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Transaction
+from alluvia.table_names import MAIN
 
 
 class Elsewhere:
@@ -39,13 +43,41 @@ class _Handle(TableHandle):
     """Another handle under another name, to read the table by."""
 
     def __init__(self, inner: TableHandle, name: str, origin: str, place: Callable[[str], str]) -> None:
-        super().__init__(inner.store, inner.root, name, inner.clock)
+        branch, _, table = name.rpartition(":")
+        self._why = (
+            f"table {name!r} can only be read from here: what writes or keeps it works on "
+            f"{'the lake' if branch == MAIN else f'branch {branch}'} itself, as {table!r}"
+        )
+        super().__init__(_Reading(inner.store, "", self._why), inner.root, name, inner.clock)
         self.log, self.lock = inner.log, inner.lock
         self.origin = origin
         self._placing = place
 
+    def own(self) -> TableHandle:
+        return self
+
+    def check_own(self) -> None:
+        raise ReadOnly(self._why)
+
+    def transaction(
+        self,
+        base: Snapshot,  # noqa: ARG002
+        age_ms_max: int = TRANSACTION_AGE_MS_MAX,  # noqa: ARG002
+        held: frozenset[str] = frozenset(),  # noqa: ARG002
+        *,
+        upkeep: bool = False,  # noqa: ARG002
+    ) -> Transaction:
+        raise ReadOnly(self._why)
+
     def as_of(self, state: State) -> Snapshot:
         return _Snapshot(super().as_of(state), self.name, self.origin, self._placing)
+
+
+class _Reading(ReadOnlyStore):
+    """The store of a branch, or of the lake of one, for reading."""
+
+    def locate(self, path: str) -> str | None:
+        return self.inner.locate(path)
 
 
 class _Snapshot(Snapshot):

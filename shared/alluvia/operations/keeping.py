@@ -25,12 +25,15 @@ from alluvia.errors import (
     VersionNotFound,
 )
 from alluvia.log.replay import State
+from alluvia.operations.branch_store import BranchStore, delete_folder
 from alluvia.operations.catalog import Catalog
 from alluvia.store import Store
 from alluvia.table.claims import Claim, pending, with_claims
 from alluvia.table.decisions import Decisions
 from alluvia.table.handle import TableHandle, expired_message, oldest_readable, other_table_message
 from alluvia.table.keepers import (
+    BRANCH,
+    TAG,
     Keeper,
     check_keeper_name,
     find_pin,
@@ -69,6 +72,11 @@ def keep_version(
     """
     check_keeper_name(kind, name)
     snapshot = handle.snapshot(version, timestamp)
+    if kind == TAG and isinstance(handle.store, BranchStore) and snapshot.version < handle.store.base(handle.name):
+        raise Invalid(
+            f"tag {name}: version {snapshot.version} of {handle.name} is older than the branch, which does not keep "
+            "it: tag it on the lake"
+        )
     keeper = Keeper(
         kind,
         name,
@@ -110,6 +118,8 @@ def keep_moment(
     now_ms = clock.now_ms()
     if at_ms is not None and at_ms > now_ms:
         raise Invalid(f"{kind} {name}: the moment lies in the future; leave it out to keep the lake as it is now")
+    if at_ms is not None and isinstance(catalog.store, BranchStore) and at_ms < catalog.store.moment_ms:
+        raise Invalid(f"{kind} {name}: the moment is older than the branch, which does not keep it: use the lake's")
     keeper = Keeper(
         kind,
         name,
@@ -215,6 +225,8 @@ def _put(store: Store, clock: Clock, keeper: Keeper, *, replaces: bool) -> None:
             return
         if not replaces and known.is_live(clock.now_ms()):
             raise Invalid(f"there is a {known} already: delete it first, or replace it")
+        if known.kind == BRANCH and not known.is_live(clock.now_ms()):
+            delete_folder(store, known.id)
         if put_over(store, keeper, tag):
             return
     raise Unavailable(f"{keeper}: others have changed it {_TRIES_MAX} times meanwhile: try again")

@@ -150,9 +150,9 @@ class KeptFiles:
             elif expired and not keeper.pending:
                 known = find_keeper(handle.store, keeper.table, keeper.kind, keeper.name)
                 if known is not None and known.id == keeper.id:
-                    release(handle.store, keeper)
                     if keeper.kind == BRANCH:
                         delete_folder(handle.store, keeper.id)
+                    release(handle.store, keeper)
         ids = {keeper.id for keeper in self._kept.keepers}
         handle.store.delete([self._kept.pin_keys[each] for each in self._kept.pins if each not in ids])
 

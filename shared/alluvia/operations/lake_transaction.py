@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Conflict, Invalid, TableExists, TableNotFound
 from alluvia.log.actions import Metadata
 from alluvia.log.replay import State
+from alluvia.operations.branch_files import held
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.cut import Cut, take_cut
 from alluvia.operations.drop import drop_rejects_left, find_log
@@ -101,7 +103,9 @@ class StagedTables:
         if table not in dropped_tables(newest.properties) or not is_dropped(newest.properties):
             raise TableExists(f"table {name!r} is there again: start the transaction again")
         staged = self._staged[name] = StagedHandle(handle, newest, frozenset())
-        staged.stage(plan_undrop(newest.state, base, table, self._catalog.clock.now_ms()))
+        changes = plan_undrop(newest.state, base, table, self._catalog.clock.now_ms())
+        source = Snapshot(base, handle.root, name, handle.store.locate)
+        staged.stage(replace(changes, adds=held(handle, source, changes.adds)))
         return staged
 
     def stage_stream(self, name: str, plan: Callable[[StreamState, int], Changes]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -121,12 +121,19 @@ def restore_to(handle: TableHandle, target: Snapshot) -> RestoreReport:
         if found.removes:
             check_not_append_only(snapshot, "restore")
         check_present(handle, target, found.adds)
+        found = replace(found, adds=tuple(_held(handle, target, found.adds)))
         return _changes(handle, snapshot, target, found)
 
     commit, snapshot, _ = commit_planned(handle, plan)
     if commit is None:
         return RestoreReport(snapshot.version, snapshot.timestamp_ms, target.version)
     return RestoreReport(commit.version, commit.timestamp_ms, target.version, len(done[0].adds), len(done[0].removes))
+
+
+def _held(handle: TableHandle, target: Snapshot, adds: Sequence[AddFile]) -> Sequence[AddFile]:
+    from alluvia.operations.branch_files import held  # lakes without branches do without
+
+    return held(handle, target, adds)
 
 
 def _tagged(handle: TableHandle, tag: str) -> Snapshot:

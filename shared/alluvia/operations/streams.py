@@ -106,6 +106,8 @@ def create_stream(
         raise TableExists(f"there is a table or view {name}: choose another name for the stream")
     if initial_rows and (version is not None or timestamp is not None):
         raise Invalid("initial_rows: the first read gives the rows of that time: leave version and timestamp out")
+    if ":" in source:
+        raise Invalid(f"{source}: a stream follows a table of its own lake: create it on the branch")
     begin = catalog.handle(source).snapshot(version, timestamp)
     definition = {
         "source": source,
@@ -310,11 +312,16 @@ def _check_same(stream: StreamState, newest: Snapshot) -> None:
 
 def _without_undone(commits: Sequence[CommitActions], position: int) -> Sequence[CommitActions]:
     """Return commits without those that a restore has undone, nor the restore, where none of them was given."""
-    for restore in commits:
-        back_to = restored_version(restore)
-        if back_to is not None and back_to >= position:
-            commits = [each for each in commits if not back_to < each.version <= restore.version]
-    return commits
+    left: list[CommitActions] = []
+    back_to: int | None = None
+    for commit in reversed(commits):  # a later restore may have undone an earlier one
+        if back_to is not None and commit.version > back_to:
+            continue
+        back_to = restored_version(commit)
+        if back_to is None or back_to < position:
+            left.append(commit)
+            back_to = None
+    return left[::-1]
 
 
 def _within(commits: Sequence[CommitActions], to: int, max_rows: int) -> tuple[Sequence[CommitActions], int]:

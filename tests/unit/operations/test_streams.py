@@ -198,6 +198,16 @@ def test_changes_of_all_kinds_and_appended_rows_alone(lake: Lake) -> None:
     assert ("insert", 6) in {(kind, version) for kind, version, _ in unread(lake)}
 
 
+def test_a_restore_that_another_restore_has_undone_is_none(lake: Lake) -> None:
+    order(lake, 1)
+    lake.table("orders").restore(version=0)
+    order(lake, 2)
+    lake.table("orders").restore(version=1)
+    assert unread(lake) == [("insert", 1, 1)]
+    order(lake, 3)
+    assert unread(lake) == [("insert", 1, 1), ("insert", 5, 3)]
+
+
 def test_where_a_stream_begins(lake: Lake, clock: ManualClock) -> None:
     order(lake, 1)
     clock.advance(3600)
