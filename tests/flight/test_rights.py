@@ -89,6 +89,17 @@ def test_a_token_is_a_password_too(place: tuple[Served, Tokens]) -> None:
         dbapi.connect(served.uri, {"username": "token", "password": "wrong"}, autocommit=True)
 
 
+def test_nothing_that_is_meant_for_a_branch_goes_to_the_lake(place: tuple[Served, Tokens]) -> None:
+    served, tokens = place
+    options = {
+        "adbc.flight.sql.authorization_header": f"Bearer {tokens.writer}",
+        "adbc.flight.sql.rpc.call_header.x-alluvia-branch": "fix",
+    }
+    with dbapi.connect(served.uri, options, autocommit=True) as connection, connection.cursor() as cursor:
+        with pytest.raises(adbc_driver_manager.Error, match="Flight SQL takes no branch"):
+            cursor.execute("INSERT INTO hits VALUES ('a', 'a@x', 1)")
+
+
 def test_rows_and_columns_that_are_hidden_stay_hidden(place: tuple[Served, Tokens]) -> None:
     served, tokens = place
     assert served.rows("SELECT * FROM hits ORDER BY n", token=tokens.some) == [("a", 0), ("a", 1)]

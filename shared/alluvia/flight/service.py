@@ -22,6 +22,7 @@ from alluvia.flight.statuses import fitting, status_of
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.authorization import Authorization, bearer
 from alluvia.serverless.http import Request
+from alluvia.serverless.warm_lake import BRANCH_HEADER
 
 SERVICE = "arrow.flight.protocol.FlightService"
 REQUEST_BYTES_MAX = 10 << 20
@@ -218,9 +219,15 @@ class FlightService:
     def _caller(self, context: Context) -> FlightCaller:
         """Return who calls, by the token that the call bears. Raises what `Authorization.rights` raises.
 
-        Raises `Forbidden` for a token of published queries alone, which HTTP serves.
+        Raises `Forbidden` for a token of published queries alone, which HTTP serves, and `Invalid` for a call that is
+        meant for a branch, and would write to the lake.
         """
-        rights = self._gate.authorization().rights(_request(context), self._statements.lake)
+        request = _request(context)
+        if BRANCH_HEADER.lower() in request.headers:
+            raise Invalid(
+                f"{BRANCH_HEADER}: Flight SQL takes no branch: name its tables, as in fix.orders, or write by HTTP"
+            )
+        rights = self._gate.authorization().rights(request, self._statements.lake)
         if rights is not None:
             rights.check_any_table()
         return FlightCaller("" if rights is None else rights.key or rights.subject, rights, context.peer())
