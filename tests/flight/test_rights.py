@@ -95,9 +95,12 @@ def test_nothing_that_is_meant_for_a_branch_goes_to_the_lake(place: tuple[Served
         "adbc.flight.sql.authorization_header": f"Bearer {tokens.writer}",
         "adbc.flight.sql.rpc.call_header.x-alluvia-branch": "fix",
     }
-    with dbapi.connect(served.uri, options, autocommit=True) as connection, connection.cursor() as cursor:
-        with pytest.raises(adbc_driver_manager.Error, match="Flight SQL takes no branch"):
-            cursor.execute("INSERT INTO hits VALUES ('a', 'a@x', 1)")
+    with (
+        dbapi.connect(served.uri, options, autocommit=True) as connection,
+        connection.cursor() as cursor,
+        pytest.raises(adbc_driver_manager.Error, match="Flight SQL takes no branch"),
+    ):
+        cursor.execute("INSERT INTO hits VALUES ('a', 'a@x', 1)")
 
 
 def test_rows_and_columns_that_are_hidden_stay_hidden(place: tuple[Served, Tokens]) -> None:

@@ -26,7 +26,7 @@ from alluvia.expressions.tree import LOCATION, Node, integer_literal, text_liter
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.offsets import offset_ms
 from alluvia.table.schema.names import fold
-from alluvia.table_names import REJECTS, REJECTS_IN_SQL, TABLE_NAME, on_branch
+from alluvia.table_names import REJECTS, TABLE_NAME, on_branch
 
 _QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _PLAIN_TABLE_NODES = frozenset({"EMPTY", "EXPRESSION_LIST", "JOIN", "SUBQUERY", "PIVOT"})
@@ -203,9 +203,8 @@ class _Visitor:
             if any(each.get("class") == "PARAMETER" for each in walk(value)):
                 raise Invalid(f"the argument {argument} of {name}() cannot be a parameter: write it into the query")
         at = _version_argument(given)
-        table = text_literal(given.pop("table", None)) or ""
-        parts = ("", *table.split(".")) if "." in table else ("", "", table)
-        self._add(node, (parts[0], parts[1], parts[2]), at, Call(name, given), is_function=True)
+        table = _parts(text_literal(given.pop("table", None)) or "")
+        self._add(node, table, at, Call(name, given), is_function=True)
 
     def _add(
         self, node: Node, name: tuple[str, str, str], at: At, call: Call | None = None, *, is_function: bool
@@ -300,7 +299,16 @@ def _is_call(name: str, children: list[Node]) -> bool:
     if not LAKE_FUNCTIONS[name]:
         return not children
     table = text_literal(children[0]) if children and fold(children[0]["alias"]) in ("", "table") else None
-    return table is not None and bool(TABLE_NAME.fullmatch(fold(table)) or REJECTS_IN_SQL.fullmatch(fold(table)))
+    return table is not None and _lake_name(*_parts(table)) is not None
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """Return what a text names as a query names it: a branch's name may have dots, a table's has none."""
+    rest, _, last = text.rpartition(".")
+    if fold(last) != REJECTS:
+        return "", rest, last
+    branch, _, table = rest.rpartition(".")
+    return branch, table, last
 
 
 def _named_arguments(name: str, children: list[Node]) -> Iterator[tuple[str, Node]]:

@@ -135,8 +135,8 @@ def restore_lake(scope: SqlScope, node: RestoreLake) -> Done:
     from alluvia.operations.lake_restore import restore_as_asked
 
     def check(name: str) -> None:
-        if scope.rights is not None and not scope.rights.may(ADMIN, name):
-            raise Forbidden("RESTORE LAKE needs the scope admin for all tables that it would change")
+        if scope.rights is not None and (not scope.rights.may(ADMIN, name) or scope.rights.restriction(name)):
+            raise Forbidden("RESTORE LAKE needs the scope admin, and all rows and columns, of all that it would change")
 
     done = restore_as_asked(scope.lake, node.timestamp, node.offset, node.tag, dry_run=node.dry_run, check=check)
     steps = ", ".join(f"{each.action} {each.name}" for each in done.steps)

@@ -302,3 +302,18 @@ def test_vacuum_deletes_what_an_expired_branch_has_written(lake: Lake, clock: Ma
     folders = list(lake.store.list_folders("_alluvia/branches/"))
     assert folders == [other.keeper.id]
     assert ids(Lake(lake.store, clock).on_branch("other")) == [1, 2, 10]
+
+
+def test_functions_that_tell_of_a_table_take_one_on_a_branch(lake: Lake) -> None:
+    branch = lake.branch("pr-1.2")
+    branch["orders"].append([{"id": 3, "v": "c"}])
+    told = {
+        "SELECT max(version) AS n FROM history('pr-1.2.orders')": 2,
+        "SELECT sum(rows) AS n FROM files('PR-1.2.orders')": 3,
+        "SELECT sum(id) AS n FROM changes('pr-1.2.orders', 2)": 3,
+        "SELECT count(*) AS n FROM files('lake.orders')": 1,
+    }
+    for text, n in told.items():
+        assert lake.sql(text).to_pylist() == [{"n": n}], text
+    with pytest.raises(TableNotFound, match=r"none\.orders"):
+        lake.sql("FROM files('none.orders')")
