@@ -18,6 +18,7 @@ from alluvia.operations.branch_store import NOT_THERE, BranchClock, BranchStore,
 from alluvia.operations.elsewhere import Elsewhere
 from alluvia.operations.keeping import keep_moment, kept_state
 from alluvia.operations.lake_commit import ISOLATION, SERIALIZABLE
+from alluvia.table.attached import attached_from
 from alluvia.table.handle import milliseconds
 from alluvia.table.keepers import (
     BRANCH,
@@ -29,6 +30,7 @@ from alluvia.table.keepers import (
     put_over,
     release,
 )
+from alluvia.table.transaction import Commit
 from alluvia.table_names import MAIN, NO_BRANCHES
 
 
@@ -81,6 +83,12 @@ class Branch(Lake):
         new = [name for name in names if name not in self._known]
         self._known |= {name for name, is_shown in zip(new, self.store.map(self._shows, new), strict=True) if is_shown}
         return [name for name in names if name in self._known]
+
+    def drop_table(self, name: str) -> Commit:
+        """Drop a table on the branch, as `Lake.drop_table` does. Raises `Invalid` for one that is attached."""
+        if attached_from(self.handle(name).own().newest(dropped=True).state.metadata) is not None:
+            self.check_whole("detach")
+        return super().drop_table(name)
 
     def check_whole(self, what: str) -> None:
         """Raise `Invalid`: what concerns the lake as a whole is done there."""

@@ -193,6 +193,13 @@ def test_branches_and_tags_of_the_lake_have_it_as_it_is_now(two: Two) -> None:
             lake["orders"].append(ROWS)
         with pytest.raises(ReadOnly):
             lake.sql("DELETE FROM files")
+    for change in (
+        lambda: branch.attach("more", two.place),
+        lambda: branch.detach("orders"),
+        lambda: branch.drop_table("orders"),
+    ):
+        with pytest.raises(Invalid, match="concerns the lake with all its branches"):
+            change()
     branch["mine"].append(ROWS)
     branch.publish()
     assert two.mine.count() == 3
