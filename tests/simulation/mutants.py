@@ -1134,8 +1134,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "erase without a word on what the moment of a tag means",
         "operations/erase.py",
+        "        kept.pin(snapshot.version, oldest_readable(snapshot.state))\n"
+        "        record_oldest(handle, snapshot.version, fence=True, operation=ERASE)\n"
+        "        kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags)"
+        "  # who came meanwhile\n"
         "        kept.pin(snapshot.version, oldest_readable(snapshot.state))\n",
-        "",
+        "        record_oldest(handle, snapshot.version, fence=True, operation=ERASE)\n"
+        "        kept = without_rows(handle, matching, snapshot.version, release_tags=release_tags)"
+        "  # who came meanwhile\n",
         ("tests/unit/operations/test_erase_keepers.py",),
     ),
     Mutant(

@@ -12,11 +12,12 @@ from alluvia.operations import branch_publish
 from alluvia.operations.branch_changes import BranchedTable
 from alluvia.operations.branch_store import BranchStore
 from alluvia.operations.kept_files import KeptFiles
+from tests.examples import examples
 from tests.light_engines import light_engines
 from tests.simulation.branches import broken
 
 SEEDS = range(4)
-MORE_SEEDS = range(4, 60)
+MORE_SEEDS = range(4, 4 + examples(8))
 MUTANT_SEEDS = 30
 
 

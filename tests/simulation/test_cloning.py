@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.examples import examples
 from tests.simulation.cloning import CloneRun
 from tests.simulation.runtime import simulated
 
 PORTIONS = 4
-PORTION_SEEDS = 15
+PORTION_SEEDS = examples(3)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -204,8 +204,10 @@ class _Run:
         shares = CLONE_OF in snapshot.properties
         gives_up = shares and oldest > known
         if plan.objects.num_rows or log_plan.objects or shares:
+            planned = plan, log_plan
             plan, log_plan = self._spared(plan, log_plan, live, oldest, known)
-            oldest = _oldest_after(handle, snapshot, self._log_files, plan, log_plan, self._cutoffs)
+            if plan is not planned[0] or log_plan is not planned[1]:
+                oldest = _oldest_after(handle, snapshot, self._log_files, plan, log_plan, self._cutoffs)
         self.oldest = max(self.oldest, oldest)
         failed: list[str] = []
         if not self._dry_run and (plan.objects.num_rows or log_plan.objects or log_plan.hints or gives_up):
