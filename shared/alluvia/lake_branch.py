@@ -14,7 +14,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.branch_changes import BranchedTable, branched_tables
 from alluvia.operations.branch_diff import TableDiff, diff_rows, diff_table
 from alluvia.operations.branch_publish import PublishReport, publish_branch
-from alluvia.operations.branch_store import NOT_THERE, BranchClock, BranchStore, branch_mark, delete_folder
+from alluvia.operations.branch_store import NOT_THERE, BranchClock, BranchStore, branch_mark, delete_folder, delete_left
 from alluvia.operations.elsewhere import Elsewhere
 from alluvia.operations.keeping import keep_moment, kept_state
 from alluvia.operations.lake_commit import ISOLATION, SERIALIZABLE
@@ -208,6 +208,7 @@ def discard_branch(lake: Lake, name: str, branch_id: str | None = None) -> None:
         put_over(lake.store, ended, tagged[1])
     delete_folder(lake.store, keeper.id)
     release(lake.store, keeper)
+    delete_left(lake.store)
 
 
 def list_branches(lake: Lake) -> list[BranchInfo]:

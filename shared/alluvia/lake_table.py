@@ -363,6 +363,7 @@ class Table(TableTags):
         """
         from alluvia.operations import expire as expiring
 
+        self.lake.check_whole("expire")  # published, expired rows would count as deleted
         parent, found, _ = self.name.partition(f"/{REJECTS}")
         return expiring.expire(self._handle, ttl_of=self.lake.handle(parent) if found else None, dry_run=dry_run)
 

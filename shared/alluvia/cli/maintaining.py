@@ -125,7 +125,7 @@ def vacuum(common: Common, tables: tuple[str, ...], retention: timedelta | None,
         _ask(lake, tables, retention)
 
     def work(table: Table) -> dict[str, Any]:
-        expired = table.expire(dry_run=dry_run).files
+        expired = table.expire(dry_run=dry_run).files if lake.branch_name is None else ()
         report = table.vacuum(retention, dry_run=dry_run)
         if common.as_json:
             return {"table": table.name, "expired": expired, **dataclasses.asdict(report)}

@@ -35,6 +35,7 @@ from alluvia.store import ListedPage, ObjectInfo, OldVersion, PutResult, Store, 
 from alluvia.store.base import content_tag
 from alluvia.table.decisions import DECISIONS
 from alluvia.table.event_window.index import index_version
+from alluvia.table.keepers import BRANCH, list_keepers
 from alluvia.table_names import TABLE_OR_REJECTS
 
 T = TypeVar("T")
@@ -62,6 +63,18 @@ def delete_folder(store: Store, branch_id: str) -> None:
     """Delete all that a branch has written. One LIST and one DELETE for 1,000 objects."""
     for page in store.list_pages(branch_folder(branch_id)):
         store.delete(page.keys)
+
+
+def delete_left(store: Store) -> None:
+    """Delete what was written on branches that are gone, by who did not know it. One LIST if there are no branches.
+
+    Who writes on a branch has put its keeper before, so a folder that was listed earlier than all keepers has none.
+    """
+    if folders := list(store.list_folders(BRANCHES)):
+        alive = {keeper.id for keeper in list_keepers(store, None, BRANCH)}
+        for branch_id in folders:
+            if branch_id not in alive:
+                delete_folder(store, branch_id)
 
 
 def branch_mark(branch_id: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt, Invalid
 from alluvia.log.actions import AddFile
-from alluvia.operations.branch_store import NOT_THERE, BranchStore
+from alluvia.operations.branch_store import NOT_THERE, BranchStore, delete_left
 from alluvia.operations.clone_keepers import keep_only, still_used
 from alluvia.operations.datafile import opened
 from alluvia.operations.erase_matching import Matching
@@ -68,6 +68,7 @@ def _written(handle: TableHandle, matching: Matching) -> Iterator[Keeper]:
     """Yield the branches on which matching rows were written, whatever the lake holds. A LIST for each branch."""
     if handle.root != f"{handle.name}/":  # opened without its lake
         return
+    delete_left(handle.store)
     for keeper in list_keepers(handle.store, None, BRANCH):
         store = BranchStore(handle.store, keeper.id, lambda _: NOT_THERE, lambda: 0)
         first = store.first_own(handle.name)

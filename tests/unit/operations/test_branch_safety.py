@@ -247,3 +247,25 @@ def test_a_discard_that_dies_is_done_again(clock: ManualClock, dies_at: int) -> 
     Lake(store, clock).discard_branch("fix")
     assert _of_branches(lake) == []
     assert lake.branches() == []
+
+
+@pytest.mark.parametrize("then", ["discard", "erase"])
+def test_what_is_written_on_a_branch_that_is_gone_does_not_stay(lake: Lake, clock: ManualClock, then: str) -> None:
+    fix, other = lake.branch("fix"), lake.branch("other")
+    clock.advance(1)
+    late = Lake(lake.store, clock).on_branch("fix")
+    other["others"].append([{"id": 6}])
+    fix.discard()
+    late["orders"].append([{"id": 3}])
+    assert len(_of_branches(lake)) == 4
+    if then == "erase":
+        lake["orders"].erase("id = 3")
+    else:
+        lake.branch("third").discard()
+    assert len(_of_branches(lake)) == 2
+    assert ids(other, "others") == [5, 6]
+
+
+def test_rows_expire_on_the_lake_alone(fix: Branch) -> None:
+    with pytest.raises(Invalid, match="expire concerns the lake"):
+        fix["orders"].expire()
