@@ -23,7 +23,7 @@ from alluvia.table.arguments import check_names, check_place, schema_of
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Commit
-from alluvia.table_names import split_branch
+from alluvia.table_names import REJECTS, split_branch
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -77,6 +77,8 @@ def _opened(uri: str | os.PathLike[str], clock: Clock | None, options: Mapping[s
     check_place("uri", uri)
     clock = clock or SystemClock()
     parent, name = table_place(str(uri))
+    if name == REJECTS and (place := table_place(parent))[1]:  # keepers of rejects are those of the lake, too
+        parent, name = place[0], f"{place[1]}/{name}"
     lake = Lake(open_wide_store(parent, clock, **options), clock)
     return lake, TableHandle(lake.store, f"{name}/" if name else "", name or parent, clock)
 

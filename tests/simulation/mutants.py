@@ -77,7 +77,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "forget the versions of a clone that somebody keeps",
         "operations/clone_keepers.py",
-        "    if keepers_of(clone.store, clone.root, name).keepers:\n        return None\n",
+        "    if any(each.table is not None or each.moment >= put_ms for each in kept):\n        return None\n",
         "",
         ("tests/unit/operations/test_clone.py",),
     ),

@@ -19,6 +19,9 @@ from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.keepers import CLONE, FILES, OWNER, OWNER_ID, Keeper, find_tagged, keepers_of, put_over
 from alluvia.table.snapshot import Snapshot
 
+CLOCKS_MS_MAX = 60 * 60 * 1000
+"""The clock of a writer and that of the store are apart by no more than this."""
+
 
 def is_orphan(handle: TableHandle, keeper: Keeper) -> bool:
     """Whether no version that can be read of a clone has files of a table, which a keeper keeps for it.
@@ -64,7 +67,10 @@ def _oldest(handle: TableHandle, keeper: Keeper) -> Snapshot | None:
         return None
     clone = TableHandle(handle.store, f"{name}/", name, handle.clock, follows=False)
     newest = clone.newest(dropped=True)
-    if keepers_of(clone.store, clone.root, name).keepers:
+    # A moment of the lake before the keeper was put is one before the clone was there.
+    put_ms = min(keeper.created_ms, keeper.stored_ms) - CLOCKS_MS_MAX
+    kept = keepers_of(clone.store, clone.root, name).keepers
+    if any(each.table is not None or each.moment >= put_ms for each in kept):
         return None
     with clone.lock:
         oldest = clone.log.at(max(oldest_readable(newest.state), clone.log.oldest()))

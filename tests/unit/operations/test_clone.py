@@ -12,6 +12,7 @@ from alluvia.errors import Invalid, TableExists, TableNotFound, VersionExpired, 
 from alluvia.lake import Lake, Table
 from alluvia.operations import clone as cloning
 from alluvia.operations.keeping import keep_version
+from alluvia.operations.vacuum import vacuum
 from alluvia.store import CountingStore
 from alluvia.table.keepers import CLONE, TAG, list_keepers
 from tests.judges import canonical
@@ -422,3 +423,23 @@ def test_verify_finds_a_clone_whose_files_were_lost(lake: Lake, store: CountingS
     found = clone.verify().findings
     assert len(found) == 2
     assert all("events/" in str(each) for each in found)
+
+
+def test_a_tag_of_the_lake_from_before_a_clone_keeps_nothing_for_it(
+    lake: Lake, source: Table, clock: ManualClock
+) -> None:
+    lake.tag("release")
+    clock.advance(DAY)
+    lake.clone("events", "dev")
+    lake.tag("later")
+    lake.drop_table("dev")
+    clock.advance(8 * DAY)
+    vacuum(lake.handle("dev"), NONE)
+    clock.advance(DAY)
+    wipe(source, clock)
+    assert kept(lake) == 1  # by the later tag, whose version of the clone needs it
+    lake.untag("later")
+    vacuum(lake.handle("dev"), NONE)
+    source.append([{"id": 50, "day": "d 0", "name": "a"}])
+    wipe(source, clock)
+    assert kept(lake) == 0

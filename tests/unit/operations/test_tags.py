@@ -226,3 +226,13 @@ def test_tags_on_the_command_line(tmp_path: Path) -> None:
     assert run(tmp_path, "tag", "list", "t") == []
     failed = CliRunner().invoke(cli, ["tag", "delete", "one", "t", "--lake", str(tmp_path)])
     assert (failed.exit_code, failed.stderr) == (1, "alluvia: table t has no tag 'one'\n")
+
+
+def test_rejects_that_are_opened_alone_have_the_keepers_of_their_lake(tmp_path: Path) -> None:
+    lake = alluvia.connect(tmp_path)
+    rejects = lake.create_table("events/_rejects", {"id": "long"})
+    rejects.append([{"id": 1}])
+    rejects.tag("kept")
+    rejects.delete("id = 1")
+    alluvia.open_table(tmp_path / "events" / "_rejects").vacuum(timedelta(0))
+    assert rejects.to_arrow(tag="kept").num_rows == 1
