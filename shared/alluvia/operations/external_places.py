@@ -16,6 +16,7 @@ from alluvia.table.properties import EXTERNAL
 
 FILES_MAX = 10_000
 _WILD = re.compile(r"[*?\[]")
+_REPEATED = re.compile(r"(?:/\*\*)+(?=/\*\*(?:/|\Z))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,35 +101,51 @@ def _matching(store: Store, location: str) -> list[ObjectInfo]:
 
 
 def glob_pattern(location: str) -> re.Pattern[str]:
-    """Return what a glob matches: `*` and `?` stay within a folder, `**` does not, `[…]` is a set of characters."""
-    parts: list[str] = []
-    at = 0
-    while at < len(location):
-        if location.startswith("**/", at):
-            parts.append("(?:[^/]+/)*")
-            at += 3
-            continue
-        sign = location[at]
-        end = location.find("]", at + 2)
-        if location.startswith("**", at):
-            parts.append(".*")
-            at += 1
-        elif sign == "*":
-            parts.append("[^/]*")
-        elif sign == "?":
-            parts.append("[^/]")
-        elif sign == "[" and end > 0:
-            inner = location[at + 1 : end]
-            negated = inner.startswith(("!", "^"))
-            parts.append(f"[{'^/' if negated else ''}{_set(inner[negated:])}]")
-            at = end
-        else:
-            parts.append(re.escape(sign))
-        at += 1
+    """Return what a glob matches: `*` and `?` stay within a folder, `/**/` does not, `[…]` is a set of characters.
+
+    Whatever the glob, matching takes a time that grows with its length times the path's. What lies between two stars is
+    taken where it first fits, for good: were a later place to do, this one does as well.
+    """
+    first, *others = _REPEATED.sub("", location).split("/**/")
+    last = others.pop() if others else None
+    parts = [_folders(first)]
+    parts += [f"/(?>(?:[^/]+/)*?{_folders(each)}(?=/))" for each in others]
+    if last is not None:
+        parts.append("/.*" if last == "**" else f"/(?:[^/]+/)*{_folders(last)}")
     try:
         return re.compile("".join(parts))
     except re.error as error:
         raise Invalid(f"location: {location!r:.200} is no glob: {error}") from error
+
+
+def _folders(glob: str) -> str:
+    """Return what a glob without `/**/` matches."""
+    *names, last = glob.split("/")
+    return "/".join([*map(_name, names), ".*" if last == "**" else _name(last)])
+
+
+def _name(glob: str) -> str:
+    """Return what a glob matches as the name of a file or a folder."""
+    between = [""]
+    at = 0
+    while at < len(glob):
+        sign = glob[at]
+        end = glob.find("]", at + 2)
+        if sign == "*":
+            between.append("")
+        elif sign == "?":
+            between[-1] += "[^/]"
+        elif sign == "[" and end > 0:
+            inner = glob[at + 1 : end]
+            negated = inner.startswith(("!", "^"))
+            between[-1] += f"[{'^/' if negated else ''}{_set(inner[negated:])}]"
+            at = end
+        else:
+            between[-1] += re.escape(sign)
+        at += 1
+    first, *others = between
+    stars = [f"(?>[^/]*?{each})" for each in others[:-1]] + [f"[^/]*{each}" for each in others[-1:]]
+    return first + "".join(stars)
 
 
 def _set(text: str) -> str:

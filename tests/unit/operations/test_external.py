@@ -227,6 +227,13 @@ def test_a_deep_clone_is_a_table_like_any(lake: Lake, files: Path) -> None:
         ("/a/[!ab].csv", "/a/a.csv", False),
         ("/a/[0-9].csv", "/a/7.csv", True),
         ("/a.b/*", "/aXb/c", False),
+        ("/a/**", "/a/b/c", True),
+        ("/a/**/**/b/*c*", "/a/x/b/y/b/xcx", True),
+        ("/a/**/b/**/c", "/a/b/b/b/c", True),
+        ("/a/**/b/**/c", "/a/b/c/b", False),
+        ("/a/b*b*c", "/a/bxbbxc", True),
+        ("/a/" + "*?" * 20 + "!", "/a/" + "x" * 200, False),
+        ("/a/" + "**/x/" * 20 + "y", "/a/" + "x/" * 200, False),
     ],
 )
 def test_globs(glob: str, path: str, matches: bool) -> None:
