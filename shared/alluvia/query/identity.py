@@ -93,7 +93,8 @@ def identity_of(
             return None
         if reference.table != snapshot.name and query_varies(snapshot.settings.merge_query):
             return None
-        table_id = f"{snapshot.state.metadata.id}{snapshot.origin}"
+        # Copies of a table have its id. Where an attached one is, its root tells.
+        table_id = f"{snapshot.state.metadata.id}{snapshot.origin} {snapshot.root}"
         reads.append(TableRead(snapshot.name, table_id, snapshot.version, where, hide))
     return Identity(statement.text, tuple(reads))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from deltalake.exceptions import DeltaError
 import alluvia
 from alluvia.errors import Forbidden, Invalid, ReadOnly, TableExists, TableNotFound, Unsupported
 from alluvia.lake import Lake, Table
+from alluvia.query.identity import identify
 from alluvia.store import CountingStore
 from tests.judges import canonical
 
@@ -123,6 +125,18 @@ def test_a_detached_table_is_gone_for_everybody_and_stays_where_it_is(two: Two) 
     two.lake.create_table("orders", {"other": "long"}).append([{"other": 1}])
     assert warm["orders"].to_arrow().to_pylist() == [{"other": 1}]
     assert DeltaTable(str(two.folder / "lake" / "orders")).to_pyarrow_table().to_pylist() == [{"other": 1}]
+
+
+def test_answers_of_one_copy_are_none_of_another(two: Two) -> None:
+    shutil.copytree(two.place, two.folder / "other" / "copy")
+    copy = alluvia.connect(two.folder / "other")["copy"]
+    two.orders.append([{"id": 3, "name": "here"}])
+    copy.append([{"id": 4, "name": "there"}])
+    before = identify(two.lake, "FROM orders")
+    two.lake.detach("orders")
+    two.lake.attach("orders", two.folder / "other" / "copy")
+    assert sorted(two.lake["orders"].to_arrow()["id"].to_pylist()) == [0, 1, 2, 4]
+    assert None is not before != identify(two.lake, "FROM orders")
 
 
 def test_what_cannot_be_attached_or_detached_is_refused(two: Two) -> None:
