@@ -379,7 +379,6 @@ class Lake(TableCreation, LakeTags, Catalog):
         self.check_whole("attach")
         from alluvia.operations import attach
 
-        self.check_whole("attach")
         attach.attach(self.handle(name), self.rejects_handle(name), uri, self.clock)
         return Table(self, self.handle(name))
 
@@ -389,7 +388,6 @@ class Lake(TableCreation, LakeTags, Catalog):
         from alluvia.operations import attach
         from alluvia.rollups.creating import check_no_rollups
 
-        self.check_whole("detach")
         check_no_rollups(self, name)
         return attach.detach(self.handle(name))
 

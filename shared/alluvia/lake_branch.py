@@ -30,6 +30,7 @@ from alluvia.table.keepers import (
     put_over,
     release,
 )
+from alluvia.table.properties import EXTERNAL
 from alluvia.table.transaction import Commit
 from alluvia.table_names import MAIN, NO_BRANCHES
 
@@ -85,9 +86,12 @@ class Branch(Lake):
         return [name for name in names if name in self._known]
 
     def drop_table(self, name: str) -> Commit:
-        """Drop a table on the branch, as `Lake.drop_table` does. Raises `Invalid` for one that is attached."""
-        if attached_from(self.handle(name).own().newest(dropped=True).state.metadata) is not None:
+        """Drop a table on the branch, as `Lake.drop_table` does. Raises `Invalid` for an attached or external one."""
+        metadata = self.handle(name).own().newest(dropped=True).state.metadata
+        if attached_from(metadata) is not None:
             self.check_whole("detach")
+        if EXTERNAL in metadata.configuration:
+            self.check_whole("dropping an external table")
         return super().drop_table(name)
 
     def check_whole(self, what: str) -> None:

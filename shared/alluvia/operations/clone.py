@@ -69,7 +69,7 @@ def clone(
         origin.check_own()
     if isinstance(catalog.store, BranchStore) and not deep:
         raise Invalid(
-            "clone: nothing keeps files for a shallow clone on a branch: make a deep one, with deep=True or DEEP CLONE"
+            "clone: a branch keeps no files for a shallow clone: make a deep one (deep=True, --deep or DEEP CLONE)"
         )
     if [version, timestamp, tag].count(None) < 2:
         raise Invalid("version, timestamp, tag: give one of them")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 
 from alluvia.clock import ManualClock
 from alluvia.errors import Conflict, Invalid, ObjectNotFound, ReadOnly
-from alluvia.lake import Lake
+from alluvia.lake import Lake, connect
 from alluvia.lake_branch import Branch
 from alluvia.operations.branch_store import BRANCHES
 from alluvia.operations.vacuum import vacuum
@@ -269,3 +270,14 @@ def test_what_is_written_on_a_branch_that_is_gone_does_not_stay(lake: Lake, cloc
 def test_rows_expire_on_the_lake_alone(fix: Branch) -> None:
     with pytest.raises(Invalid, match="expire concerns the lake"):
         fix["orders"].expire()
+
+
+def test_an_external_table_is_dropped_on_the_lake_alone(tmp_path: Path) -> None:
+    lake = connect(tmp_path / "lake")
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "x.csv").write_text("a,b\n1,2\n")
+    lake.create_external("ext", tmp_path / "files" / "x.csv")
+    fix = lake.branch("fix")
+    with pytest.raises(Invalid, match="dropping an external table concerns the lake"):
+        fix.drop_table("ext")
+    assert fix["ext"].to_arrow().to_pylist() == [{"a": 1, "b": 2}]
