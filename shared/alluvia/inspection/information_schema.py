@@ -156,7 +156,7 @@ def _opened(asked: Asked, name: str) -> Snapshot | None:
     try:
         snapshot = asked.catalog.handle(name).newest()
         _ = snapshot.schema
-    except (TableNotFound, Corrupt, Unsupported):
+    except (TableNotFound, Corrupt, Forbidden, Invalid, Unsupported):
         return None
     return snapshot
 

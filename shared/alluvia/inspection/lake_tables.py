@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from alluvia.errors import Corrupt, TableNotFound, Unsupported
+from alluvia.errors import Corrupt, Forbidden, Invalid, TableNotFound, Unsupported
 from alluvia.inspection.asking import Asked, batches_of, may_match
 from alluvia.inspection.files import moment
 from alluvia.inspection.history import Totals
@@ -46,7 +46,7 @@ def tables(asked: Asked) -> Iterator[pa.RecordBatch]:
             totals = Totals.of(snapshot.files) if asked.names("rows") else Totals()
         except TableNotFound:  # dropped since it was listed
             return None
-        except (Corrupt, Unsupported) as error:
+        except (Corrupt, Forbidden, Invalid, Unsupported) as error:  # also one that is where this server may not read
             return {"name": name, "error": str(error)}
         return {
             "name": name,

@@ -263,7 +263,8 @@ class TableHandle:
         if place != self._place:
             self._move_to(place, here)
         if place is None:
-            if EXTERNAL in state.metadata.configuration and not is_dropped(state.metadata.configuration):
+            configuration = state.metadata.configuration
+            if self._follows and EXTERNAL in configuration and not is_dropped(configuration):
                 for each in external_folders(state.metadata):
                     self.store.reach(each)
             return state

@@ -166,6 +166,11 @@ def test_a_server_reads_only_below_the_places_that_it_may(two: Two) -> None:
         with pytest.raises(Forbidden):
             lake.attach("more", f"{other}/ord/../orders")
         assert lake.sql("SELECT count(*) AS n FROM mine").to_pylist() == [{"n": 0}]
+        told = lake.sql("SELECT name, version, error LIKE '%server may read%' AS closed FROM tables() ORDER BY name")
+        assert told.to_pylist()[0] == {"name": "mine", "version": 0, "closed": None}
+        assert told.to_pylist()[1:] == [{"name": "orders", "version": None, "closed": True}]
+        columns = lake.sql("SELECT DISTINCT table_name AS t FROM information_schema.columns")
+        assert columns.to_pylist() == [{"t": "mine"}]
     assert two.again(other)["orders"].count() == two.again(f"file://{other}")["orders"].count() == 3
 
 

@@ -199,6 +199,8 @@ def test_a_server_reads_only_below_the_places_that_it_may(lake: Lake, files: Pat
             with pytest.raises(Forbidden):
                 served.sql(f"CREATE EXTERNAL TABLE u USING parquet LOCATION '{location}'")
     assert alluvia.connect(lake.uri, outside=[str(files)])["t"].count() == 6
+    alluvia.connect(lake.uri, outside=[]).drop_table("t")
+    assert "t" not in lake
 
 
 def test_a_deep_clone_is_a_table_like_any(lake: Lake, files: Path) -> None:
