@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def register(spark: SparkSession) -> None:
     """Give a session `format("alluvia")`, to read and write tables, and `USING alluvia` in SQL.
 
-    Options of a read: `version`, `timestamp`, and `where`, a condition in this library's SQL, which prunes files.
+    Options of a read: `version`, `timestamp`, `tag`, `branch`, and `where`, a condition in this library's SQL, which
+    prunes files.
     Of a write, with the modes `append` and `overwrite`: `replaceWhere`, `mergeSchema`, `txnAppId` and `txnVersion`; and
     `partitionBy`, `sortBy`, `clusterBy` and properties for a table that the write creates. Of both: `table`, where the
     path is that of a lake, and the options of `alluvia.connect`.
@@ -33,22 +34,35 @@ def read_table(
     *,
     version: int | None = None,
     timestamp: datetime | str | None = None,
+    tag: str | None = None,
+    branch: str | None = None,
     where: str | None = None,
     **options: str,
 ) -> DataFrame:
     """Return the rows of a table as a DataFrame, read by Spark's own Parquet reader.
 
-    `place` is a table's path or URI; or that of its lake, or a lake, and `table` its name. The version is the newest,
-    the one with a number, or the newest at a time, and stays what it is when others write. `where` is a condition in
-    this library's SQL, as `Table.scan` takes it: only files that can hold such rows are read. Filters of the DataFrame
-    itself skip row groups, but not files. All columns are nullable. `options` are those of `alluvia.connect`; Spark
+    `place` is a table's path or URI; or that of its lake, or a lake, and `table` its name, on a `branch` of the lake if
+    one is named. The version is the newest, the one with a number, the newest at a time, or that with a `tag` of the
+    table or the lake, and stays what it is when others write. Tags and branches need the lake. `where` is a condition
+    in this library's SQL, as `Table.scan` takes it: only files that can hold such rows are read. Filters of the
+    DataFrame itself skip row groups, but not files. All columns are nullable. `options` are those of `alluvia.connect`; Spark
     reads S3 with its own credentials, under `s3a://` unless the session has a file system for `s3://`.
 
     Raises `TableNotFound`, `VersionNotFound`, `VersionExpired`, and `Invalid` for a wrong argument.
     """
     from alluvia_spark import reading
 
-    return reading.read_table(spark, place, table, version=version, timestamp=timestamp, where=where, options=options)
+    return reading.read_table(
+        spark,
+        place,
+        table,
+        version=version,
+        timestamp=timestamp,
+        tag=tag,
+        branch=branch,
+        where=where,
+        options=options,
+    )
 
 
 def update(

@@ -23,6 +23,7 @@ from alluvia.table.skipping.predicate import Unknown
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.options import WRITING, AlluviaOptions
 from alluvia_spark.schemas import all_nullable, shown_schema
+from alluvia_spark.tables import tagged
 from alluvia_spark.workers import spare_later_tasks
 from alluvia_spark.writing import TableWriter
 
@@ -57,9 +58,14 @@ class AlluviaSource(DataSource):
         """Return the version that is read: the first time it is found, and from then on the same."""
         self._given.refuse(WRITING, "for writing")
         handle, version = self._given.handle(), self._given.number("version")
+        given = self._given.given
+        if (tag := given.get("tag")) is not None:
+            found = tagged(handle, tag, given.get("table"), version, given.get("timestamp"))
+            self._state = _bare(found.state)
+            return found
         if self._state is not None:
             version = self._state.version
-        timestamp = self._given.given.get("timestamp") if self._state is None else None
+        timestamp = given.get("timestamp") if self._state is None else None
         found = handle.snapshot(version, timestamp)
         if version is None and timestamp is None and handle.carry_out(found):
             found = handle.newest()

@@ -63,7 +63,12 @@ class FileScan:
         pairs = [(name, snapshot.physical_name(name)) for name in snapshot.partition_columns]
         self._partitioned = [pa.field(physical, snapshot.schema.field(name).type) for name, physical in pairs]
         names = [field.name for field in self._partitioned]
-        self._texts = _few(folder_texts(files, self._partitioned, [name for name in self._types if name not in names]))
+        self._base = source.uri(f"{snapshot.root}x").removesuffix("x")
+        self._texts = (
+            {}
+            if self._lie_elsewhere
+            else _few(folder_texts(files, self._partitioned, [name for name in self._types if name not in names]))
+        )
         self._sizes = {} if self._texts else _sizes(files)
         self._joined = bool(names) and not self._texts and not self._sizes
         read = [field for field in stored if field.name in self._texts or field.name not in names]
@@ -71,6 +76,11 @@ class FileScan:
         shown = {uri.rpartition("/")[2] for uri in self._files}
         plain = len(shown) == len(self._files) and all(map(_PLAIN.fullmatch, shown))
         self._key = "file_name" if plain else "file_path"
+
+    @property
+    def _lie_elsewhere(self) -> bool:
+        """Whether files lie outside the table's folder, as a clone's and a branch's do: Spark has one base path."""
+        return not all(uri.startswith(self._base) for uri in self._files)
 
     def _as_read(self, field: StructField) -> StructField:
         texts = self._texts.get(field.name)
@@ -113,7 +123,7 @@ class FileScan:
     def _read(self) -> DataFrame:
         reader = self._source.spark.read.options(**_OPTIONS).schema(self._read_as)
         if self._texts:
-            reader = reader.option("basePath", self._source.uri(f"{self._source.snapshot.root}x").removesuffix("/x"))
+            reader = reader.option("basePath", self._base.removesuffix("/"))
         else:
             reader = reader.option("recursiveFileLookup", "true")
         return reader.parquet(*self._files)

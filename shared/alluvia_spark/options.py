@@ -12,7 +12,7 @@ from alluvia.table.handle import TableHandle
 from alluvia.table.properties import KNOWN
 from alluvia_spark.tables import handle_of
 
-READING = ("version", "timestamp", "where")
+READING = ("version", "timestamp", "tag", "branch", "where")
 WRITING = ("replaceWhere", "mergeSchema", "txnAppId", "txnVersion", "partitionBy", "sortBy", "clusterBy")
 STORE = ("endpoint_url", "region", "access_key_id", "secret_access_key", "session_token")
 _NAMES = {name.lower(): name for name in ("path", "table", *READING, *WRITING, *STORE)}
@@ -45,7 +45,7 @@ class AlluviaOptions:
     def handle(self) -> TableHandle:
         """Return the handle of the table."""
         store = {name: value for name, value in self.given.items() if name in STORE}
-        return handle_of(self.given["path"], self.given.get("table"), store)
+        return handle_of(self.given["path"], self.given.get("table"), store, self.given.get("branch"))
 
     def refuse(self, names: Sequence[str], why: str) -> None:
         """Raise `Invalid` for an option that is given where it means nothing."""

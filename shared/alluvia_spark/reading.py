@@ -25,7 +25,7 @@ from alluvia.table.schema.column_mapping import ColumnMapping
 from alluvia_spark.file_scan import FileScan, ScannedTable
 from alluvia_spark.filters import RowFilter, named
 from alluvia_spark.schemas import all_nullable, nullable, shown_schema, stored_schema
-from alluvia_spark.tables import handle_of, uris_of
+from alluvia_spark.tables import handle_of, tagged, uris_of
 
 _BY_ID = "spark.sql.parquet.fieldId.read.enabled"
 
@@ -37,12 +37,14 @@ def read_table(
     *,
     version: int | None = None,
     timestamp: datetime | str | None = None,
+    tag: str | None = None,
+    branch: str | None = None,
     where: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return the rows of a version of a table, the newest by default, as `alluvia_spark.read_table` says."""
-    handle = handle_of(place, table, options or {})
-    snapshot = handle.readable(version, timestamp)
+    handle = handle_of(place, table, options or {}, branch)
+    snapshot = handle.readable(version, timestamp) if tag is None else tagged(handle, tag, table, version, timestamp)
     kept = None if where is None else RowFilter.of(where, snapshot.schema)
     files = Scan(snapshot).files if kept is None else Scan(snapshot, kept.parsed.predicate).files
     rows = _rows(ScannedTable(spark, snapshot, uris_of(spark, place, handle)), handle.store, files)

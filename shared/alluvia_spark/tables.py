@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +14,50 @@ from pyspark.sql import SparkSession
 import alluvia
 from alluvia.errors import Invalid, Unsupported
 from alluvia.lake import Lake, open_handle
+from alluvia.operations import tags
 from alluvia.table.handle import TableHandle
+from alluvia.table.snapshot import Snapshot
 
 _S3 = re.compile(r"^s3[an]?://", re.IGNORECASE)
 
 
-def handle_of(place: str | Lake, table: str | None, options: Mapping[str, str]) -> TableHandle:
+def handle_of(
+    place: str | Lake, table: str | None, options: Mapping[str, str], branch: str | None = None
+) -> TableHandle:
     """Return the handle of a table: of a lake's by its name, or of any Delta table by its path or URI.
 
-    `s3a://` is taken for `s3://`. `options` are those of `alluvia.connect`. Raises `Invalid`.
+    It is that of a lake's `branch`, if one is named. `s3a://` is taken for `s3://`. `options` are those of
+    `alluvia.connect`. Raises `Invalid`.
     """
     if isinstance(place, Lake):
         if options or table is None:
             wrong = f"{min(options)}: give it to alluvia.connect" if options else "table: give the table's name"
             raise Invalid(f"{wrong}, since a lake was given")
-        return place.handle(table)
+        return _on(place, branch).handle(table)
     place = _S3.sub("s3://", str(place))
     if place.startswith("memory:"):
         raise Invalid(f"{place!r} exists only in this process: Spark needs a directory or s3://")
     given: Any = dict(options)
-    return open_handle(place, **given) if table is None else alluvia.connect(place, **given).handle(table)
+    if table is not None:
+        return _on(alluvia.connect(place, **given), branch).handle(table)
+    if branch is not None:
+        raise Invalid("branch: give the lake's path or URI, and the table's name as `table`")
+    return open_handle(place, **given)
+
+
+def _on(lake: Lake, branch: str | None) -> Lake:
+    return lake if branch is None else lake.on_branch(branch)
+
+
+def tagged(
+    handle: TableHandle, tag: str, table: str | None, version: int | None, timestamp: datetime | str | None
+) -> Snapshot:
+    """Return the version with a tag. Raises `Invalid` for a table that was given without its lake."""
+    if version is not None or timestamp is not None:
+        raise Invalid("version, timestamp, tag: give one of them")
+    if table is None:
+        raise Invalid("tag: give the lake's path or URI, and the table's name as `table`")
+    return tags.tagged(handle, tag)
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,38 @@ SCHEMA = pa.schema(
 )
 
 
+def test_branches_tags_and_clones(spark: SparkSession, tmp_path: Path) -> None:
+    lake = alluvia.connect(tmp_path)
+    table = lake.create_table("t", SCHEMA, partition_by=["place"], properties=VECTORS)
+    table.append(rows(("a", "b", None)))
+    table.tag("own")
+    lake.tag("all")
+    fix = lake.branch("fix").table("t")
+    fix.delete("n = 1")
+    fix.append([{"n": 100, "place": "a"}, {"n": 101, "place": "new"}])
+    table.delete("n < 5")
+    clone = lake.clone("t", "dev")
+    clone.append([{"n": 200, "place": "b"}])
+    alluvia_spark.register(spark)
+    place = str(tmp_path)
+    options: dict[str, Any]
+    for name, options, mine in [
+        ("t", {"branch": "fix"}, fix.to_arrow()),
+        ("t", {"tag": "own"}, table.to_arrow(tag="own")),
+        ("t", {"tag": "all"}, table.to_arrow(tag="all")),
+        ("t", {}, table.to_arrow()),
+        ("dev", {}, clone.to_arrow()),
+    ]:
+        assert len(mine)
+        by_spark: Any = alluvia_spark.read_table(spark, place, name, **options)
+        by_source = spark.read.format("alluvia").options(table=name, **options).load(place)
+        for theirs in (by_spark, by_source):
+            assert judges.canonical(theirs.toArrow()) == judges.canonical(mine)
+    for options in ({"branch": "fix"}, {"tag": "own"}):
+        with pytest.raises(Invalid, match="give the lake's path"):
+            alluvia_spark.read_table(spark, f"{place}/t", **options)
+
+
 @pytest.mark.parametrize("joins", [False, True], ids=["by constants", "by joins"])
 @pytest.mark.parametrize("places", [("a b", "x/y", None), ("ü→€", "50%", None)], ids=["in paths", "not in paths"])
 def test_partitions_deleted_rows_and_other_names(
