@@ -45,8 +45,9 @@ def read_table(
     one is named. The version is the newest, the one with a number, the newest at a time, or that with a `tag` of the
     table or the lake, and stays what it is when others write. Tags and branches need the lake. `where` is a condition
     in this library's SQL, as `Table.scan` takes it: only files that can hold such rows are read. Filters of the
-    DataFrame itself skip row groups, but not files. All columns are nullable. `options` are those of `alluvia.connect`; Spark
-    reads S3 with its own credentials, under `s3a://` unless the session has a file system for `s3://`.
+    DataFrame itself skip row groups, but not files. All columns are nullable. `options` are those of
+    `alluvia.connect`; Spark reads S3 with its own credentials, under `s3a://` unless the session has a file system for
+    `s3://`.
 
     Raises `TableNotFound`, `VersionNotFound`, `VersionExpired`, and `Invalid` for a wrong argument.
     """

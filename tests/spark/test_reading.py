@@ -65,20 +65,20 @@ def test_branches_tags_and_clones(spark: SparkSession, tmp_path: Path) -> None:
     clone.append([{"n": 200, "place": "b"}])
     alluvia_spark.register(spark)
     place = str(tmp_path)
-    options: dict[str, Any]
-    for name, options, mine in [
+    cases: list[tuple[str, dict[str, Any], pa.Table]] = [
         ("t", {"branch": "fix"}, fix.to_arrow()),
         ("t", {"tag": "own"}, table.to_arrow(tag="own")),
         ("t", {"tag": "all"}, table.to_arrow(tag="all")),
         ("t", {}, table.to_arrow()),
         ("dev", {}, clone.to_arrow()),
-    ]:
+    ]
+    for name, options, mine in cases:
         assert len(mine)
         by_spark: Any = alluvia_spark.read_table(spark, place, name, **options)
         by_source = spark.read.format("alluvia").options(table=name, **options).load(place)
         for theirs in (by_spark, by_source):
             assert judges.canonical(theirs.toArrow()) == judges.canonical(mine)
-    for options in ({"branch": "fix"}, {"tag": "own"}):
+    for _, options, _ in cases[:2]:
         with pytest.raises(Invalid, match="give the lake's path"):
             alluvia_spark.read_table(spark, f"{place}/t", **options)
 
