@@ -17,7 +17,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from alluvia.lake import Lake, Table
-from alluvia.store import CountingStore, DirectoryStore, Store
+from alluvia.store import DirectoryStore, Store, Wrapper
 from alluvia.store.s3 import S3Store
 from alluvia.table.keepers import KEPT
 
@@ -145,7 +145,9 @@ def storage_options(store: Store) -> dict[str, str]:
 
 
 def _bare(store: Store) -> Store:
-    return store.inner if isinstance(store, CountingStore) else store
+    while isinstance(store, Wrapper):
+        store = store.inner
+    return store
 
 
 def uri_of(table: Table) -> str:
