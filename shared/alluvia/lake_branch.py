@@ -227,9 +227,7 @@ def list_branches(lake: Lake) -> list[BranchInfo]:
 def _found(lake: Lake, name: str, branch_id: str | None = None) -> Keeper:
     found = find_keeper(lake.store, None, BRANCH, name)
     if found is None or branch_id not in (None, found.id):
-        raise Invalid(
-            f"there is no branch {name!r}: lake.branch({name!r}) cuts it, lake.branches() lists those there are"
-        )
+        raise Invalid(f"there is no branch {name!r}: lake.branch({name!r}) cuts it, lake.branches() lists the branches")
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -84,12 +85,9 @@ class Stream:
 def info_of(catalog: Catalog, stream: streams.StreamState) -> StreamInfo:
     """Return a stream with how far it is behind its source. Two requests where the source is warm."""
     version = behind = stale_ms = None
-    try:
+    with suppress(TableNotFound):  # it was dropped
         source = catalog.handle(stream.source)
         newest = source.newest()
-    except TableNotFound:
-        pass
-    else:
         if newest.state.metadata.id == stream.source_id:
             version, behind = newest.version, max(0, newest.version - stream.position)
             stale_ms = streams.stale_after_ms(stream, source, newest)

@@ -48,7 +48,7 @@ def _first(asked: Asked) -> int:
     handle = asked.catalog.handle(last.name)
     if isinstance(handle, StagedHandle) and handle.staged and last.state is handle.newest().state:
         raise Invalid(
-            f"changes() has the changes of versions, and what this transaction has written to {shown} is none yet: "
+            f"changes() lists what was committed, and this transaction has not committed its changes of {shown}: "
             f"name the last version, as in changes('{shown}', {first}, {handle.base.version})"
         )
     return first

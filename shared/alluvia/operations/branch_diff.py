@@ -126,7 +126,7 @@ def _key(table: BranchedTable, store: Store, key: Sequence[str] | None) -> list[
         return [name for name in (EVENT_ID, SOURCE) if name in names] if EVENT_ID in names else []
     unknown = [name for name in key if name not in names]
     if unknown:
-        raise Invalid(f"key: {unknown[0]!r} is no column of {table.name}")
+        raise Invalid(f"key: {unknown[0]!r} is not a column of {table.name}")
     return list(key)
 
 

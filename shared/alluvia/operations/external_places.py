@@ -115,7 +115,7 @@ def glob_pattern(location: str) -> re.Pattern[str]:
     try:
         return re.compile("".join(parts))
     except re.error as error:
-        raise Invalid(f"location: {location!r:.200} is no glob: {error}") from error
+        raise Invalid(f"location: {location!r:.200} is not a valid glob: {error}") from error
 
 
 def _folders(glob: str) -> str:

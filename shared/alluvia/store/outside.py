@@ -46,7 +46,7 @@ class OutsideStore(Wrapper):
             return self.inner.reach(place)
         here, there = (each.partition("://")[0] if "://" in each else "" for each in (self._place, place))
         if there not in ("s3", here):
-            raise Invalid(f"{uri!r} is no place that a lake at {self.uri} can refer to")
+            raise Invalid(f"a lake at {self.uri} cannot refer to {uri!r}")
         root = f"{place}/"
         if f"{self._place}/".startswith(root):
             raise Invalid(f"{uri!r} has the lake {self.uri} in it: name the folder of one table")

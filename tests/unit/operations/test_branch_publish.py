@@ -240,7 +240,7 @@ def test_the_diff_tells_rows_columns_and_properties(lake: Lake, fix: Branch) -> 
         ("update_postimage", 1, "z"),
         ("update_preimage", 1, "a"),
     ]
-    with pytest.raises(Invalid, match="key: 'none' is no column of orders"):
+    with pytest.raises(Invalid, match="key: 'none' is not a column of orders"):
         fix.diff("orders", key=["none"])
     with pytest.raises(Invalid, match="there are no rows to show"):
         fix.diff_rows("none")
