@@ -126,7 +126,7 @@ class BranchRun:
         try:
             yield
         except Conflict:
-            pass
+            return  # somebody else has won
         finally:
             if branch is not None:
                 branch.busy -= 1
@@ -213,7 +213,7 @@ class BranchRun:
             self.dying = self.chance.choice([0.0, 0.0, 0.03, 0.1]) if self.depth == 0 else 0.0
             self._open(None).on_branch(branch.name).publish()
         except Conflict:
-            pass
+            return
         except Died:
             self.dying = 0.0
             self._recover(branch)

@@ -158,7 +158,7 @@ def _plain(field: pa.Field) -> pa.DataType:
 
 
 def _is_simple_dictionary(kind: pa.DataType) -> bool:
-    """Whether a type is no dictionary, or one of texts, of bytes, or of values of one width."""
+    """Whether a type is plain, or a dictionary of texts, of bytes, or of values of one width."""
     if not pa.types.is_dictionary(kind):
         return True
     value = kind.value_type
