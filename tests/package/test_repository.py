@@ -10,7 +10,7 @@ from typing import Any
 from alluvia.serverless.openapi_ingest import INGEST_OPERATIONS
 from alluvia.serverless.routes import Route
 from functions.ingest.routes import ROUTES as INGEST_ROUTES
-from functions.query.openapi import QUERY_OPERATIONS
+from functions.query.openapi_routes import QUERY_OPERATIONS
 from functions.query.routes import ROUTES as QUERY_ROUTES
 from tests.package.conftest import ROOT
 from tests.slow import LEFT_OUT
