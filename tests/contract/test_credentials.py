@@ -20,7 +20,8 @@ from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
 from alluvia.store import PutResult
 from alluvia.store.credentials import Keys, find_access
-from alluvia.store.s3 import KEYS_MINUTES, S3Store, _credential
+from alluvia.store.s3 import S3Store
+from alluvia.store.s3_client import KEYS_MINUTES, credential
 from tests.s3server import CREDENTIALS, S3Endpoint, S3Server
 
 NOTHING = {"AWS_CONFIG_FILE": "/none", "AWS_SHARED_CREDENTIALS_FILE": "/none", "AWS_EC2_METADATA_DISABLED": "true"}
@@ -131,7 +132,7 @@ def test_a_role_gives_keys(bare: pytest.MonkeyPatch, s3_server: S3Server, role: 
     store = S3Store(s3_server.new_bucket(), "", ManualClock(), endpoint_url=s3_server.endpoint_url)
     assert store.put_if_absent("k", b"data") is PutResult.CREATED
     assert store.get("k") == b"data"
-    assert _credential(store._access)["token"] == "hidden-1"
+    assert credential(store._access)["token"] == "hidden-1"
     assert role.served == 1
 
 
@@ -139,8 +140,8 @@ def test_keys_of_a_role_are_renewed_before_they_expire(bare: pytest.MonkeyPatch,
     bare.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{role.url}/keys")
     role.minutes = 5
     store = S3Store("bucket", "", ManualClock(), endpoint_url="http://127.0.0.1:9")
-    assert [_credential(store._access)["token"] for _ in range(3)] == ["hidden-2", "hidden-3", "hidden-4"]
-    expires_at = _credential(store._access)["expires_at"]
+    assert [credential(store._access)["token"] for _ in range(3)] == ["hidden-2", "hidden-3", "hidden-4"]
+    expires_at = credential(store._access)["expires_at"]
     assert expires_at is not None
     assert expires_at - datetime.now(UTC) < timedelta(minutes=KEYS_MINUTES)
 
