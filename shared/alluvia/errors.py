@@ -32,6 +32,10 @@ class ReadOnly(Invalid):
     """Nothing can be written to the table here: it is attached, and only its own lake writes to it."""
 
 
+class BranchGone(Invalid):
+    """The branch was discarded or has expired: what was written on it meanwhile is lost. Cut another."""
+
+
 class Unsupported(AlluviaError):
     """The table needs a feature that this library does not have: the message names it."""
 

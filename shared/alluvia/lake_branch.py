@@ -22,8 +22,10 @@ from alluvia.table.attached import attached_from
 from alluvia.table.handle import milliseconds
 from alluvia.table.keepers import (
     BRANCH,
+    DISCARDED,
     TAG,
     Keeper,
+    check_branch,
     find_keeper,
     find_tagged,
     list_keepers,
@@ -56,7 +58,11 @@ class Branch(Lake):
         self.main = main
         self.keeper = keeper
         self._known: set[str] = set()
-        store = BranchStore(main.store, keeper.id, self._base_of, self._moment)
+
+        def check_there() -> None:
+            check_branch(main.store, main.clock, keeper.name, keeper.id)
+
+        store = BranchStore(main.store, keeper.id, self._base_of, self._moment, check_there)
         super().__init__(store, BranchClock(main.clock, branch_mark(keeper.id)))
         self.branch_store = store
         self.branch_name = keeper.name
@@ -195,6 +201,8 @@ def open_branch(lake: Lake, name: str) -> Keeper:
 
 def _live(lake: Lake, name: str, branch_id: str | None = None) -> Keeper:
     found = _found(lake, name, branch_id)
+    if DISCARDED in found.details:
+        raise Invalid(f"branch {name!r} is being discarded: lake.discard_branch({name!r}) does what is left of it")
     if not found.is_live(lake.clock.now_ms()):
         raise Invalid(f"branch {name!r} has expired: discard it, and cut another with lake.branch({name!r})")
     return found
@@ -203,15 +211,29 @@ def _live(lake: Lake, name: str, branch_id: str | None = None) -> Keeper:
 def discard_branch(lake: Lake, name: str, branch_id: str | None = None) -> None:
     """Delete a branch. Raises `Invalid` if there is none.
 
-    First it expires: nobody opens or publishes it then, and if this call dies, another one or vacuum deletes the rest.
+    First its keeper says so, and it expires: nobody opens or publishes it then, no write on it counts any more, and if
+    this call dies, another one or vacuum deletes the rest.
     """
     keeper = _found(lake, name, branch_id)
-    tagged = find_tagged(lake.store, None, BRANCH, name)
-    if tagged is not None and tagged[0].id == keeper.id and keeper.is_live(lake.clock.now_ms()):
-        ended = replace(keeper, moment_ms=keeper.moment, expires_ms=lake.clock.now_ms())
-        put_over(lake.store, ended, tagged[1])
+    while True:
+        tagged = find_tagged(lake.store, None, BRANCH, name)
+        if tagged is None or tagged[0].id != keeper.id or DISCARDED in tagged[0].details:
+            break
+        known, now_ms = tagged[0], lake.clock.now_ms()
+        put_over(
+            lake.store,
+            replace(
+                known,
+                moment_ms=known.moment,
+                expires_ms=now_ms if known.expires_ms is None else min(now_ms, known.expires_ms),
+                details={**known.details, DISCARDED: "true"},
+            ),
+            tagged[1],
+        )
     delete_folder(lake.store, keeper.id)
-    release(lake.store, keeper)
+    left = find_keeper(lake.store, None, BRANCH, name)
+    if left is not None and left.id == keeper.id:  # else another branch has its name by now
+        release(lake.store, keeper)
     delete_left(lake.store)
 
 

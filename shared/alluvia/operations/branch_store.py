@@ -26,7 +26,7 @@ from threading import Lock
 from typing import TypeVar
 
 from alluvia.clock import Clock
-from alluvia.errors import Invalid, ObjectNotFound
+from alluvia.errors import CommitUnknown, Invalid, ObjectNotFound, Unavailable
 from alluvia.log.checkpoints.hint import parse_last_checkpoint
 from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, CheckpointFile, CommitFile, is_absolute, parse_name
 from alluvia.operations.results import RESULTS
@@ -108,19 +108,25 @@ class BranchStore(Wrapper):
     """The objects of a branch, by the keys that they would have in its lake `main`.
 
     `base_of` tells the version of a table that the branch's moment means, `NOT_THERE` if there was no table.
-    `moment_ms` returns the moment itself, by the store's clock. A base is looked up once: two LISTs, of the branch's
-    own log and of the lake's. `list` gives what the branch shows, `list_pages` only what it has written itself, which
-    is what vacuum may delete.
+    `moment_ms` returns the moment itself, by the store's clock. `check_there` raises unless the branch is there. A base
+    is looked up once: two LISTs, of the branch's own log and of the lake's. `list` gives what the branch shows,
+    `list_pages` only what it has written itself, which is what vacuum may delete.
     """
 
     def __init__(
-        self, main: Store, branch_id: str, base_of: Callable[[str], int], moment_ms: Callable[[], int]
+        self,
+        main: Store,
+        branch_id: str,
+        base_of: Callable[[str], int],
+        moment_ms: Callable[[], int],
+        check_there: Callable[[], None],
     ) -> None:
         super().__init__(main)
         self.folder = branch_folder(branch_id)
         self.uri = f"{main.uri.rstrip('/')}/{self.folder.rstrip('/')}"
         self._base_of = base_of
         self._moment_ms = moment_ms
+        self._check_there = check_there
         self._marked = re.compile(rf"[0-9a-f]{{8}}-[0-9a-f]{{4}}-8[0-9a-f]{{3}}-[0-9a-f]{{4}}-{branch_mark(branch_id)}")
         self._bases: dict[str, int] = {}
         self._lock = Lock()
@@ -255,6 +261,12 @@ class BranchStore(Wrapper):
 
     def put_if_absent(self, key: str, data: bytes) -> PutResult:
         return self.inner.put_if_absent(self._own(key), data)
+
+    def check_lasts(self) -> None:
+        try:
+            self._check_there()
+        except Unavailable as error:
+            raise CommitUnknown(f"it is unknown whether the branch still holds what was written: {error}") from error
 
     def put_file(self, key: str, path: Path) -> None:
         self.inner.put_file(self._own(key), path)

@@ -129,6 +129,7 @@ def create(
         there, may_be_dropped = find_log(handle.store, handle.root)
         data = encode_commit(info, [protocol, metadata, *txns, *domains, *first.adds])
         if not there and handle.log.write(0, data, txn_id) is None:
+            handle.store.check_lasts()
             if handle.clock.now_ms() - now_ms > FOLLOW_AGE_MS_MAX:
                 handle.log.confirm(0, data)
             handle.log.advance([commit], now_ms)

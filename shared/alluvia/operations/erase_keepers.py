@@ -70,7 +70,7 @@ def _written(handle: TableHandle, matching: Matching) -> Iterator[Keeper]:
         return
     delete_left(handle.store)
     for keeper in list_keepers(handle.store, None, BRANCH):
-        store = BranchStore(handle.store, keeper.id, lambda _: NOT_THERE, lambda: 0)
+        store = BranchStore(handle.store, keeper.id, lambda _: NOT_THERE, lambda: 0, lambda: None)
         first = store.first_own(handle.name)
         if first is None:
             continue

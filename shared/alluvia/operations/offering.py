@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import pyarrow as pa
 
-from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound, Unavailable
+from alluvia.errors import BranchGone, Conflict, Corrupt, Invalid, ObjectNotFound, Unavailable
 from alluvia.log.actions import AddFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.committer import unknown
@@ -97,6 +97,8 @@ def commit_together(
     owner = _Owner(handle, snapshot, offer)
     try:
         return owner.settle()
+    except BranchGone:
+        raise
     except (Unavailable, Invalid) as error:
         if owner.refused:
             raise
@@ -134,6 +136,7 @@ class _Owner:
                 commits = self._since(self._offer.base)
                 taken = taken_by(self._offer.id, commits)
                 if taken is not None:
+                    self._handle.store.check_lasts()
                     if len(offers_in(taken)) > 1:
                         self._handle.crowd.met(self._clock.now_ms())
                     return taken.version

@@ -37,6 +37,7 @@ def commit_planned(handle: TableHandle, plan: Plan) -> tuple[Commit | None, Snap
         except ObjectNotFound as error:
             newest = handle.newest()
             if newest.version == snapshot.version:
+                handle.store.check_lasts()
                 raise Corrupt(f"data file {error} of version {snapshot.version} is missing") from error
             snapshot = newest
         except TransactionExpired as error:

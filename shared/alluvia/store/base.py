@@ -190,6 +190,12 @@ class Store(ABC):
             raise Invalid(f"{uri!r} is outside the lake {self.uri}, where this library does not read")
         return key
 
+    def check_lasts(self) -> None:  # noqa: B027 - most stores last
+        """Raise `BranchGone` if what was just written is lost, since the whole store was given up meanwhile.
+
+        Whoever commits asks this once it is done. On a branch it costs one GET, else nothing.
+        """
+
     def duckdb_secret(self) -> dict[str, str | bool] | None:
         """Parameters of DuckDB's `CREATE SECRET (TYPE s3, …)` for this store, None if it needs none. Never log them."""
         return None

@@ -82,6 +82,9 @@ class Wrapper(Store):
     def reach(self, uri: str) -> str:
         return self.inner.reach(uri)
 
+    def check_lasts(self) -> None:
+        self.inner.check_lasts()
+
     def duckdb_secret(self) -> dict[str, str | bool] | None:
         return self.inner.duckdb_secret()
 

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from weakref import WeakKeyDictionary
 
 import orjson
 
 from alluvia.clock import Clock
-from alluvia.errors import Corrupt, Invalid, ObjectNotFound
+from alluvia.errors import BranchGone, Corrupt, Invalid, ObjectNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.committer import put_once
 from alluvia.store import ObjectInfo, Store
@@ -34,6 +35,8 @@ OWNER, OWNER_ID = "clone", "cloneId"
 """What a keeper's details call the clone that it is for, and the id in the clone's metadata."""
 FILES = "files"
 """Of a keeper's details: the keys that it keeps below its table's root, as JSON, in the place of a version."""
+DISCARDED = "discarded"
+"""Of a branch's details: there from when it is discarded on, whatever the time is, until its keeper is deleted."""
 _MOMENT = "moment"
 _PENDING = "_pending"
 """It sorts before the kinds: a listing that comes too late to see a pending keeper sees what took its place."""
@@ -148,6 +151,23 @@ def find_keeper(store: Store, table: str | None, kind: str, name: str) -> Keeper
     return None if found is None else found[0]
 
 
+def check_branch(store: Store, clock: Clock, name: str, branch_id: str) -> None:
+    """Raise `BranchGone` unless a branch is there, by its name and id. One GET.
+
+    Whoever discards it first says so in its keeper, and then deletes what is written on it. So a commit that is made
+    before this look, which finds nothing of that, came before the discard; any other must not count as made.
+    """
+    why = "was discarded"
+    with suppress(ObjectNotFound):
+        key = keeper_key(None, BRANCH, name)
+        keeper = _parse(key, store.get(key), 0)
+        if keeper.id == branch_id and DISCARDED not in keeper.details:
+            if keeper.is_live(clock.now_ms()):
+                return
+            why = "expired"
+    raise BranchGone(f"branch {name!r} {why} meanwhile, and what was just written on it is lost: cut another branch")
+
+
 def find_tagged(store: Store, table: str | None, kind: str, name: str) -> tuple[Keeper, str] | None:
     """Return the same, with the tag of its content for `Store.put_if_same`."""
     check_keeper_name(kind, name)
@@ -209,7 +229,10 @@ def put_keeper(store: Store, clock: Clock, keeper: Keeper) -> bool:
             return None
 
     what = str(keeper)
-    return put_once(store, clock, keeper.key, data, what=what, read=read, is_ours=lambda found: found == data) is None
+    if put_once(store, clock, keeper.key, data, what=what, read=read, is_ours=lambda found: found == data) is not None:
+        return False
+    store.check_lasts()
+    return True
 
 
 def put_over(store: Store, keeper: Keeper, tag: str) -> bool:

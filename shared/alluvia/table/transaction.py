@@ -213,6 +213,8 @@ class Transaction:
             began_ms, data = self._log.clock.now_ms(), _encode(commit)
             winner = self._log.write(commit.version, data, self._txn_id)
             if winner is None:
+                if claiming is None and not self._carries_out:  # else the decision counts
+                    self._log.store.check_lasts()
                 if self._slept(commit.version):
                     self._log.confirm(commit.version, data)
                 newest = self._log.advance([commit], began_ms)
