@@ -13,13 +13,14 @@ import pyarrow as pa
 from alluvia import notebook, other_names
 from alluvia.clock import Clock, SystemClock
 from alluvia.errors import Invalid, TableNotFound
-from alluvia.lake_creation import TableCreation
+from alluvia.lake_outside import OutsideTables
+from alluvia.lake_stream import LakeStreams
 from alluvia.lake_table import Table
 from alluvia.lake_tags import LakeTags
 from alluvia.operations.catalog import Catalog
 from alluvia.store import Store, open_reaching_store, open_wide_store
 from alluvia.store.uris import table_place
-from alluvia.table.arguments import check_names, check_place, schema_of
+from alluvia.table.arguments import check_names, check_place
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Commit
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from alluvia.lake_branch import Branch, BranchInfo
-    from alluvia.lake_stream import Stream, StreamInfo
     from alluvia.lake_transaction import LakeTransaction
     from alluvia.operations import drop
     from alluvia.operations.elsewhere import Elsewhere
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from alluvia.query.limits import QueryLimits
     from alluvia.query.parameters import Parameters
     from alluvia.query.published import PublishedQuery
-    from alluvia.uploads import external
 
 
 __all__ = ["Lake", "Table", "connect", "open_table"]
@@ -83,7 +82,7 @@ def _opened(uri: str | os.PathLike[str], clock: Clock | None, options: Mapping[s
     return lake, TableHandle(lake.store, f"{name}/" if name else "", name or parent, clock)
 
 
-class Lake(TableCreation, LakeTags, Catalog):
+class Lake(OutsideTables, LakeStreams, LakeTags):
     """The tables below one path or URI. Thread-safe."""
 
     branch_name: str | None = None
@@ -195,74 +194,6 @@ class Lake(TableCreation, LakeTags, Catalog):
                 raise type(error)(f"{error}\nThe rollup was not created.") from error
         return table
 
-    def create_stream(
-        self,
-        name: str,
-        table: str,
-        version: int | None = None,
-        timestamp: datetime | str | None = None,
-        *,
-        offset: str | int | None = None,
-        initial_rows: bool = False,
-        appends_only: bool = False,
-        exist_ok: bool = False,
-    ) -> Stream:
-        """Create a stream: a position in the changes of a table, which moves with the commit that uses them.
-
-        It begins with the changes after a version, a moment or how long ago that was; by default, after the newest
-        version. With `initial_rows`, what is read first are the rows of the table. With `appends_only`, only rows that
-        were appended are read. Raises `TableNotFound`, `TableExists` if the name is taken, `VersionNotFound` and
-        `VersionExpired`.
-        """
-        from alluvia.lake_stream import Stream
-        from alluvia.operations.streams import create_stream
-        from alluvia.table.offsets import moment_ago
-
-        if offset is not None:
-            if version is not None or timestamp is not None:
-                raise Invalid("version, timestamp, offset: give one of them")
-            timestamp = moment_ago(offset, self.clock)
-        create_stream(
-            self,
-            name,
-            table,
-            version,
-            timestamp,
-            initial_rows=initial_rows,
-            appends_only=appends_only,
-            exist_ok=exist_ok,
-        )
-        return Stream(self, name)
-
-    def stream(self, name: str) -> Stream:
-        """Return a stream, without a request. Reading it here does not move it: that takes `lake.transaction()`."""
-        from alluvia.lake_stream import Stream
-
-        return Stream(self, name)
-
-    def streams(self) -> list[StreamInfo]:
-        """Return all streams, how far each is behind its table, and until when the table surely keeps the rest."""
-        from alluvia.lake_stream import info_of
-        from alluvia.operations.streams import list_streams
-
-        return [info_of(self, stream) for stream in list_streams(self)]
-
-    def move_stream(self, name: str, version: int | None = None, timestamp: datetime | str | None = None) -> StreamInfo:
-        """Have a stream go on with the changes after a version or a moment, by default the newest version.
-
-        What lies in between is not read, or is read again. Raises `TableNotFound`, and `Conflict` after a lost race.
-        """
-        from alluvia.lake_stream import info_of
-        from alluvia.operations.streams import move_stream
-
-        return info_of(self, move_stream(self, name, version, timestamp))
-
-    def drop_stream(self, name: str) -> None:
-        """Drop a stream. Raises `TableNotFound`."""
-        from alluvia.operations.streams import drop_stream
-
-        drop_stream(self, name)
-
     def rollups(self, source: str | None = None, *, nested: bool = False) -> list[str]:
         """Return the names of the rollups, or of those of one source; with `nested`, also of its rollups, and so on.
 
@@ -282,34 +213,6 @@ class Lake(TableCreation, LakeTags, Catalog):
 
         memory_bytes = None if memory_mb is None else memory_mb * 1_000_000 * 2 // 3
         return evaluation(self.store, QueryLimits(TRANSACTION_AGE_MS_MAX / 1000, memory_bytes))
-
-    def convert(
-        self,
-        path: str,
-        name: str,
-        *,
-        partition_types: Mapping[str, str | pa.DataType] | None = None,
-        sort_by: Sequence[str] = (),
-        cluster_by: Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-    ) -> Table:
-        """Turn a directory of Parquet files, Hive partitions included, into a table, without rewriting the files.
-
-        The directory becomes the table, so it must be where a table of that name belongs: `path` is `name`, relative
-        to the lake's root, or the full path or URI of that place. From then on the directory belongs to the table:
-        files added to it in other ways are not part of the table, and vacuum deletes them after a day. Types of
-        partition columns come from `partition_types`, or are inferred (`long`, `date`, `timestamp`, `string`). Raises
-        `TableExists`, and `Invalid`, naming the file and the column, if the files cannot form a table.
-        """
-        from alluvia.operations import convert
-
-        self.check_whole("convert")
-        handle = self.handle(name)
-        convert.check_place(self.store, path, handle)
-        convert.convert(
-            handle, partition_types=partition_types, sort_by=sort_by, cluster_by=cluster_by, properties=properties
-        )
-        return Table(self, handle)
 
     def drop_table(self, name: str) -> Commit:
         """Drop a table and its rejected events, in one commit each. Deletes no files. Raises `TableNotFound`.
@@ -342,54 +245,6 @@ class Lake(TableCreation, LakeTags, Catalog):
 
         clone.clone(self, source, name, version, timestamp, tag, deep=deep)
         return Table(self, self.handle(name))
-
-    def create_external(
-        self,
-        name: str,
-        location: str | os.PathLike[str] | Sequence[str],
-        format: str | None = None,  # noqa: A002 - as users of SQL call it
-        schema: pa.Schema | Mapping[str, str] | None = None,
-    ) -> Table:
-        """Give files outside the lake the name of a table, to be read: Parquet, CSV, TSV or NDJSON.
-
-        `location` has paths, URIs or globs, which are looked up now, and again by `refresh_external`. Without a
-        `format` the name of the files says it, without a `schema` the files do. Raises `TableExists` and `Invalid`.
-        """
-        self.check_whole("an external table")
-        from alluvia.uploads import external
-
-        locations = [location] if isinstance(location, str | os.PathLike) else location
-        columns = None if schema is None else schema_of(schema)
-        external.create_external(self, name, list(map(str, locations)), format, columns)
-        return Table(self, self.handle(name))
-
-    def refresh_external(self, name: str) -> external.ExternalReport:
-        """Look the files of an external table up again, and read them as they are from now on, in one commit."""
-        self.check_whole("an external table")
-        from alluvia.uploads import external
-
-        return external.refresh_external(self.handle(name))
-
-    def attach(self, name: str, uri: str | os.PathLike[str]) -> Table:
-        """Give the Delta table at a path or URI outside the lake a name in it, under which it can be read.
-
-        What is committed there shows here at once; nothing can be written here. The place is read with the lake's own
-        credentials and options. Raises `TableExists`, `TableNotFound` if no table is there, and `Invalid`.
-        """
-        self.check_whole("attach")
-        from alluvia.operations import attach
-
-        attach.attach(self.handle(name), self.rejects_handle(name), uri, self.clock)
-        return Table(self, self.handle(name))
-
-    def detach(self, name: str) -> Commit:
-        """Take the name of an attached table out of the lake; the table stays as it is. `undrop` brings it back."""
-        self.check_whole("detach")
-        from alluvia.operations import attach
-        from alluvia.rollups.creating import check_no_rollups
-
-        check_no_rollups(self, name)
-        return attach.detach(self.handle(name))
 
     def undrop(self, name: str, version: int | None = None) -> drop.UndropReport:
         """Bring back the last dropped table of a name, or the one dropped in a given version, with its rejects.

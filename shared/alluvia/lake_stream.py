@@ -1,18 +1,21 @@
-"""The public API: one stream of a lake."""
+"""The public API: streams, as a lake makes and lists them, and one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations import streams
 from alluvia.operations.catalog import Catalog
 from alluvia.table.arguments import check_names
+
+if TYPE_CHECKING:
+    from alluvia.operations.streams import StreamState
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,9 @@ class Stream:
 
     def info(self) -> StreamInfo:
         """Return what the stream follows, and how far it has come. Raises `TableNotFound`."""
-        return info_of(self._catalog, streams.the_stream(self._catalog, self.name))
+        from alluvia.operations.streams import the_stream
+
+        return info_of(self._catalog, the_stream(self._catalog, self.name))
 
     def scan(
         self, columns: Sequence[str] | None = None, *, max_versions: int | None = None, max_rows: int | None = None
@@ -82,15 +87,84 @@ class Stream:
         return self.scan(columns, max_versions=max_versions, max_rows=max_rows).read_all()
 
 
-def info_of(catalog: Catalog, stream: streams.StreamState) -> StreamInfo:
+class LakeStreams(Catalog):
+    """Makes, lists, moves and drops the streams of a lake."""
+
+    def create_stream(
+        self,
+        name: str,
+        table: str,
+        version: int | None = None,
+        timestamp: datetime | str | None = None,
+        *,
+        offset: str | int | None = None,
+        initial_rows: bool = False,
+        appends_only: bool = False,
+        exist_ok: bool = False,
+    ) -> Stream:
+        """Create a stream: a position in the changes of a table, which moves with the commit that uses them.
+
+        It begins with the changes after a version, a moment or how long ago that was; by default, after the newest
+        version. With `initial_rows`, what is read first are the rows of the table. With `appends_only`, only rows that
+        were appended are read. Raises `TableNotFound`, `TableExists` if the name is taken, `VersionNotFound` and
+        `VersionExpired`.
+        """
+        from alluvia.operations.streams import create_stream
+        from alluvia.table.offsets import moment_ago
+
+        if offset is not None:
+            if version is not None or timestamp is not None:
+                raise Invalid("version, timestamp, offset: give one of them")
+            timestamp = moment_ago(offset, self.clock)
+        create_stream(
+            self,
+            name,
+            table,
+            version,
+            timestamp,
+            initial_rows=initial_rows,
+            appends_only=appends_only,
+            exist_ok=exist_ok,
+        )
+        return Stream(self, name)
+
+    def stream(self, name: str) -> Stream:
+        """Return a stream, without a request. Reading it here does not move it: that takes `lake.transaction()`."""
+        return Stream(self, name)
+
+    def streams(self) -> list[StreamInfo]:
+        """Return all streams, how far each is behind its table, and until when the table surely keeps the rest."""
+        from alluvia.operations.streams import list_streams
+
+        return [info_of(self, stream) for stream in list_streams(self)]
+
+    def move_stream(self, name: str, version: int | None = None, timestamp: datetime | str | None = None) -> StreamInfo:
+        """Have a stream go on with the changes after a version or a moment, by default the newest version.
+
+        What lies in between is not read, or is read again. Raises `TableNotFound`, and `Conflict` after a lost race.
+        """
+        from alluvia.operations.streams import move_stream
+
+        return info_of(self, move_stream(self, name, version, timestamp))
+
+    def drop_stream(self, name: str) -> None:
+        """Drop a stream. Raises `TableNotFound`."""
+        from alluvia.operations.streams import drop_stream
+
+        drop_stream(self, name)
+
+
+def info_of(catalog: Catalog, stream: StreamState) -> StreamInfo:
     """Return a stream with how far it is behind its source. Two requests where the source is warm."""
+    from alluvia.operations.streams import stale_after_ms
+
     version = behind = stale_ms = None
     with suppress(TableNotFound):  # it was dropped
         source = catalog.handle(stream.source)
         newest = source.newest()
         if newest.state.metadata.id == stream.source_id:
             version, behind = newest.version, max(0, newest.version - stream.position)
-            stale_ms = streams.stale_after_ms(stream, source, newest)
+            stale_ms = stale_after_ms(stream, source, newest)
     return StreamInfo(
         stream.name,
         stream.source,
