@@ -100,7 +100,6 @@ def test_a_write_on_a_discarded_branch_fails_wherever_the_discard_comes(kind: st
         try:
             WRITES[kind](Lake(store, clock).on_branch("fix"))
             outcomes.add("fine")
-            assert len(store.looks) > 1
             assert not happened or at > store.looks[-1], "it reported success after the branch was discarded"
         except BranchGone:
             outcomes.add("gone")
