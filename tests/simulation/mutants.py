@@ -733,7 +733,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "an error while reading a commit means that there is none",
-        "log/log.py",
+        "log/reading.py",
         "        except ObjectNotFound:\n            return None\n\n    def read_commits",
         "        except (ObjectNotFound, Unavailable):\n            return None\n\n    def read_commits",
         ("tests/faults/test_fail_at_call.py",),

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from alluvia.errors import Corrupt, ObjectNotFound, TableNotFound, Unavailable, VersionExpired, VersionNotFound
-from alluvia.log.log import LISTINGS_MAX, Log
+from alluvia.log.log import Log
 from alluvia.log.paths import LAST_CHECKPOINT, checkpoint_name, commit_name
+from alluvia.log.reading import LISTINGS_MAX
 from alluvia.log.time_travel import version_at
 from alluvia.store import CountingStore, MemoryStore, ObjectInfo
 from tests.unit.log.build import ROOT, START_MS, add, new_log, paths, put_commit
