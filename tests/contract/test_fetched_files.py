@@ -108,7 +108,7 @@ def test_deletion_vectors_of_one_file_are_one_request_once(lake: alluvia.Lake, s
 def test_a_query_that_need_not_read_all_files_does_not_fetch_them(
     lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch, text: str, at_most: int
 ) -> None:
-    monkeypatch.setattr("alluvia.query.engine.EARLY_FILES", 2)
+    monkeypatch.setattr("alluvia.query.opening.EARLY_FILES", 2)
     before = FILES.held_bytes
     run(lake, text).read_all()
     size = max(file.size for file in lake.table("t").snapshot().files)

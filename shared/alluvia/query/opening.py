@@ -1,0 +1,200 @@
+"""Give a session what a query names: its tables' versions, the files left after pruning, and what stands in for tables.
+
+The session then has one view per table reference, over exactly these files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+
+from alluvia.duck.relation import RowPlaces
+from alluvia.errors import Invalid
+from alluvia.expressions.constants import Constants
+from alluvia.expressions.parse import Statement
+from alluvia.expressions.references import Reference, References, find_references, names_in_use
+from alluvia.expressions.rewrite import Rewritten, rewrite
+from alluvia.lazy_dataclasses import dataclass
+from alluvia.operations.catalog import Catalog
+from alluvia.operations.folding import FINAL
+from alluvia.operations.relations import Files, Inputs, LocalRows, Relation
+from alluvia.query.derived import find_derived
+from alluvia.query.evaluation import evaluation
+from alluvia.query.fetching import EARLY_FILES, may_end_early
+from alluvia.query.limits import PlannedReads, QueryLimits
+from alluvia.query.parameters import check_given
+from alluvia.query.scans import TableScan, newest_snapshots, plan_scans, report
+from alluvia.query.session import Session
+from alluvia.query.streaming import StreamReading
+from alluvia.query.views import expand
+from alluvia.store.metering import metered_here
+from alluvia.table.scan import Scan
+from alluvia.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from alluvia.query.inspecting import Inspection
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a session was given: the query without views, the scans of tables, what namings cost, the text to run.
+
+    `named` has the version of each naming of a table; None where the query names relations that are made of others.
+    `read` has every version that is read.
+    """
+
+    statement: Statement
+    scans: dict[Reference, Scan]
+    reports: tuple[TableScan, ...]
+    rewritten: Rewritten
+    named: Mapping[Reference, Snapshot] | None
+    read: tuple[Snapshot, ...]
+
+
+def open_session(
+    catalog: Catalog,
+    statement: Statement,
+    session: Session,
+    limits: QueryLimits,
+    values: pa.Table | None,
+    places: RowPlaces | None,
+    *,
+    dry_run: bool,
+    without_rows: bool,
+) -> Opened:
+    """Give a session what a query names, but not in a dry run; tables without a file where no row is asked for."""
+    given = {} if values is None else {name: values[name][0] for name in values.column_names}
+    if given:
+        check_given(statement.root, given)
+    references = find_references(statement.root, parameters=bool(given))
+    with ThreadPoolExecutor(1) as pool:  # the newest versions are looked up while DuckDB starts
+        looking = pool.submit(metered_here(newest_snapshots), catalog, references)
+        now_us = session.begin()
+    newest = looking.result()
+    expanded = expand(catalog, statement, references, newest, session.analyse, parameters=bool(given))
+    if expanded.views:  # which name other tables: all are read at one moment
+        statement, references = expanded.statement, expanded.references
+        newest = newest_snapshots(catalog, references)
+    constants = Constants(now_us, names_in_use(statement.root), given, session.plan)
+    reads = PlannedReads(limits, catalog.rights)
+    with_rows = not (dry_run or without_rows or statement.explain)
+    derived = _derived(
+        catalog, statement, references, constants, newest, session, limits, reads, dry_run=dry_run, with_rows=with_rows
+    )
+    schemas = {one: schema for one, (schema, _) in derived.items()}
+    plan = plan_scans(catalog, references, constants, newest, schemas)
+    scans = plan.scans
+    inputs: dict[str, Files | LocalRows] = {}
+    views: dict[str, str] = {}
+    names: dict[Reference, str] = {}
+    reports: list[TableScan] = []
+    for number, reference in enumerate(references.tables):
+        if reference in derived:
+            relation = derived[reference][1].narrowed(plan.needed[reference])
+            relation = _emptied(relation) if without_rows else relation
+            inputs |= relation.inputs
+            views |= relation.views
+            names[reference] = relation.name
+            for each in (each for each in relation.inputs.values() if isinstance(each, Files)):
+                catalog.note_read(Scan(each.snapshot))
+            reports += _reports(derived[reference][1], relation)
+        else:
+            names[reference] = f"scan_{number}"
+            catalog.note_read(scans[reference])
+            scan = scans[reference]
+            shown, located = plan.shown.get(reference), places if number == 0 else None
+            files = Files(scan.snapshot, () if without_rows else scan.files, shown=shown, places=located)
+            inputs[names[reference]] = files
+            reports.append(report(reference.shown, files))
+    read = [each for each in inputs.values() if isinstance(each, Files)]
+    if catalog.rights is not None and (dry_run or statement.explain):
+        what = "a dry run" if dry_run else "EXPLAIN"
+        catalog.rights.check_sees_all(what, [each.snapshot.name for each in read])
+    if not dry_run:
+        reads.add(inputs)
+    rewritten = replace(rewrite(statement, names, session.analyse), outer=expanded.position)
+    if not dry_run:
+        session.open(inputs, views, fetched_max=_fetched_max(statement))
+    named = _tables_named(references, scans, {reference: relation for reference, (_, relation) in derived.items()})
+    return Opened(statement, scans, tuple(reports), rewritten, named, tuple(reads.snapshots))
+
+
+def _derived(
+    catalog: Catalog,
+    statement: Statement,
+    references: References,
+    constants: Constants,
+    newest: Mapping[str, Snapshot],
+    session: Session,
+    limits: QueryLimits,
+    reads: PlannedReads,
+    *,
+    dry_run: bool,
+    with_rows: bool,
+) -> dict[Reference, tuple[pa.Schema, Relation | Inspection]]:
+    """Return what stands in the place of names and calls that are no tables, with its columns."""
+    evaluate = _nothing_evaluated if dry_run else evaluation(catalog.store, limits, reads.add)
+    streams = StreamReading(catalog, session.folder, limits, reads, dry_run=dry_run, with_rows=with_rows)
+    found: dict[Reference, tuple[pa.Schema, Relation | Inspection]] = {
+        **find_derived(catalog, references, constants, newest, evaluate, streams)
+    }
+    if any(reference.call is not None for reference in references.tables):
+        from alluvia.query.inspecting import find_inspections  # which other queries do not need
+
+        root = statement.root
+        found |= find_inspections(
+            catalog, root, references, constants, newest, session, limits, reads, with_rows=with_rows
+        )
+    return found
+
+
+def _reports(found: Relation | Inspection, relation: Relation) -> list[TableScan]:
+    """Return what a relation costs that stands in the place of what was found."""
+    before = () if isinstance(found, Relation) else found.reports
+    return [
+        *before,
+        *(report(each.snapshot.name, each) for each in relation.inputs.values() if isinstance(each, Files)),
+    ]
+
+
+def _emptied(relation: Relation) -> Relation:
+    """Return a relation without files."""
+    inputs: Inputs = {
+        name: replace(each, files=(), paths=()) if isinstance(each, Files) else each
+        for name, each in relation.inputs.items()
+    }
+    return replace(relation, inputs=inputs)
+
+
+def _nothing_evaluated(relation: Relation, take: Callable[[pa.Schema, Iterator[pa.RecordBatch]], A]) -> A:  # noqa: ARG001
+    raise Invalid("a dry run reads no rows, and it depends on rows which files this takes: send it without dry_run")
+
+
+def _tables_named(
+    references: References, scans: Mapping[Reference, Scan], relations: Mapping[Reference, Relation | Inspection]
+) -> Mapping[Reference, Snapshot] | None:
+    """Return the version of the one table that each naming reads; None where one reads more than that."""
+    found = {}
+    for reference in references.tables:
+        if reference in scans:
+            found[reference] = scans[reference].snapshot
+            continue
+        relation = relations[reference]
+        inputs = list(relation.inputs.values()) if isinstance(relation, Relation) else []
+        if len(inputs) != 1 or not isinstance(inputs[0], Files) or not str(reference.table).endswith(FINAL):
+            return None
+        found[reference] = inputs[0].snapshot
+    return found
+
+
+def _fetched_max(statement: Statement) -> int | None:
+    """Return how many files are worth fetching before a query runs; None for any number."""
+    if statement.explain:
+        return 0
+    return EARLY_FILES if may_end_early(statement.root) else None
