@@ -19,8 +19,10 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile, DomainMetadata
+from alluvia.log.actions import AddFile, DomainMetadata, RemoveFile
 from alluvia.log.fields import Json
+from alluvia.log.files.parquet import ActionFile, bodies
+from alluvia.log.files.rows import FileRows
 from alluvia.log.paths import decode_path
 from alluvia.operations.erase_matching import Matching
 from alluvia.table.claims import CLAIM, Claim, parse_claim
@@ -208,6 +210,21 @@ def commit_files(data: bytes) -> Iterator[FileEntry]:
 def commit_infos(data: bytes) -> Iterator[Mapping[str, Any]]:
     """Yield what a commit, and what a claim in it will commit, says of itself."""
     return _bodies(data, ("commitInfo",))
+
+
+def checkpoint_domains(name: str, data: bytes) -> bytes:
+    """Return the metadata domains of a checkpoint as lines of a commit."""
+    found = bodies(ActionFile(name, data).few()["domainMetadata"])
+    return b"".join(orjson.dumps({"domainMetadata": body}) + b"\n" for body in found)
+
+
+def checkpoint_files(name: str, data: bytes) -> Iterator[FileEntry]:
+    """Yield what a checkpoint, or one of its sidecars, shows of files."""
+    file = ActionFile(name, data)
+    for add in FileRows(file, "add", AddFile.from_json).actions():
+        yield FileEntry(add.path, add.stats, add.partition_values)
+    for remove in FileRows(file, "remove", RemoveFile.from_json).actions():
+        yield FileEntry(remove.path, None, remove.partition_values)
 
 
 def claim_in(body: Json) -> Claim | None:

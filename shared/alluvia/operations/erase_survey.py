@@ -10,15 +10,11 @@ from dataclasses import field
 from datetime import UTC, datetime
 from itertools import chain
 
-import orjson
-
 from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt, ObjectNotFound, Unsupported
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile, RemoveFile
+from alluvia.log.actions import AddFile
 from alluvia.log.commit import parse_commit
-from alluvia.log.files.parquet import ActionFile, bodies
-from alluvia.log.files.rows import FileRows
 from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, SIDECAR_FOLDER, CheckpointFile, CommitFile, parse_name
 from alluvia.operations.change_files import CHANGE_FOLDER
 from alluvia.operations.datafile import DataFile
@@ -28,6 +24,8 @@ from alluvia.operations.erase_log import (
     PATH,
     FileEntry,
     LogView,
+    checkpoint_domains,
+    checkpoint_files,
     commit_files,
     commit_infos,
     values_of,
@@ -252,8 +250,8 @@ class _Search:
         if data is None:
             return
         self.found.count(kind, info.size)
-        text = data if name.endswith(".json") else _domains(name, data)
-        files = [*commit_files(text), *(() if name.endswith(".json") else _checkpoint_files(name, data))]
+        text = data if name.endswith(".json") else checkpoint_domains(name, data)
+        files = [*commit_files(text), *(() if name.endswith(".json") else checkpoint_files(name, data))]
         self._remember(files)
         reasons = {*self._logs.shown(files)} - {None}
         if any(map(self._logs.shows_condition, commit_infos(text))):
@@ -396,17 +394,3 @@ def _version(name: str) -> int | None:
     """Return the version of a commit; None for other files of the log."""
     file = parse_name(name.removeprefix(LOG_FOLDER))
     return file.version if isinstance(file, CommitFile) else None
-
-
-def _domains(name: str, data: bytes) -> bytes:
-    """Return the metadata domains of a checkpoint as lines of a commit."""
-    found = bodies(ActionFile(name, data).few()["domainMetadata"])
-    return b"".join(orjson.dumps({"domainMetadata": body}) + b"\n" for body in found)
-
-
-def _checkpoint_files(name: str, data: bytes) -> Iterator[FileEntry]:
-    file = ActionFile(name, data)
-    for add in FileRows(file, "add", AddFile.from_json).actions():
-        yield FileEntry(add.path, add.stats, add.partition_values)
-    for remove in FileRows(file, "remove", RemoveFile.from_json).actions():
-        yield FileEntry(remove.path, None, remove.partition_values)
