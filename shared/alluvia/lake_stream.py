@@ -110,7 +110,7 @@ class LakeStreams(Catalog):
         `VersionExpired`.
         """
         from alluvia.operations.streams import create_stream
-        from alluvia.table.offsets import moment_ago
+        from alluvia.table.durations import moment_ago
 
         if offset is not None:
             if version is not None or timestamp is not None:

@@ -24,7 +24,7 @@ from alluvia.expressions.functions import (
 from alluvia.expressions.time_travel import AGO, ARGUMENTS
 from alluvia.expressions.tree import LOCATION, Node, integer_literal, text_literal, walk
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.table.offsets import offset_ms
+from alluvia.table.durations import offset_ms
 from alluvia.table.schema.names import fold
 from alluvia.table_names import REJECTS, TABLE_NAME, on_branch
 

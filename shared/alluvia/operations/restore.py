@@ -12,10 +12,10 @@ from alluvia.log.actions import AddFile, Metadata, Protocol, Txn
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, IN_COMMIT_TIMESTAMPS
 from alluvia.operations.replanning import check_not_append_only, check_not_rollup, commit_planned
 from alluvia.table.deletion_vectors.descriptors import stored_vector
+from alluvia.table.durations import moment_ago
 from alluvia.table.event_window.content import EVENT_ID
 from alluvia.table.handle import TableHandle, expired_message, oldest_readable
 from alluvia.table.lineage import LINEAGE, UNDONE, with_undone
-from alluvia.table.offsets import moment_ago
 from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import features_needed, with_features
 from alluvia.table.schema.column_identities import restored

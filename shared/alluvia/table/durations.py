@@ -1,16 +1,37 @@
-"""How long something lasts, as people write it: `30d`, `12h`, `1 hour`, `interval 7 days`. Pure."""
+"""How long something lasts, and how long ago it was, as people write it: `30d`, `1 hour`, `1 hour ago`. Pure."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
-from alluvia.errors import AlluviaError
-from alluvia.table.properties import FILE_RETENTION, read_properties
+from alluvia.clock import Clock
+from alluvia.errors import Invalid
 
-_SHORT = re.compile(r"(\d+)\s*([smhdw])")
+_LONG_MS = {"second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000}
+_SHORT_MS = {name[0]: ms for name, ms in _LONG_MS.items()}
+_INTERVAL_MS = {"millisecond": 1, **_LONG_MS}
+_OFFSET_MS = {
+    **_SHORT_MS,
+    **_LONG_MS,
+    **{f"{name}s": ms for name, ms in _LONG_MS.items()},
+    **dict.fromkeys(("sec", "secs"), 1000),
+    **dict.fromkeys(("min", "mins"), 60_000),
+}
+_INTERVAL = re.compile(r"\s*(?:interval\s+)?(\d{1,15})\s+([a-z]+?)s?\s*", re.IGNORECASE)
+_SHORT = re.compile(r"(\d{1,15})\s*([smhdw])")
 _LONGEST_MS = 365_000 * 24 * 60 * 60 * 1000
 """A moment that is so far away can still be written as a date."""
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_PART = r"(\d{1,9})\s*([a-z]+)"
+_OFFSET = re.compile(rf"(?P<interval>interval\s+)?-?\s*(?P<parts>{_PART}(?:\s*,?\s*{_PART})*?)(?P<ago>\s+ago)?")
+_WRONG = "is not a time ago: use for example '1 hour ago', '90 minutes ago', '1 day 12 hours ago' or '7d'"
+
+
+def interval_ms(text: str) -> int | None:
+    """Return a duration as Delta's properties have it, `7 days` or `interval 7 days`, in ms; None for another text."""
+    found = _INTERVAL.fullmatch(text)
+    unit_ms = _INTERVAL_MS.get(found[2].lower()) if found else None
+    return None if found is None or unit_ms is None else int(found[1]) * unit_ms
 
 
 def duration_ms(given: object) -> int | None:
@@ -20,9 +41,31 @@ def duration_ms(given: object) -> int | None:
     """
     text = str(given).strip()
     short = _SHORT.fullmatch(text)
-    words = f"{short[1]} {_UNITS[short[2]]}" if short else "0 seconds" if text == "0" else text
-    try:
-        found = read_properties({FILE_RETENTION: words}).file_retention_ms
-    except (AlluviaError, OverflowError):
-        return None
-    return found if found <= _LONGEST_MS else None
+    found = int(short[1]) * _SHORT_MS[short[2]] if short else 0 if text == "0" else interval_ms(text)
+    return found if found is not None and found <= _LONGEST_MS else None
+
+
+def offset_ms(offset: str | int) -> int:
+    """Return how long ago a moment is, in ms. A number means seconds, and 0 or less: `-3600` is an hour ago.
+
+    Raises `Invalid`.
+    """
+    if isinstance(offset, int) and not isinstance(offset, bool):
+        if offset > 0:
+            raise Invalid(f"offset: {offset} seconds from now has not come yet: use 0 or less, such as -3600")
+        return -offset * 1000
+    if not isinstance(offset, str):
+        raise Invalid(f"offset: {offset!r:.100} {_WRONG}")
+    found = _OFFSET.fullmatch(offset.strip().lower())
+    parts = re.findall(_PART, found["parts"]) if found else []
+    if not parts or not all(unit in _OFFSET_MS for _, unit in parts):
+        raise Invalid(f"offset: {offset!r:.100} {_WRONG}")
+    return sum(int(number) * _OFFSET_MS[unit] for number, unit in parts)
+
+
+def moment_ago(offset: str | int, clock: Clock) -> datetime:
+    """Return the moment that an offset means now. Raises `Invalid`, also for one before the year 1970."""
+    at_ms = clock.now_ms() - offset_ms(offset)
+    if at_ms < 0:
+        raise Invalid(f"offset: {offset!r:.100} is longer ago than any table")
+    return datetime.fromtimestamp(at_ms / 1000, UTC)

@@ -14,6 +14,7 @@ from alluvia.errors import Corrupt, Invalid
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.features import TYPE_WIDENING
 from alluvia.log.in_commit_timestamps import IN_COMMIT_TIMESTAMPS
+from alluvia.table.durations import interval_ms
 
 PARTITION_BY = "alluvia.partition_by"
 SORT_BY = "alluvia.sort_by"
@@ -80,15 +81,6 @@ _NOT_WRITTEN = {
 _COLUMN_MAPPING = "delta.columnMapping."
 _PROTOCOL = ("delta.feature.", "delta.minReaderVersion", "delta.minWriterVersion")
 
-_UNITS_MS = {
-    "millisecond": 1,
-    "second": 1000,
-    "minute": 60_000,
-    "hour": 3_600_000,
-    "day": 86_400_000,
-    "week": 604_800_000,
-}
-_INTERVAL = re.compile(r"^\s*(?:interval\s+)?(\d+)\s+([a-z]+?)s?\s*$", re.IGNORECASE)
 _SIZE = re.compile(r"^\s*(\d+)\s*(b|kb|mb|gb)?\s*$", re.IGNORECASE)
 _SIZES = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "none")
@@ -241,12 +233,11 @@ def _path(given: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def _duration(given: Mapping[str, str], name: str, default: str) -> int:
-    match = _INTERVAL.match(given.get(name, default))
-    unit = _UNITS_MS.get(match[2].lower()) if match else None
-    if match is None or unit is None:
+    found = interval_ms(given.get(name, default))
+    if found is None:
         msg = f"property {name}: {given.get(name)!r} is not a duration; use for example '1 hour' or 'interval 7 days'"
         raise Invalid(msg)
-    return int(match[1]) * unit
+    return found
 
 
 def _ttl(given: Mapping[str, str]) -> int:

@@ -1,4 +1,4 @@
-"""How long ago a moment was, as people write it."""
+"""How long something lasts, and how long ago a moment was, as people write it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,36 @@ import pytest
 
 from alluvia.clock import ManualClock
 from alluvia.errors import Invalid
-from alluvia.table.offsets import moment_ago, offset_ms
+from alluvia.table.durations import duration_ms, interval_ms, moment_ago, offset_ms
+
+
+@pytest.mark.parametrize(
+    ("given", "ms"),
+    [
+        ("30d", 2_592_000_000),
+        (" 12 h ", 43_200_000),
+        ("1 week", 604_800_000),
+        ("interval 7 days", 604_800_000),
+        ("INTERVAL 5 Milliseconds", 5),
+        ("0", 0),
+        (0, 0),
+        ("365000 days", 31_536_000_000_000),
+    ],
+)
+def test_durations(given: object, ms: int) -> None:
+    assert duration_ms(given) == ms
+
+
+@pytest.mark.parametrize(
+    "given", ["", "1", "-1 day", "1 day ago", "1 month", "1 hour 2 minutes", "365001d", f"{'9' * 5000}d"]
+)
+def test_what_is_no_duration_is_none(given: str) -> None:
+    assert duration_ms(given) is None
+
+
+@pytest.mark.parametrize("text", ["7d", "1 h", "7days", "1 day 2 hours", "0"])
+def test_properties_take_the_words_that_other_writers_know(text: str) -> None:
+    assert interval_ms(text) is None
 
 
 @pytest.mark.parametrize(
