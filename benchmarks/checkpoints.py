@@ -13,9 +13,9 @@ from alluvia.clock import SystemClock
 from alluvia.lake import Lake
 from alluvia.log.actions import AddFile
 from alluvia.store import CountingStore, open_store
+from alluvia.table.changes import Changes
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import And, Comparison
-from alluvia.table.transaction import Changes
 from benchmarks.measure import in_turns, megabytes, milliseconds
 from benchmarks.report import Figure
 from benchmarks.tables import ROWS, table_of

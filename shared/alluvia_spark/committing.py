@@ -17,13 +17,13 @@ from alluvia.operations.known_events import read_file
 from alluvia.operations.lake_commit import SNAPSHOT
 from alluvia.operations.lake_transaction import StagedTables
 from alluvia.operations.restore import BACKFILL
+from alluvia.table.changes import Changes
 from alluvia.table.conflicts import harmless_change
 from alluvia.table.event_window.id_files import prints_of, range_prints
 from alluvia.table.event_window.window import DedupWindow
 from alluvia.table.handle import TableHandle
 from alluvia.table.protocols import has_domains
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 from alluvia_spark import known_ids
 from alluvia_spark.job import REJECTS, ROWS, Job, JobOutcome
 

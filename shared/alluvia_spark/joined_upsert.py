@@ -29,10 +29,10 @@ from alluvia.operations.rewriting import Outcome, Part, Rewriter
 from alluvia.operations.row_changes import change_rows
 from alluvia.operations.upsert import Rules, UpsertEdit, check_rules
 from alluvia.operations.upsert_source import KEYS_SORTED_MAX, UpsertSource, read_rows, repeated_key
+from alluvia.table.changes import Changes
 from alluvia.table.deletion_vectors.storage import NO_POSITIONS
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 from alluvia_spark.data_source import grouped
 from alluvia_spark.filters import named
 from alluvia_spark.frames import mapped_batches, tasks

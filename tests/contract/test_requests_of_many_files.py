@@ -20,9 +20,9 @@ from alluvia.log.actions import AddFile
 from alluvia.log.checkpoints import v2 as checkpoint_v2
 from alluvia.log.checkpoints.agreement import HEAD_BYTES
 from alluvia.store import CountingStore, MemoryStore, open_store
+from alluvia.table.changes import Changes
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Comparison
-from alluvia.table.transaction import Changes
 from benchmarks import duck
 from tests.s3server import S3Server
 

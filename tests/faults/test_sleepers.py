@@ -13,7 +13,7 @@ from alluvia.clock import ManualClock
 from alluvia.errors import CommitUnknown, Invalid, TransactionExpired, VersionExpired
 from alluvia.lake import Lake, Table
 from alluvia.store import MemoryStore, Store, Wrapper
-from alluvia.table.transaction import Changes
+from alluvia.table.changes import Changes
 
 T = TypeVar("T")
 DAY = 24 * 3600

@@ -656,13 +656,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "in-commit timestamps by the clock alone",
-        "table/transaction.py",
+        "table/changes.py",
         "max(now_ms, state.timestamp_ms + 1)",
         "now_ms",
     ),
     Mutant(
         "tombstones without their time",
-        "table/transaction.py",
+        "table/changes.py",
         "replace(remove, deletion_timestamp=timestamp_ms)",
         "replace(remove, deletion_timestamp=1)",
     ),

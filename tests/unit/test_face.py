@@ -18,7 +18,7 @@ from alluvia import other_names
 from alluvia.errors import Corrupt, Invalid, NotInstalled, TableNotFound
 from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore
-from alluvia.table.transaction import ENGINE, Changes
+from alluvia.table.changes import ENGINE, Changes
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 ROWS = [{"n": n} for n in range(5)]

@@ -10,11 +10,12 @@ from alluvia.errors import ConcurrentTransaction, Invalid, MetadataChanged, Tran
 from alluvia.log.actions import AddFile, Txn
 from alluvia.operations.constraints import row_check
 from alluvia.operations.replanning import check_not_rollup
+from alluvia.table.changes import Changes
 from alluvia.table.conflicts import harmless_change
 from alluvia.table.handle import TableHandle
 from alluvia.table.schema.rows import columns_of_rows, conformed
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes, Commit, Transaction, too_old
+from alluvia.table.transaction import Commit, Transaction, too_old
 
 CHUNK_BYTES = 256 << 20
 """Rows of about so many bytes are sorted and written at once."""

@@ -14,12 +14,13 @@ from alluvia.operations.append import CHUNK_BYTES, append, applied, check_txn
 from alluvia.operations.constraints import row_check
 from alluvia.operations.evolve import plan_evolve, protocol_for
 from alluvia.operations.replanning import commit_planned
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.schema.column_mapping import MODE, ColumnMapping, physical_schema
 from alluvia.table.schema.rows import columns_of_rows, conformed
 from alluvia.table.schema.serialization import arrow_schema
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes, Commit, too_old
+from alluvia.table.transaction import Commit, too_old
 
 
 def append_evolving(

@@ -15,6 +15,7 @@ from alluvia.log.replay import State
 from alluvia.operations.branch_store import NOT_THERE, BranchStore
 from alluvia.operations.catalog import Catalog
 from alluvia.operations.cut import take_cut
+from alluvia.table.changes import Changes
 from alluvia.table.claims import CLAIM, with_claims
 from alluvia.table.conflicts import harmless_change
 from alluvia.table.decisions import happened
@@ -22,7 +23,6 @@ from alluvia.table.event_window.window import joined_event_ids
 from alluvia.table.lineage import UNDONE, in_gap, is_dropped, undone_versions, with_marks_of
 from alluvia.table.properties import OLDEST_READABLE, ROLLUP
 from alluvia.table.protocols import with_features
-from alluvia.table.transaction import Changes
 
 CREATED, DROPPED, REPLACED, CHANGED = "created", "dropped", "replaced", "changed"
 PUBLISH = "PUBLISH"

@@ -11,12 +11,13 @@ from alluvia.log.actions import Metadata
 from alluvia.operations.constraints import row_check
 from alluvia.operations.evolve import protocol_for
 from alluvia.operations.replanning import Plan, check_not_rollup, commit_planned
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import CONSTRAINT, check_properties
 from alluvia.table.scan import Scan
 from alluvia.table.schema.names import fold
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes, Commit
+from alluvia.table.transaction import Commit
 
 
 def add_constraint(handle: TableHandle, name: str, text: str) -> Commit:

@@ -19,6 +19,7 @@ from alluvia.operations.expire_plan import check_ttl
 from alluvia.operations.folding import check_declared
 from alluvia.operations.layout import check_layout
 from alluvia.table.arguments import check_names
+from alluvia.table.changes import ENGINE
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import is_dropped
 from alluvia.table.partitioning.spec import parse_spec
@@ -35,7 +36,6 @@ from alluvia.table.properties import (
 )
 from alluvia.table.protocols import default_properties, new_protocol
 from alluvia.table.schema.serialization import arrow_schema, normal_schema, schema_string
-from alluvia.table.transaction import ENGINE
 
 NOT_GIVEN = {
     PARTITION_BY: "use the argument partition_by",

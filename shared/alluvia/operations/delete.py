@@ -9,10 +9,10 @@ from alluvia.log.actions import AddFile
 from alluvia.operations.edits import RowChanges, WhereEdit, vectors_added
 from alluvia.operations.folding import check_edit
 from alluvia.operations.row_changes import change_rows
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 
 
 def delete(handle: TableHandle, where: str) -> RowChanges:

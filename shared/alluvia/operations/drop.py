@@ -20,10 +20,11 @@ from alluvia.operations.drop_plan import EMPTY, FirstVersion, in_reach, plan_dro
 from alluvia.operations.replanning import check_not_append_only
 from alluvia.operations.restore import check_present
 from alluvia.store import ObjectInfo, Store
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle, dropped_message, expired_message, oldest_readable
 from alluvia.table.lineage import DroppedTable, dropped_tables, is_dropped
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes, Commit, Transaction
+from alluvia.table.transaction import Commit, Transaction
 
 TRIES_MAX = 100
 _HINT = LOG_FOLDER + ".alluvia_dropped."

@@ -10,12 +10,12 @@ from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, Txn
 from alluvia.log.features import ATTACHED_TABLE, DOMAIN_METADATA, GUARD
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION
 from alluvia.log.replay import State
+from alluvia.table.changes import Changes
 from alluvia.table.claims import CLAIM
 from alluvia.table.handle import oldest_readable
 from alluvia.table.lineage import DroppedTable, dropped_tables, marked, version_gaps, with_gap, with_marks_of
 from alluvia.table.properties import OLDEST_READABLE, names_text
 from alluvia.table.protocols import has_domains, with_features
-from alluvia.table.transaction import Changes
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from alluvia.expressions.masking import masked
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile
 from alluvia.operations.datafile import DataFile
+from alluvia.table.changes import Changes
 from alluvia.table.deletion_vectors.storage import NO_POSITIONS
 from alluvia.table.masks import count, definite
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Predicate
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,12 +33,12 @@ from alluvia.operations.kept_files import KeptFiles
 from alluvia.operations.row_changes import change_rows
 from alluvia.operations.vacuum import delete_all, record_oldest, settled
 from alluvia.store import ObjectInfo
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.masks import count
 from alluvia.table.properties import ROLLUP
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 from alluvia.table_names import REJECTS
 
 ERASE = "ERASE"

@@ -18,6 +18,7 @@ from alluvia.operations.folding import check_declared
 from alluvia.operations.layout import check_layout
 from alluvia.operations.replanning import commit_planned
 from alluvia.table.arguments import schema_of
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import (
     CONSTRAINT,
@@ -36,7 +37,7 @@ from alluvia.table.schema.column_mapping import MODE
 from alluvia.table.schema.serialization import add_fields, arrow_schema
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes, Commit
+from alluvia.table.transaction import Commit
 from alluvia.table_names import REJECTS
 
 ROWS_TRIED = 10_000

@@ -9,10 +9,10 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import Txn
 from alluvia.operations.expire_plan import ExpiryPlan, plan_expiry
 from alluvia.operations.replanning import check_not_append_only, commit_planned
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import is_dropped
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 
 EXPIRE = "EXPIRE"
 """The operation of such commits. Readers of changes know by it that their rows were not deleted."""

@@ -21,11 +21,11 @@ from alluvia.operations.datafile import DataFile
 from alluvia.operations.edits import Edit, Hits, Inserts, RowChanges
 from alluvia.operations.update import moves_rows
 from alluvia.scratch import scratch_root
+from alluvia.table.changes import Changes
 from alluvia.table.masks import count, interleaved, mask_of, numbers
 from alluvia.table.scan import Scan
 from alluvia.table.schema.rows import conform
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 
 
 @dataclass(frozen=True, slots=True)

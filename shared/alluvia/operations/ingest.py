@@ -15,6 +15,7 @@ from alluvia.operations.event_window import follow_window
 from alluvia.operations.known_events import held_events
 from alluvia.operations.offering import commit_together, look, may_offer
 from alluvia.operations.replanning import check_not_rollup
+from alluvia.table.changes import Changes
 from alluvia.table.event_window.content import EVENT_ID, SOURCE, content_hashes
 from alluvia.table.event_window.id_runs import CONTENT_BYTES
 from alluvia.table.event_window.window import UNKNOWN, encode_event_ids, fingerprints
@@ -24,7 +25,6 @@ from alluvia.table.offers import offers_in
 from alluvia.table.partitioning.partition import misfits
 from alluvia.table.schema.rows import conform
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 
 _LIKE_UNKNOWN = bytes([*UNKNOWN[1:], 1])
 """Replaces a content hash that by chance equals the one for unknown."""

@@ -18,9 +18,10 @@ from alluvia.errors import (
 from alluvia.operations.cut import carried_out
 from alluvia.operations.drop import put_hints
 from alluvia.operations.staging import StagedHandle
+from alluvia.table.changes import Changes
 from alluvia.table.claims import pending
 from alluvia.table.decisions import COMMIT_AGE_MS_MAX, Decisions
-from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Changes, carry_out_claim
+from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, carry_out_claim
 from alluvia.table_names import REJECTS, STREAMS
 
 SERIALIZABLE = "serializable"

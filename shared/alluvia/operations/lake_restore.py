@@ -16,13 +16,13 @@ from alluvia.operations.keeping import kept_state
 from alluvia.operations.lake_moment import Then, lake_at
 from alluvia.operations.lake_transaction import StagedTables
 from alluvia.operations.restore import plan_restore, restore_to
+from alluvia.table.changes import Changes
 from alluvia.table.durations import moment_ago
 from alluvia.table.handle import milliseconds, oldest_readable, other_table_message
 from alluvia.table.keepers import TAG, Keeper, find_keeper
 from alluvia.table.lineage import DroppedTable, dropped_tables, in_gap, is_dropped, version_gaps
 from alluvia.table.properties import ROLLUP
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 from alluvia.table_names import REJECTS, STREAMS, TABLE_NAME
 
 TRIES_MAX = 20

@@ -29,7 +29,7 @@ from alluvia.table_names import REJECTS, STREAMS
 
 if TYPE_CHECKING:
     from alluvia.operations.streams import StreamBatch, StreamState
-    from alluvia.table.transaction import Changes
+    from alluvia.table.changes import Changes
 
 
 class StagedTables:

@@ -24,6 +24,7 @@ from alluvia.operations.folding import check_edit
 from alluvia.operations.row_changes import change_rows
 from alluvia.operations.update import moves_rows, with_columns
 from alluvia.operations.upsert_source import UpsertSource
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import mask_of, positions_of
 from alluvia.table.schema.names import fold
@@ -31,7 +32,6 @@ from alluvia.table.schema.rows import conform
 from alluvia.table.schema.type_names import type_name
 from alluvia.table.skipping.predicate import Unknown
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 
 MATCHED, UNMATCHED, BY_SOURCE = "matched", "unmatched", "unmatched by source"
 _UNDECIDED = -1

@@ -19,6 +19,7 @@ from alluvia.log.committer import unknown
 from alluvia.operations.constraints import row_check
 from alluvia.operations.event_window import follow_window
 from alluvia.store import ObjectInfo
+from alluvia.table.changes import Changes
 from alluvia.table.event_window.window import encode_event_ids
 from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import undone_versions
@@ -39,7 +40,6 @@ from alluvia.table.offers import (
     taken_info,
 )
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 
 WINDOW_MS_MIN = 30 * 60_000
 """Rows are offered only to tables that remember event ids for longer than anybody waits for an offer."""

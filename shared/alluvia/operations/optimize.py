@@ -20,10 +20,10 @@ from alluvia.operations.optimize_write import rewrite
 from alluvia.operations.relations import Evaluate
 from alluvia.progress import report as tell_progress
 from alluvia.table.arguments import check_mapping, check_number
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.partitioning.spans import KeyPart
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 
 if TYPE_CHECKING:
     from alluvia.operations.optimize_fold import Evaluation

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from alluvia.errors import Conflict, Corrupt, Invalid, ObjectNotFound, TransactionExpired
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import APPEND_ONLY, ROLLUP
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes, Commit
+from alluvia.table.transaction import Commit
 
 TRIES_MAX = 100
 Plan = Callable[[Snapshot], Changes | None]

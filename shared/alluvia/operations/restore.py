@@ -11,6 +11,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, Metadata, Protocol, Txn
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, IN_COMMIT_TIMESTAMPS
 from alluvia.operations.replanning import check_not_append_only, check_not_rollup, commit_planned
+from alluvia.table.changes import Changes
 from alluvia.table.deletion_vectors.descriptors import stored_vector
 from alluvia.table.durations import moment_ago
 from alluvia.table.event_window.content import EVENT_ID
@@ -20,7 +21,6 @@ from alluvia.table.properties import OLDEST_READABLE
 from alluvia.table.protocols import features_needed, with_features
 from alluvia.table.schema.column_identities import restored
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 
 RESTORE = "RESTORE"
 BACKFILL = "backfill:"

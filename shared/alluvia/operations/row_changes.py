@@ -8,9 +8,9 @@ from dataclasses import replace
 from alluvia.operations.edits import Edit, RowChanges
 from alluvia.operations.replanning import check_not_append_only, check_not_rollup, commit_planned
 from alluvia.operations.rewriting import Outcome, Rewriter
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 
 Rewrite = Callable[[TableHandle, Snapshot, Edit], Rewriter]
 

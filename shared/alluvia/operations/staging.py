@@ -13,6 +13,7 @@ from alluvia.log.commit import CommitActions
 from alluvia.log.replay import replay
 from alluvia.operations.known_events import held_events
 from alluvia.operations.restore import RESTORE
+from alluvia.table.changes import Changes
 from alluvia.table.claims import Claim
 from alluvia.table.event_window.id_runs import CONTENT_BYTES, FINGERPRINT_BYTES
 from alluvia.table.event_window.window import DedupWindow, event_ids_of, joined_event_ids, parts
@@ -20,7 +21,7 @@ from alluvia.table.handle import TableHandle
 from alluvia.table.lineage import is_dropped, undone_versions, with_marks_of
 from alluvia.table.scan import Scan
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes, Commit, OnLost, Transaction
+from alluvia.table.transaction import Commit, OnLost, Transaction
 
 
 class StagedHandle(TableHandle):

@@ -30,9 +30,10 @@ from alluvia.operations.lake_commit import conflicts_named
 from alluvia.operations.restore import RESTORE
 from alluvia.operations.scan import scan
 from alluvia.table.arguments import check_number
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes, Commit
+from alluvia.table.transaction import Commit
 from alluvia.table_names import STREAMS, TABLE_NAME
 
 POSITION = "alluvia.stream"

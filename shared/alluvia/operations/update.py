@@ -10,9 +10,9 @@ from alluvia.expressions.assignments import assignments
 from alluvia.operations.edits import RowChanges, WhereEdit, vectors_added
 from alluvia.operations.folding import check_edit
 from alluvia.operations.row_changes import change_rows
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 
 
 def update(handle: TableHandle, values: Mapping[str, str], where: str | None = None) -> RowChanges:

@@ -20,11 +20,11 @@ from alluvia.operations.row_changes import change_rows
 from alluvia.operations.update import moves_rows, with_columns
 from alluvia.operations.upsert_source import UpsertSource, read_rows
 from alluvia.table.arguments import check_names, check_text
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import definite, mask_of, positions_of
 from alluvia.table.schema.rows import conform
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 
 MATCHED = ("update", "delete", "ignore")
 UNMATCHED = ("insert", "ignore")

@@ -34,6 +34,7 @@ from alluvia.operations.vacuum_note import forget_note, read_note, write_note
 from alluvia.operations.vacuum_plan import Cutoffs, Listed, LogPlan, VacuumPlan, listed, plan_log, plan_vacuum
 from alluvia.operations.vacuum_report import VacuumReport, VacuumTally
 from alluvia.store import ListedPage, ObjectInfo
+from alluvia.table.changes import Changes
 from alluvia.table.claims import pending
 from alluvia.table.decisions import DECISIONS
 from alluvia.table.event_window.index import WINDOW_FOLDER
@@ -43,7 +44,6 @@ from alluvia.table.offers import OFFERS
 from alluvia.table.properties import CLONE_OF, OLDEST_READABLE
 from alluvia.table.protocols import check_writable, has_domains
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 
 ORPHAN_AGE_MS_MIN = 24 * 60 * 60 * 1000
 """A file that no commit names is kept at least this long: longer than any transaction may take to commit it."""

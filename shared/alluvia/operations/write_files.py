@@ -18,9 +18,10 @@ from alluvia.operations.delete import DeleteEdit
 from alluvia.operations.evolve import plan_evolve, protocol_for
 from alluvia.operations.replanning import check_not_append_only, check_not_rollup, commit_planned
 from alluvia.operations.row_changes import Plans
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes, Commit, too_old
+from alluvia.table.transaction import Commit, too_old
 from alluvia.table.writer import FileWriter
 
 

@@ -25,9 +25,9 @@ from alluvia.rollups.computing import Computing, computing
 from alluvia.rollups.definition import definition_of
 from alluvia.rollups.groups import Touched, write_touched
 from alluvia.scratch import scratch_root
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
-from alluvia.table.transaction import Changes
 
 CHUNK_ROWS = 1 << 20
 CHUNK_BYTES = 64 << 20

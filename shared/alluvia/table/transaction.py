@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any
 
 from alluvia.errors import CommitUnknown, ConcurrentDomain, TransactionExpired, Unavailable, Unsupported
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
-from alluvia.log.commit import EVENTS_INFO, Action, CommitActions, encode_commit
+from alluvia.log.actions import AddFile, DomainMetadata
+from alluvia.log.commit import EVENTS_INFO, CommitActions
 from alluvia.log.features import GUARD
-from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, has_in_commit_timestamps
 from alluvia.log.log import FOLLOW_AGE_MS_MAX, Log
 from alluvia.log.replay import State
+from alluvia.table.changes import Changes, encode, prepare
 from alluvia.table.claims import TRANSACTION, Claim, claim_of, pending
 from alluvia.table.conflicts import Attempt, find_conflict, moved_reads
 from alluvia.table.decisions import Decisions
 from alluvia.table.properties import WRITERS
 from alluvia.table.protocols import check_writable, has_domains
-from alluvia.version import __version__
 
-ENGINE = f"Alluvia/{__version__}"
 NEVER_MS = 1 << 62
 TRANSACTION_AGE_MS_MAX = 60 * 60 * 1000
 FILE_AGE_MS_MAX = 12 * 60 * 60 * 1000
@@ -36,42 +34,6 @@ class Commit:
     timestamp_ms: int
     rows: int | None = None
     files: int = 0
-
-
-@dataclass(slots=True)
-class Changes:
-    """What a transaction will commit. `can_match`, `files_read` and `domains_read` are those of `Attempt`.
-
-    `metrics` are numbers of the operation itself, besides those of its files; `info` is what commitInfo says besides.
-    `metadata_at` gives the metadata by the version that the changes become, where it depends on that.
-    """
-
-    operation: str
-    parameters: dict[str, str] = field(default_factory=dict)
-    adds: Sequence[AddFile] = ()
-    removes: Sequence[RemoveFile] = ()
-    metadata: Metadata | None = None
-    protocol: Protocol | None = None
-    txns: Sequence[Txn] = ()
-    domains: Sequence[DomainMetadata] = ()
-    info: Mapping[str, Any] = field(default_factory=dict)
-    can_match: Callable[[AddFile], bool] | None = None
-    files_read: frozenset[str] = frozenset()
-    cdc: Sequence[CdcFile] = ()
-    metrics: Mapping[str, int] = field(default_factory=dict)
-    domains_read: frozenset[str] = frozenset()
-    metadata_at: Callable[[int], Metadata | None] | None = None
-
-    @property
-    def blind(self) -> bool:
-        """Whether files are added that do not follow from rows of the table, and none is removed."""
-        return not self.removes and self.can_match is None and bool(self.adds)
-
-    @property
-    def only_appends(self) -> bool:
-        """Whether nothing but rows is added, whatever the table holds."""
-        others = (self.metadata, self.protocol, *self.domains, *self.cdc, *self.files_read, *self.domains_read)
-        return self.blind and not any(others)
 
 
 OnLost = Callable[[Sequence[CommitActions]], Changes | None]
@@ -206,11 +168,13 @@ class Transaction:
                 known = self._committed_since(state.version)
                 continue
             # While a claim that changes metadata stands, no other commit comes between.
-            commit = self._prepare(state, changes, state.version + (1 if claiming is None else 2))
+            commit = prepare(
+                changes, state, self._txn_id, clock.now_ms(), state.version + (1 if claiming is None else 2)
+            )
             commit = commit if claiming is None else claiming(commit)
             domains = {domain.domain: domain for domain in (*commit.domains, *lifted)}
             commit = replace(commit, domains=list(domains.values()))
-            began_ms, data = self._log.clock.now_ms(), _encode(commit)
+            began_ms, data = self._log.clock.now_ms(), encode(commit)
             winner = self._log.write(commit.version, data, self._txn_id)
             if winner is None:
                 if claiming is None and not self._carries_out:  # else the decision counts
@@ -314,39 +278,6 @@ class Transaction:
         self._log.advance(found, began_ms)
         return found
 
-    def _prepare(self, state: State, changes: Changes, takes_effect: int) -> CommitActions:
-        now_ms = timestamp_ms = self._log.clock.now_ms()
-        info: dict[str, Any] = {
-            "timestamp": now_ms,
-            "operation": changes.operation,
-            "operationParameters": changes.parameters,
-            "readVersion": max(state.version, 0),
-            "isBlindAppend": changes.blind,
-            "engineInfo": ENGINE,
-            "txnId": self._txn_id,
-            "operationMetrics": _metrics(changes),
-        }
-        metadata = changes.metadata if changes.metadata_at is None else changes.metadata_at(takes_effect)
-        protocol = changes.protocol or state.protocol
-        if has_in_commit_timestamps(protocol, metadata or state.metadata):
-            info = {"inCommitTimestamp": max(now_ms, state.timestamp_ms + 1), **info}
-            timestamp_ms = int(info["inCommitTimestamp"])
-            if metadata is not None and not has_in_commit_timestamps(state.protocol, state.metadata):
-                metadata = timed_from(metadata, state.version + 1, timestamp_ms)
-        info.update(changes.info)
-        removes = [replace(remove, deletion_timestamp=timestamp_ms) for remove in changes.removes]
-        return CommitActions(
-            state.version + 1,
-            info,
-            changes.protocol,
-            metadata,
-            changes.txns,
-            changes.domains,
-            changes.adds,
-            removes,
-            changes.cdc,
-        )
-
     def _slept(self, version: int) -> bool:
         """Whether a version may have come and gone before it was written. Of a new log nothing was seen before."""
         return self._log.stale if version else self._log.clock.now_ms() - self._started_ms > FOLLOW_AGE_MS_MAX
@@ -391,27 +322,3 @@ def carry_out_claim(log: Log, claim: Claim, claims: Mapping[str, int]) -> None:
 def too_old(adds: Iterable[AddFile], now_ms: int) -> bool:
     """Whether one of some files that wait to be committed is so old that vacuum may have deleted it."""
     return any(add.modification_time < now_ms - FILE_AGE_MS_MAX for add in adds)
-
-
-def timed_from(metadata: Metadata, version: int, timestamp_ms: int) -> Metadata:
-    """Return metadata that says from which commit on there are in-commit timestamps, where that is not the first."""
-    since = {ENABLED_VERSION: str(version), ENABLED_TIMESTAMP: str(timestamp_ms)}
-    return replace(metadata, configuration={**metadata.configuration, **since})
-
-
-def _metrics(changes: Changes) -> dict[str, str]:
-    metrics = {
-        "numFiles": len(changes.adds),
-        "numOutputRows": sum(file.num_records or 0 for file in changes.adds),
-        "numOutputBytes": sum(file.size for file in changes.adds),
-    }
-    if changes.removes:
-        metrics["numRemovedFiles"] = len(changes.removes)
-    return {name: str(value) for name, value in (metrics | dict(changes.metrics)).items()}
-
-
-def _encode(commit: CommitActions) -> bytes:
-    actions: list[Action] = [single for single in (commit.protocol, commit.metadata) if single is not None]
-    for several in (commit.txns, commit.domains, commit.removes, commit.adds, commit.cdc):
-        actions.extend(several)
-    return encode_commit(commit.info, actions)

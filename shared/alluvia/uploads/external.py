@@ -28,12 +28,12 @@ from alluvia.operations.drop_plan import FirstVersion
 from alluvia.operations.external_places import ExternalPlace, absolute, find_files, place_of
 from alluvia.scratch import scratch_root
 from alluvia.store import ObjectInfo, Store
+from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.properties import EXTERNAL
 from alluvia.table.protocols import new_protocol
 from alluvia.table.schema.unified import UnifiedSchema
 from alluvia.table.snapshot import ETAG, Snapshot
-from alluvia.table.transaction import Changes
 from alluvia.uploads.misfit import Misfit
 from alluvia.uploads.rows import UploadedRows, format_of, rows_of
 from alluvia.uploads.storing import fitted

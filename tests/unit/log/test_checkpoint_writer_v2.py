@@ -21,9 +21,9 @@ from alluvia.log.checkpoints import v2 as checkpoint_v2
 from alluvia.log.files.sidecars import FACTS_TAG
 from alluvia.log.log import FOLLOW_AGE_MS_MAX
 from alluvia.store import CountingStore, DirectoryStore, MemoryStore, Store
+from alluvia.table.changes import Changes
 from alluvia.table.scan import Scan
 from alluvia.table.skipping.predicate import Comparison
-from alluvia.table.transaction import Changes
 from tests.judges import duckdb_rows, on_disk, ours
 
 SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string()), ("ts", pa.timestamp("us", tz="UTC"))])

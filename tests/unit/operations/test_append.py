@@ -15,7 +15,7 @@ from alluvia.errors import Corrupt, Invalid, MetadataChanged, Unsupported
 from alluvia.lake import Lake, Table
 from alluvia.log.actions import AddFile
 from alluvia.store import CountingStore
-from alluvia.table.transaction import Changes
+from alluvia.table.changes import Changes
 from tests.judges import judges_agree
 
 SCHEMA = pa.schema([pa.field("x", pa.int64(), nullable=False), ("s", pa.string())])

@@ -14,7 +14,7 @@ from alluvia.clock import ManualClock
 from alluvia.errors import Corrupt, Invalid, VersionExpired, VersionNotFound
 from alluvia.lake import Lake, Table
 from alluvia.log.actions import AddFile, RemoveFile
-from alluvia.table.transaction import Changes
+from alluvia.table.changes import Changes
 from tests.unit.operations.rows import SCHEMA, make
 
 FEEDS: dict[str, dict[str, str]] = {

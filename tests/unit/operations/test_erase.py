@@ -13,7 +13,7 @@ from alluvia.clock import ManualClock
 from alluvia.errors import Invalid, NotDeleted, VersionExpired
 from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore, Store, Wrapper
-from alluvia.table.transaction import Changes
+from alluvia.table.changes import Changes
 from tests.erased import traces
 from tests.unit.operations.races import Race
 

@@ -15,9 +15,9 @@ from alluvia.errors import Conflict
 from alluvia.lake import Lake, Table
 from alluvia.operations.lake_transaction import StagedTables
 from alluvia.store import CountingStore
+from alluvia.table.changes import Changes
 from alluvia.table.claims import pending
 from alluvia.table.decisions import DECISIONS
-from alluvia.table.transaction import Changes
 from tests.erased import traces
 from tests.transactions import APPLY_OF_A, CLAIM_OF_A, DECISION, HookedStore, stopped
 

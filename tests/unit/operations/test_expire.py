@@ -17,8 +17,8 @@ from alluvia.ingest.values import RawEvent
 from alluvia.lake import Lake, Table
 from alluvia.operations.expire_plan import plan_expiry
 from alluvia.store import CountingStore
+from alluvia.table.changes import Changes
 from alluvia.table.partitioning.spans import PARTITION_TAG
-from alluvia.table.transaction import Changes
 from tests.unit.operations.races import Race
 
 DAY_MS = 86_400_000

@@ -14,8 +14,8 @@ from alluvia.lake import Lake, Table
 from alluvia.log.actions import DomainMetadata
 from alluvia.log.paths import LOG_FOLDER
 from alluvia.store import CountingStore
+from alluvia.table.changes import Changes
 from alluvia.table.event_window.index import index_name
-from alluvia.table.transaction import Changes
 from tests.contract.workers import events
 from tests.judges import judges_agree
 from tests.unit.operations.races import Race

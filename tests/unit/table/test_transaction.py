@@ -15,7 +15,7 @@ from alluvia.log.commit import CommitActions
 from alluvia.log.turns import COURTESY, REQUEST_SECONDS, RETRY, RETRY_MAX
 from alluvia.operations import append
 from alluvia.store import CountingStore, MemoryStore, PutResult
-from alluvia.table.transaction import Changes
+from alluvia.table.changes import Changes
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
