@@ -28,7 +28,7 @@ TIMES ?= 10
 
 deep: $(FULL)
 	ALLUVIA_EXAMPLES=$(TIMES) $(PYTEST) -n 3 -o timeout=0 \
-		$$(grep --recursive --files-with-matches --include='test_*.py' -E '^from (hypothesis|tests.examples) import|judged' tests)
+		$$(grep --recursive --files-with-matches --include='test_*.py' -E '^from (hypothesis|tests.examples) import|judged|by_spark' tests)
 
 # make simulate SEEDS=100000 FROM=0: seeded runs under faults; a failure comes with its seed and a minimised history
 SEEDS ?= 1000

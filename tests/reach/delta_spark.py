@@ -59,6 +59,10 @@ class DeltaSpark:
         at = "" if version is None else f" VERSION AS OF {version}"
         return self.query(f"SELECT {shown} FROM {named(table)}{at} WHERE {where}")
 
+    def changes(self, table: Table, first: int, newest: int) -> pa.Table:
+        """Return the change feed of a table's versions."""
+        return self.query(f"SELECT * FROM table_changes_by_path('{uri_of(table)}', {first}, {newest})")
+
     def load(self, path: Path, version: int) -> pa.Table:
         """Return the rows of a version of a table, by the reader of data frames."""
         return pa.ipc.open_stream(self._asked("load", [str(path), str(version)])).read_all()

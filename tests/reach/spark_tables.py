@@ -27,6 +27,11 @@ class Made:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def folder(self) -> str:
+        """Return the name of its folder in the archive, which is the same in a URI."""
+        return self.name.replace(",", "").replace(" ", "-")
+
 
 def _made(properties: str, *statements: str, columns: str = "n BIGINT, name STRING", tail: str = "") -> list[str]:
     settings = f"TBLPROPERTIES ({properties})" if properties else ""
@@ -350,4 +355,23 @@ TABLES = [
         unwritten="icebergCompatV2",
     ),
 ]
+FEEDS = [
+    Made(
+        f"change feed, {name}",
+        _made(
+            "'delta.enableChangeDataFeed' = 'true', 'delta.enableInCommitTimestamps' = 'true', "
+            f"'delta.enableDeletionVectors' = '{vectors}'",
+            INSERT + "(1, 'a/b'), (2, 'a/b'), (3, NULL), (4, '50%')",
+            "DELETE FROM {t} WHERE n = 1",
+            "UPDATE {t} SET n = 33 WHERE n = 3",
+            "MERGE INTO {t} t USING (SELECT 2 AS n UNION ALL SELECT 5) s ON t.n = s.n "
+            "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (n, name) VALUES (s.n, 'new')",
+            "DELETE FROM {t} WHERE name = '50%'",
+            tail="PARTITIONED BY (name)",
+        ),
+        [0, 4, 3, 3, 3, 2],
+    )
+    for name, vectors in (("rewritten", "false"), ("vectors", "true"))
+]
+"""Tables whose changes we read as Spark does."""
 GENERATED = {"generated columns": ("twice", "n * 2"), "identity columns": ("id", "")}

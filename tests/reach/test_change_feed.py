@@ -10,7 +10,9 @@ import pytest
 import alluvia
 from alluvia.lake import Table
 from tests import judges
-from tests.reach.delta_spark import DeltaSpark, named
+from tests.reach.delta_spark import DeltaSpark
+from tests.reach.made_by_spark import BySpark
+from tests.reach.spark_tables import FEEDS, Made
 from tests.reach.tables import edited, numbers, simple
 
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -36,8 +38,7 @@ def _shown(changes: pa.Table) -> dict[int, list[str]]:
 
 
 def _by_spark(spark: DeltaSpark, table: Table, first: int) -> pa.Table:
-    newest = table.snapshot().version
-    return spark.query(f"SELECT * FROM table_changes_by_path('{judges.uri_of(table)}', {first}, {newest})")
+    return spark.changes(table, first, table.snapshot().version)
 
 
 @pytest.mark.parametrize("properties", [FEED, FEED | VECTORS], ids=["rewritten", "vectors"])
@@ -61,22 +62,11 @@ def test_deltalake_reads_our_feed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("delta-spark")
-@pytest.mark.parametrize("vectors", ["false", "true"])
-def test_we_read_sparks_feed(vectors: str, delta_spark: DeltaSpark, tmp_path: Path) -> None:
-    table = alluvia.connect(str(tmp_path)).table("made")
-    name = named(table)
-    delta_spark.run(
-        f"CREATE TABLE {name} (n BIGINT, name STRING) USING delta PARTITIONED BY (name) TBLPROPERTIES "
-        f"('delta.enableChangeDataFeed' = 'true', 'delta.enableDeletionVectors' = '{vectors}', "
-        "'delta.enableInCommitTimestamps' = 'true')",
-        f"INSERT INTO {name} VALUES (1, 'a/b'), (2, 'a/b'), (3, NULL), (4, '50%')",
-        f"DELETE FROM {name} WHERE n = 1",
-        f"UPDATE {name} SET n = 33 WHERE n = 3",
-        f"MERGE INTO {name} t USING (SELECT 2 AS n UNION ALL SELECT 5) s ON t.n = s.n "
-        "WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (n, name) VALUES (s.n, 'new')",
-        f"DELETE FROM {name} WHERE name = '50%'",
-    )
-    mine, theirs = table.changes(1).read_all(), _by_spark(delta_spark, table, 1)
+@pytest.mark.parametrize("made", FEEDS, ids=str)
+def test_we_read_sparks_feed(made: Made, by_spark: BySpark, delta_spark: DeltaSpark) -> None:
+    by = by_spark(made)
+    table, theirs = by.table, by.feed
+    mine = table.changes(1).read_all()
     assert _shown(mine) == {
         1: ["insert 1", "insert 2", "insert 3", "insert 4"],
         2: ["delete 1"],
@@ -84,6 +74,7 @@ def test_we_read_sparks_feed(vectors: str, delta_spark: DeltaSpark, tmp_path: Pa
         4: ["delete 2", "insert 5"],
         5: ["delete 4"],
     }
+    assert theirs is not None
     assert judges.canonical(theirs) == judges.canonical(mine)
     table.append(numbers(6))
     table.delete("n = 33")

@@ -13,9 +13,10 @@ import alluvia
 from alluvia.errors import Invalid, Unsupported
 from alluvia.lake import Table
 from tests import judges
-from tests.reach.delta_spark import BY_SPARK, DeltaSpark, judged, named
+from tests.reach.delta_spark import BY_SPARK, DeltaSpark, named
 from tests.reach.every_type import CONDITIONS
-from tests.reach.spark_tables import GENERATED, TABLES, Made
+from tests.reach.made_by_spark import BySpark, archived_sources, sources
+from tests.reach.spark_tables import TABLES, Made
 from tests.reach.tables import APART, EVERY_TYPE
 
 pytestmark = BY_SPARK
@@ -33,30 +34,24 @@ WRITES: list[Callable[[Table], object]] = [
 COMMIT = re.compile(r"\d{20}\.json")
 
 
-def _make(made: Made, spark: DeltaSpark, table: Table) -> None:
-    if made.name in GENERATED:
-        spark.create_generated(table, *GENERATED[made.name])
-    other = table.lake.table("other")
-    spark.run(*(each.format(t=named(table), other=named(other)) for each in made.statements))
-
-
 def _log(table: Table) -> list[str]:
     return sorted(path.name for path in Path(judges.uri_of(table), "_delta_log").iterdir())
 
 
+def test_the_archive_is_of_this_spark_and_of_these_statements() -> None:
+    assert archived_sources() == sources(), "make it anew: python -m tests.reach.made_by_spark"
+
+
 @pytest.mark.parametrize("made", TABLES, ids=str)
-def test_what_spark_wrote(made: Made, delta_spark: DeltaSpark, tmp_path: Path) -> None:
-    table = alluvia.connect(str(tmp_path)).table("made")
-    _make(made, delta_spark, table)
+def test_what_spark_wrote(made: Made, by_spark: BySpark, delta_spark: DeltaSpark) -> None:
+    by = by_spark(made)
+    table = by.table
     assert [name for name in _log(table) if COMMIT.fullmatch(name)][-1] == f"{len(made.rows) - 1:020d}.json"
-    for version, rows in enumerate(made.rows):
-        found = [table.scan(version=version).read_all(), _sql(table, version)]
-        if version in judged(len(made.rows) - 1):
-            found.append(delta_spark.read(table, version, shown=made.shown))
-        assert [len(each) for each in found] == [rows] * len(found), f"version {version}"
-        for each in found[1:]:
-            assert judges.canonical(each) == judges.canonical(found[0]), f"version {version}"
-            assert judges.kinds(each.schema) == judges.kinds(found[0].schema), f"version {version}"
+    for version, (theirs, count) in enumerate(zip(by.rows, made.rows, strict=True)):
+        for mine in (table.scan(version=version).read_all(), _sql(table, version)):
+            assert len(mine) == count, f"version {version}"
+            assert judges.canonical(mine) == judges.canonical(theirs), f"version {version}"
+            assert judges.kinds(mine.schema) == judges.kinds(theirs.schema), f"version {version}"
     _write(made, delta_spark, table)
 
 
