@@ -134,10 +134,10 @@ class Branch(Lake):
         """Commit what was written on the branch to the lake, in one transaction: all of it, or nothing.
 
         Raises a `Conflict` that names the table and the rule, where others have committed since what the branch's
-        changes rest on. A branch that only added rows to a table never conflicts with others that change its rows; of
-        one that did more, all rows may have been read, so rows that others add conflict, unless the `isolation` is
-        `"snapshot"`. With `dry_run`, the report says what would happen. The branch can still be read afterwards, until
-        it is discarded; what is written on it then stays there. Rollups follow their sources on the lake by themselves.
+        changes rest on: files that they change too, and rows that others have added and that the branch's deletes,
+        updates and upserts may have found. With the `isolation` `"snapshot"`, such rows do not count. With `dry_run`,
+        the report says what would happen. The branch can still be read afterwards, until it is discarded; what is
+        written on it then stays there. Rollups follow their sources on the lake by themselves.
         """
         if isolation not in ISOLATION:
             raise Invalid(f"isolation: expected one of {', '.join(ISOLATION)}, got {isolation!r}")

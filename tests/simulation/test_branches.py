@@ -44,7 +44,7 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "vacuum does not look for keepers": (KeptFiles, "look", lambda *_: False),
     "a branch begins with what the lake holds when a table is used first": (Branch, "_base_of", _newest),
     "files are not copied": (branch_publish, "_own_files", lambda *_: iter(())),
-    "a branch counts as having read nothing": (BranchedTable, "only_appends", property(lambda _: True)),
+    "a branch counts as having read nothing": (BranchedTable, "reads", lambda _: (None, frozenset())),
     "a file's name does not say whose it is": (BranchStore, "place", lambda _, key: key),
 }
 

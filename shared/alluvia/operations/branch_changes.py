@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -23,6 +23,9 @@ from alluvia.table.event_window.window import joined_event_ids
 from alluvia.table.lineage import UNDONE, in_gap, is_dropped, undone_versions, with_marks_of
 from alluvia.table.properties import OLDEST_READABLE, ROLLUP
 from alluvia.table.protocols import with_features
+from alluvia.table.reads import decode_reads
+from alluvia.table.scan import Scan
+from alluvia.table.snapshot import Snapshot
 
 CREATED, DROPPED, REPLACED, CHANGED = "created", "dropped", "replaced", "changed"
 PUBLISH = "PUBLISH"
@@ -106,24 +109,39 @@ class BranchedTable:
         undone = undone_versions(self.tip.metadata.configuration)
         return [commit for commit in self.commits[start:] if not in_gap(undone, commit.version)]
 
-    @property
-    def only_appends(self) -> bool:
-        """Whether the branch has added rows that do not follow from rows of the table, and done nothing else to rows.
+    def reads(self) -> tuple[Callable[[AddFile], bool] | None, frozenset[str]]:
+        """Return which files others may not have added, and not removed, for the branch's changes to hold.
 
-        Compactions change no rows.
+        That is what its commits have read, where all of them that rest on rows have said so, and else all rows.
         """
-        return all(commit.info.get("isBlindAppend", False) for commit in self.commits if commit.data_change)
+        assert self.base is not None  # noqa: S101 - others are created
+        every: tuple[Callable[[AddFile], bool], frozenset[str]] = (lambda _: True), frozenset(self.base.files.keys())
+        metadata, scans, files = self.base.metadata, [], set[str]()
+        for commit in self.commits:
+            metadata = commit.metadata or metadata
+            if not harmless_change(self.base.metadata, metadata):
+                return every
+            if not commit.data_change or commit.info.get("isBlindAppend", False):
+                continue
+            found = decode_reads(commit.info)
+            if found is None:
+                return every
+            snapshot = Snapshot(replace(self.base, metadata=metadata), f"{self.name}/", self.name, lambda _: None)
+            scans += [Scan(snapshot, predicate) for predicate in found.predicates]
+            files |= found.files
+        known = frozenset(key for key in files if self.base.files.get(key) is not None)
+        return (lambda file: any(scan.can_match(file) for scan in scans)) if scans else None, known
 
     def changes(self, marker: Txn, branch: str, now_ms: int, *, reads: bool) -> Changes:
         """Return the difference as one change of the base, with a marker that says what it was published from. Pure.
 
-        What the branch has read is not on record: unless it only added rows, that may have been all, if `reads` count.
+        It rests on what the branch has read, if `reads` count.
         """
         base = self.base
         assert base is not None  # noqa: S101 - others are created
         changes_rows = any(commit.data_change for commit in self.commits)
         metadata = None if self.metadata == base.metadata else self.metadata
-        blind = self.only_appends and (metadata is None or harmless_change(base.metadata, metadata))
+        can_match, files_read = self.reads() if reads else (None, frozenset[str]())
         return Changes(
             PUBLISH,
             {"branch": branch},
@@ -134,7 +152,8 @@ class BranchedTable:
             txns=[*self.txns, marker],
             domains=self.domains,
             info=joined_event_ids([commit.info for commit in self.event_infos]),
-            can_match=None if blind or not reads else lambda _: True,
+            can_match=can_match,
+            files_read=files_read,
         )
 
     def _protocol(self, begin: Protocol | None) -> Protocol | None:

@@ -128,6 +128,11 @@ class Edit(ABC):
         """Return whether a file that another writer adds can hold rows that change."""
         return Scan(snapshot, self.predicate).can_match
 
+    @property
+    def reads(self) -> Predicate:
+        """Return what `matcher` tests: it holds for every row that the edit rests on."""
+        return self.predicate
+
     def goes_whole(self, file: AddFile) -> bool:  # noqa: ARG002
         """Whether every row of a file is deleted, by what the log says of it."""
         return False

@@ -16,7 +16,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.errors import Invalid, ObjectNotFound, Unavailable
+from alluvia.errors import Invalid, Unavailable
 from alluvia.expressions.condition import ROWS_AT_ONCE_BY_DUCKDB
 from alluvia.log.actions import AddFile
 from alluvia.log.checkpoints.hint import parse_last_checkpoint
@@ -25,7 +25,7 @@ from alluvia.log.paths import LAST_CHECKPOINT, LOG_FOLDER, CheckpointFile, parse
 from alluvia.operations.checkpoint import checkpoint
 from alluvia.operations.datafile import DataFile, opened
 from alluvia.operations.edits import Edit, Hits, RowChanges
-from alluvia.operations.erase_keepers import without_rows
+from alluvia.operations.erase_keepers import REWRITE_TRIES, rewrite, without_rows
 from alluvia.operations.erase_matching import Find, Matching
 from alluvia.operations.erase_report import CHECKPOINT, COMMIT, SIDECAR, EraseReport, Proof, Trace
 from alluvia.operations.erase_survey import Survey, Traces, read_if_there, read_present
@@ -44,7 +44,6 @@ from alluvia.table_names import REJECTS
 ERASE = "ERASE"
 ROUNDS_MAX = 10
 """Rows that arrive faster than so many rounds are left, and reported."""
-REWRITE_TRIES = 5
 COMMITS_AT_ONCE = 256
 
 
@@ -263,20 +262,7 @@ def _redact(handle: TableHandle, found: Traces, infos: Sequence[ObjectInfo]) -> 
     """Take out of commits what they show of files that no readable version needs. Returns how many changed."""
     there = read_present(handle.store, infos)
     showing = [info for info, data in there if found.logs.redacted(data) != data]
-    return sum(_rewritten(handle, found, info.key) for info in showing)
-
-
-def _rewritten(handle: TableHandle, found: Traces, key: str) -> bool:
-    """Replace one commit by what it may say, unless clean-up has deleted it."""
-    for _ in range(REWRITE_TRIES):
-        try:
-            data, tag = handle.store.get_tagged(key)
-        except ObjectNotFound:
-            return False
-        plain = found.logs.redacted(data)
-        if plain == data or handle.store.put_if_same(key, plain, tag):
-            return True
-    raise Unavailable(f"{key} was changed {REWRITE_TRIES} times while it was rewritten: try again")
+    return sum(rewrite(handle.store, info.key, found.logs.redacted) for info in showing)
 
 
 def _chunks(infos: Sequence[ObjectInfo]) -> list[Sequence[ObjectInfo]]:

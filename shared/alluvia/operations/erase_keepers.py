@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from alluvia.arrow_compute import pc
-from alluvia.errors import Corrupt, Invalid
+from alluvia.errors import Corrupt, Invalid, ObjectNotFound, Unavailable
 from alluvia.log.actions import AddFile
+from alluvia.log.paths import commit_name
 from alluvia.operations.branch_store import NOT_THERE, BranchStore, delete_left
 from alluvia.operations.clone_keepers import keep_only, still_used
 from alluvia.operations.datafile import opened
 from alluvia.operations.erase_matching import Matching
 from alluvia.operations.kept_files import KeptFiles
+from alluvia.store import Store
+from alluvia.table.claims import placed_in
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.keepers import BRANCH, CLONE, TAG, Keeper, list_keepers, release
+from alluvia.table.reads import READS_INFO, without_reads
 from alluvia.table.snapshot import Snapshot
+
+REWRITE_TRIES = 5
 
 
 def without_rows(handle: TableHandle, matching: Matching, below: int | None = None, *, release_tags: bool) -> KeptFiles:
@@ -65,7 +71,11 @@ def _holding(handle: TableHandle, matching: Matching, kept: KeptFiles) -> tuple[
 
 
 def _written(handle: TableHandle, matching: Matching) -> Iterator[Keeper]:
-    """Yield the branches on which matching rows were written, whatever the lake holds. A LIST for each branch."""
+    """Yield the branches on which matching rows were written, whatever the lake holds. A LIST for each branch.
+
+    What their commits say of conditions is taken out: it may have the values of any rows. Such a branch counts as
+    having read all of the table when it is published.
+    """
     if handle.root != f"{handle.name}/":  # opened without its lake
         return
     delete_left(handle.store)
@@ -76,8 +86,24 @@ def _written(handle: TableHandle, matching: Matching) -> Iterator[Keeper]:
             continue
         branch = TableHandle(store, handle.root, handle.name, handle.clock)
         commits = branch.log.following(first - 1)
+        for commit in commits:
+            if READS_INFO in commit.info or placed_in(commit):
+                rewrite(store, branch.root + commit_name(commit.version), without_reads)
         if any(_holds(branch, matching, (file for commit in commits for file in commit.adds), {})):
             yield keeper
+
+
+def rewrite(store: Store, key: str, renewed: Callable[[bytes], bytes]) -> bool:
+    """Replace an object by what `renewed` makes of it, unless it is gone. Returns whether it is there."""
+    for _ in range(REWRITE_TRIES):
+        try:
+            data, tag = store.get_tagged(key)
+        except ObjectNotFound:
+            return False
+        plain = renewed(data)
+        if plain == data or store.put_if_same(key, plain, tag):
+            return True
+    raise Unavailable(f"{key} was changed {REWRITE_TRIES} times while it was rewritten: try again")
 
 
 def _holds(handle: TableHandle, matching: Matching, files: Iterable[AddFile], known: dict[str, bool]) -> Iterator[bool]:

@@ -30,7 +30,7 @@ from alluvia.table.masks import mask_of, positions_of
 from alluvia.table.schema.names import fold
 from alluvia.table.schema.rows import conform
 from alluvia.table.schema.type_names import type_name
-from alluvia.table.skipping.predicate import Unknown
+from alluvia.table.skipping.predicate import Predicate, Unknown
 from alluvia.table.snapshot import Snapshot
 
 MATCHED, UNMATCHED, BY_SOURCE = "matched", "unmatched", "unmatched by source"
@@ -142,6 +142,10 @@ class MergeEdit(Edit):
 
     def matcher(self, snapshot: Snapshot) -> Callable[[AddFile], bool]:
         return (lambda _: True) if self._whole else self.source.matcher(snapshot)
+
+    @property
+    def reads(self) -> Predicate:
+        return self.predicate if self._whole else self.source.reads
 
     def find(self, data: DataFile) -> Hits | None:
         found: list[Hits] = []

@@ -88,5 +88,6 @@ class Plans:
             removes=[outcome.file.removed(now_ms, data_change=True) for outcome in changed],
             cdc=[file for part in rewriter.parts for file in part.cdc],
             can_match=rewriter.edit.matcher(snapshot),
+            predicates=(rewriter.edit.reads,),
             files_read=read,
         )

@@ -184,12 +184,15 @@ class StagedHandle(TableHandle):
         scans = self.scans if reads or not self.staged else []
         tests = [each.can_match for each in self.staged if each.can_match is not None]
         tests += [scan.can_match for scan in scans]
+        known = [each.predicates for each in self.staged if each.can_match is not None]
+        predicates = [one for several in known for one in several or ()] + [scan.predicate for scan in scans]
         there = self.base.files
         read = {*self._moved, *(key for each in self.staged for key in each.files_read)}
         read |= {file.key for scan in scans for file in scan.files}
         return replace(
             merged,
             can_match=_any_of(tests) if tests else None,
+            predicates=None if None in known else predicates,
             files_read=frozenset(key for key in read if there.get(key) is not None),
         )
 

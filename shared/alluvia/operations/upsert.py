@@ -24,6 +24,7 @@ from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle
 from alluvia.table.masks import definite, mask_of, positions_of
 from alluvia.table.schema.rows import conform
+from alluvia.table.skipping.predicate import Predicate
 from alluvia.table.snapshot import Snapshot
 
 MATCHED = ("update", "delete", "ignore")
@@ -141,6 +142,10 @@ class UpsertEdit(Edit):
 
     def matcher(self, snapshot: Snapshot) -> Callable[[AddFile], bool]:
         return self.source.matcher(snapshot)
+
+    @property
+    def reads(self) -> Predicate:
+        return self.source.reads
 
     def find(self, data: DataFile) -> Hits | None:
         """Return the rows with a key of the source, and what becomes of each."""

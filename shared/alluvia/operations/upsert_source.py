@@ -18,7 +18,7 @@ from alluvia.table.masks import numbers, positions_of
 from alluvia.table.schema.column_path import ColumnPath
 from alluvia.table.schema.rows import columns_of_rows, conform, conformed
 from alluvia.table.schema.type_names import type_name
-from alluvia.table.skipping.predicate import And, Comparison, Predicate
+from alluvia.table.skipping.predicate import And, Comparison, In, Predicate
 from alluvia.table.skipping.pruning import FileStatistics
 from alluvia.table.snapshot import Snapshot
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 KEYS_SORTED_MAX = 1 << 20
 """Beyond this many keys in a column, only the lowest and the highest decide which files can contain them."""
+KEYS_NAMED_MAX = 1000
+"""So many keys are named by what a commit on a branch says of its reads; of more, the least and the greatest."""
 FEW_ROWS = 4096
 """Arrow finds so few keys in any file within half a millisecond, and a query takes longer than that to begin."""
 _CHUNK_BYTES = 256 << 20
@@ -132,6 +134,15 @@ class UpsertSource:
                 least, greatest = values.ascending[0], values.ascending[-1]
                 parts += [Comparison((name,), ">=", least), Comparison((name,), "<=", greatest)]
         return And(tuple(parts))
+
+    @property
+    def reads(self) -> Predicate:
+        """Return what a row with one of the keys needs, as closely as `matcher` says it where the keys are few."""
+        if self.matches_nothing:
+            return In((self.on[0],), ())
+        few = [In((name,), tuple(values.ascending)) for name, values in self._sorted.items()
+               if values.every and len(values.ascending) <= KEYS_NAMED_MAX]  # fmt: skip
+        return And((self.predicate, *few))
 
     def matcher(self, snapshot: Snapshot) -> Callable[[AddFile], bool]:
         """Return whether a file of a snapshot's table can hold a row with one of the keys."""

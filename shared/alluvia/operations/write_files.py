@@ -149,7 +149,7 @@ class _Work:
         changes = self._deletes.plan(snapshot)
         if changes is None:
             edit = DeleteEdit(snapshot, self._write.replaces)
-            changes = Changes("WRITE", can_match=edit.matcher(snapshot))
+            changes = Changes("WRITE", can_match=edit.matcher(snapshot), predicates=(edit.reads,))
         changes.operation = "WRITE"
         changes.parameters = {"mode": "Overwrite", "predicate": masked(self._write.replaces)}
         return changes

@@ -98,6 +98,8 @@ class Store(ABC):
     """An object store, rooted somewhere. See the module's text for what it guarantees."""
 
     uri: str
+    records_reads: bool = False
+    """Whether commits say what they rest on, since they will be judged once more: on a branch."""
     parallel: bool = False
     """Whether several requests at once are faster than one after another (a network lies between)."""
 

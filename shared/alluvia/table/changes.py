@@ -11,6 +11,8 @@ from alluvia.log.actions import AddFile, CdcFile, DomainMetadata, Metadata, Prot
 from alluvia.log.commit import Action, CommitActions, encode_commit
 from alluvia.log.in_commit_timestamps import ENABLED_TIMESTAMP, ENABLED_VERSION, has_in_commit_timestamps
 from alluvia.log.replay import State
+from alluvia.table.reads import encode_reads
+from alluvia.table.skipping.predicate import Predicate
 from alluvia.version import __version__
 
 ENGINE = f"Alluvia/{__version__}"
@@ -20,6 +22,7 @@ ENGINE = f"Alluvia/{__version__}"
 class Changes:
     """What a transaction will commit. `can_match`, `files_read` and `domains_read` are those of `Attempt`.
 
+    `predicates` say what `can_match` tests: one of them holds for each row that was read. None if that is not known.
     `metrics` are numbers of the operation itself, besides those of its files; `info` is what commitInfo says besides.
     `metadata_at` gives the metadata by the version that the changes become, where it depends on that.
     """
@@ -34,6 +37,7 @@ class Changes:
     domains: Sequence[DomainMetadata] = ()
     info: Mapping[str, Any] = field(default_factory=dict)
     can_match: Callable[[AddFile], bool] | None = None
+    predicates: Sequence[Predicate] | None = None
     files_read: frozenset[str] = frozenset()
     cdc: Sequence[CdcFile] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
@@ -52,8 +56,13 @@ class Changes:
         return self.blind and not any(others)
 
 
-def prepare(changes: Changes, state: State, txn_id: str, now_ms: int, takes_effect: int) -> CommitActions:
-    """Return the commit that follows a state with some changes, which become the version `takes_effect`."""
+def prepare(
+    changes: Changes, state: State, txn_id: str, now_ms: int, takes_effect: int, *, with_reads: bool
+) -> CommitActions:
+    """Return the commit that follows a state with some changes, which become the version `takes_effect`.
+
+    `with_reads`: it says what the changes rest on.
+    """
     timestamp_ms = now_ms
     info: dict[str, Any] = {
         "timestamp": now_ms,
@@ -72,6 +81,8 @@ def prepare(changes: Changes, state: State, txn_id: str, now_ms: int, takes_effe
         timestamp_ms = int(info["inCommitTimestamp"])
         if metadata is not None and not has_in_commit_timestamps(state.protocol, state.metadata):
             metadata = timed_from(metadata, state.version + 1, timestamp_ms)
+    if with_reads and changes.can_match is not None:
+        info.update(encode_reads(changes.predicates, changes.files_read - {remove.key for remove in changes.removes}))
     info.update(changes.info)
     removes = [replace(remove, deletion_timestamp=timestamp_ms) for remove in changes.removes]
     return CommitActions(

@@ -19,6 +19,7 @@ from alluvia.table.conflicts import Attempt, find_conflict, moved_reads
 from alluvia.table.decisions import Decisions
 from alluvia.table.properties import WRITERS
 from alluvia.table.protocols import check_writable, has_domains
+from alluvia.table.reads import READS_INFO
 
 NEVER_MS = 1 << 62
 TRANSACTION_AGE_MS_MAX = 60 * 60 * 1000
@@ -99,7 +100,7 @@ class Transaction:
             claim = claim_of(transaction_id, tables, started_ms, table, commit, only_appends=blind)
             info: dict[str, Any] = {"operation": "CLAIM", "operationParameters": {"transaction": transaction_id}}
             info |= {"isBlindAppend": False, "operationMetrics": {}}
-            kept = {name: value for name, value in commit.info.items() if name not in EVENTS_INFO}
+            kept = {name: value for name, value in commit.info.items() if name not in {*EVENTS_INFO, READS_INFO}}
             begins = commit.version == 0
             return CommitActions(
                 commit.version,
@@ -120,7 +121,9 @@ class Transaction:
         made = ("operation", "operationParameters", "operationMetrics")
         operation, parameters, metrics = (intended.info.get(name) for name in made)
         self._carries_out = True
-        info = {name: intended.info[name] for name in (*EVENTS_INFO, "isBlindAppend") if name in intended.info}
+        info = {
+            name: intended.info[name] for name in (*EVENTS_INFO, READS_INFO, "isBlindAppend") if name in intended.info
+        }
         self._commit(
             Changes(
                 str(operation),
@@ -168,9 +171,8 @@ class Transaction:
                 known = self._committed_since(state.version)
                 continue
             # While a claim that changes metadata stands, no other commit comes between.
-            commit = prepare(
-                changes, state, self._txn_id, clock.now_ms(), state.version + (1 if claiming is None else 2)
-            )
+            takes_effect, with_reads = state.version + (1 if claiming is None else 2), self._log.store.records_reads
+            commit = prepare(changes, state, self._txn_id, clock.now_ms(), takes_effect, with_reads=with_reads)
             commit = commit if claiming is None else claiming(commit)
             domains = {domain.domain: domain for domain in (*commit.domains, *lifted)}
             commit = replace(commit, domains=list(domains.values()))

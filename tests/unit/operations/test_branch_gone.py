@@ -13,6 +13,7 @@ from alluvia.clock import ManualClock
 from alluvia.errors import AlluviaError, BranchGone, CommitUnknown, Invalid, Unavailable
 from alluvia.lake import Lake
 from alluvia.lake_branch import Branch
+from alluvia.operations.views import write_view
 from alluvia.store import CountingStore, MemoryStore, Store, Wrapper
 from alluvia.table.keepers import BRANCH, keeper_key
 
@@ -52,7 +53,7 @@ WRITES: dict[str, Callable[[Branch], Any]] = {
     "create": lambda fix: fix.create_table("made", {"id": "long"}),
     "drop": lambda fix: fix.drop_table("orders"),
     "ingest": lambda fix: fix["events"].ingest(events(fix)),
-    "view": lambda fix: fix.sql("CREATE VIEW v AS SELECT id FROM orders"),
+    "view": lambda fix: write_view(fix.store, fix.clock, "v", "SELECT 1", known=None),
     "tag": lambda fix: fix["orders"].tag("begin"),
 }
 

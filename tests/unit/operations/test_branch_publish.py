@@ -109,7 +109,7 @@ def test_compactions_of_the_branch_are_no_change_of_rows(lake: Lake, fix: Branch
 
 
 CONFLICTS: list[tuple[Callable[[Lake], Any], Callable[[Lake], Any], type[Conflict], str]] = [
-    (lambda on: on["orders"].delete("id = 1"), lambda on: on["orders"].append([{"id": 3, "v": "c"}]),
+    (lambda on: on["orders"].delete("id = 1"), lambda on: on["orders"].append([{"id": 1, "v": "c"}]),
      ConcurrentAppend, r"^table orders: version 2 added .* \(ConcurrentAppend\)$"),
     (lambda on: on["orders"].upsert([{"id": 9}], on=["id"]), lambda on: on["orders"].append([{"id": 9, "v": "c"}]),
      ConcurrentAppend, r"^table orders: .* \(ConcurrentAppend\)$"),
@@ -152,11 +152,11 @@ def test_a_conflict_names_the_table_and_the_rule(
 
 def test_rows_that_others_add_may_be_left_out_of_account(lake: Lake, fix: Branch) -> None:
     fix["orders"].delete("id = 1")
-    lake["orders"].append([{"id": 3, "v": "c"}])
+    lake["orders"].append([{"id": 1, "v": "c"}])
     with pytest.raises(Invalid, match="isolation"):
         fix.publish(isolation="none")
     fix.publish(isolation="snapshot")
-    assert ids(lake) == [2, 3]
+    assert ids(lake) == [1, 2]
 
 
 def test_it_is_published_once(lake: Lake, fix: Branch) -> None:
