@@ -132,5 +132,9 @@ class PreconditionFailed(Conflict):
     """What is to be replaced is not what the caller expects: look at it, and decide again."""
 
 
+class BranchConflict(Conflict):
+    """A branch cannot be published as it is: the same call again would find the same."""
+
+
 class TableDropped(Conflict, TableNotFound):
     """A winner dropped the table."""

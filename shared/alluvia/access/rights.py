@@ -106,6 +106,29 @@ class Rights:
         if not self.may(operation, table):
             raise _lacking(operation, split_branch(table)[1].replace("/", "."))
 
+    def reads_all(self) -> bool:
+        """Whether the caller may read all tables, whatever they are called, with all their rows and columns.
+
+        Only such a caller is told of what the lake has as a whole: its branches and its own tags.
+        """
+        return self._may_all(READ) and not self._sees_in_part()
+
+    def check_all(self, operation: str, what: str) -> None:
+        """Raise `Forbidden` for what concerns the whole lake, unless an operation is granted on all tables.
+
+        Whoever may read anything only in part may not do it either.
+        """
+        if not self._may_all(operation):
+            raise _lacking(operation, "*", f" for what concerns the whole lake ({what})")
+        if self._sees_in_part():
+            raise Forbidden(f"this caller may read tables only in part, and {what} concerns all of the lake")
+
+    def _may_all(self, operation: str) -> bool:
+        return any(operation in grant.operations and "*" in grant.tables for grant in self.grants)
+
+    def _sees_in_part(self) -> bool:
+        return any(READ in grant.operations and (grant.where or grant.hide) for grant in self.grants)
+
     def may_publish(self, query: str) -> bool:
         """Whether the caller may publish and withdraw a query of some name."""
         return any(PUBLISH in grant.operations and grant.versions(query) for grant in self.grants)

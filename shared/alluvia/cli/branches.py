@@ -13,6 +13,7 @@ from alluvia.cli.options import TABLE, Common, command
 from alluvia.cli.output import show, show_one
 from alluvia.cli.terminal import tell
 from alluvia.errors import Conflict
+from alluvia.operations.branch_report import published_row
 
 if TYPE_CHECKING:
     from alluvia.operations.branch_diff import TableDiff
@@ -75,11 +76,8 @@ def publish(common: Common, name: str, isolation: str, *, dry_run: bool, then_di
     found = common.lake().on_branch(name)
     with common.progress(f"publishing {name}"):
         report = found.publish(isolation=isolation, dry_run=dry_run)
-    show(
-        ({"table": each.name, "change": each.kind, "how": each.how, "version": each.version,
-          "files_added": each.files_added, "files_removed": each.files_removed} for each in report.tables),
-        as_json=common.as_json,
-    )  # fmt: skip
+    shown = map(published_row, report.tables)
+    show(({name: value for name, value in row.items() if name != "conflict"} for row in shown), as_json=common.as_json)
     for rollup in report.rollups:
         tell(f"The rollup {rollup} was not published: it follows its source on the lake.")
     conflicts = [each.conflict for each in report.tables if each.conflict is not None]

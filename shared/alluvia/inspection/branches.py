@@ -23,8 +23,13 @@ SCHEMA = pa.schema(
 
 
 def branches(asked: Asked) -> Iterator[pa.RecordBatch]:
-    """Yield a row for each branch of the lake, asked on a branch too. One LIST, and one GET for each."""
-    store, now_ms = asked.catalog.store, asked.catalog.clock.now_ms()
+    """Yield a row for each branch of the lake, asked on a branch too; none for who may not read all of the lake.
+
+    One LIST, and one GET for each.
+    """
+    store, now_ms, rights = asked.catalog.store, asked.catalog.clock.now_ms(), asked.catalog.rights
+    if rights is not None and not rights.reads_all():
+        return
     found = [
         {
             "name": keeper.name,

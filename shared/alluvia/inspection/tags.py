@@ -24,7 +24,10 @@ SCHEMA = pa.schema(
 
 
 def tags(asked: Asked) -> Iterator[pa.RecordBatch]:
-    """Yield a row for each tag of the lake, and of the tables that the caller may read. A GET for each tag."""
+    """Yield a row for each tag of the tables that the caller may read, and of the lake if that is all of it.
+
+    A GET for each tag.
+    """
     rights = asked.catalog.rights
     found = [
         {
@@ -37,6 +40,6 @@ def tags(asked: Asked) -> Iterator[pa.RecordBatch]:
             "expired": tag.expired,
         }
         for tag in lake_tags(asked.catalog, tables=True)
-        if tag.table is None or rights is None or rights.may(READ, tag.table)
+        if rights is None or (rights.reads_all() if tag.table is None else rights.may(READ, tag.table))
     ]
     yield from batches_of(found, SCHEMA)

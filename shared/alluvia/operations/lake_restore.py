@@ -83,7 +83,7 @@ def restore_lake(
     if at_ms > catalog.clock.now_ms():
         raise Invalid(f"timestamp: {moment.isoformat()} has not come yet")
     for tries in range(1, TRIES_MAX + 1):
-        names = [*catalog.tables(rejects=True, dropped=True), *_stream_logs(catalog)]
+        names = log_names(catalog)
         found = lake_at(catalog, names, at_ms) if then_of is None else then_of(names)
         planned = _with_whole_tables([each for name in names if (each := _planned(name, found[name])) is not None])
         for each in planned:
@@ -105,8 +105,10 @@ def restore_lake(
     raise AssertionError("the last try returns or raises")
 
 
-def _stream_logs(catalog: Catalog) -> list[str]:
-    return [STREAMS + name for name in catalog.store.list_folders(STREAMS) if TABLE_NAME.fullmatch(name)]
+def log_names(catalog: Catalog) -> list[str]:
+    """Return the names of all that a restore of a lake is about: tables, also dropped ones, and logs of streams."""
+    tables = catalog.tables(rejects=True, dropped=True)
+    return tables + [STREAMS + name for name in catalog.store.list_folders(STREAMS) if TABLE_NAME.fullmatch(name)]
 
 
 def _used(planned: Sequence[_Planned]) -> list[str]:

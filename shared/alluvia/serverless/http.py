@@ -14,6 +14,7 @@ import orjson
 
 from alluvia.errors import (
     AlluviaError,
+    BranchConflict,
     CommitUnknown,
     Conflict,
     Forbidden,
@@ -124,7 +125,8 @@ def refusal(error: AlluviaError, logger: Logger, statuses: Mapping[type[AlluviaE
     status = next((status for kind, status in every if isinstance(error, kind)), 500)
     if status < 500:
         logger.info("refused", extra={"status": status, "reason": type(error).__name__})
-        reason = f"nothing was done, send the same request again: {error}" if status == 409 else str(error)
+        again = status == 409 and not isinstance(error, BranchConflict)
+        reason = f"nothing was done, send the same request again: {error}" if again else str(error)
         return failure(status, reason, **_headers_of(error))
     logger.error("failed", exc_info=error, extra={"status": status})
     if status != 503:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from alluvia.errors import Invalid
-from alluvia.operations.lake_commit import ISOLATION
 from alluvia.sql import nodes
+from alluvia.sql.grammar_branches import read_drop_branch, read_isolation, read_publish
 from alluvia.sql.grammar_rows import read_delete, read_insert, read_merge, read_truncate, read_update
 from alluvia.sql.grammar_tables import read_alter, read_create
 from alluvia.sql.grammar_tags import read_drop_tag
@@ -25,7 +25,8 @@ _REFUSED = {
     "import": "load files with `alluvia ingest` or `alluvia upsert`",
     "load": "load files with `alluvia ingest` or `alluvia upsert`",
     "export": "save the rows of a query with `alluvia query`",
-    "use": "a lake has one schema: name tables alone",
+    "use": "name tables alone, and those of a branch as in fix.orders; to work on a branch, open it: `--branch` on the "
+    "command line, lake.on_branch() in Python, the header X-Alluvia-Branch over HTTP",
     "install": "a query runs without extensions",
     "pragma": "limits are set by the server or the caller; properties of a table with ALTER TABLE … SET TBLPROPERTIES",
     "set": "properties of a table are set with ALTER TABLE … SET TBLPROPERTIES, limits by the server or the caller",
@@ -60,12 +61,15 @@ def _drop(cursor: Cursor) -> tuple[str, nodes.Node]:
     cursor.expect("drop")
     if cursor.word() == "tag":
         return "drop tag", read_drop_tag(cursor)
+    if cursor.word() == "branch":
+        return "drop branch", read_drop_branch(cursor)
     if cursor.accept("stream"):
         there = cursor.accept("if", "exists")
         return "drop stream", nodes.DropStream(cursor.table("the name of a stream"), there)
     view = cursor.accept("view")
     if not view and cursor.word() != "table":
-        raise Invalid(f"DROP {cursor.word().upper()} is not supported: only TABLE, VIEW, STREAM and TAG can be dropped")
+        known = "only TABLE, VIEW, STREAM, TAG and BRANCH can be dropped"
+        raise Invalid(f"DROP {cursor.word().upper()} is not supported: {known}")
     if not view:
         cursor.expect("table")
     if_exists = cursor.accept("if", "exists")
@@ -189,14 +193,7 @@ def _begin(cursor: Cursor) -> tuple[str, nodes.Node]:
         cursor.expect("begin")
         if not cursor.accept("transaction"):
             cursor.accept("work")
-    isolation = "serializable"
-    if cursor.accept("isolation"):
-        cursor.expect("level")
-        isolation = cursor.identifier("SERIALIZABLE, WRITE_SERIALIZABLE or SNAPSHOT").lower()
-        if isolation not in ISOLATION:
-            known = ", ".join(ISOLATION).upper()
-            raise Invalid(f"ISOLATION LEVEL {isolation.upper()} is not supported: use one of {known}")
-    return "begin", nodes.Control("begin", isolation)
+    return "begin", nodes.Control("begin", read_isolation(cursor))
 
 
 def _commit(cursor: Cursor) -> tuple[str, nodes.Node]:
@@ -215,12 +212,23 @@ def _rollback(cursor: Cursor) -> tuple[str, nodes.Node]:
     return "rollback", nodes.Control("rollback")
 
 
+def _merge(cursor: Cursor) -> tuple[str, nodes.Node]:
+    if cursor.word(1) == "branch":
+        return "publish branch", read_publish(cursor)
+    return read_merge(cursor)
+
+
+def _publish(cursor: Cursor) -> tuple[str, nodes.Node]:
+    return "publish branch", read_publish(cursor)
+
+
 READERS: Mapping[str, Reader] = {
     "insert": read_insert,
     "update": read_update,
     "delete": read_delete,
     "truncate": read_truncate,
-    "merge": read_merge,
+    "merge": _merge,
+    "publish": _publish,
     "create": read_create,
     "alter": read_alter,
     "drop": _drop,

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from alluvia.errors import Invalid
 from alluvia.sql import nodes
+from alluvia.sql.grammar_branches import read_branch
 from alluvia.sql.grammar_streams import read_stream
 from alluvia.sql.grammar_tags import read_tag
 from alluvia.sql.tokens import Cursor, tokens_of
@@ -54,6 +55,10 @@ def read_create(cursor: Cursor) -> tuple[str, nodes.Node]:
         return "create view", _view(cursor, or_replace=or_replace)
     if cursor.word() == "tag":
         return "create tag", read_tag(cursor, or_replace=or_replace)
+    if cursor.word() == "branch":
+        if or_replace:
+            raise Invalid("CREATE OR REPLACE BRANCH is not supported: DROP BRANCH IF EXISTS, and create it again")
+        return "create branch", read_branch(cursor)
     if cursor.word() == "stream":
         if or_replace:
             raise Invalid("CREATE OR REPLACE STREAM is not supported: DROP STREAM IF EXISTS, and create it again")

@@ -220,6 +220,35 @@ class DropTag:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateBranch:
+    """CREATE BRANCH: at most one of `timestamp`, `offset` and `tag` says with what it begins."""
+
+    name: str
+    if_not_exists: bool = False
+    timestamp: str | None = None
+    offset: str | None = None
+    tag: str | None = None
+    retain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropBranch:
+    """DROP BRANCH."""
+
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PublishBranch:
+    """PUBLISH BRANCH, or MERGE BRANCH … INTO main."""
+
+    name: str
+    isolation: str
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CreateView:
     """CREATE VIEW."""
 
@@ -263,8 +292,8 @@ class Query:
 
 Node = (
     Insert | Update | Delete | Merge | CreateTable | AlterTable | DropTable | Attach | External | Clone | Maintain
-    | Restore | CreateView | DropView | CreateStream | DropStream | CreateTag | DropTag | RestoreLake | Show | Control
-    | Query
+    | Restore | CreateView | DropView | CreateStream | DropStream | CreateTag | DropTag | CreateBranch | DropBranch
+    | PublishBranch | RestoreLake | Show | Control | Query
 )  # fmt: skip
 
 

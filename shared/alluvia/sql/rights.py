@@ -18,6 +18,10 @@ def check_statement(rights: Rights, kind: str, node: nodes.Node) -> None:
     """
     if isinstance(node, nodes.Query | nodes.Control | nodes.RestoreLake):
         return  # which asks about each table that it finds
+    of_lake = isinstance(node, nodes.CreateBranch | nodes.DropBranch | nodes.PublishBranch)
+    if of_lake or (isinstance(node, nodes.CreateTag | nodes.DropTag) and node.table is None):
+        rights.check_all(ADMIN, kind.upper())
+        return
     if isinstance(node, nodes.Insert):
         rights.check(APPEND, node.table)
         return

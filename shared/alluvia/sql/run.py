@@ -48,10 +48,12 @@ def execute(
     values = named_values(parameters)
     if _is_query(statements):
         return run(permitted(lake, rights), text, limits, values).read_all()
-    from alluvia.sql.running import check_parameters  # loads what writes
+    from alluvia.sql.running import check_parameters, check_together  # loads what writes
 
     check_parameters(text, values)
     begin, body, end = _bracketed(statements)
+    if begin is not None:
+        check_together(body)
     discard = end is not None and end.action == "rollback"
     return _committed(lake, body, values, limits, begin, discard=discard, ready=ready, rights=rights)
 

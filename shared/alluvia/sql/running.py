@@ -19,13 +19,13 @@ from alluvia.progress import listener, reporting_to
 from alluvia.query.evaluator import ProcessEvaluator
 from alluvia.query.limits import QueryLimits
 from alluvia.query.parameters import Values
-from alluvia.sql import nodes, showing, streams, tables, tags, views, writing
+from alluvia.sql import branches, nodes, showing, streams, tables, tags, views, writing
 from alluvia.sql.binding import check_used
 from alluvia.sql.rights import check_statement
 from alluvia.sql.scope import Done, SqlScope, row
 from alluvia.sql.statements import SqlStatement
 
-_WRITES: Mapping[type, Callable[[SqlScope, Any], Done]] = {
+_WRITES: Mapping[type, Callable[[SqlScope, Any], Done | pa.Table]] = {
     nodes.Insert: writing.insert,
     nodes.Update: writing.update,
     nodes.Delete: writing.delete,
@@ -45,6 +45,9 @@ _WRITES: Mapping[type, Callable[[SqlScope, Any], Done]] = {
     nodes.RestoreLake: tables.restore_lake,
     nodes.CreateTag: tags.create_tag,
     nodes.DropTag: tags.drop_tag,
+    nodes.CreateBranch: branches.create_branch,
+    nodes.DropBranch: branches.drop_branch,
+    nodes.PublishBranch: branches.publish_branch,
 }
 
 
@@ -55,7 +58,7 @@ def check_parameters(text: str, values: Values) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ScriptAnswer:
-    """What statements answer: the rows of the last read, or what the last write did, to which table."""
+    """What statements answer: the rows of the last read or of a publish, or what the last write did, to which table."""
 
     rows: pa.Table | None
     done: Done
@@ -98,7 +101,7 @@ def answer(
         for statement in statements:
             check_statement(rights, statement.kind, statement.node)
     if transaction is not None or len(statements) > 1:
-        _check_together(statements)
+        check_together(statements)
     limits = None if limits is None else limits.begun()
     scope = SqlScope(lake, transaction, values, limits, rights)
     reads = [statement for statement in statements if not statement.writes]
@@ -110,8 +113,11 @@ def answer(
             if limits is not None:
                 limits.check()
             if statement.writes:
-                done = _write(scope, statement)
-                written = getattr(statement.node, "table", "")
+                said = _write(scope, statement)
+                if isinstance(said, pa.Table):
+                    rows = said
+                else:
+                    done, written = said, getattr(statement.node, "table", "")
             else:
                 rows = _read(scope, statement, last=statement is reads[-1])
     return ScriptAnswer(rows, done, written, in_transaction=transaction is not None)
@@ -133,7 +139,7 @@ def insert_rows(
         return row(writing.insert_rows(SqlScope(lake, transaction, {}, limits, rights), node, rows))
 
 
-def _write(scope: SqlScope, statement: SqlStatement) -> Done:
+def _write(scope: SqlScope, statement: SqlStatement) -> Done | pa.Table:
     if scope.transaction is not None:
         scope.transaction.note_written()
     try:
@@ -164,7 +170,8 @@ def _stopping_in_time(limits: QueryLimits | None) -> Iterator[None]:
         yield
 
 
-def _check_together(statements: Sequence[SqlStatement]) -> None:
+def check_together(statements: Sequence[SqlStatement]) -> None:
+    """Raise `Invalid` for a statement that no transaction can hold."""
     for statement in statements:
         if statement.alone:
             raise Invalid(

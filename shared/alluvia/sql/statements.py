@@ -15,11 +15,13 @@ from alluvia.sql.nodes import (
     Attach,
     Clone,
     Control,
+    CreateBranch,
     CreateStream,
     CreateTable,
     CreateTag,
     CreateView,
     Delete,
+    DropBranch,
     DropStream,
     DropTag,
     DropView,
@@ -28,6 +30,7 @@ from alluvia.sql.nodes import (
     Maintain,
     Merge,
     Node,
+    PublishBranch,
     Query,
     RestoreLake,
     Show,
@@ -54,7 +57,7 @@ class SqlStatement:
     def alone(self) -> bool:
         """Whether no transaction can hold it, so that it must be the only statement of its text."""
         of_lakes = (Attach | External | Clone | CreateView | DropView) | (
-            CreateStream | DropStream | CreateTag | DropTag | RestoreLake
+            CreateStream | DropStream | CreateTag | DropTag | CreateBranch | DropBranch | PublishBranch | RestoreLake
         )
         return isinstance(self.node, of_lakes | Maintain)
 

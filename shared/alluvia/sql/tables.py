@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pyarrow as pa
 
-from alluvia.access.rights import ADMIN
-from alluvia.errors import Forbidden, Invalid, TableExists, TableNotFound
+from alluvia.access.rights import ADMIN, READ, Rights
+from alluvia.errors import (
+    AlluviaError,
+    CommitUnknown,
+    Conflict,
+    Corrupt,
+    Forbidden,
+    Invalid,
+    TableExists,
+    TableNotFound,
+    Unavailable,
+    Unsupported,
+    VersionExpired,
+    VersionNotFound,
+)
+from alluvia.lake import Lake
 from alluvia.operations import clone as cloning
 from alluvia.operations.views import find_view
 from alluvia.sql.nodes import AlterTable, Attach, Clone, DropTable, External, Maintain, Restore, RestoreLake
@@ -15,6 +30,7 @@ from alluvia.sql.scope import Done, SqlScope
 from alluvia.table.properties import CONSTRAINT
 from alluvia.table.schema.names import fold
 from alluvia.table.snapshot import Snapshot
+from alluvia.table_names import STREAMS
 
 
 def alter_table(scope: SqlScope, node: AlterTable) -> Done:
@@ -138,9 +154,33 @@ def restore_lake(scope: SqlScope, node: RestoreLake) -> Done:
         if scope.rights is not None and (not scope.rights.may(ADMIN, name) or scope.rights.restriction(name)):
             raise Forbidden("RESTORE LAKE needs the scope admin, and all rows and columns, of all that it would change")
 
-    done = restore_as_asked(scope.lake, node.timestamp, node.offset, node.tag, dry_run=node.dry_run, check=check)
+    try:
+        done = restore_as_asked(scope.lake, node.timestamp, node.offset, node.tag, dry_run=node.dry_run, check=check)
+    except AlluviaError as error:
+        rights = None if isinstance(error, Forbidden) else scope.rights
+        if rights is None or not _names_hidden(scope.lake, rights, str(error)):
+            raise
+        kind = next(each for each in _KINDS if isinstance(error, each))
+        raise kind(
+            "the lake cannot be restored because of a table that this caller may not read: somebody who may read all "
+            "tables has to try it, to see which one and why"
+        ) from error
     steps = ", ".join(f"{each.action} {each.name}" for each in done.steps)
     return {"restored_to": done.moment.isoformat(), "changed": len(done.steps), "steps": steps}
+
+
+_KINDS = (
+    VersionExpired, VersionNotFound, TableNotFound, TableExists, Conflict, Unavailable, CommitUnknown, Unsupported,
+    Corrupt, Invalid, AlluviaError,
+)  # fmt: skip
+
+
+def _names_hidden(lake: Lake, rights: Rights, message: str) -> bool:
+    """Whether a message names a table, or one whose rejects or files it is about, that a caller may not read."""
+    from alluvia.operations.lake_restore import log_names
+
+    names = (name.removeprefix(STREAMS) for name in log_names(lake))
+    return any(re.search(rf"\b{name}\b", message) and not rights.may(READ, name) for name in names)
 
 
 def maintain(scope: SqlScope, node: Maintain) -> Done:

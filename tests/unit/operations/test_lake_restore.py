@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -145,6 +145,25 @@ def test_statements(lake: Lake) -> None:
         lake.sql("RESTORE LAKE TO VERSION AS OF 3")
     with pytest.raises(VersionNotFound, match="has no tag 'x'"):
         lake.sql("RESTORE LAKE TO TAG 'x'")
+
+
+def test_errors_name_no_table_that_a_caller_may_not_read(lake: Lake, clock: ManualClock) -> None:
+    text = "RESTORE LAKE TO OFFSET '3 hours ago'"
+    clock.advance(3600)
+    lake.create_table("secret", COLUMNS).append([{"id": 1}])
+    clock.advance(4 * 3600)
+    lake.table("secret").update({"id": "2"})
+    lake.table("secret").vacuum(timedelta(0))
+    with pytest.raises(VersionExpired, match="secret"):
+        lake.sql(text)
+    admin, reader = Grant(frozenset({"admin"}), ("*",)), Grant(frozenset({"read"}), ("a",))
+    with pytest.raises(VersionExpired, match="because of a table that this caller may not read") as found:
+        execute(lake, text, rights=Rights((admin, reader)))
+    assert "secret" not in str(found.value)
+    with pytest.raises(VersionExpired, match="secret"):
+        execute(lake, text, rights=Rights((admin, Grant(frozenset({"read"}), ("*",)))))
+    with pytest.raises(Invalid, match="has not come yet"):
+        execute(lake, "RESTORE LAKE TO TIMESTAMP AS OF '2999-01-01'", rights=Rights((admin, reader)))
 
 
 def test_a_tag_of_the_lake(lake: Lake, clock: ManualClock) -> None:
