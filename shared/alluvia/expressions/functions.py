@@ -15,6 +15,7 @@ from alluvia.table.schema.names import fold
 LAKE_FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "branches": (),
     "changes": ("table", "from", "to", "expired"),
+    "columns": ("table",),
     "files": ("table", "where"),
     "history": ("table", "limit"),
     "partitions": ("table", "where"),
@@ -24,7 +25,7 @@ LAKE_FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     "tags": (),
 }
 """Table functions that tell of the lake, with their arguments in order: a query gets their rows in their place."""
-VERSIONED = frozenset({"files", "partitions", "row_groups", "table_columns"})
+VERSIONED = frozenset({"columns", "files", "partitions", "row_groups", "table_columns"})
 """Those that take the version of their table, too."""
 INFORMATION_SCHEMA = "information_schema"
 INFORMATION_SCHEMA_VIEWS = frozenset({"columns", "schemata", "tables", "views"})

@@ -21,7 +21,7 @@ from alluvia.expressions.functions import (
     VERSIONED,
     is_refused,
 )
-from alluvia.expressions.time_travel import AGO, ARGUMENTS
+from alluvia.expressions.time_travel import AGO, ARGUMENTS, COLUMNS
 from alluvia.expressions.tree import LOCATION, Node, integer_literal, text_literal, walk
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.table.durations import offset_ms
@@ -187,6 +187,7 @@ class _Visitor:
     def _table_function(self, node: Node, ctes: _Ctes) -> None:
         function = node["function"]
         name, schema = function["function_name"], function["schema"]
+        name = "columns" if name == COLUMNS else name
         if fold(name) in TABLE_FUNCTIONS and schema in ("", "main"):
             self._children(function, ctes)
             return

@@ -1,9 +1,10 @@
-"""Versions of tables as other systems have them typed, in the form that DuckDB's parser takes: `t(version => 3)`. Pure.
+"""What DuckDB's grammar lacks, in a form that its parser takes, such as `t(version => 3)` for versions of tables. Pure.
 
 - `t AT (VERSION => 3)`, `AT (TIMESTAMP => …)`, `AT (OFFSET => '1 hour ago')`, before or after an alias
 - `t VERSION AS OF 3`, `t TIMESTAMP AS OF '…'`, also with FOR
 - `t(timestamp => …)`, `t(offset => '1 hour ago')`, whose names are words that DuckDB keeps for itself; likewise those
   of arguments of functions that tell of the lake, such as `files('t', where => 'n > 1')`
+- `columns('t')` where a table stands: elsewhere it is DuckDB's expression COLUMNS(…)
 
 No text that DuckDB itself takes is changed, and no byte moves but those of such a clause and an alias before it, so
 that positions stay what they are.
@@ -12,17 +13,19 @@ that positions stay what they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from alluvia.expressions.functions import LAKE_FUNCTIONS
 
 AGO = "ago"
 """What OFFSET is called where it reaches DuckDB, which keeps that word for itself."""
+COLUMNS = "_column"
+"""What `columns` is called there, which no table can be called."""
 ARGUMENTS = {"cond": "where", "low": "from", "hi": "to", "most": "limit", "moment": "timestamp", AGO: AGO}
 """What arguments of `LAKE_FUNCTIONS` are called there, by what they are called where they reach DuckDB."""
 _RESERVED = {**{name: label for label, name in ARGUMENTS.items()}, "offset": AGO}
-_HINT = re.compile(r"\bof\b|=>|:=", re.IGNORECASE)
+_HINT = re.compile(r"\bof\b|=>|:=|\bcolumns\b", re.IGNORECASE)
 _TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\r\n]*|/\*.*?(?:\*/|\Z))
     | (?P<text>[eE]'(?:[^'\\]|\\.|'')*(?:'|\Z)|'[^']*(?:''[^']*)*(?:'|\Z)|(?P<quote>\$\w*\$).*?(?:(?P=quote)|\Z))
@@ -44,6 +47,14 @@ _AFTER = frozenset(
 )  # fmt: skip
 
 
+_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
+_QUERY, _TABLES, _EXPRESSION = "query", "tables", "expression"
+"""What brackets hold, or a text as a whole."""
+_QUERY_WORDS = frozenset({"select", "from", "with"})
+_BEFORE_TABLES = frozenset({"from", "join", "lateral", ",", "("})
+_AFTER_TABLES = frozenset({"select", "where", "group", "having", "order", "window", "qualify", "limit", "offset"})
+
+
 class _Token(NamedTuple):
     kind: str
     word: str
@@ -56,9 +67,13 @@ def in_our_form(text: str) -> str:
     if _HINT.search(text) is None:
         return text
     tokens = _tokens(text)
+    calls = frozenset(_calls_of_columns(tokens))
     parts: list[str] = []
     done = at = 0
     while at < len(tokens):
+        if at in calls:
+            parts += [text[done : tokens[at].start], COLUMNS]
+            done = tokens[at].end
         found = _as_of(text, tokens, at) or _at_clause(text, tokens, at) or _labelled(text, tokens, at)
         found = found or _argument_label(tokens, at)
         if found is None:
@@ -159,6 +174,35 @@ def _argument_label(tokens: Sequence[_Token], at: int) -> _Edit | None:
     if tokens[opening - 1].word not in LAKE_FUNCTIONS or _table(tokens, opening - 1) is None:
         return None
     return tokens[at].start, tokens[at].end, label, at + 1
+
+
+def _calls_of_columns(tokens: Sequence[_Token]) -> Iterator[int]:
+    """Yield the number of each token `columns` that begins a call where a table stands: in FROM, or after JOIN.
+
+    An opening bracket begins a query, if a word follows that does, more of a list of tables, if it stands in one, or
+    an expression. FROM begins a list in a query alone: not in `extract(year FROM …)`, nor in `IS DISTINCT FROM`.
+    """
+    if all(token.word != "columns" for token in tokens):
+        return
+    kind, begun = _QUERY, False
+    outer: list[tuple[str, bool]] = []
+    for at, token in enumerate(tokens):
+        before = tokens[at - 1].word if at else ""
+        is_place = begun and before in _BEFORE_TABLES
+        if token.word in _OPENING:
+            outer.append((kind, begun))
+            following = tokens[at + 1].word if at + 1 < len(tokens) else ""
+            is_query = token.word == "(" and following in _QUERY_WORDS
+            kind = _QUERY if is_query else _TABLES if token.word == "(" and is_place else _EXPRESSION
+            begun = kind == _TABLES
+        elif token.word in _CLOSING:
+            kind, begun = outer.pop() if outer else (kind, begun)
+        elif kind == _QUERY and token.word == "from" and before != "distinct":
+            begun = True
+        elif kind == _QUERY and token.word in _AFTER_TABLES:
+            begun = False
+        elif token.word == "columns" and is_place and _words(tokens, at + 1, 1) == ["("]:
+            yield at
 
 
 def _argument(text: str, tokens: Sequence[_Token], opening: int, closing: int) -> str:

@@ -84,13 +84,15 @@ def _always(schema: pa.Schema) -> Callable[[Snapshot], pa.Schema]:
     return lambda _: schema
 
 
+_COLUMNS = _Function(_always(column_rows.SCHEMA), column_rows.columns, in_part=True)
 OF_TABLES: Mapping[str, _Function] = {
     "changes": _Function(change_feed.schema_of, change_feed.feed, change_feed.sizes),
+    "columns": _COLUMNS,
     "files": _Function(file_rows.schema_of, file_rows.files),
     "history": _Function(_always(history.SCHEMA), history.history),
     "partitions": _Function(_always(partitions.SCHEMA), partitions.partitions),
     "row_groups": _Function(row_groups.schema_of, row_groups.row_groups, row_groups.sizes),
-    "table_columns": _Function(_always(column_rows.SCHEMA), column_rows.columns, in_part=True),
+    "table_columns": _COLUMNS,
 }
 """Functions of one table."""
 OF_LAKES: Mapping[str, tuple[pa.Schema, Callable[[Asked], Rows]]] = {

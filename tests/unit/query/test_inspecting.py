@@ -194,7 +194,7 @@ def test_files_and_partitions_of_an_old_version_and_by_named_arguments(lake: Lak
 
 
 def test_columns_have_their_types_and_what_all_files_say(lake: Lake) -> None:
-    found = ask(lake, "SELECT name, type, nullable, partition, min, max, null_count FROM table_columns('orders')")
+    found = ask(lake, "SELECT name, type, nullable, partition, min, max, null_count FROM columns('orders')")
     assert [tuple(each.values()) for each in found] == [
         ("id", "long", False, False, "10", "33", 0),
         ("ts", "timestamp", True, False, "2024-01-01 00:00:00+00:00", "2024-01-03 03:00:00+00:00", 0),
@@ -203,7 +203,8 @@ def test_columns_have_their_types_and_what_all_files_say(lake: Lake) -> None:
         ("ok", "boolean", True, False, None, None, 12),
         ("place", "struct<zip:integer,city:string>", True, False, None, None, None),
     ]
-    assert ask(lake, "SELECT min, null_count FROM table_columns('users')") == [{"min": None, "null_count": 0}]
+    assert ask(lake, "FROM table_columns('orders')") == ask(lake, "SELECT columns.* FROM columns('orders')")
+    assert ask(lake, "SELECT min, null_count FROM columns('users')") == [{"min": None, "null_count": 0}]
 
 
 def test_row_groups_are_those_of_the_footers(lake: Lake) -> None:
@@ -416,7 +417,7 @@ def test_a_caller_is_told_of_what_it_may_read(lake: Lake) -> None:
         return found
 
     hiding, filtering = in_part(None, ("kind", "place")), in_part(hide=("kind",))
-    named = "SELECT name, max FROM table_columns('orders') WHERE name IN ('id', 'kind')"
+    named = "SELECT name, max FROM columns('orders') WHERE name IN ('id', 'kind')"
     assert told(named, hiding) == [{"name": "id", "max": "33"}]
     assert told(named, filtering) == [{"name": "id", "max": None}]
     assert told("FROM tables()", filtering) == [
@@ -425,7 +426,7 @@ def test_a_caller_is_told_of_what_it_may_read(lake: Lake) -> None:
     whole = Rights((Grant(READ, ("orders",)),))
     assert [each["rows"] for each in told("FROM tables()", whole)] == [11]
     assert len(told("FROM files('orders')", whole)) == 3
-    for call in ("files", "history", "table_columns"):
+    for call in ("files", "history", "columns"):
         with pytest.raises(Forbidden, match="this needs the scope read:users"):
             told(f"FROM {call}('users')", whole)
 
