@@ -24,12 +24,21 @@ QUERY_ROUTES = {
     "/v1/queries/{query}": _READ,
     "/v1/jobs/{job}": (*_READ, api.HttpMethod.DELETE),
     "/v1/jobs/{job}/{result}": _READ,
+    "/v1/branches": _READ,
+    "/v1/branches/{branch}": _READ,
+    "/v1/branches/{branch}/diff": _READ,
     "/v1/tables": _READ,
     "/v1/tables/{table}": _READ,
     "/readyz": _READ,
     "/openapi.json": _READ,
 }
-SQL_PATH = "/sql"
+SQL_ROUTES = {
+    "/sql": (api.HttpMethod.POST,),
+    "/v1/branches": (api.HttpMethod.POST,),
+    "/v1/branches/{branch}": (api.HttpMethod.DELETE,),
+    "/v1/branches/{branch}/publish": (api.HttpMethod.POST,),
+}
+"""Of the function that may write, where the settings ask for it."""
 UPLOAD_ROUTES = {
     "/v1/upload/{table}": (api.HttpMethod.POST,),
     "/v1/upload/{table}/{upload}": (api.HttpMethod.GET,),
@@ -102,7 +111,7 @@ class HttpApi(Construct):
         queries = [(path, methods, to_query) for path, methods in of_query]
         if sql is not None:
             to_sql = integrations.HttpLambdaIntegration("Sql", sql)
-            queries.append((SQL_PATH, (api.HttpMethod.POST,), to_sql))
+            queries += [(path, methods, to_sql) for path, methods in SQL_ROUTES.items()]
         if upload is not None:
             to_upload = integrations.HttpLambdaIntegration("Upload", upload)
             queries += [(path, methods, to_upload) for path, methods in UPLOAD_ROUTES.items()]

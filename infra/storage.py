@@ -20,6 +20,8 @@ PUBLISHED = f"{LAKE_PREFIX}_alluvia/queries/"
 JOBS = f"{LAKE_PREFIX}_alluvia/jobs/"
 # What keeps versions of tables: tags, clones and branches.
 KEPT = f"{LAKE_PREFIX}_alluvia/kept/"
+# What is written on branches, until it is published: files of their own, which no table of the lake has.
+BRANCHES = f"{LAKE_PREFIX}_alluvia/branches/"
 # Where people put files for a backfill to read.
 INCOMING_PREFIX = "incoming/"
 UNDO_DAYS = 7
@@ -70,8 +72,9 @@ class Storage(Construct):
         self._allow(role, PUBLISHED, "s3:PutObject")
 
     def allow_release(self, role: iam.Role) -> None:
-        """Lets `role` delete what keeps versions of tables, and no file of one."""
+        """Lets `role` delete what keeps versions of tables, and what is written on branches; no file of a table."""
         self._allow(role, KEPT, "s3:DeleteObject")
+        self._allow(role, BRANCHES, "s3:DeleteObject")
 
     def allow_delete(self, role: iam.Role) -> None:
         """Lets `role` delete objects of the lake, but no version of one: what it deletes can be restored for a week."""

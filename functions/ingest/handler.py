@@ -18,7 +18,7 @@ from alluvia import Lake
 from alluvia.errors import Unsupported
 from alluvia.serverless import warm_lake
 from alluvia.serverless.events import messages_of
-from alluvia.serverless.http import Request, Response
+from alluvia.serverless.http import BRANCH_HEADER, Request, Response
 from alluvia.serverless.log_lines import Logger, with_request_id
 from alluvia.serverless.routes import routed
 from alluvia.serverless.sending import sqs
@@ -57,7 +57,7 @@ def respond(request: Request, settings: IngestSettings, lake: Lake) -> Response:
         rights = None if found.public else settings.authorization.rights(request, lake)
         lake = warm_lake.asked_for(lake, request, public=found.public)
         if settings.queue_url is not None and lake.branch_name is not None:
-            msg = f"{warm_lake.BRANCH_HEADER}: this function puts events into a queue, which commits to no branch"
+            msg = f"{BRANCH_HEADER}: this function puts events into a queue, which commits to no branch"
             raise Unsupported(msg)
         return found.taker(request, found.name, replace(settings, rights=rights), lake)
     except REFUSED as error:

@@ -21,9 +21,8 @@ from alluvia.query.limits import QueryLimits
 from alluvia.query.permitted import permitted
 from alluvia.query.processes import LargeResults
 from alluvia.query.scans import TableScan
-from alluvia.serverless.http import Response
+from alluvia.serverless.http import BRANCH_HEADER, Response
 from alluvia.serverless.log_lines import Logger
-from alluvia.serverless.warm_lake import BRANCH_HEADER
 from alluvia.table.schema.names import fold
 
 from .asking import ERROR, QueryRequest

@@ -19,10 +19,9 @@ from alluvia.errors import Invalid, Unavailable
 from alluvia.operations.job_places import take_place
 from alluvia.operations.jobs import CANCELLED, DONE, FAILED, QUEUED, QueryJob, ask_again, ask_job, end_job, find_job
 from alluvia.query.formats import format_named
-from alluvia.serverless.http import Request, Response, TooManyRequests, failure
+from alluvia.serverless.http import BRANCH_HEADER, Request, Response, TooManyRequests, failure
 from alluvia.serverless.http import answer as json_answer
 from alluvia.serverless.job_starting import can_start, start
-from alluvia.serverless.warm_lake import BRANCH_HEADER
 
 from .answering import (
     BYTES_READ,

@@ -11,6 +11,7 @@ from alluvia.serverless.openapi import (
     COUNT,
     FLAG,
     JSON_TYPE,
+    ON_BRANCH,
     TEXT,
     Json,
     both,
@@ -158,7 +159,7 @@ def by_post(name: str, summary: str) -> Json:
         QUERIES,
         summary,
         {200: content("The rows of the last read.", ROW_BODIES, _HEADERS), 202: JOB, 303: LINKED},
-        parameters=[*ASYNC_HEADERS, *(_asked(field) for field in FIELDS), _NAMED_VALUES, *LIMITS],
+        parameters=[*ASYNC_HEADERS, *(_asked(field) for field in FIELDS), _NAMED_VALUES, *LIMITS, ON_BRANCH],
         body=body,
         errors=(*QUERY_ERRORS, 409, 415),
     )
@@ -167,5 +168,6 @@ def by_post(name: str, summary: str) -> Json:
 def by_get(name: str, summary: str, *parameters: Json) -> dict[str, Json]:
     """Return the operations, of GET and HEAD, that take queries in the query string or a header."""
     header = in_header(QUERY_HEADERS[0].title(), "The text of the query, percent-encoded, in place of the field.")
-    given = [*parameters, *(_asked(field) for field in FIELDS), _NAMED_VALUES, header, *LIMITS, IF_NONE_MATCH]
+    fields = [_asked(field) for field in FIELDS]
+    given = [*parameters, *fields, _NAMED_VALUES, header, *LIMITS, IF_NONE_MATCH, ON_BRANCH]
     return both(operation(name, QUERIES, summary, READ_ANSWERS, parameters=given, errors=QUERY_ERRORS))

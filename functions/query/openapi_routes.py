@@ -10,6 +10,7 @@ from alluvia.serverless.openapi import (
     COUNT,
     FLAG,
     JSON_TYPE,
+    ON_BRANCH,
     TEXT,
     Json,
     both,
@@ -21,6 +22,7 @@ from alluvia.serverless.openapi import (
     told,
 )
 
+from .openapi_branches import BRANCH_OPERATIONS
 from .openapi_fields import (
     ASYNC_HEADERS,
     IF_NONE_MATCH,
@@ -96,6 +98,7 @@ _TABLE_FACTS: Mapping[str, Json] = {
 }
 _TABLE_LIST: Json = {"type": "array", "items": {"type": "object", "properties": {"name": TEXT}}}
 QUERY_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
+    **BRANCH_OPERATIONS,
     "/q": {
         **by_get("read", "Run one query, or several reads"),
         "POST": by_post("query", "Run one query, or several statements as one transaction"),
@@ -183,7 +186,8 @@ QUERY_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
             TABLES,
             "List the tables that the caller may read",
             {200: told("Their names.", {"tables": _TABLE_LIST}, required=["tables"])},
-            errors=(503,),
+            parameters=[ON_BRANCH],
+            errors=(400, 503),
         )
     ),
     "/v1/tables/{table}": both(
@@ -192,7 +196,7 @@ QUERY_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
             TABLES,
             "Tell of a table",
             {200: told("What there is to know without a query.", _TABLE_FACTS, required=[*_TABLE_FACTS])},
-            parameters=[in_path("table", "Its name; events._rejects is the table of rejected events.")],
+            parameters=[in_path("table", "Its name; events._rejects is the table of rejected events."), ON_BRANCH],
             errors=(400, 404, 422, 500, 503),
         )
     ),

@@ -21,7 +21,7 @@ from alluvia.serverless.http import Request, Response
 from alluvia.serverless.http import answer as json_answer
 
 from .answering import NO_STORE, VARY, Caller
-from .asking import FORM_TYPE, JSON_TYPE, UnsupportedMediaType
+from .bodies import json_object
 from .published import QueryNotFound, fields_of, may_read_all, runnable, see, version_in
 
 QUERY, PARAMETERS = "query", "parameters"
@@ -134,21 +134,7 @@ def _declared(parameter: Declared) -> dict[str, str]:
 def _body(request: Request) -> tuple[str, dict[str, str]]:
     """Return the text and the parameters of a body. Raises `Invalid`, naming the field, and `UnsupportedMediaType`."""
     _check_no_others(fields_of(request))
-    data = request.body()
-    media_type = request.headers.get("content-type", JSON_TYPE).partition(";")[0].strip().lower()
-    if media_type != JSON_TYPE and not (media_type == FORM_TYPE and data.lstrip().startswith(b"{")):  # as curl calls it
-        raise UnsupportedMediaType(f"Content-Type: send {JSON_TYPE}, with {_EXAMPLE}")
-    if len(data) > BODY_BYTES_MAX:
-        raise Invalid(f"the body has more than {BODY_BYTES_MAX} bytes: publish a shorter query")
-    try:
-        body = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise Invalid(f"the body is not JSON ({error}): send {_EXAMPLE}") from None
-    if not isinstance(body, dict):
-        raise Invalid(f"the body must be a JSON object: send {_EXAMPLE}")
-    unknown = next((field for field in body if field not in (QUERY, PARAMETERS)), None)
-    if unknown is not None:
-        raise Invalid(f"{cut(unknown, 100)} is not a field of a query to publish: send {_EXAMPLE}")
+    body = json_object(request, "a query to publish", _EXAMPLE, (QUERY, PARAMETERS), BODY_BYTES_MAX)
     query, parameters = body.get(QUERY), body.get(PARAMETERS) or {}
     if not isinstance(query, str):
         raise Invalid(f"query: send the text of one SELECT, as in {_EXAMPLE}")

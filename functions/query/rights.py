@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from alluvia.sql.statements import SqlStatement
 
 
+WRITES_ARE_OFF = (
+    "To allow writes, start `alluvia serve` with --allow-writes; in AWS, deploy with alluvia:sql_writes=true and send "
+    "statements to POST /sql (ALLUVIA_ALLOW_WRITES=true and a role that may write, for a function of your own)"
+)
+"""What to do where they are."""
+
+
 def allowed_statements(text: str, *, writes: bool) -> list[SqlStatement]:
     """Return the statements of a text; none of one query. Raises `Forbidden` for VACUUM, and writes that may not be."""
     if is_query(text):
@@ -22,11 +29,7 @@ def allowed_statements(text: str, *, writes: bool) -> list[SqlStatement]:
     for statement in statements:
         name = statement.kind.upper()
         if statement.writes and not writes:
-            raise Forbidden(
-                f"{name} writes, and only reads are allowed here. To allow writes, start `alluvia serve` with "
-                "--allow-writes; in AWS, deploy with alluvia:sql_writes=true and send it to POST /sql "
-                "(ALLUVIA_ALLOW_WRITES=true and a role that may write, for a function of your own)"
-            )
+            raise Forbidden(f"{name} writes, and only reads are allowed here. {WRITES_ARE_OFF}")
         if statement.kind == "vacuum":
             raise Forbidden("VACUUM deletes files, which no request may: run `alluvia vacuum`, or the vacuum function")
     return [] if len(statements) == 1 and isinstance(statements[0].node, Query) else statements

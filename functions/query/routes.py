@@ -44,6 +44,34 @@ def take_result(request: Request, name: str, caller: Caller) -> Response:
     return fetch_result(request, name, caller)
 
 
+def take_branches(request: Request, name: str, caller: Caller) -> Response:
+    """List the branches, or cut one."""
+    from . import branches  # which queries do not need
+
+    return branches.take_branches(request, name, caller)
+
+
+def take_branch(request: Request, name: str, caller: Caller) -> Response:
+    """Tell of a branch, or discard it."""
+    from . import branches
+
+    return branches.take_branch(request, name, caller)
+
+
+def diff_branch(request: Request, name: str, caller: Caller) -> Response:
+    """Tell what a branch has changed."""
+    from .branches import diff_branch
+
+    return diff_branch(request, name, caller)
+
+
+def publish_branch(request: Request, name: str, caller: Caller) -> Response:
+    """Publish a branch."""
+    from .branches import publish_branch
+
+    return publish_branch(request, name, caller)
+
+
 def describe(request: Request, name: str, caller: Caller) -> Response:  # noqa: ARG001
     """Answer with the OpenAPI document."""
     from .openapi import tell_openapi  # which no query needs
@@ -69,6 +97,10 @@ ROUTES: tuple[Route[QueryTaker], ...] = (
     Route("/v1/jobs/{job}/{result}", {"GET": take_result, "HEAD": take_result}),
     Route("/v1/tables", {"GET": list_tables, "HEAD": list_tables}),
     Route("/v1/tables/{table}", {"GET": show_table, "HEAD": show_table}),
+    Route("/v1/branches", {"GET": take_branches, "HEAD": take_branches, "POST": take_branches}),
+    Route("/v1/branches/{branch}", {"GET": take_branch, "HEAD": take_branch, "DELETE": take_branch}),
+    Route("/v1/branches/{branch}/diff", {"GET": diff_branch, "HEAD": diff_branch}),
+    Route("/v1/branches/{branch}/publish", {"POST": publish_branch}),
     Route("/readyz", {"GET": say_ready, "HEAD": say_ready}, public=True),
     Route("/openapi.json", {"GET": describe, "HEAD": describe}, public=True),
 )

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from alluvia.duck.failures import QueryTooCostly, ResultTooLarge
-from alluvia.errors import AlluviaError, CommitUnknown, Conflict, PreconditionFailed, TableExists, TableNotFound
+from alluvia.errors import (
+    AlluviaError,
+    CommitUnknown,
+    Conflict,
+    Invalid,
+    PreconditionFailed,
+    TableExists,
+    TableNotFound,
+)
 from alluvia.query.formats import NotAcceptable
 
 from .asking import UnsupportedMediaType
 from .published import QueryNotFound
+
+
+class BranchNotFound(Invalid):
+    """There is no branch of that name."""
+
 
 STATUSES: dict[type[AlluviaError], int] = {
     NotAcceptable: 406,
@@ -16,6 +29,7 @@ STATUSES: dict[type[AlluviaError], int] = {
     QueryTooCostly: 422,
     TableExists: 400,
     QueryNotFound: 404,
+    BranchNotFound: 404,
     TableNotFound: 404,  # before Conflict: a table that was dropped meanwhile is both
     PreconditionFailed: 412,
     Conflict: 409,

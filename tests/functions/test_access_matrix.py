@@ -65,6 +65,16 @@ GET,HEAD /v1/jobs/none/result.csv         -      404  401  401     404  404    4
 GET,HEAD /v1/tables                       -      200  401  401     200  200    200   200   403     403   403    200
 GET,HEAD /v1/tables/clicks                -      200  401  401     200  403    403   403   403     403   403    200
 
+GET,HEAD /v1/branches                     -      200  401  401     403  403    403   403   403     403   403    403
+POST     /v1/branches                     branch 201  401  401     403  403    403   403   403     403   403    403
+GET,HEAD /v1/branches/fix                 -      200  401  401     403  403    403   403   403     403   403    403
+GET,HEAD /v1/branches/none                -      404  401  401     403  403    403   403   403     403   403    403
+DELETE   /v1/branches/spare               -      200  401  401     403  403    403   403   403     403   403    403
+GET,HEAD /v1/branches/fix/diff            -      200  401  401     200  200    200   200   403     403   403    200
+GET      /v1/branches/fix/diff?table=clicks -    200  401  401     200  403    403   403   403     403   403    200
+GET      /v1/branches/none/diff           -      404  401  401     404  404    404   404   403     403   403    404
+POST     /v1/branches/fix/publish         dry    200  401  401     403  403    403   403   403     403   403    403
+
 GET,HEAD /v1/queries                      -      200  401  401     200  200    200   200   200     200   200    200
 GET,HEAD /v1/queries/top                  -      200  401  401     200  403    403   403   403     200   200    200
 GET,HEAD /v1/queries/spare                -      200  401  401     200  403    403   403   200     403   403    200
@@ -111,6 +121,8 @@ BODIES: dict[str, object] = {
     "logs": {"resourceLogs": []},
     "clicks": {"query": SQL["select"]},
     "nothing": {"query": SQL["one"]},
+    "branch": {"name": "spare"},
+    "dry": {"dry_run": True},
 } | {name: {"query": text} for name, text in SQL.items()}
 CALLS = ("track", "identify", "page", "screen", "group", "alias", "batch", "import")
 INVALID = ("bad", "expired", "revoked")
@@ -149,6 +161,13 @@ class Served:
         self.gateway = Gateway(lake.clock, ServerRules())
         self.bearers: dict[str, str | None] = {name: token(lake, *grants) for name, grants in GRANTS.items()}
         self.bearers |= {"none": None, "bad": "a.b.c", "expired": expired(lake), "revoked": revoked(lake)}
+
+    def spare_branch(self, *, there: bool) -> None:
+        if any(each.name == "spare" for each in self.lake.branches()) != there:
+            if there:
+                self.lake.branch("spare")
+            else:
+                self.lake.discard_branch("spare")
 
     def send(self, row: Row, bearer: str | None) -> int:
         path, _, search = row.path.partition("?")
@@ -197,6 +216,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         lake.publish("secret", "SELECT n FROM secrets")
         for name in ("spare_one", "top3"):
             lake.publish(name, SQL["one"])
+        lake.branch("fix")
         with using(lake):
             yield Served(lake)
 
@@ -208,6 +228,8 @@ def test_each_caller_gets_what_it_may(served: Served, row: Row) -> None:
     def send(caller: str, column: str) -> None:
         if row.method == "DELETE" and "/queries/" in row.path:
             served.lake.publish(row.path.rpartition("/")[2], SQL["one"])
+        if "/branches" in row.path:
+            served.spare_branch(there=row.method == "DELETE")
         found.setdefault(column, set()).add(served.send(row, served.bearers[caller]))
 
     for mode in ({}, {"ALLUVIA_AUTH": "iam"}):

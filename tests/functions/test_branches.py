@@ -1,4 +1,4 @@
-"""The header `X-Alluvia-Branch`: queries, statements, events and uploads on a branch, with the rights of the lake."""
+"""Branches over HTTP: the header `X-Alluvia-Branch`, with the rights of the lake, and the routes of branches."""
 
 from __future__ import annotations
 
@@ -134,3 +134,79 @@ def test_paths_that_take_no_branch(lake: alluvia.Lake) -> None:
     assert send(reader, "", path="/v1/webhooks/shop", body="{}")["statusCode"] in (400, 401)
     asked = json.dumps({"query": "SELECT 1 AS n", "mode": "async"})
     assert send(reader, "", body=asked)["statusCode"] == 400
+
+
+def ask(bearer: str, method: str, path: str, body: object = None, search: str = "") -> Answer:
+    sent = event("" if body is None else json.dumps(body), method=method, path=f"/v1/branches{path}")
+    headers = {"Authorization": f"Bearer {bearer}"}
+    answer: Answer = query.handler(sent | {"headers": headers, "rawQueryString": search}, None)
+    return answer
+
+
+def told(answer: Answer, status: int = 200) -> Any:
+    assert answer["statusCode"] == status, answer["body"]
+    return json.loads(answer["body"])
+
+
+def test_a_branch_is_cut_compared_published_and_discarded(lake: alluvia.Lake) -> None:
+    stock = lake.create_table("stock", {"n": "long", "tenant": "string"})
+    stock.append([{"n": 1, "tenant": "a"}, {"n": 2, "tenant": "b"}])
+    admin, reader = token(lake, grant("admin:* read:*")), token(lake, grant("read:stock"))
+    cut = ask(admin, "POST", "", {"name": "count", "expires": "1d"})
+    assert (told(cut, 201)["name"], cut["headers"]["Location"]) == ("count", "/v1/branches/count")
+    assert ask(admin, "POST", "", {"name": "count"})["statusCode"] == 400
+    assert rows(send(token(lake, grant("write:stock read:stock")), "UPDATE stock SET n = 3 WHERE n = 2", "count"))
+    (found,) = told(ask(reader, "GET", "/count/diff", search="table=stock&key=tenant"))["tables"]
+    assert (found["change"], found["rows_added"], found["rows_removed"], found["rows_changed"]) == ("changed", 0, 0, 1)
+    told(ask(reader, "POST", "/count/publish"), 403)
+    dry = told(ask(admin, "POST", "/count/publish", {"dry_run": True}))
+    assert ([each["how"] for each in dry["tables"]], stock.to_arrow().sort_by("n")["n"].to_pylist()) == (
+        ["fast-forward"],
+        [1, 2],
+    )
+    assert told(ask(admin, "POST", "/count/publish"))["tables"][0]["version"] == lake["stock"].version
+    assert lake["stock"].to_arrow().sort_by("n")["n"].to_pylist() == [1, 3]
+    assert told(ask(admin, "DELETE", "/count")) == {"name": "count", "discarded": True}
+    assert told(ask(admin, "GET", "/count"), 404)["error"] == "there is no branch 'count'"
+
+
+def test_a_conflict_is_a_409_that_names_the_table(lake: alluvia.Lake) -> None:
+    table = lake.create_table("both", {"n": "long"})
+    table.append([{"n": 1}])
+    lake.branch("late")["both"].delete("n = 1")
+    table.delete("n = 1")
+    refused = told(ask(token(lake, grant("admin:*")), "POST", "/late/publish"), 409)["error"]
+    assert refused.startswith("branch late cannot be published: ")
+    assert "both" in refused
+
+
+def test_a_difference_tells_nothing_of_what_the_caller_may_not_see(lake: alluvia.Lake) -> None:
+    people = lake.create_table("members", {"id": "long", "tenant": "string"})
+    people.append([{"id": 1, "tenant": "a"}])
+    hidden = lake.create_table("unseen", {"id": "long"})
+    branch = lake.branch("grown")
+    branch["members"].append([{"id": 2, "tenant": "b"}])
+    branch["members"].evolve(add={"mail": "string"})
+    branch[hidden.name].append([{"id": 7}])
+    partly = token(lake, grant("read:members", where="tenant = 'a'"))
+    (found,) = told(ask(partly, "GET", "/grown/diff"))["tables"]
+    known = {"table": "members", "change": "changed", "base_version": 1, "version": branch["members"].version}
+    assert {name: value for name, value in found.items() if value is not None} == known
+    assert set(found) > {"rows_added", "columns_added"}
+    told(ask(partly, "GET", "/grown/diff", search="table=unseen"), 403)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "says"),
+    [
+        ("POST", "", {"name": 3}, "name: send text, as in "),
+        ("POST", "", {"at": "2026-01-01"}, "name: send the name of the branch"),
+        ("POST", "", {"name": "x", "until": "1d"}, "until is not a field of a branch"),
+        ("POST", "", {"name": "x", "expires": "soon"}, "expires: 'soon' is not a duration"),
+        ("POST", "", ["x"], "the body must be a JSON object"),
+        ("POST", "/fix/publish", {"dry_run": "yes"}, "dry_run: send true or false"),
+        ("POST", "/fix/publish", {"isolation": "none"}, "isolation: "),
+    ],
+)
+def test_a_wrong_field_is_named(lake: alluvia.Lake, method: str, path: str, body: object, says: str) -> None:
+    assert told(ask(token(lake, grant("admin:*")), method, path, body), 400)["error"].startswith(says)

@@ -93,7 +93,7 @@ def test_the_fields_of_requests_are_those_that_are_read() -> None:
     given = {(each["in"], each["name"]) for each in posting["parameters"]}
     assert given == {
         *(("query", name) for name in (*FIELDS, "values")),
-        *(("header", n) for n in (*LIMIT_HEADERS.values(), "Prefer", "Idempotency-Key")),
+        *(("header", n) for n in (*LIMIT_HEADERS.values(), "Prefer", "Idempotency-Key", "X-Alluvia-Branch")),
     }
     assert set(posting["responses"]["200"]["content"]) == {form.content_type.partition(";")[0] for form in FORMATS}
     statuses = {*http._STATUSES.values(), *STATUSES.values()} - {412}  # of published queries alone
@@ -127,7 +127,7 @@ def test_published_queries_have_their_parameters_and_answer_as_it_says() -> None
         assert (answer["statusCode"], answer["headers"]["ETag"]) == (200, plain["headers"]["ETag"]), answer["body"]
 
 
-def test_real_answers_are_as_it_says() -> None:
+def test_real_answers_are_as_it_says(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     document = found()
 
     def check(path: str, method: str, answer: Answer) -> None:
@@ -152,6 +152,19 @@ def test_real_answers_are_as_it_says() -> None:
         check("/v1/events/{table}", "post", posted)
     logs = event("-1", path="/v1/logs") | {"headers": {"Content-Type": "application/json"}}
     check("/v1/logs", "post", ingest.handler(logs, None))
+    lake.branch("fix")["open_table"].delete("n = 1")
+    for path in ("/v1/branches", "/v1/branches/{branch}", "/v1/branches/{branch}/diff"):
+        check(path, "get", get(path.replace("{branch}", "fix")))
+    check("/v1/branches/{branch}/diff", "get", get("/v1/branches/none/diff"))
+    monkeypatch.setenv("ALLUVIA_ALLOW_WRITES", "true")
+    for path, method, body in (
+        ("/v1/branches", "POST", '{"name": "more", "expires": "1d"}'),
+        ("/v1/branches/{branch}/publish", "POST", '{"dry_run": true}'),
+        ("/v1/branches/{branch}", "DELETE", ""),
+    ):
+        sent = event(body, method=method, path=path.replace("{branch}", "fix"))
+        check(path, method.lower(), query.handler(sent, None))
+    lake.discard_branch("more")
     check("/healthz", "get", ingest.handler(event("", method="GET", path="/healthz"), None))
 
 

@@ -14,7 +14,7 @@ from ibis import _
 
 import alluvia
 from alluvia.errors import Invalid, TableExists, TableNotFound
-from alluvia.serverless import warm_lake
+from alluvia.serverless import http
 from alluvia_ibis import requests, uploading
 from tests.ibis.sample import ROWS, rows_of
 
@@ -162,7 +162,7 @@ def test_statements_of_one_text_are_one_transaction(con: Any, name: str) -> None
 
 @pytest.mark.parametrize("way", ["in this process", "served"])
 def test_a_branch_takes_what_the_lake_does_not_get(served_folder: Path, served_url: str, way: str) -> None:
-    assert requests.BRANCH_HEADER == warm_lake.BRANCH_HEADER
+    assert requests.BRANCH_HEADER == http.BRANCH_HEADER
     lake = alluvia.connect(served_folder)
     lake.branch(f"of_{way[0]}")
     con = ibis.alluvia.connect(served_url if way == "served" else served_folder, branch=f"of_{way[0]}")

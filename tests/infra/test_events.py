@@ -16,8 +16,9 @@ from tests.infra.policies import resources_of, text, the_id
 Template = dict[str, Any]
 QUEUE = "AWS::SQS::Queue"
 READ_PATHS = (
-    "/openapi.json", "/q", "/q/{hash}", "/readyz", "/v1/jobs/{job}", "/v1/jobs/{job}/{result}",
-    "/v1/queries", "/v1/queries/{query}", "/v1/tables", "/v1/tables/{table}",
+    "/openapi.json", "/q", "/q/{hash}", "/readyz", "/v1/branches", "/v1/branches/{branch}",
+    "/v1/branches/{branch}/diff", "/v1/jobs/{job}", "/v1/jobs/{job}/{result}", "/v1/queries", "/v1/queries/{query}",
+    "/v1/tables", "/v1/tables/{table}",
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tests.infra.test_events import READ_PATHS
 from tests.infra.test_privileges import APPEND, WRITES, actions, lake, statements
 
 Template = dict[str, Any]
+OF_BRANCHES = ("POST /v1/branches", "DELETE /v1/branches/{branch}", "POST /v1/branches/{branch}/publish")
 DATA, COMMIT = "lake/clicks/part-0.parquet", "lake/clicks/_delta_log/00000000000000000001.json"
 
 
@@ -34,6 +35,7 @@ def test_its_role_reads_and_puts_and_deletes_nothing(writing: Template) -> None:
     found = statements(writing, "Sql")
     assert actions(writing, "Sql", "s3") == APPEND | {"s3:DeleteObject"}
     assert allowed(found, "s3:DeleteObject", lake(writing, "lake/_alluvia/kept/events/clone/dev.json"))
+    assert allowed(found, "s3:DeleteObject", lake(writing, "lake/_alluvia/branches/7f/orders/part-0.parquet"))
     assert {action.partition(":")[0] for action, _ in grants(found)} == {"s3", "logs"}
     for key in (DATA, COMMIT, "lake/_alluvia/tx/1.json"):
         assert allowed(found, "s3:PutObject", lake(writing, key))
@@ -80,20 +82,21 @@ def test_its_route_is_signed_throttled_and_its_own(writing: Template) -> None:
         "DELETE /v1/jobs/{job}",
         "POST /q",
         "POST /sql",
+        *OF_BRANCHES,
         "POST /v1/events/{table}",
         "POST /v1/logs",
     }
     leads_to = {}
-    for route in ("POST /q", "POST /sql"):
+    for route in ("POST /q", "POST /sql", *OF_BRANCHES):
         assert routes[route]["AuthorizationType"] == "AWS_IAM"
         integration = text(routes[route]["Target"]).removeprefix("integrations/{").removesuffix("}")
         leads_to[route] = writing["Resources"][integration]["Properties"]["IntegrationUri"]["Ref"]
     live = {name: the_id(writing, "AWS::Lambda::Alias", f"Functions{name}Live") for name in ("Query", "Sql")}
-    assert leads_to == {"POST /q": live["Query"], "POST /sql": live["Sql"]}
+    assert leads_to == {"POST /q": live["Query"], **dict.fromkeys(("POST /sql", *OF_BRANCHES), live["Sql"])}
     (stage,) = (each for each in writing["Resources"].values() if each["Type"] == "AWS::ApiGatewayV2::Stage")
     limits = {"ThrottlingRateLimit": 20, "ThrottlingBurstLimit": 40}
     settings = stage["Properties"]["RouteSettings"]
-    assert (settings["POST /q"], settings["POST /sql"]) == (limits, limits)
+    assert [settings[route] for route in ("POST /q", "POST /sql", *OF_BRANCHES)] == [limits] * 5
     ids = resources_of(writing, "AWS::ApiGatewayV2::Route").items()
     assert {name for name, each in ids if each["RouteKey"] in ("POST /q", "POST /sql")} <= set(stage["DependsOn"])
 

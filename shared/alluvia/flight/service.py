@@ -21,8 +21,7 @@ from alluvia.flight.statements import FlightCaller, Statements
 from alluvia.flight.statuses import fitting, status_of
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.serverless.authorization import Authorization, bearer
-from alluvia.serverless.http import Request
-from alluvia.serverless.warm_lake import BRANCH_HEADER
+from alluvia.serverless.http import BRANCH_HEADER, Request
 
 SERVICE = "arrow.flight.protocol.FlightService"
 REQUEST_BYTES_MAX = 10 << 20

@@ -13,6 +13,7 @@ from alluvia.log.actions import AddFile
 from alluvia.operations.branch_changes import CHANGED, DROPPED, REPLACED, BranchedTable
 from alluvia.operations.change_files import AFTER, BEFORE, CHANGE_TYPE, DELETE, INSERT
 from alluvia.operations.row_difference import RowDifference
+from alluvia.progress import report
 from alluvia.store import Store
 from alluvia.table.event_window.content import EVENT_ID, SOURCE
 from alluvia.table.reader import read_file
@@ -100,6 +101,13 @@ def diff_rows(table: BranchedTable, store: Store, key: Sequence[str] | None = No
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
+def files_read(table: BranchedTable) -> list[AddFile]:
+    """Return the files that `diff_table` reads: none where the log says how many rows came or went."""
+    removed, added = _files(table)
+    changed = [*removed, *added]
+    return changed if removed and added else [file for file in changed if file.live_records is None]
+
+
 def _snapshots(table: BranchedTable, store: Store) -> tuple[Snapshot | None, Snapshot | None]:
     """Return the table as it was, None if it was not there, and as it is on the branch, None if it is not."""
     root = f"{table.name}/"
@@ -161,7 +169,8 @@ def _difference(table: BranchedTable, store: Store, key: Sequence[str]) -> RowDi
     def rows(files: Sequence[AddFile], snapshot: Snapshot | None) -> Iterator[pa.RecordBatch]:
         # Of a table that was replaced, the columns are others: those that it has no more are null.
         own = shown if snapshot is None or table.kind != REPLACED else snapshot
-        for file in files:
+        for number, file in enumerate(files):
+            report(f"comparing {table.name}", number, len(files), "files")
             for batch in read_file(own, store, file, own.schema):
                 yield batch if own is shown else _fitted(batch, shown.schema)
 

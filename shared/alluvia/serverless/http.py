@@ -35,6 +35,8 @@ TABLE_HEADER = "Alluvia-Table"
 """Names the table that a request's events went to: not every path does."""
 EVENTS_HEADER = "Alluvia-Events"
 """What became of a request's events, whatever form its answer has: accepted=2, stored=1, …"""
+BRANCH_HEADER = "X-Alluvia-Branch"
+"""Names the branch of the lake that a request is about."""
 CHALLENGE = 'Bearer realm="alluvia"'
 
 

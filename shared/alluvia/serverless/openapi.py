@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from alluvia.serverless.http import BRANCH_HEADER
+
 Json = dict[str, Any]
 Operations = Mapping[str, Mapping[str, Json]]
 """By path, and by method in capitals."""
 
 VERSION = "3.1.1"
+ON_BRANCH: Json = {
+    "name": BRANCH_HEADER,
+    "in": "header",
+    "required": False,
+    "description": "A branch of the lake, to which the request goes: with the rights that the caller has on the lake.",
+    "schema": {"type": "string"},
+}
 ERROR = {"$ref": "#/components/schemas/Error"}
 JSON_TYPE = "application/json"
 TEXT: Json = {"type": "string"}
@@ -24,10 +33,10 @@ ERRORS = {
     400: "Something in the request is wrong: the message names the field and what to send.",
     401: "A missing, bad, expired or revoked token, or a signature that proves nothing.",
     403: "The caller lacks a right, which the message names, or it is off here.",
-    404: "There is no such table, version or query.",
+    404: "There is no such table, version, query or branch.",
     405: "The path takes other methods, or the statement writes and this method only reads.",
     406: "None of the forms in Accept is available.",
-    409: "Another writer has changed what was read: nothing was done, send it again.",
+    409: "Another writer has changed what was read: nothing was done, send it again. Or a branch has conflicts.",
     410: "The version has expired; the message names the oldest one left.",
     412: "What is published is not the version that If-Match or If-None-Match expects.",
     413: "The body, or a result that may be no link, is over a limit.",

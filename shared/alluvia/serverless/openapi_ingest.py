@@ -13,6 +13,7 @@ from alluvia.serverless.openapi import (
     COUNT,
     FLAG,
     JSON_TYPE,
+    ON_BRANCH,
     TEXT,
     Json,
     both,
@@ -132,7 +133,8 @@ _PARTED: Mapping[str, Json] = {
 }
 _STATE: Json = {"type": "string", "enum": ["open", "running", "done", "failed"]}
 _CHECKED: Json = {"type": "object", "properties": {"sha256": TEXT, "bytes": COUNT}, "additionalProperties": False}
-_IN_PARTS = [in_path("table", "The table that takes the rows."), in_path("upload", "The id of an upload in parts.")]
+_UPLOADED_TO = in_path("table", "The table that takes the rows.")
+_IN_PARTS = [_UPLOADED_TO, in_path("upload", "The id of an upload in parts.")]
 _SOURCE = in_path("source", "The name of a webhook source of the lake.")
 _SIGNED_ERRORS = (400, 401, 405, 413, 500, 503)
 INGEST_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
@@ -142,7 +144,7 @@ INGEST_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
             _TAG,
             "Store events, each once",
             _ANSWERS,
-            parameters=[in_path("table", "The table that takes the events."), _CODING, _KEY],
+            parameters=[in_path("table", "The table that takes the events."), _CODING, _KEY, ON_BRANCH],
             body=content("One event, or many.", _EVENTS) | {"required": True},
             errors=_ERRORS,
         )
@@ -156,7 +158,7 @@ INGEST_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
                 200: content("Taken; with a partial success, the rejects are counted.", _OTLP),
                 **dict.fromkeys((400, 403, 404, 413, 503), content("Refused, as google.rpc.Status says.", _OTLP)),
             },
-            parameters=[_CODING],
+            parameters=[_CODING, ON_BRANCH],
             body=content("An ExportLogsServiceRequest.", _OTLP) | {"required": True},
             errors=(405,),
         )
@@ -176,7 +178,7 @@ INGEST_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
                 ),
                 400: told("The request is wrong, or every event was rejected.", _REFUSED),
             },
-            parameters=[in_path("table", "The table that takes the rows."), *_UPLOAD_PARAMETERS, _CODING, _KEY],
+            parameters=[_UPLOADED_TO, *_UPLOAD_PARAMETERS, _CODING, _KEY, ON_BRANCH],
             body=content("The file, or a form with it.", _FILES) | {"required": True},
             errors=(404, 405, 409, 413, 422, 503),
         )
@@ -201,7 +203,7 @@ INGEST_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
                 202: told("Another request stores it.", {"state": _STATE, "error": TEXT}),
                 400: told("The request is wrong, or every event was rejected.", _REFUSED),
             },
-            parameters=_IN_PARTS,
+            parameters=[*_IN_PARTS, ON_BRANCH],
             body=content("What the file must be, if anything.", {JSON_TYPE: _CHECKED}),
             errors=(404, 405, 409, 413, 422, 503),
         )

@@ -12,15 +12,15 @@ from alluvia.errors import Invalid
 from alluvia.lake import Lake, connect
 from alluvia.serverless import settings
 from alluvia.serverless.environment import environment
-from alluvia.serverless.http import Request
+from alluvia.serverless.http import BRANCH_HEADER, Request
 
 LAKE = "ALLUVIA_LAKE"
 ENDPOINT_URL = "ALLUVIA_ENDPOINT_URL"
 OUTSIDE = "ALLUVIA_OUTSIDE"
-BRANCH_HEADER = "X-Alluvia-Branch"
-"""Names the branch of the lake that a request is about."""
 PUBLISHED = "/v1/queries"
 """Where published queries are run."""
+_OF_THE_LAKE = (PUBLISHED, "/v1/branches", "/v1/jobs/")
+"""Paths of what belongs to the lake as a whole."""
 
 _LOCAL = {"ALLUVIA_MODE": "direct", "ALLUVIA_CREATE_TABLES": "true", "POWERTOOLS_LOG_LEVEL": "WARNING"}
 
@@ -59,7 +59,7 @@ def asked_for(lake: Lake, request: Request, *, public: bool) -> Lake:
     name = request.headers.get(BRANCH_HEADER.lower())
     if name is None or (public and request.method != "POST"):
         return lake
-    if public or request.path.startswith(PUBLISHED):
+    if public or request.path.startswith(_OF_THE_LAKE):
         raise Invalid(f"{BRANCH_HEADER}: this path takes no branch: leave the header out")
     return lake.on_branch(name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pyarrow as pa
 
@@ -11,10 +11,9 @@ from alluvia.lake import Lake
 from alluvia.operations.branch_report import published_row
 from alluvia.sql.nodes import CreateBranch, DropBranch, PublishBranch
 from alluvia.sql.scope import Done, SqlScope
-from alluvia.table.durations import duration_ms
+from alluvia.table.durations import lasting, moment_ago
 from alluvia.table.handle import milliseconds
 from alluvia.table.keepers import BRANCH, TAG, find_keeper
-from alluvia.table.offsets import moment_ago
 
 PUBLISHED = pa.schema(
     [
@@ -34,7 +33,7 @@ def create_branch(scope: SqlScope, node: CreateBranch) -> Done:
     """Cut a branch from the lake."""
     lake = scope.lake
     lake.check_whole("CREATE BRANCH")
-    expires = None if node.retain is None else _lasting(node.retain)
+    expires = None if node.retain is None else lasting(node.retain, "RETAIN")
     if not (node.if_not_exists and _is_there(lake, node.name)):
         try:
             lake.branch(node.name, _begin(lake, node), expires=expires)
@@ -81,10 +80,3 @@ def _time(ms: int) -> datetime:
 def _is_there(lake: Lake, name: str) -> bool:
     found = find_keeper(lake.store, None, BRANCH, name)
     return found is not None and found.is_live(lake.clock.now_ms())
-
-
-def _lasting(retain: str) -> timedelta:
-    lasts_ms = duration_ms(retain)
-    if not lasts_ms or lasts_ms < 0:
-        raise Invalid(f"RETAIN: {retain!r:.100} is not how long the branch is kept; use for example 30 DAYS")
-    return timedelta(milliseconds=lasts_ms)

@@ -6,7 +6,6 @@ What queries read is checked where their tables are resolved (`query.permitted`)
 from __future__ import annotations
 
 from alluvia.access.rights import ADMIN, APPEND, READ, WRITE, Rights
-from alluvia.errors import Forbidden
 from alluvia.sql import nodes
 
 
@@ -18,8 +17,9 @@ def check_statement(rights: Rights, kind: str, node: nodes.Node) -> None:
     """
     if isinstance(node, nodes.Query | nodes.Control | nodes.RestoreLake):
         return  # which asks about each table that it finds
-    of_lake = isinstance(node, nodes.CreateBranch | nodes.DropBranch | nodes.PublishBranch)
-    if of_lake or (isinstance(node, nodes.CreateTag | nodes.DropTag) and node.table is None):
+    if isinstance(node, nodes.CreateBranch | nodes.DropBranch | nodes.PublishBranch) or (
+        isinstance(node, nodes.CreateTag | nodes.DropTag) and node.table is None
+    ):
         rights.check_all(ADMIN, kind.upper())
         return
     if isinstance(node, nodes.Insert):
@@ -30,8 +30,7 @@ def check_statement(rights: Rights, kind: str, node: nodes.Node) -> None:
         rights.check_sees_all(kind.upper(), (node.source,))
     named = nodes.CreateView | nodes.DropView | nodes.CreateStream | nodes.DropStream | nodes.Show
     name = node.name if isinstance(node, named) else node.table
-    if name is None:
-        raise Forbidden(f"{kind.upper()} of the whole lake takes all rights: name a table with ON TABLE")
+    assert name is not None  # noqa: S101 - what concerns the whole lake is above
     if isinstance(node, nodes.Show):
         if not name:
             return  # it shows what may be read

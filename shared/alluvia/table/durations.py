@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from alluvia.clock import Clock
 from alluvia.errors import Invalid
@@ -69,3 +69,11 @@ def moment_ago(offset: str | int, clock: Clock) -> datetime:
     if at_ms < 0:
         raise Invalid(f"offset: {offset!r:.100} is longer ago than any table")
     return datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
+def lasting(text: str, field: str) -> timedelta:
+    """Return how long something is kept. Raises `Invalid`, naming the field, for what is not a duration above 0."""
+    lasts_ms = duration_ms(text)
+    if not lasts_ms or lasts_ms < 0:
+        raise Invalid(f"{field}: {text!r:.100} is not a duration; use for example 7d or '12 hours'")
+    return timedelta(milliseconds=lasts_ms)

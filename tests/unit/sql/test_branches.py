@@ -67,12 +67,12 @@ def test_a_branch_begins_with_a_tag_or_a_moment(orders: Lake) -> None:
 
 def test_a_conflict_names_the_table_and_the_rule(orders: Lake) -> None:
     orders.branch("late")["orders"].delete("id = 1")
-    orders.sql("INSERT INTO orders VALUES (2)")
+    orders.sql("INSERT INTO orders VALUES (1)")
     (row,) = orders.sql("PUBLISH BRANCH late DRY RUN").to_pylist()
     assert (row["how"], "(ConcurrentAppend)" in row["conflict"]) == ("conflict", True)
     with pytest.raises(BranchConflict, match=r"branch late cannot be published: table orders: .*ConcurrentAppend"):
         orders.sql("PUBLISH BRANCH late")
-    assert ids(orders) == [1, 2]
+    assert ids(orders) == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_conflict_names_the_table_and_the_rule(orders: Lake) -> None:
         ("CREATE OR REPLACE BRANCH x", "CREATE OR REPLACE BRANCH is not supported: DROP BRANCH IF EXISTS, and create"),
         ("CREATE BRANCH x AT (VERSION => 3)", "expected TIMESTAMP => '…', OFFSET => '1 hour ago' or TAG => 'release'"),
         ("CREATE BRANCH x AT (TIMESTAMP => 'soon')", "'soon' is not an ISO 8601 time"),
-        ("CREATE BRANCH x RETAIN '0d'", "RETAIN: '0d' is not how long the branch is kept"),
+        ("CREATE BRANCH x RETAIN '0d'", "RETAIN: '0d' is not a duration; use for example 7d"),
         ("CREATE BRANCH main", "names in queries that begin so mean something else"),
         ("MERGE BRANCH x INTO prod", "write INTO main"),
         ("PUBLISH BRANCH x ISOLATION LEVEL NONE", "ISOLATION LEVEL NONE is not supported"),
