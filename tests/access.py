@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import alluvia
 from alluvia.access.issuing import issue, key_folder, new_key, signing_key
 from alluvia.access.rights import QUERY_OPERATIONS, Grant, Rights, table_pattern
+from alluvia.serverless.environment import environment
 
 
 def grant(scopes: str, where: str | None = None, hide: str = "") -> Grant:
@@ -26,3 +30,20 @@ def token(lake: alluvia.Lake, *grants: Grant, requests: int | None = None, query
     assert key is not None
     rights = Rights(grants, "test", requests_per_minute=requests, query_bytes=query_bytes)
     return issue(lake.store, lake.clock, key, rights, "test", 3600)[0]
+
+
+@contextmanager
+def asking_for_tokens(place: Path, allowed: str) -> Iterator[alluvia.Lake]:
+    """A lake in a folder, and the settings of functions on it that ask for tokens and keep results.
+
+    `allowed` is the setting of what they may do besides, such as `ALLUVIA_ALLOW_WRITES`.
+    """
+    chosen = {
+        "ALLUVIA_LAKE": str(place),
+        "ALLUVIA_AUTH": "tokens",
+        allowed: "true",
+        "ALLUVIA_RESULT_CACHE": "on",
+        "XDG_CONFIG_HOME": str(place / "config"),
+    }
+    with environment(chosen):
+        yield alluvia.connect(str(place))

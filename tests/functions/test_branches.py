@@ -15,28 +15,19 @@ from alluvia.query.identity import identify
 from alluvia.serverless.environment import environment
 from functions.ingest import handler as ingest
 from functions.query import handler as query
-from tests.access import grant, token
+from tests.access import asking_for_tokens, grant, token
 from tests.functions.test_query import Answer, event
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[alluvia.Lake]:
-    place = tmp_path_factory.mktemp("lake")
-    chosen = {
-        "ALLUVIA_LAKE": str(place),
-        "ALLUVIA_AUTH": "tokens",
-        "ALLUVIA_ALLOW_WRITES": "true",
-        "ALLUVIA_RESULT_CACHE": "on",
-        "XDG_CONFIG_HOME": str(place / "config"),
-    }
-    lake = alluvia.connect(str(place))
-    lake.create_table("hits", {"path": "string", "tenant": "string"}).append(
-        [{"path": "/", "tenant": "a"}, {"path": "/x", "tenant": "b"}]
-    )
-    lake.create_table("secrets", {"n": "long"}).append([{"n": 42}])
-    lake.create_events("clicks")
-    lake.branch("fix")
-    with environment(chosen):
+    with asking_for_tokens(tmp_path_factory.mktemp("lake"), "ALLUVIA_ALLOW_WRITES") as lake:
+        lake.create_table("hits", {"path": "string", "tenant": "string"}).append(
+            [{"path": "/", "tenant": "a"}, {"path": "/x", "tenant": "b"}]
+        )
+        lake.create_table("secrets", {"n": "long"}).append([{"n": 42}])
+        lake.create_events("clicks")
+        lake.branch("fix")
         yield lake
 
 

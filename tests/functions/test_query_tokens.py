@@ -17,9 +17,8 @@ from alluvia.access.claims import read_claims
 from alluvia.access.rights import Grant
 from alluvia.access.signing import unverified_claims
 from alluvia.cli.commands import cli
-from alluvia.serverless.environment import environment
 from functions.query import handler as query
-from tests.access import grant, token
+from tests.access import asking_for_tokens, grant, token
 from tests.functions.test_query import Answer, error_of, event
 
 NAMES = ("hits", "secrets", "path", "tenant", "amount", "_alluvia", "parquet")
@@ -28,21 +27,12 @@ TOP = "SELECT path, sum(amount) AS amount FROM hits WHERE amount >= $least GROUP
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[alluvia.Lake]:
-    place = tmp_path_factory.mktemp("lake")
-    chosen = {
-        "ALLUVIA_LAKE": str(place),
-        "ALLUVIA_AUTH": "tokens",
-        "ALLUVIA_ALLOW_PUBLISH": "true",
-        "ALLUVIA_RESULT_CACHE": "on",
-        "XDG_CONFIG_HOME": str(place / "config"),
-    }
-    lake = alluvia.connect(str(place))
-    columns = {"path": "string", "amount": "long", "tenant": "string"}
-    rows = [("/", 1, "a"), ("/", 7, "b"), ("/x", 20, "a")]
-    lake.create_table("hits", columns).append([dict(zip(columns, row, strict=True)) for row in rows])
-    lake.create_table("secrets", {"n": "long"}).append([{"n": 42}])
-    lake.sql("CREATE VIEW seen AS SELECT path FROM hits")
-    with environment(chosen):
+    with asking_for_tokens(tmp_path_factory.mktemp("lake"), "ALLUVIA_ALLOW_PUBLISH") as lake:
+        columns = {"path": "string", "amount": "long", "tenant": "string"}
+        rows = [("/", 1, "a"), ("/", 7, "b"), ("/x", 20, "a")]
+        lake.create_table("hits", columns).append([dict(zip(columns, row, strict=True)) for row in rows])
+        lake.create_table("secrets", {"n": "long"}).append([{"n": 42}])
+        lake.sql("CREATE VIEW seen AS SELECT path FROM hits")
         lake.publish("top", TOP, {"least": "long=0"})
         yield lake
 
