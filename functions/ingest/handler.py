@@ -57,7 +57,7 @@ def respond(request: Request, settings: IngestSettings, lake: Lake) -> Response:
         rights = None if found.public else settings.authorization.rights(request, lake)
         lake = warm_lake.asked_for(lake, request, public=found.public)
         if settings.queue_url is not None and lake.branch_name is not None:
-            msg = f"{BRANCH_HEADER}: this function puts events into a queue, which commits to no branch"
+            msg = f"{BRANCH_HEADER}: this function puts events into a queue, which cannot write to a branch"
             raise Unsupported(msg)
         return found.taker(request, found.name, replace(settings, rights=rights), lake)
     except REFUSED as error:

@@ -124,10 +124,10 @@ def _check_place(job: QueryJob, caller: Caller) -> None:
     rights = caller.rights
     name = "" if rights is None else rights.key or rights.subject
     if name and places > 1 and not take_place(store, clock, job.id, places - 1, name):
-        reason = f"{places - 1} of {places} jobs that may be queued or running are yours: send the job again later"
+        reason = f"you have {places - 1} jobs queued or running, the limit for one caller: send the job again later"
         raise TooManyRequests(reason, PLACE_SECONDS)
     if not take_place(store, clock, job.id, places):
-        reason = f"{places} jobs are queued or running, which is as many as may be: send the job again later"
+        reason = f"{places} jobs are queued or running, which is the limit: send the job again later"
         raise TooManyRequests(reason, PLACE_SECONDS)
 
 

@@ -32,7 +32,7 @@ def run_statements(
     try:
         answer = execute(lake, text, parameters, limits=settings.limits, ready=rendered, rights=rights)
     except CommitUnknown as error:
-        raise CommitUnknown(f"look whether the statements took effect before you send them again: {error}") from error
+        raise CommitUnknown(f"check whether the statements took effect before you send them again: {error}") from error
     if ready is not None and ready[0] is answer:
         return ready[1]
     return rendered(answer, sys.maxsize)  # one row, with versions that were not known before: nothing may fail now

@@ -102,7 +102,7 @@ class Branch(Lake):
 
     def check_whole(self, what: str) -> None:
         """Raise `Invalid`: what concerns the lake as a whole is done there."""
-        raise Invalid(f"{what} concerns the lake with all its branches: do it on the lake itself")
+        raise Invalid(f"{what} concerns the lake and all its branches: do it on the lake itself")
 
     def diff(self, table: str | None = None, *, key: Sequence[str] | None = None) -> list[TableDiff]:
         """Return what the branch has changed, by table, or of one table: columns, and how many rows came and went.
@@ -121,7 +121,7 @@ class Branch(Lake):
         """
         found = [each for each in self._written(table) if each.kind is not None]
         if not found:
-            raise Invalid(f"table {table!r} is as it was when branch {self.name} was cut: there are no rows to show")
+            raise Invalid(f"branch {self.name} has not changed table {table!r}: there are no rows to show")
         return diff_rows(found[0], self.store, key)
 
     def _written(self, table: str | None = None) -> list[BranchedTable]:
@@ -188,7 +188,7 @@ def elsewhere(lake: Lake, branch: str) -> Elsewhere:
 def create_branch(lake: Lake, name: str, at: datetime | str | None, expires: timedelta | None) -> Branch:
     """Cut a branch; `at` is a time, or the name of a tag of the lake. See `Lake.branch`."""
     if name in NO_BRANCHES:
-        raise Invalid(f"branch name {name!r}: names in queries that begin so mean something else; choose another name")
+        raise Invalid(f"branch name {name!r} has another meaning in queries: choose another name")
     at_ms = None if at is None else _moment_ms(lake, at)
     expires_ms = None if expires is None else lake.clock.now_ms() + int(expires / timedelta(milliseconds=1))
     return Branch(lake, keep_moment(lake, BRANCH, name, at_ms, expires_ms=expires_ms))
@@ -202,7 +202,7 @@ def open_branch(lake: Lake, name: str) -> Keeper:
 def _live(lake: Lake, name: str, branch_id: str | None = None) -> Keeper:
     found = _found(lake, name, branch_id)
     if DISCARDED in found.details:
-        raise Invalid(f"branch {name!r} is being discarded: lake.discard_branch({name!r}) does what is left of it")
+        raise Invalid(f"branch {name!r} is being discarded: call lake.discard_branch({name!r}) again to finish")
     if not found.is_live(lake.clock.now_ms()):
         raise Invalid(f"branch {name!r} has expired: discard it, and cut another with lake.branch({name!r})")
     return found
@@ -261,7 +261,7 @@ def _moment_ms(lake: Lake, at: datetime | str) -> int:
             raise Invalid(f"at: {at!r} is neither an ISO 8601 time nor a tag of the lake")
     moment_ms = milliseconds(at) if tag is None else tag.moment
     if moment_ms > lake.clock.now_ms():
-        raise Invalid(f"at: {at} is in the future: a branch begins with what the lake held at some time")
+        raise Invalid(f"at: {at} is in the future: give a time in the past, or leave it out")
     return moment_ms
 
 

@@ -54,9 +54,9 @@ def _served(
 
     parts = urlsplit(url)
     if parts.username is not None or parts.query or parts.fragment:
-        raise Invalid("a server is named by its address alone: give a token by token=…")
+        raise Invalid("a server's URL is its address alone: pass a token as token=…")
     if auth not in (None, IAM) or (auth is not None and token is not None):
-        raise Invalid(f"auth: give {IAM!r}, to sign requests with AWS credentials, or else a token, or nothing")
+        raise Invalid(f"auth: the only value is {IAM!r}, which signs requests with AWS credentials and takes no token")
     unknown = next((name for name in options if name != "region" or auth is None), None)
     if unknown is not None:
         raise Invalid(

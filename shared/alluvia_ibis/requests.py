@@ -76,7 +76,7 @@ class LakeServer:
         try:
             return orjson.loads(told)
         except orjson.JSONDecodeError:
-            raise Unavailable(f"{self.url}{path} answered with something else than JSON: {NOT_OURS}") from None
+            raise Unavailable(f"{self.url}{path} sent an answer that is not JSON: {NOT_OURS}") from None
 
     def put_part(self, url: str, data: bytes) -> None:
         """Put a part of a file where the server has said: its URL proves what it allows, and takes no token."""

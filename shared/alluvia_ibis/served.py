@@ -87,7 +87,7 @@ class ServedLake(LakeAccess):
         try:
             return ipc.open_stream(body_of(response))
         except pa.ArrowException as error:
-            raise Unavailable(f"{self._server.url}{path} answered with something else than rows: {NOT_OURS}") from error
+            raise Unavailable(f"{self._server.url}{path} sent an answer without rows: {NOT_OURS}") from error
 
 
 def _check_one_query(text: str) -> None:

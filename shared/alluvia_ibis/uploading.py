@@ -58,6 +58,4 @@ def _in_parts(server: LakeServer, path: str, file: IO[bytes], size: int) -> Any:
         if done is not None and done.get("state") != "running":
             return done
         time.sleep(WAIT_SECONDS)
-    raise Unavailable(
-        "the server has not said whether it stored the rows: look at the table before you send them again"
-    )
+    raise Unavailable("the server has not said whether it stored the rows: check the table before you send them again")

@@ -104,7 +104,7 @@ def test_restore(shell: Shell) -> None:
         (["upsert", "t", "rows.xml", "--on", "id"], "expected a file that ends in"),
         (["upsert", "t", "none.csv", "--on", "id"], "none.csv"),
         (["upsert", "t", "-", "--on", "none"], "on: 'none' is not a column"),
-        (["restore", "t"], "give a version, a timestamp, an offset or a tag, and one of them alone"),
+        (["restore", "t"], "give one of version, timestamp, offset and tag"),
         (["restore", "t", "--offset", "soon"], "'soon' is not a time ago"),
         (["restore", "t", "--version", "9"], "version 9 does not exist"),
     ],

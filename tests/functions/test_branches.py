@@ -117,7 +117,7 @@ def test_events_and_uploads_go_to_the_branch(lake: alluvia.Lake) -> None:
     assert (lake.on_branch("fix")["clicks"].count(), lake["clicks"].count()) == (1, 0)
     with environment({"ALLUVIA_MODE": "queued", "ALLUVIA_QUEUE_URL": "https://queue"}):
         answer = send(sender, "", path="/v1/events/clicks", body='{"event_id": "e2", "event": "open"}')
-    assert (answer["statusCode"], "commits to no branch" in answer["body"]) == (400, True)
+    assert (answer["statusCode"], "cannot write to a branch" in answer["body"]) == (400, True)
 
 
 def test_paths_that_take_no_branch(lake: alluvia.Lake) -> None:

@@ -141,7 +141,7 @@ def test_no_caller_takes_all_places(lake: alluvia.Lake, functions: Lambda, monke
     refused: list[str] = []
     assert asks(first, "", "", "", "later") == [202, 202, 429, 429]
     assert asks(second, "", "", "") == [202, 429, 429]
-    own, all_taken = "2 of 3 jobs that may be queued or running are yours", "3 jobs are queued or running"
+    own, all_taken = "you have 2 jobs queued or running", "3 jobs are queued or running"
     assert [each.partition(",")[0].partition(":")[0] for each in refused] == [own, own, all_taken, all_taken]
     assert [each["state"] for each in functions.run()] == ["done"] * 3
     assert asks(second, "", "", "") == [202, 202, 429]  # what was refused keeps no place

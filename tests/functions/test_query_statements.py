@@ -383,5 +383,5 @@ def test_a_commit_that_nobody_knows_of_is_not_to_be_sent_again_blindly(writing: 
     with warm_lake.using(alluvia.Lake(Silent(writing.store), writing.clock)):
         answer = send("INSERT INTO totals VALUES ('c', 3)")
     assert (answer["statusCode"], "Retry-After" in answer["headers"]) == (500, False)
-    assert error_of(answer).startswith("look whether the statements took effect before you send them again: ")
+    assert error_of(answer).startswith("check whether the statements took effect before you send them again: ")
     assert state(writing)[1] == {"a": 1, "b": 2, "c": 3}

@@ -99,7 +99,7 @@ class Prompt:
                 self._run(sql)
         except KeyboardInterrupt:
             tell(
-                "Cancelled, but a commit was on its way: look whether it took effect."
+                "Cancelled, but a commit was on its way: check whether it took effect."
                 if self._commits.begun
                 else "Cancelled: nothing was committed."
             )

@@ -57,7 +57,7 @@ def status_of(error: AlluviaError) -> tuple[grpc.StatusCode, str]:
     if code is grpc.StatusCode.ABORTED:
         text = f"nothing was done, send the same again: {text}"
     if code is grpc.StatusCode.UNKNOWN:
-        text = f"look whether the statements took effect before you send them again: {text}"
+        text = f"check whether the statements took effect before you send them again: {text}"
     return code, fitting(text)
 
 

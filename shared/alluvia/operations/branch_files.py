@@ -33,7 +33,7 @@ def held(handle: TableHandle, source: Snapshot, adds: Sequence[AddFile]) -> list
         copies = copied_files(source, handle, lent)
     except ObjectNotFound as error:
         raise VersionExpired(
-            f"version {source.version} of {handle.name} is older than branch and lake keep: its files are gone"
+            f"version {source.version} of {handle.name} is gone: neither the branch nor the lake keeps it"
         ) from error
     paths = {file.key for file in lent}
     return [*(file for file in adds if file.key not in paths), *copies]

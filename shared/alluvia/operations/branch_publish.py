@@ -268,4 +268,6 @@ def _check_same(published: dict[str, int], tips: dict[str, int], changed: Iterab
     new = {each.name for each in changed} - published.keys()
     later = sorted(name for name, version in tips.items() if name in new or published.get(name, version) != version)
     if later:
-        raise Conflict(f"the branch was published before {', '.join(later)} changed on it: cut a new one for the rest")
+        raise Conflict(
+            f"the branch was published before {', '.join(later)} changed on it: make those changes on a new branch"
+        )

@@ -197,9 +197,9 @@ class BranchStore(Wrapper):
     def _own(self, key: str) -> str:
         """Return where the branch writes an object. Raises `Invalid` for what belongs to the lake."""
         if is_absolute(key):
-            raise Invalid(f"{key}: a branch writes nothing outside its lake")
+            raise Invalid(f"{key} is outside the lake, where a branch cannot write")
         if key.startswith(_LAKES):
-            raise Invalid("tokens, sources and published queries are the lake's: change them without the branch")
+            raise Invalid("tokens, sources and published queries belong to the lake: change them there")
         if key.startswith(_SHARED):
             return key
         match = _OF_TABLE.fullmatch(key)

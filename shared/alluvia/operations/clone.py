@@ -69,7 +69,7 @@ def clone(
         origin.check_own()
     if isinstance(catalog.store, BranchStore) and not deep:
         raise Invalid(
-            "clone: a branch keeps no files for a shallow clone: make a deep one (deep=True, --deep or DEEP CLONE)"
+            "clone: a shallow clone cannot be made on a branch: make a deep one (deep=True, --deep or DEEP CLONE)"
         )
     if [version, timestamp, tag].count(None) < 2:
         raise Invalid("version, timestamp, tag: give one of them")
@@ -87,7 +87,7 @@ def clone(
                 "make a deep clone, which copies them"
             )
         if tag is not None:
-            raise Invalid(f"tag: table {source!r} is attached, and has its tags in its own lake: give the version")
+            raise Invalid(f"tag: table {source!r} is attached, and its tags are in its own lake: give the version")
         return _copied(origin.snapshot(version, timestamp), target, rejects, clone_id)
     tagged_one = None if tag is None else tagged(origin, tag)
     if tagged_one is not None:

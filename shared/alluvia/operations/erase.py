@@ -238,7 +238,9 @@ def _checkpointed(handle: TableHandle) -> Snapshot:
             hint = None if data is None else parse_last_checkpoint(data)
             if checkpoint(handle, anew=hint is None or hint.version != snapshot.version) == snapshot.version:
                 return snapshot
-    raise Unavailable(f"{handle.name}: other writers were faster than its checkpoint {REWRITE_TRIES} times: try again")
+    raise Unavailable(
+        f"{handle.name}: others committed before its checkpoint was written, {REWRITE_TRIES} times: try again"
+    )
 
 
 def _naming(handle: TableHandle, sidecars: Sequence[Trace], below: int) -> list[Trace]:

@@ -117,9 +117,9 @@ def keep_moment(
     clock = catalog.clock
     now_ms = clock.now_ms()
     if at_ms is not None and at_ms > now_ms:
-        raise Invalid(f"{kind} {name}: the moment lies in the future; leave it out to keep the lake as it is now")
+        raise Invalid(f"{kind} {name}: the moment is in the future: leave it out to keep the lake as it is now")
     if at_ms is not None and isinstance(catalog.store, BranchStore) and at_ms < catalog.store.moment_ms:
-        raise Invalid(f"{kind} {name}: the moment is older than the branch, which does not keep it: use the lake's")
+        raise Invalid(f"{kind} {name}: the moment is older than the branch, which does not keep it: use the lake")
     keeper = Keeper(
         kind,
         name,
@@ -200,7 +200,7 @@ def _kept_now(catalog: Catalog, keeper: Keeper, *, replaces: bool) -> Keeper:
             return keeper
         replaces = True  # its own
     release(catalog.store, keeper)
-    raise Unavailable(f"{keeper}: the store took more than a second for it, {_TRIES_MAX} times: try again")
+    raise Unavailable(f"{keeper}: the store took more than a second to write it, {_TRIES_MAX} times: try again")
 
 
 def _confirmed(store: Store, clock: Clock, waiting: Keeper, *, replaces: bool) -> Keeper:
@@ -209,7 +209,7 @@ def _confirmed(store: Store, clock: Clock, waiting: Keeper, *, replaces: bool) -
     _put(store, clock, keeper, replaces=replaces)
     if clock.now_ms() - keeper.created_ms > PENDING_AGE_MS_MAX // 2:
         release(store, keeper)
-        raise TransactionExpired(f"{keeper}: this process slept for too long while it was made: try again")
+        raise TransactionExpired(f"{keeper}: this process was paused for too long while it wrote it: try again")
     return keeper
 
 
@@ -229,7 +229,7 @@ def _put(store: Store, clock: Clock, keeper: Keeper, *, replaces: bool) -> None:
             delete_folder(store, known.id)
         if put_over(store, keeper, tag):
             return
-    raise Unavailable(f"{keeper}: others have changed it {_TRIES_MAX} times meanwhile: try again")
+    raise Unavailable(f"{keeper}: other callers changed it first, {_TRIES_MAX} times: try again")
 
 
 def _check_there(handle: TableHandle, keeper: Keeper) -> None:

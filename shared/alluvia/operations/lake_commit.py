@@ -83,7 +83,7 @@ def _commit_parts(parts: Sequence[tuple[StagedHandle, Changes]], clock: Clock, s
         raise Conflict("the transaction took too long, so that another writer aborted it: start it again")
     first.store.check_lasts()
     if clock.now_ms() - started_ms > COMMIT_AGE_MS_MAX // 2:
-        raise CommitUnknown("this process slept for hours while it committed: look whether the transaction happened")
+        raise CommitUnknown("this process was paused for hours in a commit: check whether the transaction happened")
     for table, _ in parts:
         log = table.inner.log
         with table.inner.lock:

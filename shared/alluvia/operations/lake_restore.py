@@ -81,7 +81,7 @@ def restore_lake(
     """
     at_ms = int(moment.timestamp() * 1000)
     if at_ms > catalog.clock.now_ms():
-        raise Invalid(f"timestamp: {moment.isoformat()} has not come yet")
+        raise Invalid(f"timestamp: {moment.isoformat()} is in the future")
     for tries in range(1, TRIES_MAX + 1):
         names = log_names(catalog)
         found = lake_at(catalog, names, at_ms) if then_of is None else then_of(names)
@@ -205,7 +205,7 @@ def restore_as_asked(
 ) -> LakeRestore:
     """Restore a lake to a moment, to how long ago it was, or to a tag of the lake. Raises what `restore_lake` does."""
     if sum(each is not None for each in (timestamp, offset, tag)) != 1:
-        raise Invalid("restore: give a timestamp, an offset or a tag, and one of them alone")
+        raise Invalid("restore: give one of timestamp, offset and tag")
     if tag is not None:
         keeper = find_keeper(catalog.store, None, TAG, tag)
         if keeper is None or not keeper.is_live(catalog.clock.now_ms()):

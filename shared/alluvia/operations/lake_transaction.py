@@ -141,9 +141,7 @@ class StagedTables:
         if name in self._batches:
             batch, limits = self._batches[name]
             if (max_versions, max_rows) not in (limits, (None, None)):
-                raise Invalid(
-                    f"the transaction has read stream {name} with other limits: leave them out, or repeat them"
-                )
+                raise Invalid(f"the transaction has read stream {name} with other limits: pass the same ones, or none")
             return batch
         known = streams.the_stream(self._catalog, name)
         streams.source_of(self._catalog, known)

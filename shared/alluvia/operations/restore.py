@@ -98,7 +98,7 @@ def restore(
     version that vacuum has taken files of, and `Invalid` where an append-only table would lose rows.
     """
     if sum(each is not None for each in (version, timestamp, offset, tag)) != 1:
-        raise Invalid("restore: give a version, a timestamp, an offset or a tag, and one of them alone")
+        raise Invalid("restore: give one of version, timestamp, offset and tag")
     if offset is not None:
         timestamp = moment_ago(offset, handle.clock)
     return restore_to(handle, handle.snapshot(version, timestamp) if tag is None else _tagged(handle, tag))

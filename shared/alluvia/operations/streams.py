@@ -306,8 +306,8 @@ def _size(commit: CommitActions) -> int:
 def _check_same(stream: StreamState, newest: Snapshot) -> None:
     if newest.state.metadata.id != stream.source_id:
         raise Invalid(
-            f"stream {stream.name} follows a table {stream.source} that was dropped or replaced since: drop the stream "
-            "and create it again, to follow the table of that name now"
+            f"stream {stream.name} follows the table {stream.source}, which has been dropped or replaced: drop the "
+            "stream and create it again, to follow the table that has this name now"
         )
 
 

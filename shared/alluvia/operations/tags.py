@@ -126,7 +126,7 @@ def _expiry(expires: str | timedelta | None, now_ms: int) -> int | None:
         return None
     lasts_ms = int(expires / timedelta(milliseconds=1)) if isinstance(expires, timedelta) else duration_ms(expires)
     if lasts_ms is None or lasts_ms <= 0:
-        raise Invalid(f"expires: {expires!r:.100} is not how long the tag is kept; use for example 30d or '12 hours'")
+        raise Invalid(f"expires: {expires!r:.100} is not a duration: use for example 30d or '12 hours'")
     return now_ms + lasts_ms
 
 

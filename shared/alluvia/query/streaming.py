@@ -46,7 +46,7 @@ class StreamReading:
         if self._catalog.rights is not None:
             self._catalog.rights.check_sees_all(f"stream {name}", (stream.source,))
         if self._dry_run:
-            raise Invalid(f"a dry run reads no rows, and those of stream {name} must be read: send it without dry_run")
+            raise Invalid(f"a dry run reads no rows, so it cannot read stream {name}: send the query without dry_run")
         import pyarrow.parquet as pq  # queries without streams do without
 
         from alluvia.operations.streams import columns_of

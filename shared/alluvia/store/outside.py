@@ -49,7 +49,7 @@ class OutsideStore(Wrapper):
             raise Invalid(f"a lake at {self.uri} cannot refer to {uri!r}")
         root = f"{place}/"
         if f"{self._place}/".startswith(root):
-            raise Invalid(f"{uri!r} has the lake {self.uri} in it: name the folder of one table")
+            raise Invalid(f"{uri!r} contains the lake {self.uri}: give the folder of one table")
         if self._allowed is not None and not root.startswith(self._allowed):
             raise Forbidden(
                 f"{uri} is outside the lake, and not below a place that this server may read: start it with "

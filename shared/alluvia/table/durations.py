@@ -52,7 +52,7 @@ def offset_ms(offset: str | int) -> int:
     """
     if isinstance(offset, int) and not isinstance(offset, bool):
         if offset > 0:
-            raise Invalid(f"offset: {offset} seconds from now has not come yet: use 0 or less, such as -3600")
+            raise Invalid(f"offset: {offset} seconds from now is in the future: use 0 or less, such as -3600")
         return -offset * 1000
     if not isinstance(offset, str):
         raise Invalid(f"offset: {offset!r:.100} {_WRONG}")

@@ -200,7 +200,7 @@ def _stored(handle: TableHandle, texts: _Texts, columns: pa.Schema) -> Iterator[
         names = rows.names or columns.names
         missing = [name for name in names if name not in columns.names]
         if missing:
-            raise Invalid(f"{info.key}: column {missing[0]!r:.100} is not one of the table's")
+            raise Invalid(f"{info.key}: the table has no column {missing[0]!r:.100}")
         waiting: list[pa.Table] = []
         with _naming(info):
             for table in rows.tables(columns):

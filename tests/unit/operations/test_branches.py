@@ -245,7 +245,7 @@ def test_what_concerns_the_whole_lake_is_refused(lake: Lake) -> None:
     fix = lake.branch("fix")
     with pytest.raises(Invalid, match="erase concerns the lake"):
         fix["orders"].erase("id = 1")
-    with pytest.raises(Invalid, match="published queries are the lake's"):
+    with pytest.raises(Invalid, match="published queries belong to the lake"):
         lake.__class__.publish(fix, "q", "SELECT id FROM orders")
 
 

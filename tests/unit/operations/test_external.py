@@ -174,7 +174,7 @@ def test_what_makes_no_table_is_refused_and_leaves_nothing(lake: Lake, files: Pa
         ("/*.parquet", "must name a folder"),
         ("s3:///x.parquet", "must name a folder"),
         (f"{files.parent}/lake/mine/*.parquet", "is in this lake"),
-        (f"{files.parent}/**/*.parquet", "has the lake"),
+        (f"{files.parent}/**/*.parquet", "contains the lake"),
         (f"{files}/_temporary/x.parquet", "x.parquet cannot be part of a table"),
         ("", "expected a path"),
     ):

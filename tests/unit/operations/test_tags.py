@@ -117,7 +117,7 @@ def test_a_tag_of_the_lake_at_a_time(lake: Lake, table: Table, clock: ManualCloc
     moment = table.history()[0].timestamp
     clock.advance(5)
     table.append([{"x": 3}])
-    with pytest.raises(Invalid, match="the moment lies in the future"):
+    with pytest.raises(Invalid, match="the moment is in the future"):
         lake.tag("x", "2999-01-01")
     assert lake.tag("x", timestamp=moment.isoformat()).moment == moment
     assert tagged(table, "x") == [0, 1, 2]
