@@ -63,4 +63,4 @@ def test_flashback(uri: str) -> None:
     result = CliRunner().invoke(cli, ["flashback", "--lake", uri, "--offset", "1 day ago"])
     assert (result.exit_code, alluvia.connect(uri).tables()) == (0, [])
     result = CliRunner().invoke(cli, ["flashback", "--lake", uri])
-    assert (result.exit_code, "give a timestamp, an offset or a tag" in result.stderr) == (1, True)
+    assert (result.exit_code, "give one of timestamp, offset and tag" in result.stderr) == (1, True)
