@@ -125,7 +125,10 @@ def test_no_expression_takes_the_server_beyond_a_limit(
             found = any(reason in answer.json()["error"] for reason in reasons)
             assert (answer.status, found) == (422, True), (sql, answer.body)
             assert peak_bytes(server.pid) - before < 200_000_000, sql
-            (said,) = rows(post(port, "UPDATE accounts SET balance = round(balance + 0.4)::BIGINT"))
+            answer = post(port, again := "UPDATE accounts SET balance = round(balance + 0.4)::BIGINT")
+            while slow.encode() in answer.body:  # on a machine that is busy
+                answer = post(port, again)
+            (said,) = rows(answer)
             assert said["rows_updated"] == 2
     table = alluvia.connect(lake.uri).table("accounts")
     assert table.version == 2 + len(refused)

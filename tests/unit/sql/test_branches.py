@@ -82,7 +82,7 @@ def test_a_conflict_names_the_table_and_the_rule(orders: Lake) -> None:
         ("CREATE BRANCH x AT (VERSION => 3)", "expected TIMESTAMP => '…', OFFSET => '1 hour ago' or TAG => 'release'"),
         ("CREATE BRANCH x AT (TIMESTAMP => 'soon')", "'soon' is not an ISO 8601 time"),
         ("CREATE BRANCH x RETAIN '0d'", "RETAIN: '0d' is not a duration; use for example 7d"),
-        ("CREATE BRANCH main", "names in queries that begin so mean something else"),
+        ("CREATE BRANCH main", "has another meaning in queries"),
         ("MERGE BRANCH x INTO prod", "write INTO main"),
         ("PUBLISH BRANCH x ISOLATION LEVEL NONE", "ISOLATION LEVEL NONE is not supported"),
         ("PUBLISH BRANCH x", "there is no branch 'x'"),
@@ -102,7 +102,7 @@ def test_what_is_refused(orders: Lake, text: str, reason: str) -> None:
 @pytest.mark.parametrize("text", ["CREATE BRANCH x", "DROP BRANCH fix", "PUBLISH BRANCH fix"])
 def test_not_on_a_branch_and_not_in_a_transaction(lake: Lake, text: str) -> None:
     fix = lake.branch("fix")
-    with pytest.raises(Invalid, match="concerns the lake with all its branches: do it on the lake itself"):
+    with pytest.raises(Invalid, match="concerns the lake and all its branches: do it on the lake itself"):
         fix.sql(text)
     with lake.transaction() as tx, pytest.raises(Invalid, match=ALONE):
         tx.sql(text)
