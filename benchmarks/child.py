@@ -215,14 +215,14 @@ def merge_nothing(uri: str) -> Timed:
     return lambda: alluvia.open_table(uri).optimize().files_removed
 
 
-def vacuum_ours(uri: str, keys: str) -> Timed:
-    """Vacuum a table whose data files are the lines of a file: how many stay."""
+def vacuum_ours(uri: str, pages: str) -> Timed:
+    """Vacuum a table whose data files are what a file lists: how many stay."""
     import alluvia.operations.vacuum  # noqa: F401 - what is timed has all its modules
     from alluvia.clock import SystemClock
     from alluvia.lake import Lake
     from benchmarks.vacuum_listing import Listed
 
-    store = Listed(Path(uri).parent, Path(keys))
+    store = Listed(Path(uri).parent, Path(pages))
 
     def timed() -> int:
         report = Lake(store, SystemClock()).table(Path(uri).name).vacuum()

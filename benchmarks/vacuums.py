@@ -1,6 +1,7 @@
 """Vacuum of a table with a million files when there is nothing to do: our CPU and memory.
 
-Its log is in a directory, and its data files are only lines of a file, which a store lists as S3 would.
+Its log is in a directory, and its data files are only rows of a file, which a store lists by the page, as it has S3's.
+What S3 and its client take for a page is no part of the figures.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import alluvia
 from benchmarks.measure import in_processes, megabytes, milliseconds
 from benchmarks.report import Figure
 from benchmarks.tables import table_of
+from benchmarks.vacuum_listing import write_pages
 from tests.s3server import S3Server
 
 FILES = 1_000_000
@@ -23,17 +25,17 @@ PEAK_BYTES_MAX = 200_000_000
 def figures(server: S3Server, folder: Path) -> list[Figure]:  # noqa: ARG001 - all parts are called alike
     """Vacuum from a checkpoint in one file, then from one with sidecars."""
     table = table_of(alluvia.connect(str(folder)), "vacuumed", FILES, A_COMMIT)
-    keys = folder / "keys.txt"
-    keys.write_text("".join(f"vacuumed/{key}\n" for key in sorted(table.snapshot().files.keys())))
+    pages = folder / "pages.arrow"
+    write_pages(pages, (f"vacuumed/{key}" for key in sorted(table.snapshot().files.keys())))
     table.checkpoint()
-    found = _figures(folder, keys, "v1 checkpoint")
+    found = _figures(folder, pages, "v1 checkpoint")
     table.evolve(properties={"delta.checkpointPolicy": "v2"})
     table.checkpoint()
-    return found + _figures(folder, keys, "v2 checkpoint")
+    return found + _figures(folder, pages, "v2 checkpoint")
 
 
-def _figures(folder: Path, keys: Path, kind: str) -> list[Figure]:
-    arguments = {"uri": str(folder / "vacuumed"), "keys": str(keys)}
+def _figures(folder: Path, pages: Path, kind: str) -> list[Figure]:
+    arguments = {"uri": str(folder / "vacuumed"), "pages": str(pages)}
     run = in_processes({"ours": ("vacuum_ours", arguments)}, REPEATS)["ours"]
     assert run.answer == FILES, run.answer
     name = f"{FILES:,} files, {kind}, vacuum with nothing to do"

@@ -39,6 +39,7 @@ LAMBDA = Machine()
 CORE = Recipe(
     "core",
     (
+        "arro3-core",
         "aws-lambda-powertools",
         "boto3",
         "cryptography",
@@ -50,7 +51,7 @@ CORE = Recipe(
     ),
 )
 QUERY = Recipe("query", ("duckdb", "duckdb-extension-httpfs"))
-SPARK = Recipe("spark", ("boto3", "obstore", "orjson", "pandas", "pyarrow"))
+SPARK = Recipe("spark", ("arro3-core", "boto3", "obstore", "orjson", "pandas", "pyarrow"))
 LAYERS = (CORE, QUERY)
 
 # Patterns over paths relative to the layer's package folder; `*` crosses slashes.

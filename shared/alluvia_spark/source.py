@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from alluvia.clock import Clock
 from alluvia.errors import Invalid
-from alluvia.store import ListedPage, Store
+from alluvia.store import ObjectInfo, Store
 from alluvia_spark.file_lists import listed_files
 from alluvia_spark.files import FETCH_BYTES, BadFile, SourceFile, SourceOptions, read_range
 from alluvia_spark.formats import PROBE_BYTES, is_lines, may_be_lines
@@ -49,16 +49,16 @@ def list_files(source: str, clock: Clock, reading: SourceOptions, **options: str
 
 def _pages(store: Store, where: SourceUri) -> Iterator[Found]:
     exact = None if where.path.endswith("/") or _is_folder(where) else store.head(where.path)
-    one = exact and ListedPage([exact.key], [exact.size], [exact.modified_ms], [exact.etag])
-    for page in [one] if one else _listed(store, where.path):
-        yield Found([where.root] * len(page.keys), list(page.keys), list(page.sizes), list(page.etags))
+    for page in [[exact]] if exact else _listed(store, where.path):
+        keys, sizes, etags = ([getattr(info, name) for info in page] for name in ("key", "size", "etag"))
+        yield Found([where.root] * len(page), keys, sizes, etags)
 
 
 def _is_folder(where: SourceUri) -> bool:
     return where.root == LOCAL and Path("/", where.path).is_dir()
 
 
-def _listed(store: Store, path: str) -> Iterator[ListedPage]:
+def _listed(store: Store, path: str) -> Iterator[list[ObjectInfo]]:
     """Yield what is in a folder, or fits a pattern."""
     fixed, fits = fixed_part(path), None
     if fixed == path:
@@ -66,12 +66,11 @@ def _listed(store: Store, path: str) -> Iterator[ListedPage]:
     else:
         fits = compiled(path).fullmatch
     for page in store.list_pages(fixed):
-        named = [
-            each
-            for each in zip(*page, strict=True)
-            if (fits is None or fits(each[0])) and not _HIDDEN.search(each[0], len(fixed))
+        yield [
+            info
+            for info in page.infos()
+            if (fits is None or fits(info.key)) and not _HIDDEN.search(info.key, len(fixed))
         ]
-        yield ListedPage(*zip(*named, strict=True)) if named else ListedPage((), (), ())
 
 
 def _checked(stores: Stores, files: list[SourceFile], kind: str | None) -> tuple[Found, list[bool]]:

@@ -241,12 +241,22 @@ class StoreContract:
         assert store.get_same("a/b", listed.etag, 50, 60) == b""
         assert store.get_same("a/empty", empty.etag, 0, 5) == b""
         (page,) = store.list_pages("a/")
-        assert list(page.etags) == [listed.etag, empty.etag]
+        assert list(page.infos()) == [listed, empty]
         store.put("a/b", b"9876543210")
         assert store.get_same("a/b", listed.etag, 2, 4) is None
         assert store.get_same("a/b", listed.etag) is None
         with pytest.raises(ObjectNotFound, match="a/c"):
             store.get_same("a/c", listed.etag)
+
+    def test_pages_hold_what_a_listing_does(self, store: Store) -> None:
+        store.put_many({f"a/{name}": b"x" * size for size, name in enumerate(("b", "c d", "e/f", "p=%20", "é"), 1)})
+        store.put_many({"A": b"1", "ab/c": b"1"})
+        for prefix, after in (("a/", None), ("a/", "a/c d"), ("a/e/", None), ("a/", "a/é"), ("none/", None)):
+            found = [info for page in store.list_pages(prefix, after) for info in page.infos()]
+            assert found == list(store.list(prefix, after))
+        (page,) = store.list_pages("a/", "a/b")
+        assert page.keys.to_pylist() == ["a/c d", "a/e/f", "a/p=%20", "a/é"]
+        assert page.sizes.to_pylist() == [2, 3, 4, 5]
 
     def test_head_tells_size_and_time(self, store: Store) -> None:
         store.put("a/b", b"12345")
@@ -499,8 +509,14 @@ class TestS3(StoreContract, AmongProcesses, BeyondSixteenBits, SignsUrls):
         found = [next(listing).key]
         s3_server.inject({"method": "GET", "match": ".", "fault": "status:503", "times": 2})
         assert found + [info.key for info in listing] == keys
+        pages = store.list_pages("many/")
+        found = next(pages).keys.to_pylist()
+        s3_server.inject({"method": "GET", "match": ".", "fault": "status:503", "times": 2})
+        assert found + [key for page in pages for key in page.keys.to_pylist()] == keys
         s3_server.requests()
         assert len(list(store.list("many/"))) == len(keys)
+        assert s3_server.requests() == {"LIST": 2}
+        assert [len(page.keys) for page in store.list_pages("many/")] == [1000, 3]
         assert s3_server.requests() == {"LIST": 2}
 
 

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 
 # Import names of what a layer holds, with what its packages bring along.
 MODULES = {
+    "arro3-core": {"arro3", "typing_extensions"},
     "aws-lambda-powertools": {"aws_lambda_powertools", "jmespath", "typing_extensions"},
     "boto3": {"boto3", "botocore", "s3transfer", "dateutil", "six", "urllib3", "jmespath"},
     "cryptography": {"cryptography", "cffi"},

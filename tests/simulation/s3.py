@@ -16,6 +16,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
 
+import pyarrow as pa
 from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 
 from alluvia.clock import Clock
@@ -30,6 +31,9 @@ Json = dict[str, Any]
 T = TypeVar("T")
 _BROKEN = "Generic S3 error: HTTP error: error sending request\n\nDebug source:\nkind: Request,"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LISTED = pa.schema(
+    {"path": pa.string(), "last_modified": pa.timestamp("us", "UTC"), "size": pa.uint64(), "e_tag": pa.string()}
+)
 
 
 class Crash(BaseException):
@@ -152,12 +156,14 @@ class Client:
     def delete(self, keys: list[str]) -> None:
         self._send("DELETE", f"{keys[0]} and {len(keys) - 1} more", lambda: self._bucket.delete(keys), write=True)
 
-    def list(self, folder: str | None, *, offset: str | None, chunk_size: int) -> Iterator[builtins.list[Json]]:
+    def list(
+        self, folder: str | None, *, offset: str | None, chunk_size: int, return_arrow: bool = False
+    ) -> Iterator[builtins.list[Json] | pa.RecordBatch]:
         assert chunk_size >= PAGE_KEYS
         prefix, after = "" if folder is None else f"{folder}/", offset or ""
         while True:
             page = self._send("LIST", f"{prefix} {after}", partial(self._page, prefix, after))
-            yield page
+            yield pa.RecordBatch.from_pylist(page, _LISTED) if return_arrow else page
             if len(page) < PAGE_KEYS:
                 return
             after = page[-1]["path"]

@@ -3,7 +3,7 @@
 import builtins
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import IO, Any, Literal, Self, TypeAlias, TypeVar, overload
+from typing import IO, Any, Literal, Protocol, Self, TypeAlias, TypeVar, overload
 
 from pyarrow import ipc as ipc
 from pyarrow import types as types
@@ -11,6 +11,10 @@ from pyarrow import types as types
 _A = TypeVar("_A", bound=Array)
 _Fields: TypeAlias = Iterable[Field | tuple[str, DataType]] | Mapping[str, DataType]
 _Metadata: TypeAlias = Mapping[bytes, bytes] | Mapping[str, str] | Mapping[bytes | str, bytes | str]
+
+class _ArrowArray(Protocol):
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
 _Column: TypeAlias = Array | ChunkedArray | Sequence[object]
 _Mask: TypeAlias = Array | ChunkedArray
 _Indices: TypeAlias = Array | ChunkedArray | Sequence[int]
@@ -631,7 +635,9 @@ def table(
     schema: Schema | None = None,
 ) -> Table: ...
 def record_batch(
-    data: Mapping[str, _Column] | Sequence[Array], names: Sequence[str] | None = None, schema: Schema | None = None
+    data: Mapping[str, _Column] | Sequence[Array] | _ArrowArray,
+    names: Sequence[str] | None = None,
+    schema: Schema | None = None,
 ) -> RecordBatch: ...
 def concat_batches(recordbatches: Iterable[RecordBatch]) -> RecordBatch: ...
 def concat_tables(tables: Iterable[Table], promote_options: str = "none") -> Table: ...

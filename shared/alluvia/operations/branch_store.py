@@ -62,7 +62,7 @@ def branch_folder(branch_id: str) -> str:
 def delete_folder(store: Store, branch_id: str) -> None:
     """Delete all that a branch has written. One LIST and one DELETE for 1,000 objects."""
     for page in store.list_pages(branch_folder(branch_id)):
-        store.delete(page.keys)
+        store.delete(page.keys.to_pylist())
 
 
 def delete_left(store: Store) -> None:
@@ -333,7 +333,7 @@ class BranchStore(Wrapper):
             return
         after = None if start_after is None else self.folder + start_after
         for page in self.inner.list_pages(self.folder + prefix, after):
-            yield page._replace(keys=[key[len(self.folder) :] for key in page.keys])
+            yield page.moved(self.folder, "")
 
     def list_folders(self, prefix: str) -> Iterator[str]:
         """Names of folders, also of tables that the lake did not have at the moment: `base` tells."""

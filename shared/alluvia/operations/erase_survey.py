@@ -45,6 +45,7 @@ from alluvia.operations.erase_report import (
     Trace,
 )
 from alluvia.operations.kept_files import KeptFiles
+from alluvia.operations.key_hashes import key_hash
 from alluvia.operations.vacuum import LOG_AGE_MS_MIN, ORPHAN_AGE_MS_MIN
 from alluvia.operations.vacuum_keys import needed
 from alluvia.progress import report
@@ -134,7 +135,7 @@ class Survey:
 
     def _listed(self) -> Iterator[ObjectInfo]:
         for page in self._handle.store.list_pages(self._handle.root):
-            yield from map(ObjectInfo, page.keys, page.sizes, page.modified_ms)
+            yield from page.infos()
 
 
 class _Search:
@@ -181,7 +182,7 @@ class _Search:
             self._rows.append((CHANGES, name, info))
         elif _VECTOR.search(name):
             self._rows.append((VECTORS, name, info))
-        elif hash(info.key) in self._kept or (name.endswith(".parquet") and not is_hidden(name)):
+        elif key_hash(info.key) in self._kept or (name.endswith(".parquet") and not is_hidden(name)):
             self._rows.append((DATA, name, info))
         elif name.startswith(OFFERS):
             self._offer(info)
@@ -210,11 +211,11 @@ class _Search:
             self._standing.update(claim.domain for claim in claims)
             for each in (commit, *(claim.intended(commit.version) for claim in claims)):
                 paths = [*(add.path for add in each.adds), *(file.path for file in each.cdc)]
-                self._kept.update(hash(self._snapshot.locate(path)) for path in paths)
+                self._kept.update(key_hash(self._snapshot.locate(path)) for path in paths)
 
     def _keeps(self, path: str) -> bool:
         try:
-            return hash(self._snapshot.locate(path)) in self._kept
+            return key_hash(self._snapshot.locate(path)) in self._kept
         except Unsupported:  # it lies outside the lake, where nothing is erased
             return True
 
@@ -280,7 +281,7 @@ class _Search:
     def _remember(self, files: Sequence[FileEntry]) -> None:
         for file in files:
             with suppress(Unsupported):  # of a file outside the lake nothing is asked
-                self._known.named.add(hash(self._snapshot.locate(file.path)))
+                self._known.named.add(key_hash(self._snapshot.locate(file.path)))
         if self._logs.partitioned:
             self._known.values.update((file.path, values_of(file)) for file in files)
 
@@ -314,7 +315,7 @@ class _Search:
     def _data(self) -> None:
         wanted = []
         for kind, name, info in self._rows:
-            live = hash(info.key) in self._kept
+            live = key_hash(info.key) in self._kept
             if live and not self._live:
                 continue
             self.found.count(kind, info.size)
@@ -352,7 +353,7 @@ class _Search:
     def _row_trace(self, kind: str, info: ObjectInfo, *, live: bool) -> Trace:
         if live:
             return Trace(kind, info.key, "a readable version has matching rows in it", removable=False)
-        if hash(info.key) in self._known.named:
+        if key_hash(info.key) in self._known.named:
             return Trace(kind, info.key, "it was removed, and holds matching rows")
         age_ms = self._now_ms - info.modified_ms
         if age_ms >= ORPHAN_AGE_MS_MIN:

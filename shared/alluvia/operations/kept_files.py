@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 import orjson
 import pyarrow as pa
 
+from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt, VersionExpired, VersionNotFound
 from alluvia.log.paths import LOG_FOLDER, checkpoint_name, commit_name
 from alluvia.log.segment import Listing, find_segment, read_listing
@@ -17,7 +18,8 @@ from alluvia.operations.branch_store import delete_folder
 from alluvia.operations.checkpoint import form_of
 from alluvia.operations.clone_keepers import is_orphan
 from alluvia.operations.keeping import PENDING_AGE_MS_MAX
-from alluvia.operations.vacuum_keys import hashed, needed
+from alluvia.operations.key_hashes import NO_HASHES, hashed
+from alluvia.operations.vacuum_keys import needed
 from alluvia.store import ObjectInfo
 from alluvia.table.handle import TableHandle
 from alluvia.table.keepers import (
@@ -47,7 +49,7 @@ class KeptFiles:
         self._handle = handle
         self._kept = Keepers()
         self.versions: dict[int, list[Keeper]] = {}
-        self.live = hashed(())
+        self.live = NO_HASHES
 
     def look(self, below: int, oldest: int) -> bool:
         """Look for keepers of versions `below` one. `oldest` is the oldest readable one as the log had it before.
@@ -64,7 +66,7 @@ class KeptFiles:
         for keeper in live:
             if FILES in keeper.details:
                 keys = [handle.root + key for key in orjson.loads(keeper.details[FILES])]
-                self.live = pa.concat_arrays([self.live, hashed(keys)]).unique()
+                self.live = pc.unique(pa.concat_arrays([self.live, hashed(pa.array(keys, pa.string()))]))
                 continue
             version = meant(keeper, kept.pins, stored_ms, oldest)
             # What waits for a version that was given up will not be told that it is kept.
@@ -166,5 +168,5 @@ class KeptFiles:
         with handle.lock:
             state = handle.log.at(version)
         snapshot = Snapshot(state, handle.root, handle.name, handle.store.locate)
-        self.live = pa.concat_arrays([self.live, needed(snapshot).live]).unique()
+        self.live = pc.unique(pa.concat_arrays([self.live, needed(snapshot).live]))
         return True

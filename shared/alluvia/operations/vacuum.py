@@ -173,7 +173,7 @@ class _Run:
         objects = listed(self._next_pages(), self._handle.root)
         self._windows += objects.below(WINDOW_FOLDER)
         self._decisions += objects.below(DECISIONS)
-        end = objects.keys[-1][len(self._handle.root) :] if objects.keys else after
+        end = objects.keys[-1].as_py()[len(self._handle.root) :] if len(objects.keys) else after
         return _Block(objects, len(objects.keys) < BLOCK_KEYS, end)
 
     def _next_pages(self) -> Iterator[ListedPage]:

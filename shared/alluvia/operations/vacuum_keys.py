@@ -7,8 +7,7 @@ million million for each such object.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -20,6 +19,8 @@ from alluvia.log.actions import RemoveFile
 from alluvia.log.files.columns import any_matches
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.scanning import scanned
+from alluvia.operations.key_hashes import NO_HASHES, hashed
+from alluvia.store.base import restarted
 from alluvia.table.claims import pending
 from alluvia.table.deletion_vectors.descriptors import stored_vector
 from alluvia.table.masks import whole
@@ -27,7 +28,8 @@ from alluvia.table.snapshot import Snapshot
 
 _UNUSUAL = ("//", r"/\.", ":/")
 """Paths whose key may not be the table's root and the path: absolute ones, and those with `.`, `..` or empty parts."""
-_NONE = pa.table({"key": pa.array([], pa.int64()), "ms": pa.array([], pa.int64())})
+_NONE = pa.table({"key": NO_HASHES, "ms": pa.array([], pa.int64())})
+RUN_KEYS = 1 << 12
 NEAR = 4
 """Runs of live keys around a block of a listing are compared with it, unless they have so many times as many keys."""
 
@@ -56,7 +58,7 @@ class Needed:
     @property
     def live(self) -> pa.Array:
         """Return the hashes of all live keys."""
-        return pa.concat_arrays([hashed(()), *(run.hashes for run in self._runs)])
+        return pa.concat_arrays([NO_HASHES, *(run.hashes for run in self._runs)])
 
     def is_live(self, hashes: pa.Array, between: tuple[str, str] | None = None) -> pa.BooleanArray:
         """Return which of some keys the version needs; `between` are the least and the greatest, if that is known.
@@ -66,27 +68,21 @@ class Needed:
         if between is not None:
             near = [run.hashes for run in self._runs if run.first <= between[1] and between[0] <= run.last]
             if sum(map(len, near)) <= NEAR * len(hashes):
-                return pc.is_in(hashes, value_set=pa.concat_arrays([hashed(()), *near]))
+                return pc.is_in(hashes, value_set=pa.concat_arrays([NO_HASHES, *near]))
         live = self._sorted
         if not len(live):
             return pa.repeat(pa.scalar(False, pa.bool_()), len(hashes))
         at = pc.search_sorted(live, hashes)
-        return pc.equal(live.take(pc.min_element_wise(at, pa.scalar(len(live) - 1, at.type))), hashes)
+        return pc.equal(pc.take(live, pc.min_element_wise(at, pa.scalar(len(live) - 1, at.type))), hashes)
 
     @cached_property
     def _sorted(self) -> pa.Array:
         live = self.live
-        return live.take(pc.sort_indices(live))
+        return pc.take(live, pc.sort_indices(live))
 
     def removed_ms(self, hashes: pa.Array) -> pa.Array:
         """Return when each was removed; null for those that were not."""
-        return self._dead_ms.take(pc.index_in(hashes, value_set=self.dead))
-
-
-def hashed(keys: Iterable[str]) -> pa.Array:
-    """Return the hashes of keys, which are good for this process only."""
-    numbers = array("q", map(hash, keys))
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(memoryview(numbers))])
+        return pc.take(self._dead_ms, pc.index_in(hashes, value_set=self.dead))
 
 
 def needed(snapshot: Snapshot, forgotten: Iterable[RemoveFile] = ()) -> Needed:
@@ -94,20 +90,21 @@ def needed(snapshot: Snapshot, forgotten: Iterable[RemoveFile] = ()) -> Needed:
 
     Raises `Unsupported` for a live file that may lie anywhere, and `Corrupt` for a claim that cannot be read.
     """
-    runs = [_run(_keys(snapshot, batch, strict=True)[0]) for batch in scanned(snapshot.files, {})]
+    runs = [run for batch in scanned(snapshot.files, {}) for run in _runs(_keys(snapshot, batch, strict=True)[0])]
     dead = []
     lost: ActionSet[RemoveFile] = ActionSet(RemoveFile.from_json).changed((file.key, file) for file in forgotten)
     for removes in (snapshot.state.tombstones, lost):
         for batch in scanned(removes, {"deletionTimestamp": pa.int64()}):
             names, rows = _keys(snapshot, batch, strict=False)
             times = pc.coalesce(pc.struct_field(batch, "deletionTimestamp"), whole(0))
-            dead.append(pa.table({"key": hashed(names.to_pylist()), "ms": times if rows is None else times.take(rows)}))
+            dead.append(pa.table({"key": hashed(names), "ms": times if rows is None else pc.take(times, rows)}))
     keys, times = _last(pa.concat_tables([_NONE, *dead]))
-    claimed = _run(pa.array(_claimed(snapshot), pa.string()))
-    if not len(claimed.hashes):  # to find none among millions takes 50 MB
-        return Needed(snapshot.version, runs, claimed.hashes, keys, times)
-    known = pc.is_in(claimed.hashes, value_set=pa.concat_arrays([hashed(()), *(run.hashes for run in runs)]))
-    return Needed(snapshot.version, [*runs, claimed], claimed.hashes.filter(pc.invert(known)), keys, times)
+    claims = pa.array(_claimed(snapshot), pa.string())
+    if not len(claims):  # to find none among millions takes 50 MB
+        return Needed(snapshot.version, runs, NO_HASHES, keys, times)
+    claimed = hashed(claims)
+    known = pc.is_in(claimed, value_set=pa.concat_arrays([NO_HASHES, *(run.hashes for run in runs)]))
+    return Needed(snapshot.version, [*runs, *_runs(claims)], pc.filter(claimed, pc.invert(known)), keys, times)
 
 
 def _claimed(snapshot: Snapshot) -> list[str]:
@@ -122,19 +119,26 @@ def _claimed(snapshot: Snapshot) -> list[str]:
     return found
 
 
-def _run(keys: pa.Array) -> Run:
+def _runs(keys: pa.Array) -> Iterator[Run]:
+    hashes = hashed(keys)
+    for at in range(0, len(keys), RUN_KEYS):
+        yield Run(*key_range(keys.slice(at, RUN_KEYS)), hashes.slice(at, RUN_KEYS))
+
+
+def key_range(keys: pa.Array) -> tuple[str, str]:
+    """Return the least and the greatest of some keys; empty texts if there are none."""
     ends = pc.min_max(keys)
-    return Run(ends["min"].as_py() or "", ends["max"].as_py() or "", hashed(keys.to_pylist()))
+    return ends["min"].as_py() or "", ends["max"].as_py() or ""
 
 
 def _last(removed: pa.Table) -> tuple[pa.Array, pa.Array]:
     """Return each key once, with the last of its times. Not by `group_by`, which loads all of pyarrow's datasets."""
     order = pc.sort_indices(removed, sort_keys=[("key", "ascending"), ("ms", "ascending")])
-    keys, times = (removed[name].combine_chunks().take(order) for name in ("key", "ms"))
+    keys, times = (pc.take(removed[name].combine_chunks(), order) for name in ("key", "ms"))
     if len(keys):
         ends = pc.not_equal(keys.slice(0, len(keys) - 1), keys.slice(1))
         final = pa.concat_arrays([ends, pa.array([True], pa.bool_())])
-        keys, times = keys.filter(final), times.filter(final)
+        keys, times = pc.filter(keys, final), pc.filter(times, final)
     return keys, times
 
 
@@ -147,10 +151,10 @@ def _keys(snapshot: Snapshot, batch: pa.StructArray, *, strict: bool) -> tuple[p
     vectors = pc.struct_field(batch, "deletionVector")
     having = pc.is_valid(pc.struct_field(vectors, "storageType"))
     if not pc.any(having).as_py() and not any_matches(paths, *_UNUSUAL):
-        return pc.binary_join_element_wise(pa.scalar(snapshot.root, paths.type), paths, pa.scalar("", paths.type)), None
+        return restarted(paths, "", snapshot.root), None
     named = list(enumerate(paths.to_pylist()))
     rows = pc.indices_nonzero(having).to_pylist()
-    for row, descriptor in zip(rows, vectors.filter(having).to_pylist(), strict=True):
+    for row, descriptor in zip(rows, pc.filter(vectors, having).to_pylist(), strict=True):
         stored = stored_vector(descriptor)
         if stored is not None:
             named.append((row, stored.path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,9 +12,11 @@ from alluvia.arrow_compute import pc
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.paths import LOG_FOLDER, CheckpointFile, CommitFile, parse_name
 from alluvia.operations.change_files import CHANGE_FOLDER
+from alluvia.operations.key_hashes import hashed
 from alluvia.operations.log_cleanup import expired_log, unnamed_sidecars
-from alluvia.operations.vacuum_keys import Needed, hashed
+from alluvia.operations.vacuum_keys import Needed, key_range
 from alluvia.store import ListedPage, ObjectInfo
+from alluvia.store.base import restarted
 from alluvia.table.event_window.id_files import ID_FOLDER
 from alluvia.table.event_window.index import index_version
 from alluvia.table.masks import whole
@@ -82,12 +83,13 @@ class VacuumPlan:
         """Return the plan without what keepers need; `live` are the hashes of that."""
         keeps = [pc.is_in(_column(files, "hash"), value_set=live) for files in (self.data_files, self.orphans)]
         stay = pa.concat_tables(
-            [files.filter(mask) for files, mask in zip((self.data_files, self.orphans), keeps, strict=True)]
+            [pc.filter(files, mask) for files, mask in zip((self.data_files, self.orphans), keeps, strict=True)]
         )
         if not len(stay):
             return self
         data, orphans = (
-            files.filter(pc.invert(mask)) for files, mask in zip((self.data_files, self.orphans), keeps, strict=True)
+            pc.filter(files, pc.invert(mask))
+            for files, mask in zip((self.data_files, self.orphans), keeps, strict=True)
         )
         kept = Kept(KEEPERS, len(stay), pc.sum(stay["size"]).as_py() or 0)
         removed_ms = pc.max(needed.removed_ms(_column(data, "hash"))).as_py()
@@ -104,51 +106,41 @@ class VacuumPlan:
         named = pc.or_(newest.is_live(orphans), pc.is_valid(newest.removed_ms(orphans)))
         return replace(
             self,
-            data_files=self.data_files.filter(pc.invert(came_back)),
-            orphans=self.orphans.filter(pc.invert(named)),
+            data_files=pc.filter(self.data_files, pc.invert(came_back)),
+            orphans=pc.filter(self.orphans, pc.invert(named)),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Consecutive objects of a listing below `root`: keys in order, and columns `size`, `modified_ms` and `hash`.
-
-    Keys become Arrow text only where they are looked at, since that takes more time than all else.
-    """
+    """Consecutive objects of a listing below `root`: keys in order, and columns `size`, `modified_ms` and `hash`."""
 
     root: str
-    keys: Sequence[str]
+    keys: pa.Array
     columns: pa.Table
 
     def live(self, needed: Needed) -> pa.BooleanArray:
         """Return which objects a version needs."""
-        between = (min(self.keys), max(self.keys)) if self.keys else None
-        return needed.is_live(_column(self.columns, "hash"), between)
+        return needed.is_live(_column(self.columns, "hash"), key_range(self.keys))
 
     def chosen(self, mask: pa.BooleanArray) -> pa.Table:
         """Return some objects as columns, with `key` below the root."""
-        start = len(self.root)
-        keys = pa.array([self.keys[at][start:] for at in pc.indices_nonzero(mask).to_pylist()], pa.string())
-        return self.columns.filter(mask).add_column(0, "key", keys)
+        keys = restarted(pc.filter(self.keys, mask), self.root, "")
+        return pc.filter(self.columns, mask).add_column(0, "key", keys)
 
     def below(self, folder: str) -> list[ObjectInfo]:
         """Return the objects in a folder, with keys below the root."""
-        start, end = (bisect_left(self.keys, self.root + text) for text in (folder, folder[:-1] + _AFTER_SLASH))
-        names = (key[len(self.root) :] for key in self.keys[start:end])
+        ends = pa.array([self.root + text for text in (folder, folder[:-1] + _AFTER_SLASH)], pa.string())
+        start, end = pc.search_sorted(self.keys, ends).to_pylist()
+        names = restarted(self.keys.slice(start, end - start), self.root, "")
         numbers = (self.columns[name].slice(start, end - start).to_pylist() for name in ("size", "modified_ms"))
-        return [ObjectInfo(*each) for each in zip(names, *numbers, strict=True)]
+        return [ObjectInfo(*each) for each in zip(names.to_pylist(), *numbers, strict=True)]
 
 
 def listed(pages: Iterable[ListedPage], root: str) -> Listed:
     """Return objects of a listing."""
-    keys: list[str] = []
-    columns: list[list[int]] = [[], []]
-    for page in pages:
-        keys += page.keys
-        columns[0] += page.sizes
-        columns[1] += page.modified_ms
-    numbers = [pa.array(each, pa.int64()) for each in columns]
-    return Listed(root, keys, pa.table([*numbers, hashed(keys)], ["size", "modified_ms", "hash"]))
+    keys, sizes, modified_ms, _ = (pa.concat_arrays(columns) for columns in zip(ListedPage.of(()), *pages, strict=True))
+    return Listed(root, keys, pa.table([sizes, modified_ms, hashed(keys)], ["size", "modified_ms", "hash"]))
 
 
 def plan_vacuum(needed: Needed, found: Listed, cutoffs: Cutoffs) -> VacuumPlan:
@@ -187,7 +179,7 @@ def plan_vacuum(needed: Needed, found: Listed, cutoffs: Cutoffs) -> VacuumPlan:
         _chosen(objects, gone),
         _chosen(objects, orphaned),
         _chosen(objects, change_gone),
-        pc.max(dead_ms.filter(gone)).as_py(),
+        pc.max(pc.filter(dead_ms, gone)).as_py(),
         [each for each in kept if each.objects],
     )
 
@@ -265,8 +257,8 @@ def _is_useless(window: ObjectInfo, oldest: int, gone: Collection[str], cutoffs:
 def _kept(
     reason: str, objects: pa.Table, mask: pa.BooleanArray, times: pa.Array | None = None, retention_ms: int = 0
 ) -> Kept:
-    size = pc.sum(_column(objects, "size").filter(mask)).as_py() or 0
-    last = None if times is None else pc.max(times.filter(mask)).as_py()
+    size = pc.sum(pc.filter(_column(objects, "size"), mask)).as_py() or 0
+    last = None if times is None else pc.max(pc.filter(times, mask)).as_py()
     until = None if last is None else _moment(last + retention_ms)
     return Kept(reason, mask.true_count, size, until)
 
@@ -279,7 +271,7 @@ def _moment(ms: int) -> datetime | None:
 
 
 def _chosen(objects: pa.Table, mask: pa.BooleanArray) -> pa.Table:
-    return objects.filter(mask).select(["key", "size", "hash"])
+    return pc.filter(objects, mask).select(["key", "size", "hash"])
 
 
 def _column(objects: pa.Table, name: str) -> pa.Array:

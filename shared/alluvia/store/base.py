@@ -33,6 +33,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import pyarrow as pa
+
+from alluvia.arrow_compute import pc
 from alluvia.errors import Invalid, ObjectNotFound
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.store.at_once import REQUESTS_AT_ONCE, each, fetched_ahead, one_ahead
@@ -78,12 +81,39 @@ class OldVersion:
 
 
 class ListedPage(NamedTuple):
-    """Some objects of a listing, in order: their keys, sizes in bytes, times in ms since the Unix epoch, and etags."""
+    """Some objects of a listing, in order, as Arrow columns without nulls: texts, and numbers of 64 bits.
 
-    keys: Sequence[str]
-    sizes: Sequence[int]
-    modified_ms: Sequence[int]
-    etags: Sequence[str] = ()
+    They are keys, sizes in bytes, times in ms since the Unix epoch, and etags.
+    """
+
+    keys: pa.Array
+    sizes: pa.Array
+    modified_ms: pa.Array
+    etags: pa.Array
+
+    @classmethod
+    def of(cls, infos: Sequence[ObjectInfo]) -> ListedPage:
+        """Return some objects as columns."""
+        return cls(
+            pa.array([info.key for info in infos], pa.string()),
+            pa.array([info.size for info in infos], pa.int64()),
+            pa.array([info.modified_ms for info in infos], pa.int64()),
+            pa.array([info.etag for info in infos], pa.string()),
+        )
+
+    def moved(self, start: str, to: str) -> ListedPage:
+        """Return the page with another start of all keys, which they have in common."""
+        return self._replace(keys=restarted(self.keys, start, to)) if start != to else self
+
+    def infos(self) -> Iterator[ObjectInfo]:
+        """Yield the objects one by one."""
+        return map(ObjectInfo, *(column.to_pylist() for column in self))
+
+
+def restarted(keys: pa.Array, start: str, to: str) -> pa.Array:
+    """Return keys with another start; `start` is what all of them start with."""
+    found = pc.binary_replace_slice(keys.view(pa.binary()), 0, len(start.encode()), to.encode())
+    return found.view(pa.string())
 
 
 class ByteRange(NamedTuple):
@@ -146,9 +176,7 @@ class Store(ABC):
         """Yield the same objects as columns, some thousand at once: cheaper where there are millions."""
         objects = self.list(prefix, start_after)
         while page := list(islice(objects, PAGE_KEYS)):
-            yield ListedPage(
-                [i.key for i in page], [i.size for i in page], [i.modified_ms for i in page], [i.etag for i in page]
-            )
+            yield ListedPage.of(page)
 
     @abstractmethod
     def list_folders(self, prefix: str) -> Iterator[str]:

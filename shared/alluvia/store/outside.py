@@ -125,7 +125,7 @@ class OutsideStore(Wrapper):
     def list_pages(self, prefix: str, start_after: str | None = None) -> Iterator[ListedPage]:
         store, below, parent, after = self._listed(prefix, start_after)
         for page in store.list_pages(below, after):
-            yield page._replace(keys=[parent + key for key in page.keys]) if parent else page
+            yield page.moved("", parent)
 
     def _listed(self, prefix: str, start_after: str | None) -> tuple[Store, str, str, str | None]:
         store, below = self._at(prefix)

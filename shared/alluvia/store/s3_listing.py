@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+import pyarrow as pa
+
+from alluvia.arrow_compute import pc
 from alluvia.store.base import PAGE_KEYS, ListedPage, ObjectInfo, Store, check_prefix
 from alluvia.store.metering import note_requests
 from alluvia.store.s3_requests import S3Requests
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
+
+P = TypeVar("P", bound=Sized)
 
 
 class S3Listing(S3Requests, Store):
@@ -34,18 +39,13 @@ class S3Listing(S3Requests, Store):
             yield from super().list_pages(prefix, start_after)
             return
         last = start_after
-        for page in self._pages(whole[:-1], None if start_after is None else self._prefix + start_after):
-            if not all(entry["size"] for entry in page):  # one may be the mark of a folder
+        for page in self._column_pages(whole[:-1], None if start_after is None else self._prefix + start_after):
+            if not pc.min(page["size"]).as_py():  # one may be the mark of a folder
                 yield from super().list_pages(prefix, last)
                 return
-            keys = [entry["path"][len(self._prefix) :] for entry in page]
-            yield ListedPage(
-                keys,
-                [entry["size"] for entry in page],
-                [_milliseconds(entry["last_modified"]) for entry in page],
-                [entry["e_tag"] or "" for entry in page],
-            )
-            last = keys[-1] if keys else last
+            found = _columns(page).moved(self._prefix, "")
+            yield found
+            last = found.keys[-1].as_py()
 
     def _below(self, whole: str, entries: Iterable[ObjectMeta], start_after: str) -> Iterator[ObjectInfo]:
         for entry in entries:
@@ -57,22 +57,12 @@ class S3Listing(S3Requests, Store):
 
     def _pages(self, folder: str, after: str | None) -> Iterator[Sequence[ObjectMeta]]:
         """Yield what obstore lists; if a page fails for a while, go on after the last key that is not a mark."""
-        stream: Iterator[Sequence[ObjectMeta]] | None = None
         empty: set[str] = set()
 
-        def read_page() -> Sequence[ObjectMeta]:
-            nonlocal stream
-            begun, pages = stream, stream or self._client.list(folder or None, offset=after, chunk_size=PAGE_KEYS)
-            stream = None
-            if begun is None:
-                note_requests("list")
-            page = next(pages, ())
-            if page and begun is not None:  # at the end of a listing, no request finds that out
-                note_requests("list")
-            stream = pages
-            return page
+        def begin() -> Iterator[Sequence[ObjectMeta]]:
+            return self._client.list(folder or None, offset=after, chunk_size=PAGE_KEYS)
 
-        while page := self._tried(None, folder, read_page):
+        for page in self._read(folder, begin):
             fresh = []
             for entry in page:
                 if entry["size"]:
@@ -84,6 +74,36 @@ class S3Listing(S3Requests, Store):
                     empty.add(entry["path"])
                 fresh.append(entry)
             yield fresh
+
+    def _column_pages(self, folder: str, after: str | None) -> Iterator[pa.RecordBatch]:
+        """Yield what obstore lists, as columns: Python's objects take five times as long. None may be a mark."""
+
+        def begin() -> Iterator[pa.RecordBatch]:
+            pages = self._client.list(folder, offset=after, chunk_size=PAGE_KEYS, return_arrow=True)
+            return (pa.record_batch(page) for page in pages)
+
+        for page in self._read(folder, begin):
+            after = page["path"][-1].as_py()
+            yield page
+
+    def _read(self, folder: str, begin: Callable[[], Iterator[P]]) -> Iterator[P]:
+        """Yield the pages of a listing; if one fails for a while, begin again. The caller says where."""
+        stream: Iterator[P] | None = None
+
+        def read_page() -> P | None:
+            nonlocal stream
+            begun, pages = stream, stream or begin()
+            stream = None
+            if begun is None:
+                note_requests("list")
+            page = next(pages, None)
+            if page is not None and begun is not None:  # at the end of a listing, no request finds that out
+                note_requests("list")
+            stream = pages
+            return page
+
+        while (page := self._tried(None, folder, read_page)) is not None and len(page):
+            yield page
 
     def _without_marks(self, infos: Iterator[ObjectInfo]) -> Iterator[ObjectInfo]:
         """Leave out the marks of folders, empty objects named `folder/`, which obstore shows under the folder's name.
@@ -110,6 +130,12 @@ class S3Listing(S3Requests, Store):
 def object_info(key: str, found: ObjectMeta) -> ObjectInfo:
     """Return what obstore tells of an object."""
     return ObjectInfo(key, found["size"], _milliseconds(found["last_modified"]), found["e_tag"] or "")
+
+
+def _columns(page: pa.RecordBatch) -> ListedPage:
+    times = pc.divide(page["last_modified"].view(pa.int64()), pa.scalar(1000, pa.int64()))
+    etags = pc.coalesce(page["e_tag"], pa.scalar("", pa.string()))
+    return ListedPage(page["path"], pc.cast(page["size"], pa.int64()), times, etags)
 
 
 def _milliseconds(moment: datetime) -> int:

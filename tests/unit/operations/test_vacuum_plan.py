@@ -17,8 +17,9 @@ from alluvia.errors import Invalid, Unsupported
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import replay
+from alluvia.operations.key_hashes import NO_HASHES, hashed
 from alluvia.operations.log_cleanup import expired_log
-from alluvia.operations.vacuum_keys import Needed, Run, hashed, needed
+from alluvia.operations.vacuum_keys import Needed, Run, needed
 from alluvia.operations.vacuum_plan import Cutoffs, Kept, listed, plan_vacuum
 from alluvia.store import ListedPage, ObjectInfo
 from alluvia.table.partitioning.hive import HIDDEN, is_hidden
@@ -61,7 +62,7 @@ def test_the_plan_by_itself() -> None:
 
 
 def page(objects: list[ObjectInfo]) -> ListedPage:
-    return ListedPage([f"t/{i.key}" for i in objects], [i.size for i in objects], [i.modified_ms for i in objects])
+    return ListedPage.of(objects).moved("", "t/")
 
 
 @given(st.lists(st.text("a._=/\n", min_size=1), min_size=1))
@@ -75,6 +76,10 @@ def test_a_plan_is_not_made_where_a_live_file_could_be_mistaken_for_an_orphan() 
         needed(elsewhere)
 
 
+def hashes(keys: Iterable[str]) -> pa.Array:
+    return hashed(pa.array(keys, pa.string()))
+
+
 @given(st.sets(st.text("ab./%: ", min_size=1)))
 def test_live_files_are_found_under_any_name(paths: set[str]) -> None:
     version = snapshot([], {})
@@ -83,8 +88,8 @@ def test_live_files_are_found_under_any_name(paths: set[str]) -> None:
         with suppress(Unsupported, Invalid):
             known[version.locate(path)] = path
     found = needed(snapshot(list(known.values()), {}))
-    assert all(found.is_live(hashed(known)).to_pylist())
-    assert not any(found.is_live(hashed(f"{key}x" for key in known if f"{key}x" not in known)).to_pylist())
+    assert all(found.is_live(hashes(known)).to_pylist())
+    assert not any(found.is_live(hashes(f"{key}x" for key in known if f"{key}x" not in known)).to_pylist())
 
 
 @given(st.lists(st.lists(st.integers(0, 300), min_size=1), max_size=20), st.sets(st.integers(0, 300), min_size=1))
@@ -92,12 +97,12 @@ def test_live_keys_are_the_same_with_and_without_their_range(runs: list[list[int
     def keys(numbers: Iterable[int]) -> list[str]:
         return [f"{number:03}" for number in numbers]
 
-    made = [Run(min(keys(run)), max(keys(run)), hashed(keys(run))) for run in runs]
-    found = Needed(0, made, hashed(()), hashed(()), hashed(()))
+    made = [Run(min(keys(run)), max(keys(run)), hashes(keys(run))) for run in runs]
+    found = Needed(0, made, NO_HASHES, NO_HASHES, NO_HASHES)
     names = sorted(keys(wanted))
     expected = [number in set(chain.from_iterable(runs)) for number in sorted(wanted)]
-    assert found.is_live(hashed(names)).to_pylist() == expected
-    assert found.is_live(hashed(names), (names[0], names[-1])).to_pylist() == expected
+    assert found.is_live(hashes(names)).to_pylist() == expected
+    assert found.is_live(hashes(names), (names[0], names[-1])).to_pylist() == expected
 
 
 def log(*names: str, **times: int) -> list[ObjectInfo]:

@@ -5,7 +5,7 @@ Source: Delta protocol, "Checkpoint Schema": a row for each action, a struct col
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -33,6 +33,8 @@ COUNTED = KEYS | {"add": "modificationTime"}
 """A field to count actions by: the key, or one that is decoded sooner."""
 FILE_KINDS = ("add", "remove")
 BATCH_ROWS = 4096
+KEYS_ROWS = 1 << 14
+"""Rows of a batch that has keys alone."""
 UNREADABLE = (pa.ArrowException, OSError, OverflowError, UnicodeDecodeError)
 """What a damaged Parquet file makes Arrow raise."""
 
@@ -61,6 +63,21 @@ def bodies(rows: Sequence[pa.StructArray]) -> list[dict[str, Any]]:
     return [body for each in rows for body in each.to_pylist(maps_as_pydicts="strict")]
 
 
+class _ParquetFile(pq.ParquetFile):
+    """A Parquet file that learns its columns' names from the last one where both have the same schema.
+
+    To make them out takes as long as all else in opening a sidecar, and a checkpoint has hundreds, all alike.
+    """
+
+    _last: tuple[Any, Any] | None = None
+
+    def _build_nested_paths(self) -> Any:
+        known = _ParquetFile._last
+        if known is None or not known[0].equals(self.schema):
+            known = _ParquetFile._last = (self.schema, super()._build_nested_paths())
+        return known[1]
+
+
 class ActionFile:
     """The actions in some Parquet bytes. Safe for use from several threads. Raises `Corrupt`, naming the file."""
 
@@ -71,7 +88,7 @@ class ActionFile:
         self._counts: dict[tuple[str, int], int] = {}
         self._null: dict[tuple[str, Path, int], bool] = {}
         try:
-            self._file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+            self._file = _ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
             self._schema = self._file.schema_arrow
         except UNREADABLE as error:
             raise self._unreadable(error) from error
@@ -150,24 +167,36 @@ class ActionFile:
         return joined(list(self.batches(kind, group, paths)))
 
     def few(self) -> dict[str, list[pa.StructArray]]:
-        """Return the actions that are not about files, by kind, and count those that are: all in one decoding."""
+        """Return the actions that are not about files, by kind, and count those that are.
+
+        A small row group is decoded once. Of a big one, the keys come first: most have nothing but files.
+        """
         found: dict[str, list[pa.StructArray]] = {kind: [] for kind in KEYS if kind not in FILE_KINDS}
         for kind in found:
             self.fields(kind)  # which refuses what is not a struct
         kinds = [kind for kind in KEYS if self.type_of(kind, (COUNTED[kind],)) is not None]
-        names = [kind if kind in found else f"{kind}.{COUNTED[kind]}" for kind in kinds]
         for group in self.groups:
-            counts = dict.fromkeys(kinds, 0)
-            for batch in self._decode(group, names):
-                for kind in kinds:
-                    actions = self._struct(kind, batch)
-                    keys = pc.struct_field(actions, COUNTED[kind])
-                    count = len(keys) - keys.null_count
-                    counts[kind] += count
-                    if count and kind in found:
-                        found[kind].append(pc.filter(actions, pc.is_valid(keys)) if keys.null_count else actions)
-            self._counts.update({(kind, group): count for kind, count in counts.items()})
+            counted, whole = kinds, [kind for kind in kinds if kind in found]
+            if self._file.metadata.row_group(group).num_rows > BATCH_ROWS:
+                self._take(group, kinds, {})
+                counted = whole = [kind for kind in whole if self._counts[kind, group]]
+            if counted:
+                self._take(group, counted, {kind: found[kind] for kind in whole})
         return found
+
+    def _take(self, group: int, kinds: Sequence[str], whole: Mapping[str, list[pa.StructArray]]) -> None:
+        """Count the actions of some kinds in a row group, and add to `whole` those of the kinds that it has."""
+        counts = dict.fromkeys(kinds, 0)
+        names = [kind if kind in whole else f"{kind}.{COUNTED[kind]}" for kind in kinds]
+        for batch in self._decode(group, names, BATCH_ROWS if whole else KEYS_ROWS):
+            for kind in kinds:
+                actions = self._struct(kind, batch)
+                keys = field_of(actions, COUNTED[kind])
+                count = len(keys) - keys.null_count
+                counts[kind] += count
+                if count and kind in whole:
+                    whole[kind].append(pc.filter(actions, pc.is_valid(keys)) if keys.null_count else actions)
+        self._counts.update({(kind, group): count for kind, count in counts.items()})
 
     def is_null(self, kind: str, path: Path, group: int) -> bool:
         """Whether a field is null in a whole row group; a map also where it holds nothing.
@@ -191,8 +220,8 @@ class ActionFile:
         for batch in self._decode(group, [".".join((kind, *path)) for path in paths]):
             yield self._struct(kind, batch)
 
-    def _decode(self, group: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        found = self._file.iter_batches(BATCH_ROWS, row_groups=[group], columns=names, use_threads=False)
+    def _decode(self, group: int, names: Sequence[str], rows: int = 0) -> Iterator[pa.RecordBatch]:
+        found = self._file.iter_batches(rows or BATCH_ROWS, row_groups=[group], columns=names, use_threads=False)
         while True:
             try:
                 with self._lock:
