@@ -26,7 +26,9 @@ from alluvia.ingest.values import RawEvent
 from alluvia.lake import Lake
 from tests.simulation import following
 from tests.simulation.backfills import backfillers
+from tests.simulation.branching import branchers, has_branches
 from tests.simulation.checker import Event, tuples
+from tests.simulation.cloning import cloners, has_clones
 from tests.simulation.erasing import erasers
 from tests.simulation.events import CLAIMS, KINDS, event_rows, value_of
 from tests.simulation.faults import HOUR_US, SECOND_US, FaultSource
@@ -85,6 +87,8 @@ def cast(world: World) -> Iterator[tuple[str, Callable[[], None]]]:
     others += [*movers(world)] if has_vault(world) else []
     others += [*followers(world)] if has_stream(world) else []
     others += [*taggers(world, vacuum)] if has_tags(world) else []
+    others += [*branchers(world, BRANCH_ACTS, vacuum)] if has_branches(world) else []
+    others += [*cloners(world, vacuum)] if has_clones(world) else []
     others += [(f"offerer{at}", ingest) for at in range(CROWD)] if is_crowded(world.seed) else []
     acts = [(name, act, Process(), dict[int, Lake]()) for name, act in others]
     process, lakes = Process(), dict[int, Lake]()
@@ -126,7 +130,7 @@ def _attempt(actor: Actor, act: Act) -> None:
         if isinstance(error, _NEVER):
             raise
         if not isinstance(error, CommitUnknown):
-            actor.world.checker.refused(actor.intent)
+            actor.world.checker.refused(actor.wanted)
         lost = isinstance(error, MetadataChanged) if act is append else act in BOTH and isinstance(error, Conflict)
         if calm and not lost:
             raise Violation("without faults nothing fails", f"{actor.name}: {type(error).__name__}: {error}") from error
@@ -194,6 +198,7 @@ def _through_pipeline(actor: Actor, batch: list[Event]) -> None:
 
 def _any_root(actor: Actor) -> str:
     roots = sorted(actor.world.checker.tables.keys() - {HITS, following.LOG + "/", following.ORDERS})
+    roots = [root for root in roots if root[:-1] not in actor.world.clones]
     focus = actor.world.scenario.focus
     if focus == "bank":
         return BANK
@@ -426,5 +431,7 @@ CASTS: dict[str, list[tuple[str, Act, list[int]]]] = {
     ],
 }
 """Who plays in a run with a focus, and how many of each: one of the numbers."""
+BRANCH_ACTS: tuple[Act, ...] = (bank, bank, delete, evolve)
+"""What is done on branches as in the lake, to the bank and to events."""
 
 __all__ = ["cast"]

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -20,7 +21,8 @@ from tests.simulation.offers import Offers
 from tests.simulation.scheduler import Scheduler, Violation
 from tests.simulation.tags import Tags
 
-_LOG = re.compile(r"^(?P<root>.*?)_delta_log/(?P<version>\d{20})\.(?P<kind>json|checkpoint\..*)$")
+LOG = re.compile(r"^(?P<root>.*?)_delta_log/(?P<version>\d{20})\.(?P<kind>json|checkpoint\..*)$")
+_BRANCH = re.compile(r"^_alluvia/branches/(?P<id>[^/]+)/(?P<rest>.*)$", re.DOTALL)
 _HOUR_MS = 3_600_000
 DAY_MS = 24 * _HOUR_MS
 
@@ -40,7 +42,7 @@ class Event:
     """An event that a client has: when it was first sent, and what it was told.
 
     Under the id of one that is `disputed`, clients send different contents; with `posted`, only in requests, whose
-    rejects are kept.
+    rejects are kept. Those of a `branch` are sent there until it is published.
     """
 
     id: str
@@ -48,9 +50,29 @@ class Event:
     reject: bool = False
     disputed: bool = False
     posted: bool = False
+    branch: str | None = None
     acknowledged: bool = False
     deleted: bool = False
     late: bool = False
+
+
+class Branched(Protocol):
+    """What is known of a branch: it takes what is written to its folder, and what is deleted, by keys of the lake."""
+
+    def put(self, key: str, data: bytes, intent: object) -> None: ...
+
+    def deleted(self, keys: list[str]) -> None: ...
+
+    def shows_erased(self, root: str) -> bool: ...
+
+    def end(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class OnBranch:
+    """What an actor is about to do on a branch, and not in the lake."""
+
+    intent: object
 
 
 @dataclass
@@ -71,6 +93,7 @@ class Checker:
     erased: set[str] = field(default_factory=set)
     offers: Offers = field(default_factory=Offers)
     tags: Tags = field(default_factory=Tags)
+    branches: dict[str, Branched] = field(default_factory=dict)
     ledger: Ledger = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,7 +101,15 @@ class Checker:
 
     def put(self, key: str, data: bytes, intent: object) -> None:
         """Take a write, before it takes effect."""
-        match = _LOG.match(key)
+        if branched := _BRANCH.match(key):
+            if branch := self.branches.get(branched["id"]):
+                branch.put(branched["rest"], data, intent)
+            return
+        match = LOG.match(key)
+        if isinstance(intent, OnBranch):
+            if match is not None:
+                raise Violation("what is written on a branch stays there", key)
+            intent = None
         if isinstance(intent, ReadOnly):
             raise Violation("who only reads writes nothing", key)
         if match is None:
@@ -97,10 +128,13 @@ class Checker:
 
     def deleted(self, keys: list[str]) -> None:
         """Take a delete that has taken effect."""
+        for branch in self.branches.values():
+            branch.deleted(keys)
+        keys = [key for key in keys if not _BRANCH.match(key)]
         logs = set()
         for key in keys:
             root = self._root_of(key)
-            match = _LOG.match(key)
+            match = LOG.match(key)
             if match is not None:
                 logs.add(match["root"])
             elif root is not None and key.endswith(".parquet"):
@@ -108,6 +142,7 @@ class Checker:
         for root in sorted(logs):
             self._log_deleted(self.tables[root])
         self.tags.check_there(keys, self.tables, self.objects, self.holds_erased)
+        self._check_clones(keys)
 
     def acknowledged(self, ids: Iterable[str], root: str, rejects: str) -> None:
         """Note that a client was told that its events are safe."""
@@ -151,6 +186,20 @@ class Checker:
         at = next((file.columns.index(name) for name in ("event_id", "id") if name in file.columns), None)
         return at is not None and any(event_of(row[at]) in self.erased for row in file.rows)
 
+    def table(self, root: str) -> TableModel:
+        """Return what is known of a table, which may be nothing."""
+        return self.tables.setdefault(root, TableModel(root))
+
+    def took(self, root: str, number: int, intent: Intent) -> None:
+        """Note which operation a commit was, in which rows came or went."""
+
+    def _check_clones(self, deleted: list[str]) -> None:
+        """Shallow clones have files of others, whose tables delete only what no clone can read."""
+        gone = set(deleted)
+        for table in self.tables.values():
+            if table.is_clone and (lost := gone & table.needed()):
+                raise Violation("what a clone can read is there", f"{table.root} needs {min(lost)}")
+
     def _root_of(self, key: str) -> str | None:
         found = [root for root in self.tables if key.startswith(root)]
         return max(found, key=len, default=None)
@@ -161,7 +210,7 @@ class Checker:
             raise Violation("data files never change", key)
 
     def _commit(self, root: str, number: int, data: bytes, intent: object) -> None:
-        table = self.tables.setdefault(root, TableModel(root))
+        table = self.table(root)
         before = table.versions[-1] if table.versions else None
         after = table.commit(number, data, self.scheduler.now_us, self.objects)
         if after is None:
@@ -170,8 +219,12 @@ class Checker:
         self.scheduler.note(f"version {root} {number} {after.operation} {sum(after.rows.values())} rows")
         if before is None:
             self.counts[root] = Counter()
+            if after.operation == "CLONE":
+                self._check_clone(after)
             return
         removed, added = difference(before, after)
+        if after.operation == "CLONE":
+            self._check_clone(after)
         actions = [json.loads(line) for line in data.splitlines()]
         info = actions[0]["commitInfo"]
         carried_out = info.get("alluviaTransaction")
@@ -182,7 +235,7 @@ class Checker:
             self.ledger.claimed(
                 transaction_id, intent, json.loads(claim["domainMetadata"]["configuration"])["startedMs"]
             )
-        self.ledger.pass_claims(root, actions)
+        self.ledger.pass_claims(root, number, actions)
         if "alluviaOffers" in info:
             intent = self.offers.take(table, after, info, intent, sum(added.values()))
         if carried_out is not None:
@@ -197,11 +250,21 @@ class Checker:
                     raise Violation("an operation that failed changes nothing", f"{root} {number}")
                 self.done[id(checked)] = number
                 self.kept.append(checked)
+                self.took(root, number, checked)
         self._check_files(root, before, after)
-        if "event_id" in after.columns:
+        if "event_id" in after.columns and not table.is_clone:
             self._check_ids(root, after, removed, added)
         if root in self.totals:
             self._check_total(root, after)
+
+    def _check_clone(self, after: Version) -> None:
+        """A clone begins with the rows of its source's version."""
+        root = f"{after.parameters['source']}/"
+        source = self.tables[root].versions[int(after.parameters["sourceVersion"])]
+        if self.ledger.standing(root, source.number):  # it may show transactions besides
+            return
+        if source.rows != after.rows or source.columns != after.columns:
+            raise Violation("a clone is what its source was", f"{after.parameters}: {dict(after.rows)}")
 
     def _check_files(self, root: str, before: Version, after: Version) -> None:
         """Data files are sorted as the table says."""
@@ -254,7 +317,7 @@ class Checker:
                 raise Violation("an event is a row or a reject", event.id)
 
     def _checkpoint(self, root: str, number: int, data: bytes) -> None:
-        table = self.tables[root]
+        table = self.table(root)
         version = table.versions[number]
         found = pq.ParquetFile(pa.BufferReader(data)).read(["add.path", "remove.path"], use_threads=False)
         adds = {unquote(row["path"]) for row in found["add"].to_pylist() if row and row["path"]}
@@ -290,7 +353,7 @@ class Checker:
     def _log_deleted(self, table: TableModel) -> None:
         """The newest version, and those within the retention, can still be made from the log."""
         names = [key for key in self.objects if key.startswith(f"{table.root}_delta_log/")]
-        found = [match for match in map(_LOG.match, names) if match is not None]
+        found = [match for match in map(LOG.match, names) if match is not None]
         commits = {int(match["version"]) for match in found if match["kind"] == "json"}
         starts = [int(match["version"]) for match in found if match["kind"] != "json"]
         kept_ms = max(self.limits.log_retention_ms, DAY_MS) - 2 * self.limits.skew_ms - 60_000

@@ -1,205 +1,193 @@
-"""Runs of their own for clones: tables are written, cloned, dropped, brought back and vacuumed by processes that race,
-sleep and crash, and each deletion is held against every version of every table that can still be read.
+"""Shallow clones in some runs, of tables and of clones: made, written, dropped, brought back and vacuumed.
 
-What is known of the tables comes from the commits as the bucket got them, and not from the library.
+They take their chances from sources of their own, so that runs without clones are as they were.
 """
 
 from __future__ import annotations
 
-import json
 import random
-import re
-from collections import defaultdict
-from urllib.parse import unquote
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from alluvia.errors import AlluviaError, Corrupt, TableNotFound, Unsupported
+from alluvia.errors import (
+    Conflict,
+    Corrupt,
+    TableExists,
+    TableNotFound,
+    VersionExpired,
+    VersionNotFound,
+)
 from alluvia.lake import Lake
-from alluvia.table.keepers import KEPT
-from tests.simulation.faults import HOUR_US, SECOND_US, FaultSource, Without, draw_rates
-from tests.simulation.runtime import running
-from tests.simulation.s3 import BUCKET, Bucket, Crash, Process, SimulatedStore
-from tests.simulation.scheduler import Scheduler, SimulatedClock, Violation
-from tests.simulation.world import START_US
+from tests.simulation.intents import AddRows, ChangeRows, NoRows, Rows, Steps
+from tests.simulation.model import TableModel, Version, tuples
+from tests.simulation.scheduler import Violation
+from tests.simulation.world import BANK, EVENTS, Actor, World
 
-ACTORS = 4
-ACTS = 5
-_COMMIT = re.compile(r"(\w+)/_delta_log/(\d{20})\.json")
-_OLDEST = "alluvia.oldest_readable_version"
-PROPERTIES = {
-    "delta.checkpointInterval": "3",
-    "delta.logRetentionDuration": "interval 24 hours",
-    "delta.deletedFileRetentionDuration": "interval 1 hours",
-}
+SHARE = 0.12
+"""The share of runs that have clones."""
+COLUMNS = ("id", "amount", "owner")
+Act = Callable[[Actor], None]
 
 
-class Ledger:
-    """The files of each version of each table, and from which version on a table can be read."""
-
-    def __init__(self) -> None:
-        self.bucket: Bucket | None = None
-        self.versions: dict[str, list[frozenset[str]]] = defaultdict(list)
-        self.oldest: dict[str, int] = defaultdict(int)
-        self.clones = 0
-
-    def put(self, key: str, data: bytes, intent: object) -> None:
-        """Take note of a commit, whose files must be there."""
-        match = _COMMIT.fullmatch(key)
-        if match is None:
-            return
-        table, known = match[1], self.versions[match[1]]
-        if len(known) != int(match[2]):
-            raise Violation("versions have no gap", key)
-        files = set(known[-1] if known else ())
-        for action in map(json.loads, data.splitlines()):
-            if "remove" in action:
-                files.discard(_key(table, action["remove"]["path"]))
-            if "domainMetadata" in action and action["domainMetadata"]["domain"] == _OLDEST:
-                self.oldest[table] = int(action["domainMetadata"]["configuration"])
-            self.clones += action.get("commitInfo", {}).get("operation") == "CLONE"
-        for action in map(json.loads, data.splitlines()):
-            if "add" in action:
-                file = _key(table, action["add"]["path"])
-                files.add(file)
-                if self.bucket is not None and file not in self.bucket.objects:
-                    raise Violation("a commit names files that are there", f"{key}: {file}")
-        known.append(frozenset(files))
-
-    def deleted(self, keys: list[str]) -> None:
-        """Raise `Violation` if a version needs what was deleted."""
-        gone = set(keys)
-        for table, versions in self.versions.items():
-            for version in range(self.oldest[table], len(versions)):
-                if lost := gone & versions[version]:
-                    raise Violation("what can be read is there", f"version {version} of {table} needs {min(lost)}")
-
-    @property
-    def needed(self) -> set[str]:
-        """Return the files that some version needs which can be read."""
-        return set().union(*(files for table, each in self.versions.items() for files in each[self.oldest[table] :]))
+def chance_of(world: World) -> random.Random:
+    """Return the source of chance of a run's clones."""
+    return random.Random(f"{world.seed} clones")
 
 
-def _key(table: str, path: str) -> str:
-    whole = unquote(path)
-    return whole.removeprefix(f"s3://{BUCKET}/") if "://" in whole else f"{table}/{whole}"
+def has_clones(world: World) -> bool:
+    """Whether a run has clones."""
+    return chance_of(world).random() < SHARE
 
 
-class _Actor:
-    """One process, which forgets all that it knows when it crashes."""
+def cloners(world: World, vacuum: Act) -> Iterator[tuple[str, Act]]:
+    """Yield the names of those who make and use clones, and clean up their sources meanwhile, with what they do."""
 
-    def __init__(self, run: CloneRun, name: str) -> None:
-        self.run = run
-        self.name = name
-        self.process = Process()
-        self.intent: object = None
-        self.chance = random.Random(f"{run.seed} {name}")
-        self.faults = FaultSource(str(run.seed), name, run.rates, Without())
-        self.skew_us = self.chance.choice([0, 0, 40 * SECOND_US, -40 * SECOND_US])
-        self._lakes: dict[int, Lake] = {}
+    def use(actor: Actor) -> None:
+        acts = [clone, clone, append, delete, optimize, sweep, sweep, drop, undrop, read]
+        for act in actor.chance.choices(acts, k=actor.chance.choice([1, 2, 3])):
+            _attempt(actor, act)
 
-    @property
-    def lake(self) -> Lake:
-        generation = self.process.generation
-        if generation not in self._lakes:
-            self._lakes = {generation: self.run.open(self.process, f"{self.name} {generation}", self.skew_us)}
-        return self._lakes[generation]
-
-    def live(self) -> None:
-        scheduler = self.run.scheduler
-        for _ in range(ACTS):
-            scheduler.wait(int(self.chance.choice([SECOND_US, 300 * SECOND_US, 3 * HOUR_US, 30 * HOUR_US])
-                               * self.chance.random()))  # fmt: skip
-            try:
-                self._act()
-            except Crash:
-                scheduler.wait(int(20 * SECOND_US * self.chance.random()))
-            except (Corrupt, Unsupported) as error:
-                raise Violation("no table is found damaged", f"{self.name}: {error}") from error
-            except AlluviaError as error:
-                scheduler.note(f"{self.name}: {type(error).__name__}")
-
-    def _act(self) -> None:
-        chance, lake = self.chance, self.lake
-        names = [name for name in self.run.names if self.run.ledger.versions[name]]
-        name = chance.choice(names)
-        table = lake.table(name)
-        match chance.choice(["append", "append", "delete", "optimize", "vacuum", "vacuum", "clone", "clone", "drop"]):
-            case "append":
-                table.append([{"id": chance.randrange(1000)}])
-            case "delete":
-                table.delete(f"id < {chance.randrange(1000)}")
-            case "optimize":
-                table.optimize(full=True)
-            case "vacuum":
-                table.vacuum()
-            case "clone":
-                self.run.names.append(f"t{len(self.run.names)}")
-                lake.clone(name, chance.choice([*self.run.names[1:], self.run.names[-1]]))
-            case _:
-                if name == "t0":
-                    return
-                if chance.random() < 0.3:
-                    lake.undrop(name)
-                else:
-                    lake.drop_table(name)
+    chance = chance_of(world)
+    chance.random()
+    for at in range(chance.choice([1, 2])):
+        yield f"cloner{at}", lambda actor: (_attempt(actor, clone), use(actor))[1]
+    for at in range(chance.choice([1, 2, 3])):
+        yield f"clone user{at}", use
+    for at in range(chance.choice([1, 2])):
+        yield f"clone sweeper{at}", vacuum
 
 
-class CloneRun:
-    """One run, all of it from its seed."""
+@dataclass(frozen=True)
+class Again:
+    """The rows of some older version are there again, or, of a table that was dropped, none."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        chance = random.Random(f"{seed} clones")
-        self.rates = draw_rates(chance)
-        self.scheduler = Scheduler(START_US)
-        self.ledger = Ledger()
-        self.bucket = Bucket(self.scheduler, self.ledger)
-        self.ledger.bucket = self.bucket
-        self.names = ["t0"]
-        self._actors: dict[str, _Actor] = {}
+    def check(self, table: TableModel, before: Version, after: Version, removed: Rows, added: Rows) -> None:
+        if all(each.rows != after.rows for each in table.versions):
+            raise Violation("a commit does what its operation says", f"{table.root} {after.number} has {after.rows}")
 
-    def open(self, process: Process, seed: str, skew_us: int) -> Lake:
-        """Open the lake from cold."""
-        clock = SimulatedClock(self.scheduler, f"{self.seed} {seed}", skew_us)
-        return Lake(SimulatedStore(self.bucket, clock, self._actor, process), clock)
 
-    def _actor(self) -> _Actor | None:
-        task = self.scheduler.current
-        return None if task is None else self._actors.get(task.name)
+@dataclass(frozen=True)
+class Begun:
+    """A table begins again with the rows of another: the checker compares them with its source's."""
 
-    def run(self) -> int:
-        """Run to the end, and return how many clones there were. Raises `Violation`."""
-        with running(self.scheduler):
-            table = self.open(Process(), "setup", 0).create_table("t0", {"id": "long"}, properties=PROPERTIES)
-            for number in range(3):
-                table.append([{"id": number}])
-            for number in range(ACTORS):
-                actor = _Actor(self, f"actor{number}")
-                self._actors[actor.name] = actor
-                self.scheduler.spawn(actor.name, actor.live, delay_us=number)
-            self.scheduler.run()
-            self._finish()
-        return self.ledger.clones
+    def check(self, table: TableModel, before: Version, after: Version, removed: Rows, added: Rows) -> None:
+        if before.rows:
+            raise Violation("a clone takes no table's place", f"{table.root} {after.number}")
 
-    def _finish(self) -> None:
-        """All that is there can be read; and once clones are dropped and all is vacuumed, nothing is left of them."""
-        lake = self.open(Process(), "finish", 0)
-        for name in lake.tables():
-            rows = lake.table(name).to_arrow()
-            assert len(rows) == lake.table(name).count()
-            if name != "t0":
-                lake.drop_table(name)
-        lake.table("t0").append([{"id": 0}])
-        lake.table("t0").delete("true")  # vacuum asks for keepers where it has anything to delete
-        for _ in range(6):
-            self.scheduler.now_us += 60 * HOUR_US
-            for name in reversed(self.names):
-                try:
-                    lake.table(name).vacuum()
-                except TableNotFound:
-                    continue
-        kept = [key for key in self.bucket.objects if key.startswith(KEPT)]
-        if kept:
-            raise Violation("nothing is kept for good", kept[0])
-        data = {key for key in self.bucket.objects if key.endswith(".parquet") and "/_" not in key}
-        if left := data - self.ledger.needed:
-            raise Violation("nothing unreferenced is kept for good", min(left))
+
+@dataclass(frozen=True)
+class Empty:
+    """No row is left."""
+
+    def check(self, table: TableModel, before: Version, after: Version, removed: Rows, added: Rows) -> None:
+        if after.rows:
+            raise Violation("a commit does what its operation says", f"{table.root} {after.number} has {after.rows}")
+
+
+def _attempt(actor: Actor, act: Act) -> None:
+    """Do something to a clone, which another may have dropped, brought back or replaced."""
+    try:
+        act(actor)
+    except (TableExists, TableNotFound, VersionExpired, VersionNotFound, Conflict) as error:
+        actor.world.scheduler.note(f"{act.__name__}: {type(error).__name__}: {error}")
+        actor.world.checker.refused(actor.intent)
+    finally:
+        actor.intent = None
+
+
+def _clone(actor: Actor) -> str | None:
+    """Return one of the clones that were made."""
+    tables = actor.world.checker.tables
+    there = [name for name in actor.world.clones if f"{name}/" in tables]
+    return actor.chance.choice(there) if there else None
+
+
+def clone(actor: Actor) -> None:
+    """Clone a table or a clone, at its newest version or an older one, under a new name or that of another."""
+    world, chance = actor.world, actor.chance
+    roots = {"bank": [BANK], "events": [EVENTS]}.get(world.scenario.focus, [BANK, EVENTS])
+    source = (_clone(actor) if chance.random() < 0.4 else None) or chance.choice(roots)[:-1]
+    world.clones.append(f"c{len(world.clones)}")
+    name = world.clones[-1] if chance.random() < 0.7 else chance.choice(world.clones)
+    model = world.model(f"{source}/")
+    version = None if chance.random() < 0.6 else max(0, model.tip.number - chance.choice([0, 1, 2, 4]))
+    if name == source:
+        return
+    world.scheduler.note(f"clones {source} {version} as {name}")
+    actor.intent = Steps({"CLONE": Begun()})
+    actor.main.clone(source, name, version)
+
+
+def append(actor: Actor) -> None:
+    """Append a row to a clone of the bank."""
+    name = _clone(actor)
+    if name is None or "amount" not in actor.world.model(f"{name}/").tip.columns:
+        return
+    actor.world.pairs += 1
+    row = (f"clone{actor.world.pairs}", 0, "clone")
+    actor.intent = AddRows((row,), COLUMNS)
+    actor.table(f"{name}/").append([dict(zip(COLUMNS, row, strict=True))])
+
+
+def delete(actor: Actor) -> None:
+    """Delete a row of a clone, or of an event's kind."""
+    name = _clone(actor)
+    if name is None:
+        return
+    column, text = ("event", "open") if "event" in actor.world.model(f"{name}/").tip.columns else ("id", "a1")
+    actor.intent = ChangeRows(lambda row: row[column] == text, lambda _: None)
+    actor.table(f"{name}/").delete(f"{column} = '{text}'")
+
+
+def _upkeep(*operations: str, act: Callable[[Actor, str], object]) -> Act:
+    def keep_up(actor: Actor) -> None:
+        name = _clone(actor)
+        if name is not None:
+            actor.intent = NoRows(operations)
+            act(actor, f"{name}/")
+
+    return keep_up
+
+
+optimize = _upkeep("OPTIMIZE", act=lambda actor, root: actor.table(root).optimize(full=True))
+sweep = _upkeep("VACUUM", "VACUUM START", "VACUUM END", act=lambda actor, root: actor.table(root).vacuum())
+
+
+def drop(actor: Actor) -> None:
+    """Drop a clone."""
+    if (name := _clone(actor)) is not None:
+        actor.intent = Steps({"DROP TABLE": Empty()})
+        actor.main.drop_table(name)
+
+
+def undrop(actor: Actor) -> None:
+    """Bring a clone back."""
+    if (name := _clone(actor)) is not None:
+        actor.intent = Steps({"UNDROP TABLE": Again()})
+        actor.main.undrop(name)
+
+
+def read(actor: Actor) -> None:
+    """Read a clone, or an older version of it that was not given up."""
+    name = _clone(actor)
+    if name is None:
+        return
+    model = actor.world.model(f"{name}/")
+    snapshot = actor.table(f"{name}/").snapshot()
+    version = model.versions[snapshot.version]
+    try:
+        rows = actor.table(f"{name}/").scan(version=snapshot.version).read_all()
+    except (Corrupt, VersionExpired):
+        if version.number >= model.tip.oldest_readable:
+            raise
+        return
+    actor.world.checker.same_rows(name, tuples(rows), version, tuple(rows.schema.names))
+
+
+def finish(world: World, lake: Lake) -> None:
+    """Each clone that is there shows what it should."""
+    for name in sorted({*world.clones} & {*lake.tables()}):
+        version = world.model(f"{name}/").tip
+        rows = lake.table(name).scan().read_all()
+        world.checker.same_rows(name, tuples(rows), version, tuple(rows.schema.names))
+

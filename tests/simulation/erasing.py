@@ -16,7 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from alluvia.errors import Conflict
+from alluvia.errors import Conflict, Invalid
+from alluvia.operations.erase_report import EraseReport
 from tests.simulation.intents import Rows, Steps
 from tests.simulation.model import TableModel, Version, event_of
 from tests.simulation.scheduler import Violation
@@ -83,8 +84,26 @@ def erase_pair(actor: Actor) -> None:
     world.checker.erased.add(name)
     actor.intent = Steps({"ERASE": EraseRow(name)})
     world.scheduler.note(f"erases {name} of {root}")
-    report = actor.table(root).erase(f"id = '{name}'", release_tags=True)
+    report = _erased(actor, root, f"id = '{name}'")
+    if report is None:
+        return
     _check_row_gone(world, root, name, report.oldest_version)
+
+
+def _erased(actor: Actor, root: str, where: str) -> EraseReport | None:
+    """Erase rows; None where a clone or a branch shows such rows, or has written some."""
+    checker = actor.world.checker
+    shown = [branch for branch in checker.branches.values() if branch.shows_erased(root)]
+    try:
+        report = actor.table(root).erase(where, release_tags=True)
+    except Invalid as error:
+        if "that are kept hold such rows, by " not in str(error) or " tag " in str(error).partition(";")[0]:
+            raise
+        actor.world.scheduler.note(str(error))
+        return None
+    if any(branch.shows_erased(root) for branch in shown):
+        raise Violation("an erasure leaves no row on a branch", f"{where} of {root}")
+    return report
 
 
 def _check_row_gone(world: World, root: str, name: str, oldest: int) -> None:
@@ -122,7 +141,9 @@ def erase(actor: Actor) -> None:
     world.checker.erased.add(event)
     actor.intent = Steps({"ERASE": EraseEvent(event)})
     world.scheduler.note(f"erases {event}")
-    report = actor.table(EVENTS).erase(f"event_id = '{event}'", release_tags=True)
+    report = _erased(actor, EVENTS, f"event_id = '{event}'")
+    if report is None:
+        return
     _check_gone(world, EVENTS, event, report.oldest_version)
     if report.rejects is not None:
         _check_gone(world, REJECTS, event, report.rejects.oldest_version)
@@ -135,6 +156,8 @@ def _check_gone(world: World, root: str, event: str, oldest: int) -> None:
     tables = world.checker.tables.values()
     kept = world.checker.tags.versions(table, tables, world.checker.holds_erased)
     needed |= set().union(*(version.files for version in kept))
+    clones = (each.needed() for each in tables if each.is_clone)
+    needed |= {key.removeprefix(root) for key in set().union(*clones)}
     since_us = table.versions[oldest].at_us
 
     def gone(path: str) -> bool:

@@ -72,7 +72,10 @@ class Ledger:
         self.known: dict[str, Together] = {}
         self._totals = totals
         self._fates: dict[str, str] = {}
+        self._decided_us: dict[str, int] = {}
         self._standing: dict[str, dict[str, bool]] = {}
+        self._stood: dict[tuple[str, int], dict[str, bool]] = {}
+        self._inherited: frozenset[str] = frozenset()
 
     def claimed(self, transaction_id: str, together: Together, started_ms: int) -> None:
         """Note whose claim it is."""
@@ -89,6 +92,7 @@ class Ledger:
             return
         late = now_us // 1000 > together.started_ms + HALF_A_DAY_MS
         fate = "abort" if late else str(json.loads(data)["decision"])
+        self._decided_us.setdefault(transaction_id, now_us)
         if self._fates.setdefault(transaction_id, fate) != fate:
             raise Violation("a transaction is decided once", f"{transaction_id}: {fate}")
         if fate == "commit":
@@ -100,7 +104,34 @@ class Ledger:
         """Return what was decided about a transaction."""
         return self._fates.get(transaction_id)
 
-    def pass_claims(self, root: str, actions: Actions) -> None:
+    def standing(self, root: str, version: int) -> frozenset[str]:
+        """Return the transactions that claimed a table in a version, and were not carried out there."""
+        return frozenset(self._stood.get((root, version), ()))
+
+    def fork(self, totals: dict[str, int], happened: Callable[[int], bool]) -> Ledger:
+        """Return what a branch knows of the transactions: also the decisions of moments that it shows."""
+        forked = Ledger(totals)
+        forked.known = {
+            name: Together(each.intents, each.amounts, each.flag, name, each.started_ms, reads=each.reads)
+            for name, each in self.known.items()
+        }
+        forked._decided_us = {name: at_us for name, at_us in self._decided_us.items() if happened(at_us)}
+        forked._fates = {name: self._fates[name] for name in forked._decided_us}
+        forked._inherited = frozenset(forked.known)
+        return forked
+
+    def was_inherited(self, root: str, version: int) -> bool:
+        """Whether a version of a table carries out what had happened when the branch was cut."""
+        return any(self.known[name].carried_out.get(root) == version for name in self._inherited)
+
+    def follow(self, other: Ledger, root: str, version: int) -> None:
+        """Take a version of a table as another ledger has it."""
+        self._standing[root] = dict(other._stood.get((root, version), {}))
+        for name in self._inherited:
+            if (at := other.known[name].carried_out.get(root, version + 1)) <= version:
+                self.known[name].carried_out[root] = at
+
+    def pass_claims(self, root: str, number: int, actions: Actions) -> None:
         """Take a commit: it comes while another's claim stands only if both append, or if that was aborted."""
         info: Mapping[str, Any] = next((each["commitInfo"] for each in actions if "commitInfo" in each), {})
         domains = [each["domainMetadata"] for each in actions if "domainMetadata" in each]
@@ -120,6 +151,8 @@ class Ledger:
         for name in lifted:
             standing.pop(name, None)
         standing.update(placed)
+        if standing:
+            self._stood[root, number] = dict(standing)
 
     def carry_out(
         self, transaction_id: str, table: TableModel, before: Version, after: Version, removed: Rows, added: Rows
@@ -139,6 +172,8 @@ class Ledger:
     def check_all_or_nothing(self, failed: set[int]) -> None:
         """Check every transaction, when all that was decided has been carried out."""
         for transaction_id, together in self.known.items():
+            if transaction_id in self._inherited:
+                continue
             there = {root for root in together.intents if root in together.carried_out}
             decided = self.decided(transaction_id)  # nothing any more where vacuum has been
             if len(there) not in (0, len(together.intents)) or (decided and bool(there) != (decided == "commit")):

@@ -15,9 +15,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.simulation.s3 import BUCKET
 from tests.simulation.scheduler import Violation
 
 Row = tuple[Any, ...]
+_PLACE = f"s3://{BUCKET}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Version:
     configuration: Mapping[str, str]
     rows: Counter[Row]
     oldest_readable: int
-    actor: str = "-"
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -67,6 +69,33 @@ class TableModel:
     @property
     def tip(self) -> Version:
         return self.versions[-1]
+
+    @property
+    def is_clone(self) -> bool:
+        """Whether it has ever begun as a shallow clone, which has files of other tables."""
+        return any(version.operation == "CLONE" for version in self.versions)
+
+    def key(self, path: str) -> str:
+        """Return the key of a file by its path below the table's root, or by its URI."""
+        return path.removeprefix(_PLACE) if path.startswith(_PLACE) else self.root + path
+
+    def needed(self) -> set[str]:
+        """Return the keys of what the versions need that can be read."""
+        return {self.key(path) for version in self.versions[self.tip.oldest_readable :] for path in version.files}
+
+    def fork(self, version: int) -> TableModel:
+        """Return the table as it was at a version, to go on from there."""
+        removed = {path: at for path, at in self.removed_at.items() if at <= version}
+        return TableModel(
+            self.root,
+            self.versions[: version + 1],
+            {path: self.removed_us[path] for path in removed},
+            removed,
+            {path: self.removed_ms[path] for path in removed},
+            {each: number for each, number in self.txn_ids.items() if number <= version},
+            known=dict(self.known),
+            erased_below=self.erased_below,
+        )
 
     def commit(self, number: int, data: bytes, at_us: int, objects: Mapping[str, tuple[bytes, int]]) -> Version | None:
         """Take a commit that has taken effect. None for one under a number that has come and gone."""
@@ -104,7 +133,7 @@ class TableModel:
                 metadata = action["metaData"]
                 widened = tuple(entry["name"] for entry in json.loads(metadata["schemaString"])["fields"])
                 if rows and widened != columns:
-                    rows = _recast(rows, columns, widened)
+                    rows = recast(rows, columns, widened)
                 columns, configuration = widened, metadata["configuration"]
             if "domainMetadata" in action and "oldest" in action["domainMetadata"]["domain"].lower():
                 oldest = _number(action["domainMetadata"]["configuration"])
@@ -128,6 +157,7 @@ class TableModel:
             configuration,
             rows,
             oldest,
+            info.get("operationParameters") or {},
         )
 
     def _remove(
@@ -152,7 +182,7 @@ class TableModel:
         objects: Mapping[str, tuple[bytes, int]],
     ) -> None:
         path = unquote(add["path"])
-        found = objects.get(self.root + path)
+        found = objects.get(self.key(path))
         if found is None:
             raise Violation("a commit's data files are durable", f"{self.root}{path} is not in the store")
         if add.get("deletionVector"):
@@ -214,7 +244,7 @@ def _padded(file: DataFile, columns: tuple[str, ...]) -> list[Row]:
     return [tuple(row[at[name]] if name in at else None for name in columns) for row in file.rows]
 
 
-def _recast(rows: Counter[Row], columns: tuple[str, ...], wanted: tuple[str, ...]) -> Counter[Row]:
+def recast(rows: Counter[Row], columns: tuple[str, ...], wanted: tuple[str, ...]) -> Counter[Row]:
     """Return rows under another schema."""
     at = {name: index for index, name in enumerate(columns)}
     found: Counter[Row] = Counter()

@@ -153,6 +153,12 @@ class Client:
             raise _error("NoSuchKey", 404)
         return found
 
+    def copy(self, source: str, key: str) -> None:
+        def effect() -> None:
+            self._bucket.put(key, self._object(source)[0], absent=False, intent=None)
+
+        self._send("PUT", key, effect, write=True)
+
     def delete(self, keys: list[str]) -> None:
         self._send("DELETE", f"{keys[0]} and {len(keys) - 1} more", lambda: self._bucket.delete(keys), write=True)
 
@@ -290,7 +296,7 @@ def _quietly(effect: Callable[[], object]) -> None:
     """Let a request take effect whose sender no longer listens."""
     try:
         effect()
-    except BaseError:
+    except (BaseError, FileNotFoundError):
         return
 
 

@@ -179,7 +179,7 @@ def _look_at_both(actor: Actor, kept: Kept) -> None:
 
 
 def finish(world: World) -> None:
-    """Each tag can be read by whoever opens the lake; when all are gone, vacuum leaves nothing that they have kept."""
+    """Each tag can be read by whoever opens the lake."""
     known = world.checker.tags.known
     lake = world.open(Process(), "finish of tags", 0)
     roots = [root for root in (BANK, EVENTS, REJECTS) if root in world.checker.tables]
@@ -198,22 +198,3 @@ def finish(world: World) -> None:
             rows = tuples(scan(snapshot, lake.store).read_all())
             if not held_claims(table._handle, table._handle.log.at(version.number), keeper):
                 world.checker.same_rows(str(kept), rows, version, tuple(snapshot.schema.names))
-    known.clear()
-    for each in lake.tags(tables=True):
-        (lake if each.table is None else lake.table(each.table)).untag(each.name)
-    _check_all_goes(world, roots)
-
-
-def _check_all_goes(world: World, roots: list[str]) -> None:
-    world.scheduler.now_us += 60 * HOUR_US
-    lake = world.open(Process(), "end of tags", 0)
-    before_us = world.scheduler.now_us - 1000 * world.limits.file_retention_ms - HOUR_US
-    for root in roots:
-        table = lake.table(root.rstrip("/"))
-        table.vacuum(timedelta(milliseconds=world.limits.file_retention_ms))
-        left = list(left_over(world.model(root), world.bucket.objects, before_us))
-        if left:
-            raise Violation("what nothing needs goes", f"{root}: {sorted(left)}")
-        commits = sorted(table._handle.log.listing().commits)
-        if commits != list(range(commits[0], commits[-1] + 1)):
-            raise Violation("what nothing needs goes", f"the log of {root} has {commits}")

@@ -26,9 +26,13 @@ class Kept:
 
 @dataclass
 class Tags:
-    """The tags that were acknowledged, and that nobody has begun to delete. The store tells time in ticks."""
+    """The tags that were acknowledged, and that nobody has begun to delete. The store tells time in ticks.
+
+    `branches` keep all tables as they were at a moment, too, by their ids, and no erasure takes it from them.
+    """
 
     known: dict[str, Kept] = field(default_factory=dict)
+    branches: dict[str, Kept] = field(default_factory=dict)
     tick_us: int = 1
 
     def meant(self, tag: Kept, table: TableModel) -> Version | None:
@@ -52,22 +56,25 @@ class Tags:
         """Return the versions of a table that are kept."""
         every = list(tables)
         found = ((tag, self.meant(tag, table)) for tag in self.known.values())
-        return [each for tag, each in found if each is not None and self.is_kept(tag, every, holds_erased)]
+        tagged = [each for tag, each in found if each is not None and self.is_kept(tag, every, holds_erased)]
+        shown = (self.meant(branch, table) for branch in self.branches.values())
+        return [*tagged, *(each for each in shown if each is not None)]
 
     def check_there(
         self, deleted: Sequence[str], tables: Mapping[str, TableModel], objects: Objects, holds_erased: Holds
     ) -> None:
         """Raise `Violation` if something was deleted that a tag needs: a file, or what its version is made of."""
-        if not self.known:
+        if not self.known and not self.branches:
             return
+        gone = set(deleted)
         for table in tables.values():
-            gone = {key.removeprefix(table.root) for key in deleted if key.startswith(table.root)}
-            if not gone:
+            log = any(key.startswith(f"{table.root}_delta_log/") and _LOG.search(key) for key in deleted)
+            if not log and not table.is_clone and not any(key.startswith(table.root) for key in deleted):
                 continue
             for version in self.versions(table, tables.values(), holds_erased):
-                if lost := gone & set(version.files):
+                if lost := gone & set(map(table.key, version.files)):
                     raise Violation("what a tag needs is kept", f"{table.root} {version.number}: {sorted(lost)}")
-                if any(map(_LOG.search, gone)) and not _is_made(table.root, version.number, objects):
+                if log and not _is_made(table.root, version.number, objects):
                     raise Violation("what a tag needs is kept", f"the log of {table.root} {version.number}")
 
 
@@ -82,5 +89,5 @@ def _is_made(root: str, version: int, objects: Objects) -> bool:
 def left_over(table: TableModel, objects: Objects, before_us: int) -> Iterator[str]:
     """Yield the data files of a table that were removed before a moment and are still there."""
     for path, removed_us in table.removed_us.items():
-        if removed_us < before_us and table.root + path in objects:
+        if removed_us < before_us and table.key(path).startswith(table.root) and table.key(path) in objects:
             yield path

@@ -13,7 +13,8 @@ import pytest
 
 from alluvia.errors import AlluviaError, Corrupt, Invalid, Unsupported
 from alluvia.lake import Lake, Table
-from tests.simulation.checker import Checker, Event, Limits
+from tests.simulation.branched import BranchModel
+from tests.simulation.checker import Checker, Event, Limits, OnBranch
 from tests.simulation.faults import HOUR_US, MINUTE_US, SECOND_US, Fault, FaultSource, Without, draw_rates
 from tests.simulation.model import TableModel, tuples
 from tests.simulation.offers import crowd
@@ -106,11 +107,27 @@ class Actor:
     chance: random.Random
     faults: FaultSource
     skew_us: int
-    intent: object = None
+    wanted: object = None
     lakes: dict[int, Lake] = field(default_factory=dict)
+    on: BranchModel | None = None
+    """The branch that it works on now."""
+
+    @property
+    def intent(self) -> object:
+        """Return what it is about to do, in the lake or on a branch."""
+        return self.wanted if self.on is None else OnBranch(self.wanted)
+
+    @intent.setter
+    def intent(self, wanted: object) -> None:
+        self.wanted = wanted
 
     @property
     def lake(self) -> Lake:
+        """Return the lake that it works on."""
+        return self.main if self.on is None else self.main.on_branch(self.on.name)
+
+    @property
+    def main(self) -> Lake:
         """Return the process's lake; a cold one after a crash."""
         generation = self.process.generation
         if generation not in self.lakes:
@@ -145,6 +162,8 @@ class World:
         self.checker.objects = self.bucket.objects
         self.actors: dict[str, Actor] = {}
         self.next_event = 0
+        self.clones: list[str] = []
+        """The names of shallow clones, once somebody has begun to make them."""
         self.pairs = 0
         self.shown = -1
         """The version of the bank that the rollup shows, where there is one."""
@@ -166,10 +185,12 @@ class World:
         """Return what the model knows of a table."""
         return self.checker.tables[root]
 
-    def new_event(self, *, reject: bool = False, disputed: bool = False, posted: bool = False) -> Event:
+    def new_event(
+        self, *, reject: bool = False, disputed: bool = False, posted: bool = False, branch: str | None = None
+    ) -> Event:
         """Return an event that has never been sent."""
         self.next_event += 1
-        event = Event(f"e{self.next_event}", self.scheduler.now_us, reject, disputed, posted)
+        event = Event(f"e{self.next_event}", self.scheduler.now_us, reject, disputed, posted, branch)
         self.checker.events[event.id] = event
         return event
 
@@ -179,11 +200,11 @@ class World:
         oldest_us = self.scheduler.now_us - 1000 * horizon_ms
         wanted = (disputed, posted)
         events = (event for event in self.checker.events.values() if (event.disputed, event.posted) == wanted)
-        return [event for event in events if event.first_us > oldest_us]
+        return [event for event in events if event.first_us > oldest_us and event.branch is None]
 
     def run(self) -> Result:
         """Run to the end. Raises `Failure`."""
-        from tests.simulation import backfills, following, merge_queries, tagging, transfers
+        from tests.simulation import backfills, branching, cloning, following, letting_go, merge_queries, transfers
         from tests.simulation.actors import cast
         from tests.simulation.rollups import has_rollup, set_up
 
@@ -200,6 +221,8 @@ class World:
                     transfers.set_up(self, self.open(Process(), "setup of the vault", 0))
                 if following.has_stream(self):
                     following.set_up(self, self.open(Process(), "setup of the stream", 0))
+                if branching.has_branches(self):
+                    branching.set_up(self, self.open(Process(), "setup of branches", 0))
                 for number, (name, body) in enumerate(cast(self)):
                     if name not in self.without.actors:
                         self.scheduler.spawn(name, body, delay_us=number)
@@ -208,9 +231,12 @@ class World:
                     transfers.finish(self, self.open(Process(), "finish of transfers", 0))
                 if following.has_stream(self):
                     following.finish(self, self.open(Process(), "finish of the stream", 0))
+                if branching.has_branches(self):
+                    branching.finish(self, self.open(Process(), "finish of branches", 0))
+                if cloning.has_clones(self):
+                    cloning.finish(self, self.open(Process(), "finish of clones", 0))
                 self._finish()
-                if tagging.has_tags(self):
-                    tagging.finish(self)
+                letting_go.finish(self)
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise
@@ -247,6 +273,7 @@ class World:
         warm = self.open(Process(), "finish", 0)
         roots = [root for root in sorted(self.checker.tables) if len(self.model(root).versions) > 3 or root == REJECTS]
         roots = [root for root in roots if not root.startswith("_alluvia/")]  # logs of streams have no rows
+        roots = [root for root in roots if root[:-1] not in self.clones]  # they may have been dropped
         if self.scenario.small:
             roots = self.chance.sample(roots, min(len(roots), 1))
         for root in roots:
