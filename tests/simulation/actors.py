@@ -29,7 +29,7 @@ from tests.simulation.backfills import backfillers
 from tests.simulation.branching import branchers, has_branches
 from tests.simulation.checker import Event, tuples
 from tests.simulation.cloning import cloners, has_clones
-from tests.simulation.erasing import erasers
+from tests.simulation.erasing import erase, erasers
 from tests.simulation.events import CLAIMS, KINDS, event_rows, value_of
 from tests.simulation.faults import HOUR_US, SECOND_US, FaultSource
 from tests.simulation.following import followers, has_stream
@@ -87,7 +87,7 @@ def cast(world: World) -> Iterator[tuple[str, Callable[[], None]]]:
     others += [*movers(world)] if has_vault(world) else []
     others += [*followers(world)] if has_stream(world) else []
     others += [*taggers(world, vacuum)] if has_tags(world) else []
-    others += [*branchers(world, BRANCH_ACTS, vacuum)] if has_branches(world) else []
+    others += [*branchers(world, BRANCH_ACTS, vacuum, erase)] if has_branches(world) else []
     others += [*cloners(world, vacuum)] if has_clones(world) else []
     others += [(f"offerer{at}", ingest) for at in range(CROWD)] if is_crowded(world.seed) else []
     acts = [(name, act, Process(), dict[int, Lake]()) for name, act in others]

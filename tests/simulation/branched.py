@@ -3,6 +3,7 @@ means; and what may come into the lake of it when it is published."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -55,6 +56,8 @@ class BranchModel(Checker):
     published: dict[str, int] = field(default_factory=dict)
     """The versions of the branch's tables that were published."""
     publishes: list[Publish] = field(default_factory=list)
+    lost: dict[int, object] = field(default_factory=dict)
+    """What was committed once it had been given up: nobody may be told that it has happened."""
     ended: bool = False
     busy: int = 0
 
@@ -84,14 +87,28 @@ class BranchModel(Checker):
 
     def put(self, key: str, data: bytes, intent: object) -> None:
         """Take what is written to its folder, by the keys that it would have in the lake."""
+        meant = intent.intent if isinstance(intent, OnBranch) else None
         if self.is_there:
-            super().put(key, data, intent.intent if isinstance(intent, OnBranch) else None)
+            super().put(key, data, meant)
+        elif meant is not None and LOG.match(key) and self._is_given_up():
+            self.lost[id(meant)] = meant
+
+    def _is_given_up(self) -> bool:
+        """Whether whoever looks for the branch learns that it was discarded."""
+        data, _ = self.lake.objects.get(f"_alluvia/kept/_lake/branch/{self.name}.json", (b"", 0))
+        return not data or json.loads(data)["id"] != self.id or "discarded" in json.loads(data)["details"]
 
     def deleted(self, keys: list[str]) -> None:
         """Take what is deleted, by the lake's keys."""
-        own = [key.removeprefix(self.folder) for key in keys if key.startswith(self.folder)]
-        if self.is_there and own:
+        if not self.is_there:
+            return
+        if own := [key.removeprefix(self.folder) for key in keys if key.startswith(self.folder)]:
             super().deleted(own)
+        gone = {*keys}
+        for root, table in self.tables.items():
+            theirs = {root + path for path in table.tip.files if self.folder + root + path not in self.lake.objects}
+            if lost := gone & theirs:
+                raise Violation("what a branch shows is there", f"{self.name}: {sorted(lost)}")
 
     def _falls_through(self, key: str) -> bool:
         """Whether it shows an object of the lake: of a log, only what is not newer than its base."""
@@ -135,7 +152,7 @@ class BranchModel(Checker):
         return {
             root: table.tip.number
             for root, table in self.tables.items()
-            if root in self.bases and table.tip.files.keys() != table.versions[self.bases[root]].files.keys()
+            if root in self.bases and table.tip.files != table.versions[self.bases[root]].files
         }
 
     def settled(self, root: str, version: int) -> bool:
@@ -224,4 +241,3 @@ class Publish(Together):
             self._parts[table.root] = self._part
         else:
             self._part.check(table, before, after, removed, added)
-

@@ -20,7 +20,7 @@ from alluvia.table.keepers import BRANCH, keeper_key
 from tests.simulation.branched import BranchModel, Publish
 from tests.simulation.events import event_rows, value_of
 from tests.simulation.faults import MINUTE_US, SECOND_US
-from tests.simulation.intents import AddEvents, AddRows, NoRows, RestoreRows, Steps
+from tests.simulation.intents import AddEvents, AddRows, ChangeRows, NoRows, RestoreRows, Steps
 from tests.simulation.ledger import Together
 from tests.simulation.model import Version, tuples
 from tests.simulation.s3 import Process
@@ -29,6 +29,8 @@ from tests.simulation.world import BANK, BANK_SCHEMA, EVENTS, REJECTS, SKEW_MS_M
 
 SHARE = 0.12
 """The share of runs that have branches."""
+ERASE_SHARE = 0.3
+"""The share of them, if they are about events, in which somebody erases."""
 BRANCHES_MAX = 3
 SIDE = "side/"
 """A table that transactions of the lake and of branches write with the bank."""
@@ -51,11 +53,14 @@ def set_up(world: World, lake: Lake) -> None:
     world.checker.tags.tick_us = world.bucket.tick_us
     properties = lake.table("bank").snapshot().properties
     kept = {name: text for name, text in properties.items() if name.startswith("delta.") and "Duration" in name}
-    lake.create_table(SIDE[:-1], BANK_SCHEMA, sort_by=["id"], properties=kept)
+    if chance_of(world).random() < SHARE / 2:  # the same number as above
+        kept["delta.enableDeletionVectors"] = "true"
+    table = lake.create_table(SIDE[:-1], BANK_SCHEMA, sort_by=["id"], properties=kept)
+    table.append([{"id": f"a{at}", "amount": 0, "owner": "side"} for at in range(4)])
     world.checker.sorted_by[SIDE] = ("id",)
 
 
-def branchers(world: World, acts: tuple[Act, ...], vacuum: Act) -> Iterator[tuple[str, Act]]:
+def branchers(world: World, acts: tuple[Act, ...], vacuum: Act, erase: Act) -> Iterator[tuple[str, Act]]:
     """Yield the names of those who use branches, and clean up meanwhile, with what they do. `acts` work on any lake."""
 
     def write(actor: Actor) -> None:
@@ -77,12 +82,15 @@ def branchers(world: World, acts: tuple[Act, ...], vacuum: Act) -> Iterator[tupl
     for at in range(chance.choice([1, 2])):
         yield f"fixer{at}", fix
     for at in range(chance.choice([1, 2])):
-        yield f"branch helper{at}", lambda actor: actor.chance.choice([write, write, look, compare, publish, discard])(
-            actor
+        yield (
+            f"branch helper{at}",
+            lambda actor: actor.chance.choice([write, write, look, compare, publish, discard])(actor),
         )
     yield "sider", _aside
     for at in range(chance.choice([1, 2])):
         yield f"branch sweeper{at}", vacuum
+    if world.scenario.focus != "bank" and chance.random() < ERASE_SHARE:
+        yield "branch eraser", erase
 
 
 def _known(actor: Actor) -> list[BranchModel]:
@@ -138,6 +146,8 @@ def _on_branch(actor: Actor, act: Act) -> None:
     actor.world.scheduler.note(f"on {branch.name}: {act.__name__}")
     try:
         act(actor)
+        if id(actor.wanted) in branch.lost:
+            raise Violation("what is written on a branch that is gone is refused", f"{branch.name}: {actor.wanted}")
     except AlluviaError as error:
         if not branch.is_there:
             actor.world.scheduler.note(f"{branch.name} is gone: {error}")
@@ -186,9 +196,15 @@ def ingest(actor: Actor) -> None:
 
 
 def add_both(actor: Actor) -> None:
-    """Append a row to the bank and to the side table in one transaction; sometimes take some away from there."""
-    world = actor.world
-    if actor.chance.random() < 0.3:
+    """Append a row to the bank and to the side table in one transaction; or append or delete one there alone."""
+    world, what = actor.world, actor.chance.random()
+    if what < 0.3:
+        rows = sorted(row[0] for row in (world.checker if actor.on is None else actor.on).table(SIDE).tip.rows)
+        name = actor.chance.choice(rows or ["a0"])
+        actor.intent = ChangeRows(lambda row: row["id"] == name, lambda _: None)
+        actor.table(SIDE).delete(f"id = '{name}'")
+        return
+    if what < 0.5:
         world.pairs += 1
         row = (f"side{world.pairs}", 0, "side")
         actor.intent = AddRows((row,), COLUMNS)
@@ -347,11 +363,15 @@ def discard(actor: Actor) -> None:
     actor.main.discard_branch(branch.name)
 
 
-def finish(world: World, lake: Lake) -> None:
-    """Carry out what was decided, in the lake and on branches, and see that these show what they should."""
+def carry_out(_: World, lake: Lake) -> None:
+    """Carry out what was decided of the tables that branches change."""
     for name in ("bank", "side", "events"):
         handle = lake.handle(name)
         handle.carry_out(handle.newest())
+
+
+def finish(world: World, _: Lake) -> None:
+    """Transactions and publishes are all or nothing, and branches show what they should."""
     world.checker.ledger.check_all_or_nothing(world.checker.failed)
     for branch in [*world.checker.branches.values()]:
         assert isinstance(branch, BranchModel)
@@ -364,4 +384,3 @@ def finish(world: World, lake: Lake) -> None:
             rows = cold.table(root[:-1]).scan().read_all()
             _same(branch, root, branch.tables[root].tip, rows)
         branch.ledger.check_all_or_nothing(branch.failed)
-

@@ -23,7 +23,7 @@ from tests.simulation.model import TableModel, Version, tuples
 from tests.simulation.scheduler import Violation
 from tests.simulation.world import BANK, EVENTS, Actor, World
 
-SHARE = 0.12
+SHARE = 0.08
 """The share of runs that have clones."""
 COLUMNS = ("id", "amount", "owner")
 Act = Callable[[Actor], None]
@@ -190,4 +190,3 @@ def finish(world: World, lake: Lake) -> None:
         version = world.model(f"{name}/").tip
         rows = lake.table(name).scan().read_all()
         world.checker.same_rows(name, tuples(rows), version, tuple(rows.schema.names))
-

@@ -32,9 +32,11 @@ def finish(world: World) -> None:
         (lake if tag.table is None else lake.table(tag.table)).untag(tag.name)
     for branch in world.checker.branches.values():
         branch.end()
+    if has_branches(world):
+        lake.branch("last")  # what was written on branches after they were discarded goes with the next one
     for info in lake.branches():
         lake.discard_branch(info.name)
-    for name in {*world.clones} & {*lake.tables()}:
+    for name in sorted({*world.clones} & {*lake.tables()}):
         lake.drop_table(name)
     clones = [f"{name}/" for name in world.clones if f"{name}/" in world.checker.tables]
     roots = [root for root in (BANK, SIDE, EVENTS, REJECTS) if root in world.checker.tables]

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.simulation.deletions import deleted_rows, vector_path
 from tests.simulation.s3 import BUCKET
 from tests.simulation.scheduler import Violation
 
@@ -185,20 +186,35 @@ class TableModel:
         found = objects.get(self.key(path))
         if found is None:
             raise Violation("a commit's data files are durable", f"{self.root}{path} is not in the store")
-        if add.get("deletionVector"):
-            raise Violation("no deletion vector where none is allowed", path)
         if len(found[0]) != add["size"]:
             raise Violation("sizes are true", f"{path}: {add['size']} in the log, {len(found[0])} in the store")
         if path in files:
             raise Violation("a file is added once", f"{self.root} {path}")
-        files[path] = self.known[path] = file = read_rows(found[0], add["partitionValues"])
+        file = read_rows(found[0], add["partitionValues"])
         stats = json.loads(add["stats"])
         if stats["numRecords"] != len(file.rows):
             raise Violation("row counts are true", f"{path}: {stats['numRecords']} promised, {len(file.rows)} there")
+        if vector := add.get("deletionVector"):
+            file = self._without_deleted(file, vector, objects)
+        files[path] = self.known[path] = file
         rows.update(_padded(file, columns))
         self.removed_at.pop(path, None)
         self.removed_us.pop(path, None)
         self.removed_ms.pop(path, None)
+
+    def _without_deleted(
+        self, file: DataFile, vector: Mapping[str, Any], objects: Mapping[str, tuple[bytes, int]]
+    ) -> DataFile:
+        """Return a file without the rows that a deletion vector deletes."""
+        if self.versions[0].configuration.get("delta.enableDeletionVectors") != "true":
+            raise Violation("no deletion vector where none is allowed", self.root)
+        key = self.root + vector_path(vector)
+        if key not in objects:
+            raise Violation("a commit's data files are durable", f"{key} is not in the store")
+        gone = deleted_rows(vector, objects[key][0])
+        if len(gone) != vector["cardinality"]:
+            raise Violation("row counts are true", f"{key}: {vector['cardinality']} promised, {len(gone)} there")
+        return replace(file, rows=tuple(row for at, row in enumerate(file.rows) if at not in gone))
 
     def _check(self, version: Version, info: Mapping[str, Any]) -> None:
         if any(number < 0 for number in version.rows.values()):

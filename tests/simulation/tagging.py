@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from alluvia.errors import Corrupt, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.operations.keeping import held_claims, kept_snapshot
 from alluvia.operations.scan import scan
 from alluvia.table.keepers import TAG, find_keeper
-from tests.simulation.faults import HOUR_US
 from tests.simulation.model import TableModel, tuples
 from tests.simulation.s3 import Process
 from tests.simulation.scheduler import Violation
-from tests.simulation.tags import Kept, left_over
+from tests.simulation.tags import Kept
 from tests.simulation.transfers import NAMES, _check_cut, has_vault
 from tests.simulation.world import BANK, EVENTS, REJECTS, Actor, World
 

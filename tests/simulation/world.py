@@ -204,37 +204,20 @@ class World:
 
     def run(self) -> Result:
         """Run to the end. Raises `Failure`."""
-        from tests.simulation import backfills, branching, cloning, following, letting_go, merge_queries, transfers
+        from tests.simulation import backfills, letting_go
         from tests.simulation.actors import cast
-        from tests.simulation.rollups import has_rollup, set_up
 
         with running(self.scheduler), pytest.MonkeyPatch.context() as patch:
             crowd(self.seed, patch)
             backfills.set_up(patch)
             try:
                 self._set_up()
-                if has_rollup(self):
-                    set_up(self, self.open(Process(), "setup of the rollup", 0))
-                if merge_queries.has_hits(self):
-                    merge_queries.set_up(self, self.open(Process(), "setup of the hits", 0))
-                if transfers.has_vault(self):
-                    transfers.set_up(self, self.open(Process(), "setup of the vault", 0))
-                if following.has_stream(self):
-                    following.set_up(self, self.open(Process(), "setup of the stream", 0))
-                if branching.has_branches(self):
-                    branching.set_up(self, self.open(Process(), "setup of branches", 0))
+                self._set_up_others()
                 for number, (name, body) in enumerate(cast(self)):
                     if name not in self.without.actors:
                         self.scheduler.spawn(name, body, delay_us=number)
                 self.scheduler.run()
-                if transfers.has_vault(self):
-                    transfers.finish(self, self.open(Process(), "finish of transfers", 0))
-                if following.has_stream(self):
-                    following.finish(self, self.open(Process(), "finish of the stream", 0))
-                if branching.has_branches(self):
-                    branching.finish(self, self.open(Process(), "finish of branches", 0))
-                if cloning.has_clones(self):
-                    cloning.finish(self, self.open(Process(), "finish of clones", 0))
+                self._finish_others()
                 self._finish()
                 letting_go.finish(self)
             except BaseException as error:
@@ -242,6 +225,34 @@ class World:
                     raise
                 raise Failure(self.seed, error, self._result()) from error
         return self._result()
+
+    def _set_up_others(self) -> None:
+        """Set up what only some runs have."""
+        from tests.simulation import branching, following, merge_queries, rollups, transfers
+
+        for what, has, set_up in (
+            ("setup of the rollup", rollups.has_rollup, rollups.set_up),
+            ("setup of the hits", merge_queries.has_hits, merge_queries.set_up),
+            ("setup of the vault", transfers.has_vault, transfers.set_up),
+            ("setup of the stream", following.has_stream, following.set_up),
+            ("setup of branches", branching.has_branches, branching.set_up),
+        ):
+            if has(self):
+                set_up(self, self.open(Process(), what, 0))
+
+    def _finish_others(self) -> None:
+        """Finish what only some runs have: first what was decided is carried out."""
+        from tests.simulation import branching, cloning, following, transfers
+
+        for what, has, finish in (
+            ("decisions about branches", branching.has_branches, branching.carry_out),
+            ("finish of transfers", transfers.has_vault, transfers.finish),
+            ("finish of the stream", following.has_stream, following.finish),
+            ("finish of branches", branching.has_branches, branching.finish),
+            ("finish of clones", cloning.has_clones, cloning.finish),
+        ):
+            if has(self):
+                finish(self, self.open(Process(), what, 0))
 
     def _result(self) -> Result:
         digest = blake2b("\n".join(self.scheduler.trace).encode(), digest_size=16).hexdigest()
