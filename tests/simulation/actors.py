@@ -360,7 +360,7 @@ def evolve(actor: Actor) -> None:
     root = BANK if actor.world.scenario.focus == "bank" else actor.chance.choice([EVENTS, BANK])
     number = len(actor.world.model(root).tip.columns)
     if number < 12:
-        name = f"more{number}_{actor.name}_{actor.faults.index}"
+        name = f"more{number}_{actor.name.replace(' ', '_')}_{actor.faults.index}"
         actor.intent = AddColumn(name)
         actor.table(root).evolve(add={name: "string"})
 

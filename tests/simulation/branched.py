@@ -90,7 +90,7 @@ class BranchModel(Checker):
         meant = intent.intent if isinstance(intent, OnBranch) else None
         if self.is_there:
             super().put(key, data, meant)
-        elif meant is not None and LOG.match(key) and self._is_given_up():
+        elif meant is not None and (log := LOG.match(key)) and log["kind"] == "json" and self._is_given_up():
             self.lost[id(meant)] = meant
 
     def _is_given_up(self) -> bool:
@@ -118,11 +118,11 @@ class BranchModel(Checker):
         newer = match is not None and int(match["version"]) > self.bases.get(match["root"], -1)
         return not newer and not key.startswith(BRANCHES)
 
-    def shows_erased(self, root: str) -> bool:
-        """Whether a version of a table that the branch began with, or that it has made, holds rows to be erased."""
+    def shows(self, root: str, name: str) -> bool:
+        """Whether a version of a table that the branch began with, or that it has made, holds a row of a name."""
         table = self.table(root)
         versions = table.versions[self.bases.get(root, 0) :]
-        return self.is_there and any(self.holds_erased(file) for each in versions for file in each.files.values())
+        return self.is_there and any(file.holds({name}) for each in versions for file in each.files.values())
 
     def table(self, root: str) -> TableModel:
         """Return what is known of a table, which goes on from the version that the moment means."""

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from alluvia.table.reads import READS_INFO
 from tests.simulation.faults import MINUTE_US
 from tests.simulation.intents import Intent, NoRows, Steps, difference, widened
 from tests.simulation.ledger import Ledger, ReadOnly, Together
@@ -63,7 +64,7 @@ class Branched(Protocol):
 
     def deleted(self, keys: list[str]) -> None: ...
 
-    def shows_erased(self, root: str) -> bool: ...
+    def shows(self, root: str, name: str) -> bool: ...
 
     def end(self) -> None: ...
 
@@ -183,8 +184,7 @@ class Checker:
 
     def holds_erased(self, file: DataFile) -> bool:
         """Whether a file holds a row that somebody erases: an event, or one of a name."""
-        at = next((file.columns.index(name) for name in ("event_id", "id") if name in file.columns), None)
-        return at is not None and any(event_of(row[at]) in self.erased for row in file.rows)
+        return file.holds(self.erased)
 
     def table(self, root: str) -> TableModel:
         """Return what is known of a table, which may be nothing."""
@@ -369,11 +369,12 @@ class Checker:
 
 
 def said(data: bytes | str) -> list[object]:
-    """Return what a commit says, without bounds, tags and texts of conditions, which an erasure may take out."""
+    """Return what a commit says, without bounds, tags, reads and texts of conditions, which an erasure may take out."""
     actions = [json.loads(line) for line in data.splitlines() if line]
     for action in actions:
         for body in action.values():
             body.pop("tags", None)
+            body.pop(READS_INFO, None)
             body.get("operationParameters", {}).pop("predicate", None)
             if "stats" in body:
                 statistics = json.loads(body["stats"])

@@ -84,16 +84,16 @@ def erase_pair(actor: Actor) -> None:
     world.checker.erased.add(name)
     actor.intent = Steps({"ERASE": EraseRow(name)})
     world.scheduler.note(f"erases {name} of {root}")
-    report = _erased(actor, root, f"id = '{name}'")
+    report = _erased(actor, root, "id", name)
     if report is None:
         return
     _check_row_gone(world, root, name, report.oldest_version)
 
 
-def _erased(actor: Actor, root: str, where: str) -> EraseReport | None:
+def _erased(actor: Actor, root: str, column: str, name: str) -> EraseReport | None:
     """Erase rows; None where a clone or a branch shows such rows, or has written some."""
-    checker = actor.world.checker
-    shown = [branch for branch in checker.branches.values() if branch.shows_erased(root)]
+    where = f"{column} = '{name}'"
+    shown = [branch for branch in actor.world.checker.branches.values() if branch.shows(root, name)]
     try:
         report = actor.table(root).erase(where, release_tags=True)
     except Invalid as error:
@@ -101,7 +101,7 @@ def _erased(actor: Actor, root: str, where: str) -> EraseReport | None:
             raise
         actor.world.scheduler.note(str(error))
         return None
-    if any(branch.shows_erased(root) for branch in shown):
+    if any(branch.shows(root, name) for branch in shown):
         raise Violation("an erasure leaves no row on a branch", f"{where} of {root}")
     return report
 
@@ -141,7 +141,7 @@ def erase(actor: Actor) -> None:
     world.checker.erased.add(event)
     actor.intent = Steps({"ERASE": EraseEvent(event)})
     world.scheduler.note(f"erases {event}")
-    report = _erased(actor, EVENTS, f"event_id = '{event}'")
+    report = _erased(actor, EVENTS, "event_id", event)
     if report is None:
         return
     _check_gone(world, EVENTS, event, report.oldest_version)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
@@ -30,6 +30,11 @@ class DataFile:
     rows: tuple[Row, ...]
     columns: tuple[str, ...]
     size: int
+
+    def holds(self, names: Collection[str]) -> bool:
+        """Whether it holds an event or a row of one of these names."""
+        at = next((self.columns.index(name) for name in ("event_id", "id") if name in self.columns), None)
+        return at is not None and any(event_of(row[at]) in names for row in self.rows)
 
 
 @dataclass(frozen=True)
