@@ -152,8 +152,21 @@ class BranchModel(Checker):
         return {
             root: table.tip.number
             for root, table in self.tables.items()
-            if root in self.bases and table.tip.files != table.versions[self.bases[root]].files
+            if root in self.bases and {*table.tip.files} != self._files_at_base(root)
         }
+
+    def _files_at_base(self, root: str) -> set[str]:
+        """Return the files that a table began with, with those of transactions that had happened by the moment."""
+        versions, base = self.tables[root].versions, self.bases[root]
+        files = {*versions[base].files}
+        for number in self._inherited(root, len(versions) - 1):
+            before, after = versions[number - 1].files, versions[number].files
+            files = (files - (before.keys() - after.keys())) | (after.keys() - before.keys())
+        return files
+
+    def _inherited(self, root: str, tip: int) -> Iterator[int]:
+        """Yield the versions that carry out what had happened by the moment: they are no changes of the branch."""
+        return (at for at in range(self.bases[root] + 1, tip + 1) if self.ledger.was_inherited(root, at))
 
     def settled(self, root: str, version: int) -> bool:
         """Whether what a version of a table shows is in its log, and not in a transaction that it claims besides."""
@@ -163,11 +176,10 @@ class BranchModel(Checker):
         """Return the rows that the branch has taken from a table and put into it, up to a version, and that version."""
         table, base = self.tables[root], self.bases[root]
         began = Counter(table.versions[base].rows)
-        for number in range(base + 1, tip + 1):  # what had happened by the moment is no change of the branch
-            if self.ledger.was_inherited(root, number):
-                removed, added = difference(table.versions[number - 1], table.versions[number])
-                began.subtract(removed)
-                began.update(added)
+        for number in self._inherited(root, tip):
+            removed, added = difference(table.versions[number - 1], table.versions[number])
+            began.subtract(removed)
+            began.update(added)
         shown = table.versions[tip]
         began = recast(began, table.versions[base].columns, shown.columns)
         return began - shown.rows, shown.rows - began, shown

@@ -344,11 +344,12 @@ def publish(actor: Actor) -> None:
 
 
 def _check_published(world: World, branch: BranchModel, changed: dict[str, int]) -> None:
-    """Raise `Violation` unless all tables that the branch had changed were published."""
+    """Raise `Violation` unless all tables that the branch had changed, and nobody changed since, were published."""
     ledger = world.checker.ledger
     done = {root for each in branch.publishes for root in each.intents
             if each.transaction_id is not None and ledger.decided(each.transaction_id) == "commit"}  # fmt: skip
-    if missing := changed.keys() - done - branch.published.keys():
+    same = {root for root, version in changed.items() if branch.tables[root].tip.number == version}
+    if missing := same - done - branch.published.keys():
         raise Violation("a publish is all or nothing", f"{branch.name}: {sorted(missing)}")
 
 

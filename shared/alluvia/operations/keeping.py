@@ -243,16 +243,21 @@ def _check_there(handle: TableHandle, keeper: Keeper) -> None:
     stored_ms = handle.log.stored_ms() if moments else {}
     version = meant(keeper, kept.pins, stored_ms, oldest)
     if version is None:
-        if 0 not in stored_ms:
+        if not _began_later(keeper, stored_ms):
             raise _not_there(handle, keeper, stored_ms)
     elif version < oldest and version not in {meant(each, kept.pins, stored_ms, oldest) for each in others}:
         raise VersionExpired(expired_message(handle.name, version, oldest))
 
 
+def _began_later(keeper: Keeper, stored_ms: Mapping[int, int]) -> bool:
+    """Whether the store took a table's first commit after the moment of a keeper of the lake."""
+    return 0 in stored_ms and stored_ms[0] > keeper.moment
+
+
 def _not_there(handle: TableHandle, keeper: Keeper, stored_ms: Mapping[int, int]) -> TableNotFound | VersionExpired:
-    if 0 in stored_ms:
+    if _began_later(keeper, stored_ms):
         return TableNotFound(f"there was no table {handle.name!r} yet at the moment of {keeper}")
-    oldest = min(stored_ms, default=0)
+    oldest = min((version for version, ms in stored_ms.items() if ms > keeper.moment), default=0)
     return VersionExpired(
         f"table {handle.name}: its version at the moment of {keeper} has expired; the oldest version that is left is "
         f"{oldest}"

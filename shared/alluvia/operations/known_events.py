@@ -67,10 +67,11 @@ def _found(
 def _check_forgotten(handle: TableHandle, commit: CommitFiles, error: ObjectNotFound) -> None:
     """Raise `Corrupt` unless a commit is so old that vacuum may have taken its id files.
 
-    Vacuum takes them long after the window has ended, and after a commit of its own. A window that was made longer
-    since then does not bring them back.
+    Vacuum takes them long after the window has ended, and after a commit of its own, which is not in the log of a
+    branch: so the clock counts, too. A window that was made longer since then does not bring them back.
     """
-    if handle.log.refresh().timestamp_ms - commit.timestamp_ms < FILE_AGE_MS_MAX:
+    now_ms = max(handle.log.refresh().timestamp_ms, handle.clock.now_ms())
+    if now_ms - commit.timestamp_ms < FILE_AGE_MS_MAX:
         raise Corrupt(f"{handle.name}: the event ids of version {commit.version} are missing: {error}") from error
 
 

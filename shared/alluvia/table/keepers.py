@@ -113,8 +113,9 @@ def meant(keeper: Keeper, pins: Mapping[str, int], stored_ms: Mapping[int, int],
     """Return which version of a table a keeper means; None for files alone, and without a log at its moment. Pure.
 
     `stored_ms` says when the store took the table's commits, as `Log.stored_ms` has it, and `oldest` is the oldest
-    version that can be read. The version of a moment is the newest that was taken at or before it. Whoever keeps the
-    moment at which it was put cannot mean a version that a vacuum had given up before it has seen the keeper.
+    version that can be read. The version of a moment is the newest that was taken at or before it; None also where the
+    log has forgotten the commits that come next, of which one may be that version. Whoever keeps the moment at which it
+    was put cannot mean a version that a vacuum had given up before it has seen the keeper.
     """
     if FILES in keeper.details:
         return None
@@ -123,7 +124,9 @@ def meant(keeper: Keeper, pins: Mapping[str, int], stored_ms: Mapping[int, int],
     if keeper.id in pins:
         return pins[keeper.id]
     found = max((version for version, ms in stored_ms.items() if ms <= keeper.moment), default=None)
-    return max(found, oldest) if found is not None and keeper.moment_ms is None else found
+    if found is None or keeper.moment_ms is None:
+        return None if found is None else max(found, oldest)
+    return found if found + 1 in stored_ms or found == max(stored_ms) else None
 
 
 def keeper_key(table: str | None, kind: str, name: str) -> str:
