@@ -126,7 +126,9 @@ class Branch(Lake):
 
     def _written(self, table: str | None = None) -> list[BranchedTable]:
         self._check_there()
-        return [each for each in branched_tables(self, self.branch_store) if table in (None, each.name)]
+        found = [each for each in branched_tables(self, self.branch_store) if table in (None, each.name)]
+        self._check_there()  # whoever discards it says so before deleting: else some tables may have been gone
+        return found
 
     def publish(  # type: ignore[override]
         self, *, isolation: str = SERIALIZABLE, dry_run: bool = False

@@ -9,10 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from alluvia import lake_branch
 from alluvia.clock import ManualClock
 from alluvia.errors import AlluviaError, BranchGone, CommitUnknown, Invalid, Unavailable
 from alluvia.lake import Lake
 from alluvia.lake_branch import Branch
+from alluvia.operations.branch_changes import branched_tables
 from alluvia.operations.views import write_view
 from alluvia.store import CountingStore, MemoryStore, Store, Wrapper
 from alluvia.table.keepers import BRANCH, keeper_key
@@ -211,3 +213,20 @@ def test_the_look_is_one_request_of_each_write_on_a_branch_and_none_on_the_lake(
         costs[name] = one, dict(counted.requests)
     for lakes, branches in zip(costs["lake"], costs["branch"], strict=True):
         assert branches == {**lakes, "get": lakes.get("get", 0) + 1}
+
+
+@pytest.mark.parametrize("act", ["publish", "diff"])
+def test_a_branch_that_is_discarded_while_its_tables_are_read_is_gone(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    fix = lake.on_branch("fix")
+    fix["orders"].append([{"id": 3}])
+
+    def discarded_first(*given: Any) -> Any:
+        lake.discard_branch("fix")
+        return branched_tables(*given)
+
+    monkeypatch.setattr(lake_branch, "branched_tables", discarded_first)
+    with pytest.raises(AlluviaError, match="fix"):
+        getattr(fix, act)()
+    assert lake["orders"].count() == 2

@@ -190,6 +190,25 @@ def test_a_moment_of_which_a_table_has_expired_is_not_kept(table: Table, clock: 
     assert not list_keepers(table.lake.store, None, TAG)
 
 
+def test_a_moment_after_which_the_log_has_a_gap_means_no_older_version(table: Table, clock: ManualClock) -> None:
+    keep(table, 1)
+    clock.advance(DAY)
+    table.append([{"x": 5}])
+    moment = clock.now_ms()
+    clock.advance(1)
+    table.append([{"x": 6}])
+    checkpoint(table._handle)
+    age(table, clock)
+    table.vacuum(NONE)
+    stored = cold(table)._handle.log.stored_ms()
+    assert 1 in stored, "the tag keeps it"
+    assert 5 not in stored, "which is what the moment means"
+    for lake in (table.lake, cold(table).lake):
+        with pytest.raises(VersionExpired, match="its version at the moment of tag late has expired"):
+            keep_moment(lake, TAG, "late", moment)
+    assert [each.name for each in list_keepers(table.lake.store, None, TAG)] == []
+
+
 def test_another_keeper_of_an_expired_version_can_be_made_while_one_is_there(table: Table) -> None:
     first = keep(table, 2)
     table.vacuum(NONE)

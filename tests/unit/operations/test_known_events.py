@@ -154,6 +154,20 @@ def test_a_window_that_is_made_longer_does_not_bring_files_back(
     assert ingest(cold, "a", "b") == (0, 2)
 
 
+def test_a_branch_does_without_the_files_that_the_vacuum_of_its_lake_has_taken(
+    table: Table, store: CountingStore, clock: ManualClock
+) -> None:
+    bring(table, "a")
+    clock.advance(1)
+    branch = table.lake.branch("fix")
+    clock.advance(2 * DAY)
+    ingest(table, "b")
+    table.vacuum()
+    assert id_objects(store) == []
+    for lake in (branch, Lake(store, clock).on_branch("fix")):
+        assert ingest(lake.table("t"), f"new on {id(lake)}") == (1, 0)
+
+
 def test_files_that_are_missing_too_soon_are_reported_and_nothing_is_stored_twice(
     table: Table, store: CountingStore
 ) -> None:
