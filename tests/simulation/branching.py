@@ -338,7 +338,8 @@ def publish(actor: Actor) -> None:
     world.scheduler.note(f"published {branch.name}")
     if not branch.ended:
         _check_published(world, branch, changed)
-    for event in events:
+    tip = branch.table(EVENTS).tip.number
+    for event in events if tip == changed.get(EVENTS, tip) else ():  # a restore may have taken them back meanwhile
         known_as = world.checker.events[event.id]
         known_as.branch, known_as.acknowledged = None, True
 

@@ -44,7 +44,7 @@ def finish(world: World) -> None:
     if touched:
         for root in roots[:-1] if REJECTS in roots else roots:
             _touch(lake, root, world.scheduler.now_us)
-    for _ in range(1 + min(len(clones), CHAIN_MAX)):
+    for _ in range(1 + min(len(world.clones), CHAIN_MAX)):  # those that never came have keepers, too
         world.scheduler.now_us += 60 * HOUR_US
         lake = world.open(Process(), f"letting go {world.scheduler.now_us}", 0)
         for root in (*reversed(clones), *roots):
