@@ -1243,12 +1243,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/branch_changes.py",
         "        can_match, files_read = self.reads() if reads else (None, frozenset[str]())\n",
         "        can_match, files_read = None, frozenset[str]()\n",
+        ("tests/unit/operations/test_branch_reads.py",),
     ),
     Mutant(
         "publish a branch twice",
         "operations/branch_publish.py",
         "    published = _record(store) or _published(main, changed, app_id)\n    if",
         "    published = None\n    if",
+        ("tests/unit/operations/test_branch_publish.py",),
     ),
     Mutant(
         "publish events that were ingested on both sides",
@@ -1276,6 +1278,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "table/transaction.py",
         "                    self._log.store.check_lasts()\n",
         "                    pass\n",
+        ("tests/unit/operations/test_branch_gone.py",),
     ),
     Mutant(
         "judge the event ids of a branch by its commits alone",
@@ -1289,6 +1292,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/erase_keepers.py",
         "    holding += _written(handle, matching)\n",
         "",
+        ("tests/unit/operations/test_branches.py",),
     ),
 )
 
