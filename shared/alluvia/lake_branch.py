@@ -127,7 +127,7 @@ class Branch(Lake):
     def _written(self, table: str | None = None) -> list[BranchedTable]:
         self._check_there()
         found = [each for each in branched_tables(self, self.branch_store) if table in (None, each.name)]
-        self._check_there()  # whoever discards it says so before deleting: else some tables may have been gone
+        self._check_there()  # a discard says so before it deletes any of them
         return found
 
     def publish(  # type: ignore[override]

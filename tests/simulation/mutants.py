@@ -1262,7 +1262,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "publish what is left of a branch while it is discarded",
         "lake_branch.py",
-        "        self._check_there()  # whoever discards it says so before deleting: else some tables may have been gone\n",
+        "        self._check_there()  # a discard says so before it deletes any of them\n",
         "",
         ("tests/unit/operations/test_branch_gone.py",),
     ),

@@ -61,11 +61,15 @@ def read_listing(names: Iterable[str]) -> Listing:
     return Listing(commits, checkpoints)
 
 
+class CommitMissing(Corrupt):
+    """The log has no commit of some version, though it has older and newer ones."""
+
+
 def find_segment(listing: Listing, version: int | None = None) -> Segment:
     """Choose the files that make a version, the newest by default.
 
-    Raises `VersionNotFound` above the newest, `VersionExpired` below the oldest that can still be made, and `Corrupt`
-    where a commit is missing in between.
+    Raises `VersionNotFound` above the newest, `VersionExpired` below the oldest that can still be made, and
+    `CommitMissing` where a commit in between is.
     """
     if not listing.versions:
         raise Corrupt("the log holds no commit and no checkpoint")
@@ -80,7 +84,7 @@ def find_segment(listing: Listing, version: int | None = None) -> Segment:
         oldest = oldest_version(listing)
         if start is None and oldest is not None and wanted < oldest:
             raise VersionExpired(f"version {wanted} has expired; the oldest version that can be read is {oldest}")
-        raise Corrupt(f"{commit_name(missing)} is missing from the log")
+        raise CommitMissing(f"{commit_name(missing)} is missing from the log")
     checkpoint = () if start is None else listing.checkpoints[start]
     witness = start if start in listing.commits else None
     return Segment(wanted, checkpoint, tuple(range(first, wanted + 1)), witness)

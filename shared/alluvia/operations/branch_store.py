@@ -122,7 +122,7 @@ class BranchStore(Wrapper):
         check_there: Callable[[], None],
     ) -> None:
         super().__init__(main)
-        self.records_reads = True
+        self.is_branch = True
         self.folder = branch_folder(branch_id)
         self.uri = f"{main.uri.rstrip('/')}/{self.folder.rstrip('/')}"
         self._base_of = base_of

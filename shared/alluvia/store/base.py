@@ -128,8 +128,8 @@ class Store(ABC):
     """An object store, rooted somewhere. See the module's text for what it guarantees."""
 
     uri: str
-    records_reads: bool = False
-    """Whether commits say what they rest on, since they will be judged once more: on a branch."""
+    is_branch: bool = False
+    """Whether it shows a lake as it was. Its commits say what they rest on, since a publish judges them once more."""
     parallel: bool = False
     """Whether several requests at once are faster than one after another (a network lies between)."""
 

@@ -18,7 +18,7 @@ class Wrapper(Store):
         self.inner = inner
         self.uri = inner.uri
         self.parallel = inner.parallel
-        self.records_reads = inner.records_reads
+        self.is_branch = inner.is_branch
 
     def request(self, kind: str, key: str, send: Callable[[], T]) -> T:  # noqa: ARG002
         """Have the inner store do what `send` does; `kind` is the method's name, `key` its first key or its prefix.

@@ -11,6 +11,7 @@ from alluvia.clock import Clock
 from alluvia.errors import Corrupt, Invalid, ReadOnly, TableNotFound, VersionExpired, VersionNotFound
 from alluvia.log.log import Log
 from alluvia.log.replay import State
+from alluvia.log.segment import CommitMissing
 from alluvia.log.time_travel import version_at
 from alluvia.store import Store
 from alluvia.store.read_only import ReadOnlyStore
@@ -156,7 +157,13 @@ class TableHandle:
                 raise VersionNotFound(other_table_message(self.name, wanted))
             if 0 <= wanted < oldest and wanted not in self.kept_versions(oldest):
                 raise VersionExpired(expired_message(self.name, wanted, oldest))
-            return self.as_of(self.log.at(wanted))
+            try:
+                return self.as_of(self.log.at(wanted))
+            except CommitMissing as error:
+                if not self.store.is_branch:
+                    raise
+                # The clean-up of the lake's log knows what a branch began with, and no version before that.
+                raise VersionExpired(f"version {wanted} of {self.name} has expired on the lake: {error}") from error
 
     def kept_versions(self, oldest: int) -> set[int]:
         """Return the versions below the oldest readable one that tags, clones and branches keep.

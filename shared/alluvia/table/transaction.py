@@ -171,7 +171,7 @@ class Transaction:
                 known = self._committed_since(state.version)
                 continue
             # While a claim that changes metadata stands, no other commit comes between.
-            takes_effect, with_reads = state.version + (1 if claiming is None else 2), self._log.store.records_reads
+            takes_effect, with_reads = state.version + (1 if claiming is None else 2), self._log.store.is_branch
             commit = prepare(changes, state, self._txn_id, clock.now_ms(), takes_effect, with_reads=with_reads)
             commit = commit if claiming is None else claiming(commit)
             domains = {domain.domain: domain for domain in (*commit.domains, *lifted)}

@@ -209,6 +209,20 @@ def test_a_moment_after_which_the_log_has_a_gap_means_no_older_version(table: Ta
     assert [each.name for each in list_keepers(table.lake.store, None, TAG)] == []
 
 
+def test_a_version_from_before_a_branch_expires_with_the_log_of_the_lake(table: Table, clock: ManualClock) -> None:
+    keep(table, 1)
+    clock.advance(1)
+    branch = table.lake.branch("fix")
+    age(table, clock)
+    table.vacuum(NONE)
+    shown = branch.table("t")
+    assert (values(shown, 1), values(shown)) == ([0], [0, 1, 2])
+    with pytest.raises(VersionExpired, match="version 3 of t has expired on the lake"):
+        values(shown, 3)
+    with pytest.raises(VersionExpired, match="version 3 of t has expired on the lake"):
+        shown.restore(3)
+
+
 def test_another_keeper_of_an_expired_version_can_be_made_while_one_is_there(table: Table) -> None:
     first = keep(table, 2)
     table.vacuum(NONE)
