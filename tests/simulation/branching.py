@@ -9,6 +9,8 @@ import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
+
 from alluvia.errors import AlluviaError, CommitUnknown, Conflict, Corrupt, TransactionExpired, VersionExpired
 from alluvia.ingest.identity import contents_of
 from alluvia.ingest.values import RawEvent
@@ -279,7 +281,7 @@ def _look(actor: Actor) -> None:
     _same(branch, root, version, rows)
 
 
-def _same(branch: BranchModel, root: str, version: Version, rows: object) -> None:
+def _same(branch: BranchModel, root: str, version: Version, rows: pa.Table) -> None:
     if branch.is_there and branch.settled(root, version.number):
         branch.same_rows(branch.name, tuples(rows), version, tuple(rows.schema.names))
 

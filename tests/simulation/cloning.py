@@ -47,10 +47,14 @@ def cloners(world: World, vacuum: Act) -> Iterator[tuple[str, Act]]:
         for act in actor.chance.choices(acts, k=actor.chance.choice([1, 2, 3])):
             _attempt(actor, act)
 
+    def make(actor: Actor) -> None:
+        _attempt(actor, clone)
+        use(actor)
+
     chance = chance_of(world)
     chance.random()
     for at in range(chance.choice([1, 2])):
-        yield f"cloner{at}", lambda actor: (_attempt(actor, clone), use(actor))[1]
+        yield f"cloner{at}", make
     for at in range(chance.choice([1, 2, 3])):
         yield f"clone user{at}", use
     for at in range(chance.choice([1, 2])):
