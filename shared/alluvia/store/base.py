@@ -93,9 +93,13 @@ class ListedPage(NamedTuple):
 
     @classmethod
     def of(cls, infos: Sequence[ObjectInfo]) -> ListedPage:
-        """Return some objects as columns."""
+        """Return some objects as columns. Raises `Invalid` for the name of a file that is not UTF-8."""
+        try:
+            keys = pa.array([info.key for info in infos], pa.string())
+        except UnicodeEncodeError as error:
+            raise Invalid(f"{error.object!r:.200}: the name of this file is not UTF-8: rename or delete it") from None
         return cls(
-            pa.array([info.key for info in infos], pa.string()),
+            keys,
             pa.array([info.size for info in infos], pa.int64()),
             pa.array([info.modified_ms for info in infos], pa.int64()),
             pa.array([info.etag for info in infos], pa.string()),

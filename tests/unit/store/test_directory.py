@@ -206,3 +206,10 @@ def test_a_root_that_does_not_exist_is_an_empty_store(tmp_path: Path) -> None:
     assert list(store.list_folders("")) == []
     assert store.head("x") is None
     assert not (tmp_path / "none").exists()
+
+
+def test_a_file_whose_name_is_not_utf8_is_named_where_keys_are_columns(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/t/caf\xe9.parquet")).write_bytes(b"")
+    with pytest.raises(Invalid, match=r"t/caf\\udce9.parquet': the name of this file is not UTF-8"):
+        list(DirectoryStore(tmp_path).list_pages("t/"))
