@@ -1,8 +1,9 @@
 """Hashes of keys as columns, made by Arrow: a text in Python takes three times as long to make and to hash. Pure.
 
-A key is cut into words of 8 bytes. Each is multiplied by an odd number of its place, folded and multiplied again; the
-hash is their sum. All steps but the sum can be undone, so keys that differ in one word have different hashes. The
-numbers are random, and hashes are good for this process only: nobody can choose keys that have the same one.
+A key is cut into words of 8 bytes. Each is multiplied by an odd number of its place, folded, multiplied again and
+folded again; the hash is their sum. All steps but the sum can be undone, so keys that differ in one word have different
+hashes. The numbers are random, and hashes are good for this process only, so that nobody can choose keys that have the
+same one.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def key_hash(key: str) -> int:
     found = 0
     for word, first, second in zip(words, *_factors_of(len(words)), strict=True):
         product = word * first & _MASK
-        found += (product ^ product >> 32) * second
+        product = (product ^ product >> 32) * second & _MASK
+        found += product ^ product >> 32
     return found & _MASK
 
 
@@ -54,9 +56,13 @@ def _hashed(keys: pa.Array) -> pa.Array:
     padded = pc.ascii_rpad(keys, words * _WORD_BYTES, "\0")
     first, second, ends = (each.slice(0, rows * words) for each in _tiled(words))
     products = pc.multiply(pa.Array.from_buffers(HASH, rows * words, [None, padded.buffers()[2]]), first)
-    products = pc.multiply(pc.bit_wise_xor(products, pc.shift_right(products, _FOLD)), second)
+    products = _folded(pc.multiply(_folded(products), second))
     sums = pc.take(pc.cumulative_sum(products), ends.slice(0, rows))
     return pc.subtract(sums, pa.concat_arrays([_ZERO, sums.slice(0, rows - 1)]))
+
+
+def _folded(numbers: pa.Array) -> pa.Array:
+    return pc.bit_wise_xor(numbers, pc.shift_right(numbers, _FOLD))
 
 
 def _words(size: int) -> int:

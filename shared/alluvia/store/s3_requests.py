@@ -129,7 +129,8 @@ def fail(failure: Failure, key: str) -> NoReturn:
         msg = "no AWS credentials found: set them in the environment, or pass access_key_id and secret_access_key"
         raise Invalid(msg)
     if code == "InvalidPathError":
-        raise Invalid(f"{what} holds an object whose key has an empty part, '.' or '..': it cannot be listed")
+        odd = "an empty part, '.', '..' or a control character"
+        raise Invalid(f"{what} holds an object whose key has {odd}: it cannot be listed")
     if failure.is_final:
         raise Invalid(f"S3 refuses {what} ({code}): check the lake's URI, endpoint, region, credentials and policy")
     if failure.status:

@@ -18,7 +18,7 @@ _OFFSET_MS = {
     **dict.fromkeys(("sec", "secs"), 1000),
     **dict.fromkeys(("min", "mins"), 60_000),
 }
-_INTERVAL = re.compile(r"\s*(?:interval\s+)?(\d{1,15})\s+([a-z]+?)s?\s*", re.IGNORECASE)
+_INTERVAL = re.compile(r"\s*(?:interval\s+)?(\d{1,30})\s+([a-z]+?)s?\s*", re.IGNORECASE)
 _SHORT = re.compile(r"(\d{1,15})\s*([smhdw])")
 _LONGEST_MS = 365_000 * 24 * 60 * 60 * 1000
 """A moment that is so far away can still be written as a date."""

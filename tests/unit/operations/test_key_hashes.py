@@ -34,3 +34,10 @@ def test_many_keys_and_long_ones() -> None:
 
 def test_no_keys() -> None:
     assert hashed(pa.array([], pa.string())).equals(NO_HASHES)
+
+
+def test_keys_that_differ_in_the_last_byte_of_their_words_alone_have_hashes_of_64_bits() -> None:
+    keys = pa.array([f"aaaaaaa{chr(33 + at % 90)}bbbbbbb{chr(33 + at // 90)}" for at in range(8100)])
+    found = hashed(keys).to_pylist()
+    assert len(set(found)) == len({each & 0xFFFFFF_FFFF for each in found}) == 8100
+    assert len({each & 0xFFFF for each in found}) > 4000
