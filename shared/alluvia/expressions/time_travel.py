@@ -50,9 +50,16 @@ _AFTER = frozenset(
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _QUERY, _TABLES, _EXPRESSION = "query", "tables", "expression"
 """What brackets hold, or a text as a whole."""
-_QUERY_WORDS = frozenset({"select", "from", "with"})
+_QUERY_WORDS = frozenset(
+    {"select", "from", "with", "values", "table", "describe", "summarize", "show", "pivot", "unpivot"}
+)
 _BEFORE_TABLES = frozenset({"from", "join", "lateral", ",", "("})
-_AFTER_TABLES = frozenset({"select", "where", "group", "having", "order", "window", "qualify", "limit", "offset"})
+_AFTER_TABLES = frozenset(
+    {
+        "select", "where", "group", "having", "order", "window", "qualify", "limit", "offset",
+        "union", "intersect", "except", "pivot", "unpivot", "values",
+    }
+)  # fmt: skip
 
 
 class _Token(NamedTuple):

@@ -108,6 +108,9 @@ def test_columns_of_a_table_stand_where_a_table_does(text: str, tables: int) -> 
         "SELECT DISTINCT ON (a, columns('b')) * EXCLUDE (a, b), columns('c') FROM x, y LIMIT 3",
         "SELECT 'FROM columns(1)', $$FROM columns('t')$$ /* FROM columns('t') */ FROM columns",
         "VALUES (1, columns('b'))",
+        "FROM (UNPIVOT t ON id, columns('v.*') INTO NAME n VALUE v)",
+        "FROM (TABLE t ORDER BY id, columns('v.*'))",
+        "FROM a UNION ALL BY NAME UNPIVOT u ON a, columns('b')",
     ],
 )
 def test_columns_in_an_expression_stays_as_it_is(text: str) -> None:
