@@ -28,6 +28,7 @@ from alluvia.table.keepers import (
     check_branch,
     find_keeper,
     find_tagged,
+    is_keeper_name,
     list_keepers,
     put_over,
     release,
@@ -256,14 +257,18 @@ def _found(lake: Lake, name: str, branch_id: str | None = None) -> Keeper:
 
 
 def _moment_ms(lake: Lake, at: datetime | str) -> int:
-    tag = None
-    if isinstance(at, str) and not at[:4].isdecimal():
-        tag = find_keeper(lake.store, None, TAG, at)
-        if tag is None:
-            raise Invalid(f"at: {at!r} is neither an ISO 8601 time nor a tag of the lake")
-    moment_ms = milliseconds(at) if tag is None else tag.moment
-    if moment_ms > lake.clock.now_ms():
+    now_ms = lake.clock.now_ms()
+    try:
+        moment_ms = milliseconds(at)
+    except Invalid:
+        tag = find_keeper(lake.store, None, TAG, at) if isinstance(at, str) and is_keeper_name(at) else None
+        if tag is None or not tag.is_live(now_ms):
+            raise Invalid(f"at: {at!r:.100} is neither an ISO 8601 time nor a tag of the lake") from None
+        moment_ms = tag.moment
+    if moment_ms > now_ms:
         raise Invalid(f"at: {at} is in the future: give a time in the past, or leave it out")
+    if moment_ms < 0:
+        raise Invalid(f"at: {at} is before 1970, when no lake held anything")
     return moment_ms
 
 

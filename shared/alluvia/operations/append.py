@@ -46,6 +46,7 @@ def append(
     snapshot = _base(handle, txn) or handle.fitting(columns_of_rows(rows))
     check_not_rollup(snapshot, "append")
     if txn is not None and (done := applied(snapshot, txn)) is not None:
+        handle.store.check_lasts()
         return done
     transaction = handle.transaction(snapshot)
     writer = handle.writer(snapshot, row_check(snapshot.settings.constraints, snapshot.schema))
@@ -72,6 +73,7 @@ def commit_files(
         msg = f"table {handle.name} has the CHECK constraint {min(constraints)!r}: append rows, which can be checked"
         raise Unsupported(msg)
     if txn is not None and (done := applied(snapshot, txn)) is not None:
+        handle.store.check_lasts()
         return done
     transaction = handle.transaction(snapshot) if age_ms_max is None else handle.transaction(snapshot, age_ms_max)
     return _commit(handle, transaction, snapshot, adds, txn)

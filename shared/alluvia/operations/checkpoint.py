@@ -9,6 +9,7 @@ from alluvia.table.event_window.content import EVENT_ID
 from alluvia.table.event_window.index import index_name, write_index
 from alluvia.table.handle import TableHandle
 from alluvia.table.protocols import check_writable
+from alluvia.table.reads import checkpointed
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics.checkpoint_form import CheckpointForm
 
@@ -37,7 +38,8 @@ def checkpoint(handle: TableHandle, *, dropped: bool = False, anew: bool = False
                 return checkpoint(handle, dropped=dropped, anew=anew)
             handle.store.put(handle.root + index_name(snapshot.version), write_index(window))
         after_ms = tombstones_after_ms(snapshot, handle.clock.now_ms())
-        handle.log.checkpoint(snapshot.state, after_ms, form_of(snapshot), v2=v2)
+        state = checkpointed(snapshot.state) if handle.store.is_branch else snapshot.state
+        handle.log.checkpoint(state, after_ms, form_of(snapshot), v2=v2)
         return snapshot.version
 
 

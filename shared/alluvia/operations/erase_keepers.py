@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound, Unavailable
 from alluvia.log.actions import AddFile
+from alluvia.log.commit import CommitActions
 from alluvia.log.paths import commit_name
 from alluvia.operations.branch_store import NOT_THERE, BranchStore, delete_left
 from alluvia.operations.clone_keepers import keep_only, still_used
@@ -38,8 +39,11 @@ def without_rows(handle: TableHandle, matching: Matching, below: int | None = No
     holding, narrowed = _holding(handle, matching, kept)
     if narrowed:
         return without_rows(handle, matching, below, release_tags=release_tags)
-    holding += _written(handle, matching)
+    branches = list(_branches(handle))
+    holding += _written(branches, matching)
     if not holding:
+        for _, branch, commits in branches:
+            _forget_reads(branch, commits)
         return kept
     refused = [keeper for keeper in holding if keeper.kind != TAG or not release_tags]
     if refused:
@@ -70,27 +74,36 @@ def _holding(handle: TableHandle, matching: Matching, kept: KeptFiles) -> tuple[
     return list(found.values()), narrowed
 
 
-def _written(handle: TableHandle, matching: Matching) -> Iterator[Keeper]:
-    """Yield the branches on which matching rows were written, whatever the lake holds. A LIST for each branch.
-
-    What their commits say of conditions is taken out: it may have the values of any rows. Such a branch counts as
-    having read all of the table when it is published.
-    """
+def _branches(handle: TableHandle) -> Iterator[tuple[Keeper, TableHandle, list[CommitActions]]]:
+    """Yield the branches on which the table was written, and their own commits. A LIST for each branch."""
     if handle.root != f"{handle.name}/":  # opened without its lake
         return
     delete_left(handle.store)
     for keeper in list_keepers(handle.store, None, BRANCH):
         store = BranchStore(handle.store, keeper.id, lambda _: NOT_THERE, lambda: 0, lambda: None)
         first = store.first_own(handle.name)
-        if first is None:
-            continue
-        branch = TableHandle(store, handle.root, handle.name, handle.clock)
-        commits = branch.log.following(first - 1)
-        for commit in commits:
-            if READS_INFO in commit.info or placed_in(commit):
-                rewrite(store, branch.root + commit_name(commit.version), without_reads)
+        if first is not None:
+            branch = TableHandle(store, handle.root, handle.name, handle.clock)
+            yield keeper, branch, branch.log.following(first - 1)
+
+
+def _written(
+    branches: Iterable[tuple[Keeper, TableHandle, list[CommitActions]]], matching: Matching
+) -> Iterator[Keeper]:
+    """Yield the branches on which matching rows were written, whatever the lake holds."""
+    for keeper, branch, commits in branches:
         if any(_holds(branch, matching, (file for commit in commits for file in commit.adds), {})):
             yield keeper
+
+
+def _forget_reads(branch: TableHandle, commits: Iterable[CommitActions]) -> None:
+    """Take out what a branch's commits say of conditions: it may have the values of any rows.
+
+    It counts as having read all of the table when it is published.
+    """
+    for commit in commits:
+        if READS_INFO in commit.info or placed_in(commit):
+            rewrite(branch.store, branch.root + commit_name(commit.version), without_reads)
 
 
 def rewrite(store: Store, key: str, renewed: Callable[[bytes], bytes]) -> bool:

@@ -77,6 +77,8 @@ def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None
         commit = handle.transaction(snapshot).commit(batch.changes(), batch.after_loss)
         if batch.again:
             continue
+        if commit is None:
+            handle.store.check_lasts()
         return batch.ingested(handle.at_hand().version if commit is None else commit.version)
 
 
@@ -86,6 +88,7 @@ def _check_still_there(handle: TableHandle, snapshot: Snapshot) -> None:
         newest = handle.newest(dropped=True).properties
     if is_dropped(newest) or version_gaps(newest) != version_gaps(snapshot.properties):
         raise TableDropped(f"{handle.name} was dropped, and its event ids with it: send the events again")
+    handle.store.check_lasts()
 
 
 def refusals(snapshot: Snapshot, rows: pa.Table) -> dict[int, str]:

@@ -34,6 +34,7 @@ from alluvia.table.keepers import (
     pin_key,
     release,
 )
+from alluvia.table.reads import checkpointed
 from alluvia.table.snapshot import Snapshot
 
 EXPIRED_AGE_MS_MIN = 24 * 60 * 60 * 1000
@@ -130,7 +131,8 @@ class KeptFiles:
             with handle.lock:
                 state = handle.log.at(version)
             snapshot = Snapshot(state, handle.root, handle.name, handle.store.locate)
-            data, _ = write_checkpoint(state, handle.clock.now_ms(), form_of(snapshot))
+            shown = checkpointed(state) if handle.store.is_branch else state
+            data, _ = write_checkpoint(shown, handle.clock.now_ms(), form_of(snapshot))
             handle.store.put(handle.root + checkpoint_name(version), data)
         return self.checkpoints()
 

@@ -212,6 +212,7 @@ class _Run:
             newest = handle.newest()
             if any(newest.files.get(file.key) is None for file in files):
                 return False
+            handle.store.check_lasts()
             name = next((file.path for file in files if str(error).endswith(file.path)), str(error))
             raise Corrupt(f"data file {name} of version {planned.version} is missing") from None
         now_ms = handle.clock.now_ms()

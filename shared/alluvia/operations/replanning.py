@@ -35,12 +35,17 @@ def commit_planned(handle: TableHandle, plan: Plan) -> tuple[Commit | None, Snap
                 snapshot = handle.newest()
                 continue
             commit = None if changes is None else transaction.commit(changes)
+            if commit is None:
+                handle.store.check_lasts()
         except ObjectNotFound as error:
             newest = handle.newest()
             if newest.version == snapshot.version:
                 handle.store.check_lasts()
                 raise Corrupt(f"data file {error} of version {snapshot.version} is missing") from error
             snapshot = newest
+        except Corrupt:
+            handle.store.check_lasts()  # of a branch that was discarded, files are missing
+            raise
         except TransactionExpired as error:
             lost, snapshot = error, handle.newest()
         except Conflict as error:

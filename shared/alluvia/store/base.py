@@ -227,7 +227,8 @@ class Store(ABC):
     def check_lasts(self) -> None:  # noqa: B027 - most stores last
         """Raise `BranchGone` if what was just written is lost, since the whole store was given up meanwhile.
 
-        Whoever commits asks this once it is done. On a branch it costs one GET, else nothing.
+        Whoever commits asks this once it is done, or finds that nothing is to be done. On a branch it costs one GET,
+        else nothing.
         """
 
     def duckdb_secret(self) -> dict[str, str | bool] | None:

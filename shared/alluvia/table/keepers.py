@@ -139,9 +139,14 @@ def pin_key(table: str, keeper: Keeper, version: int) -> str:
     return f"{KEPT}{table}/{_MOMENT}/{keeper.id}@{version}"
 
 
+def is_keeper_name(name: object) -> bool:
+    """Whether a keeper can have a name."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None and not name.endswith(".")
+
+
 def check_keeper_name(kind: str, name: object) -> None:
     """Raise `Invalid` for what cannot be a keeper's name."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name.endswith("."):
+    if not is_keeper_name(name):
         raise Invalid(
             f"{kind} name {name!r:.100}: use up to 64 lower-case letters, digits, '_', '-' and '.', "
             "with a letter or a digit first and no '.' at the end"

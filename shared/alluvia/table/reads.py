@@ -9,6 +9,7 @@ take them out.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import orjson
 
 from alluvia.lazy_dataclasses import dataclass
+from alluvia.log.replay import State
 from alluvia.table.claims import CLAIM
 from alluvia.table.schema.column_path import ColumnPath
 from alluvia.table.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Or, Predicate, Unknown
@@ -23,7 +25,8 @@ from alluvia.table.skipping.predicate import And, Comparison, In, IsNotNull, IsN
 READS_INFO = "alluviaReads"
 FILES_MAX = 1000
 VALUES_MAX = 4000
-"""A commit that rests on more files, or on conditions with more values, may rest on all rows."""
+DEPTH_MAX = 30
+"""A commit that rests on more files, or on conditions with more values or deeper nesting, may rest on all rows."""
 _WRITE: Mapping[type, Callable[[Any], str]] = {
     bool: str,
     int: str,
@@ -62,7 +65,7 @@ def encode_reads(predicates: Sequence[Predicate] | None, files: frozenset[str]) 
         return {}
     try:
         encoded = [_encode(each) for each in predicates]
-    except KeyError:  # a value of another type
+    except KeyError:  # a value of another type, or too deep
         return {}
     return {READS_INFO: {"predicates": encoded, "files": sorted(files)}}
 
@@ -83,6 +86,23 @@ def without_reads(data: bytes) -> bytes:
     return b"".join(_line_without(line) for line in data.splitlines(keepends=True))
 
 
+def checkpointed(state: State) -> State:
+    """Return a state for a checkpoint, which an erasure could not change: its claims do not say what was read."""
+    domains = {
+        name: replace(domain, configuration=_claim_without(domain.configuration))
+        if name.startswith(CLAIM) and READS_INFO in domain.configuration
+        else domain
+        for name, domain in state.domains.items()
+    }
+    return state if domains == state.domains else replace(state, domains=domains)
+
+
+def _claim_without(configuration: str) -> str:
+    claim = orjson.loads(configuration)
+    claim["commit"] = without_reads(claim["commit"].encode()).decode()
+    return orjson.dumps(claim).decode()
+
+
 def _line_without(line: bytes) -> bytes:
     if READS_INFO.encode() not in line:
         return line
@@ -90,9 +110,7 @@ def _line_without(line: bytes) -> bytes:
     if "commitInfo" in action:
         action["commitInfo"].pop(READS_INFO, None)
     elif str(action.get("domainMetadata", {}).get("domain")).startswith(CLAIM):
-        claim = orjson.loads(action["domainMetadata"]["configuration"])
-        claim["commit"] = without_reads(claim["commit"].encode()).decode()
-        action["domainMetadata"]["configuration"] = orjson.dumps(claim).decode()
+        action["domainMetadata"]["configuration"] = _claim_without(action["domainMetadata"]["configuration"])
     return orjson.dumps(action) + b"\n"
 
 
@@ -102,12 +120,14 @@ def _values(predicate: Predicate) -> int:
     return len(predicate.values) if isinstance(predicate, In) else 1
 
 
-def _encode(predicate: Predicate) -> dict[str, Any]:
+def _encode(predicate: Predicate, depth: int = 0) -> dict[str, Any]:
     kind = type(predicate).__name__
+    if depth > DEPTH_MAX:
+        raise KeyError(kind)
     if isinstance(predicate, Unknown):
         return {"is": kind}
     if isinstance(predicate, (And, Or)):
-        return {"is": kind, "children": [_encode(child) for child in predicate.children]}
+        return {"is": kind, "children": [_encode(child, depth + 1) for child in predicate.children]}
     body: dict[str, Any] = {"is": kind, "column": list(predicate.column)}
     if isinstance(predicate, Comparison):
         body |= {"op": predicate.op, "value": _value(predicate.value)}

@@ -215,6 +215,27 @@ def test_the_look_is_one_request_of_each_write_on_a_branch_and_none_on_the_lake(
         assert branches == {**lakes, "get": lakes.get("get", 0) + 1}
 
 
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda fix: fix["orders"].append([{"id": 3}], txn=("app", 1)),
+        lambda fix: fix["orders"].delete("id = 99"),
+        lambda fix: fix["events"].ingest(events(fix)),
+        lambda fix: fix["orders"].optimize(full=True),
+    ],
+    ids=["append", "delete", "ingest", "optimize"],
+)
+def test_what_needs_no_commit_on_a_branch_that_is_gone_is_not_reported_as_done(
+    lake: Lake, again: Callable[[Branch], Any]
+) -> None:
+    fix = lake.on_branch("fix")
+    fix["orders"].append([{"id": 3}], txn=("app", 1))
+    fix["events"].ingest(events(fix))
+    lake.discard_branch("fix")
+    with pytest.raises((BranchGone, Invalid), match="fix"):
+        again(fix)
+
+
 @pytest.mark.parametrize("act", ["publish", "diff"])
 def test_a_branch_that_is_discarded_while_its_tables_are_read_is_gone(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, act: str

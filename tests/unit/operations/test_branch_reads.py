@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from alluvia.clock import ManualClock
-from alluvia.errors import ConcurrentAppend, ConcurrentDeleteRead, Conflict
+from alluvia.errors import ConcurrentAppend, ConcurrentDeleteRead, Conflict, Invalid
 from alluvia.lake import Lake
 from alluvia.lake_branch import Branch
 from alluvia.operations.branch_store import branch_folder
 from alluvia.store import CountingStore, MemoryStore
 from alluvia.table import reads
-from alluvia.table.reads import READS_INFO, decode_reads, encode_reads, without_reads
+from alluvia.table.claims import CLAIM, pending
+from alluvia.table.reads import READS_INFO, checkpointed, decode_reads, encode_reads, without_reads
 from alluvia.table.skipping.predicate import And, Comparison, In, IsNotNull, IsNull, Or, Predicate, Unknown
 
 Do = Callable[[Lake], Any]
@@ -186,3 +187,36 @@ def test_to_judge_reads_costs_nothing(lake: Lake, fix: Branch) -> None:
         costs.append(dict(store.requests))
     one_more_commit_on_each_side = {**costs[0], "get": costs[0]["get"] + 3}  # the branch's is read twice
     assert costs[1] == one_more_commit_on_each_side
+
+
+def test_conditions_that_are_nested_deeply_are_not_recorded(lake: Lake, fix: Branch) -> None:
+    condition = "id = 1"
+    for number in range(60):
+        condition = f"({condition} OR id = {-number - 1}) AND v = 0"
+    assert fix["orders"].delete(condition).rows_deleted == 1
+    lake["orders"].append(rows((7, "it")))
+    with pytest.raises(ConcurrentAppend):
+        fix.publish()
+
+
+def test_an_erasure_that_is_refused_takes_nothing_out(lake: Lake, fix: Branch) -> None:
+    fix["orders"].delete("id = 1")
+    fix["orders"].append(rows((9, "it")))
+    with pytest.raises(Invalid, match="by branch fix"):
+        lake["orders"].erase("id = 9")
+    lake["orders"].append(rows((7, "it")))
+    assert fix.publish(dry_run=True).tables[0].conflict is None
+
+
+def test_checkpoints_of_branches_do_not_say_what_claims_have_read(lake: Lake, fix: Branch) -> None:
+    handle = fix.handle("orders")
+    _both(fix)
+    assert READS_INFO in str([each.info for each in handle.log.following(1)])
+    state = handle.log.at(2)
+    (claim,) = (each for name, each in state.domains.items() if name.startswith(CLAIM))
+    assert READS_INFO in claim.configuration
+    found = checkpointed(state)
+    assert READS_INFO not in str(found.domains)
+    (left,) = pending(found.domains)
+    assert left.intended(3).removes == pending(state.domains)[0].intended(3).removes
+    assert checkpointed(found) is found

@@ -183,7 +183,16 @@ def test_a_branch_of_the_past(lake: Lake, clock: ManualClock) -> None:
         lake.branch("new", at="2100-01-01")
     with pytest.raises(Invalid, match="neither an ISO 8601 time nor a tag"):
         lake.branch("new", at="release")
-    assert [each.name for each in lake.branches()] == ["old", "older"]
+    with pytest.raises(Invalid, match="before 1970"):
+        lake.branch("new", at="0001-01-01T00:00:00+14:00")
+    lake.tag("2026-q1")
+    clock.advance(1)
+    lake.tag("short", expires=timedelta(seconds=1))
+    assert ids(lake.branch("tagged", at="2026-q1")) == [1, 2, 3]
+    clock.advance(5)
+    with pytest.raises(Invalid, match="neither an ISO 8601 time nor a tag"):
+        lake.branch("new", at="short")
+    assert [each.name for each in lake.branches()] == ["old", "older", "tagged"]
 
 
 def test_names(lake: Lake, clock: ManualClock) -> None:
