@@ -647,10 +647,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations/checkpoint.py",
         "            handle.store.put(handle.root + index_name(snapshot.version), write_index(window))\n"
         "        after_ms = tombstones_after_ms(snapshot, handle.clock.now_ms())\n"
-        "        handle.log.checkpoint(snapshot.state, after_ms, form_of(snapshot), v2=v2)\n",
+        "        handle.log.checkpoint(state, after_ms, form_of(snapshot), v2=v2)\n",
         "            pass\n"
         "        after_ms = tombstones_after_ms(snapshot, handle.clock.now_ms())\n"
-        "        handle.log.checkpoint(snapshot.state, after_ms, form_of(snapshot), v2=v2)\n"
+        "        handle.log.checkpoint(state, after_ms, form_of(snapshot), v2=v2)\n"
         "        if EVENT_ID in snapshot.schema.names:\n"
         "            handle.store.put(handle.root + index_name(snapshot.version), write_index(window))\n",
     ),
@@ -1290,7 +1290,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "erase rows that were written on a branch",
         "operations/erase_keepers.py",
-        "    holding += _written(handle, matching)\n",
+        "    holding += _written(branches, matching)\n",
         "",
         ("tests/unit/operations/test_branches.py",),
     ),

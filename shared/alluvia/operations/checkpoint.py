@@ -32,13 +32,13 @@ def checkpoint(handle: TableHandle, *, dropped: bool = False, anew: bool = False
             v2 = has_v2_checkpoints(snapshot)
         if handle.log.checkpoint_version == snapshot.version and not anew:
             return snapshot.version
+        state = checkpointed(snapshot.state) if handle.store.is_branch else snapshot.state
         if EVENT_ID in snapshot.schema.names:
             window = open_window(handle.log) if handle.window is None else follow_window(handle)
             if window.version > snapshot.version:  # the log had to be opened again
                 return checkpoint(handle, dropped=dropped, anew=anew)
             handle.store.put(handle.root + index_name(snapshot.version), write_index(window))
         after_ms = tombstones_after_ms(snapshot, handle.clock.now_ms())
-        state = checkpointed(snapshot.state) if handle.store.is_branch else snapshot.state
         handle.log.checkpoint(state, after_ms, form_of(snapshot), v2=v2)
         return snapshot.version
 
