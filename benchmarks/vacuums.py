@@ -1,7 +1,7 @@
 """Vacuum of a table with a million files when there is nothing to do: our CPU and memory.
 
 Its log is in a directory, and its data files are only rows of a file, which a store lists by the page, as it has S3's.
-What S3 and its client take for a page is no part of the figures.
+The figures leave out what S3 and its client take for a page.
 """
 
 from __future__ import annotations

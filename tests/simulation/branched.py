@@ -165,7 +165,7 @@ class BranchModel(Checker):
         return files
 
     def _inherited(self, root: str, tip: int) -> Iterator[int]:
-        """Yield the versions that carry out what had happened by the moment: they are no changes of the branch."""
+        """Yield the versions that carry out what had happened by the moment, which the branch has not changed."""
         return (at for at in range(self.bases[root] + 1, tip + 1) if self.ledger.was_inherited(root, at))
 
     def settled(self, root: str, version: int) -> bool:

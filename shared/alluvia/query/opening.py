@@ -138,7 +138,7 @@ def _derived(
     dry_run: bool,
     with_rows: bool,
 ) -> dict[Reference, tuple[pa.Schema, Relation | Inspection]]:
-    """Return what stands in the place of names and calls that are no tables, with its columns."""
+    """Return what replaces names and calls that are not tables, with its columns."""
     evaluate = _nothing_evaluated if dry_run else evaluation(catalog.store, limits, reads.add)
     streams = StreamReading(catalog, session.folder, limits, reads, dry_run=dry_run, with_rows=with_rows)
     found: dict[Reference, tuple[pa.Schema, Relation | Inspection]] = {
