@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import Counter
 from typing import Any
 
@@ -21,6 +22,21 @@ def test_pre_commit_runs_what_make_lint_runs() -> None:
     hooks = (ROOT / ".pre-commit-config.yaml").read_text()
     wanted = re.findall(r"\$\(BIN\)/([\w-]+(?: \w+)?)", lint)
     assert wanted == re.findall(r"entry: \.venv/bin/([\w-]+(?: \w+)?)", hooks)
+
+
+def test_mypy_reads_the_types_of_all_of_aws_cdk_that_is_imported() -> None:
+    rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
+    read = {name for rule in rules if rule.get("follow_imports") == "normal" for name in rule["module"]}
+    imported = {
+        f"{node.module}.{alias.name}"
+        for folder in ("infra", "layers", "tests")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module == "aws_cdk"
+        for alias in node.names
+        if alias.name.startswith("aws_")
+    }
+    assert read == imported | {"aws_cdk"}
 
 
 def test_the_guide_to_contributing_names_targets_and_folders_that_exist() -> None:
