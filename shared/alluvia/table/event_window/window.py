@@ -11,7 +11,6 @@ from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from typing import Any
@@ -37,20 +36,23 @@ _ENCODED_AT_ONCE = 3 << 10  # values: a multiple of three, so that no part but t
 def fingerprints(event_ids: Iterable[str], sources: Iterable[str | None] | None = None) -> list[bytes]:
     """Return the fingerprint of each event id within its source; None is no source."""
     if sources is None:
-        digest = partial(blake2b, digest_size=FINGERPRINT_BYTES)
-        return [each.digest() for each in map(digest, map(str.encode, event_ids))]
-    prefixes = {source: None if source is None else _prefix(source.encode()) for source in set(sources)}
-    return [_fingerprint(text.encode(), prefixes[source]) for text, source in zip(event_ids, sources, strict=True)]
+        begun = _begun(None)
+        return [_ended(begun.copy(), event_id) for event_id in event_ids]
+    hashes = {source: _begun(source) for source in set(sources)}
+    return [_ended(hashes[source].copy(), event_id) for event_id, source in zip(event_ids, sources, strict=True)]
 
 
-def _prefix(source: bytes) -> bytes:
-    return b"%d:%b" % (len(source), source)
+def _begun(source: str | None) -> blake2b:
+    """Return the hash of what all ids of a source begin with: to copy one takes half the time of setting one up."""
+    if source is None:
+        return blake2b(digest_size=FINGERPRINT_BYTES)
+    name = source.encode()
+    return blake2b(b"%d:%b" % (len(name), name), digest_size=FINGERPRINT_BYTES, person=_WITH_SOURCE)
 
 
-def _fingerprint(event_id: bytes, prefix: bytes | None) -> bytes:
-    if prefix is None:
-        return blake2b(event_id, digest_size=FINGERPRINT_BYTES).digest()
-    return blake2b(prefix + event_id, digest_size=FINGERPRINT_BYTES, person=_WITH_SOURCE).digest()
+def _ended(begun: blake2b, event_id: str) -> bytes:
+    begun.update(event_id.encode())
+    return begun.digest()
 
 
 def encode_event_ids(prints: Sequence[bytes], contents: Sequence[bytes]) -> dict[str, str]:
