@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 import uuid
 from abc import ABC, abstractmethod
+
+_VERSION_4 = 4 << 76 | 2 << 62
+_RANDOM = ~(0xF << 76 | 3 << 62)
+"""The bits of a UUID that say that it is random, and the others. Source: RFC 9562, section 5.4."""
 
 
 class Clock(ABC):
@@ -41,8 +46,12 @@ class SystemClock(Clock):
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
     def new_id(self) -> str:
-        return str(uuid.uuid4())
+        digits = f"{int.from_bytes(os.urandom(16)) & _RANDOM | _VERSION_4:032x}"
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def uniform(self) -> float:
         return random.random()

@@ -129,7 +129,7 @@ class Log(LogReader):
     @property
     def stale(self) -> bool:
         """Whether the current state is too old to follow the log from, or to write the next version."""
-        return self.age_ms > FOLLOW_AGE_MS_MAX
+        return self.clock.now_ms() - self._seen_ms > FOLLOW_AGE_MS_MAX
 
     def advance(self, commits: Sequence[CommitActions], began_ms: int) -> State:
         """Add commits that follow the current state; `began_ms` is when the search for them began.

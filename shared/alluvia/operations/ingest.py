@@ -167,8 +167,8 @@ class _NewRows:
 
         Commits of earlier versions of this library know an id whatever its source.
         """
-        self._held |= held_events(self._handle, prints, self._undone_before, self._looked_up)
         window = follow_window(self._handle)
+        self._held |= held_events(self._handle, window, prints, self._undone_before, self._looked_up)
         self._looked_up = window.version
         self._held |= self._handle.waiting_events()
         if window.has_bare_ids:

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from alluvia.errors import Corrupt, ObjectNotFound
-from alluvia.operations.event_window import follow_window
 from alluvia.store import ByteRange
 from alluvia.table.event_window.id_files import CommitFiles, IdHeader, contents_in, split_print
 from alluvia.table.event_window.window import DedupWindow
@@ -28,14 +27,15 @@ class _Place(NamedTuple):
     fingerprint: bytes
 
 
-def held_events(handle: TableHandle, prints: Sequence[bytes], undone: Gaps, after: int = -1) -> dict[bytes, set[bytes]]:
-    """Return the contents under which a table knows each of some fingerprints, in the window followed to the newest.
+def held_events(
+    handle: TableHandle, window: DedupWindow, prints: Sequence[bytes], undone: Gaps, after: int = -1
+) -> dict[bytes, set[bytes]]:
+    """Return the contents under which a table knows each of some fingerprints, by its window.
 
     What versions in the ranges `undone` hold does not count, nor, of id files, those of versions up to `after`. No
     request, unless there are such files: then one GET for the header of a range that this process has not seen, and at
     most one for each page that the filters do not exclude. Raises `Corrupt` where an object is gone that must be there.
     """
-    window = follow_window(handle)
     held = window.held(prints, undone)
     for commit in window.files(undone, after):
         for fingerprint, content in _found(handle, window, commit, prints):

@@ -11,6 +11,7 @@ from alluvia.errors import ConcurrentAppend, Invalid, MetadataChanged
 from alluvia.log.actions import AddFile, Metadata, RemoveFile
 from alluvia.log.commit import CommitActions
 from alluvia.log.replay import replay
+from alluvia.operations.event_window import follow_window
 from alluvia.operations.known_events import held_events
 from alluvia.operations.restore import RESTORE
 from alluvia.table.changes import Changes
@@ -206,7 +207,7 @@ class StagedHandle(TableHandle):
                 if any(undone_versions(each.configuration) != undone for each in metadata):
                     raise MetadataChanged(f"table {self.name} was restored: start the transaction again")
                 known = ((0, self.base.version),)
-                if held_events(self.inner, list(self._events), known, self.base.version):
+                if held_events(self.inner, follow_window(self.inner), list(self._events), known, self.base.version):
                     raise ConcurrentAppend(f"another writer ingested the same events into {self.name}: start again")
             for each in self.checks:
                 each()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from alluvia.clock import Clock
 from alluvia.errors import Corrupt, Invalid, ReadOnly, TableNotFound, VersionExpired, VersionNotFound
+from alluvia.log.actions import Metadata
 from alluvia.log.log import Log
 from alluvia.log.replay import State
 from alluvia.log.segment import CommitMissing
@@ -62,6 +63,8 @@ class TableHandle:
         self.crowd = Crowd()
         self._overdue = overdue
         self._last: Snapshot | None = None
+        self._checked: Metadata | None = None
+        self._named = _Named(name)
         self._follows = follows
         self._here: tuple[Store, str, Log] | None = None
         """Of an attached table: this lake's store, and the root and the log here that say where it is."""
@@ -102,7 +105,7 @@ class TableHandle:
 
         With `dropped` also that of a table that was dropped: no files, but all that vacuum needs.
         """
-        with self.lock, self._named():
+        with self.lock, self._named:
             state = self._followed()
             return self._snapshot(state) if dropped else self._there(state)
 
@@ -113,19 +116,22 @@ class TableHandle:
         """
         if dropped:
             return self.newest(dropped=True)
-        with self.lock, self._named():
-            if self.log.state is None or self.log.stale or self.is_read_only:
+        with self.lock, self._named:
+            state = self.log.state
+            if state is None or self.log.stale or self.is_read_only:
                 return self._there(self._followed())
-            if is_dropped(self.log.state.metadata.configuration):
-                self.log.refresh()
-            return self._there(self.log.state)
+            if state.metadata is self._checked:
+                return self.as_of(state)
+            if is_dropped(state.metadata.configuration):
+                state = self.log.refresh()
+            return self._there(state)
 
     def known_state(self) -> State:
         """Return the newest state that this handle knows, also of a table that was dropped; opened if it knows none.
 
         Raises `ReadOnly` for an attached table, whose transactions are those of another lake.
         """
-        with self.lock, self._named():
+        with self.lock, self._named:
             state = self.log.open() if self.log.state is None or self.log.stale else self.log.state
             self._check_own(self._place or attached_from(state.metadata))
             return state
@@ -148,7 +154,7 @@ class TableHandle:
         newest = self.newest()
         if version is None and timestamp is None:
             return newest
-        with self.lock, self._named():
+        with self.lock, self._named:
             oldest = oldest_readable(newest.state)
             wanted = version if version is not None else self._version_at(newest, milliseconds(timestamp), oldest)
             if wanted == newest.version:
@@ -192,7 +198,7 @@ class TableHandle:
     def oldest(self) -> int:
         """Return the oldest version that can be read. Raises `TableNotFound`. One LIST besides the look for commits."""
         newest = self.newest()
-        with self.lock, self._named():
+        with self.lock, self._named:
             first = first_version(version_gaps(newest.properties))
             return max(oldest_readable(newest.state), self.log.oldest(), first)
 
@@ -313,14 +319,6 @@ class TableHandle:
         if place is not None:
             raise ReadOnly(read_only_message(self.name, place))
 
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Have errors about the log's files, whose names are those of every log, name the table."""
-        try:
-            yield
-        except Corrupt as error:
-            raise Corrupt(f"table {self.name}: {error}") from error
-
     def _there(self, state: State) -> Snapshot:
         """Return a state as a version of the table, also where only a transaction that has happened creates it."""
         if is_dropped(state.metadata.configuration) and (claims := happened(self.log, state)):
@@ -329,9 +327,11 @@ class TableHandle:
 
     def as_of(self, state: State) -> Snapshot:
         """Return a state of the log as a version of the table. Raises `TableNotFound` if that was dropped."""
-        if is_dropped(state.metadata.configuration):
-            raise TableNotFound(dropped_message(self.name))
-        self._check_own(attached_from(state.metadata))
+        if state.metadata is not self._checked:
+            if is_dropped(state.metadata.configuration):
+                raise TableNotFound(dropped_message(self.name))
+            self._check_own(attached_from(state.metadata))
+            self._checked = state.metadata
         return self._snapshot(state)
 
     def _snapshot(self, state: State) -> Snapshot:
@@ -340,6 +340,22 @@ class TableHandle:
             known = self._last = Snapshot(state, self.root, self.name, self.store.locate, known)
             known.origin = self.origin
         return known
+
+
+class _Named:
+    """Has errors about the log's files, whose names are those of every log, name the table."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Corrupt):
+            raise Corrupt(f"table {self._table}: {error}") from error
 
 
 def oldest_readable(state: State) -> int:

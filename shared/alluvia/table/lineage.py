@@ -137,8 +137,11 @@ def _entry(table: DroppedTable) -> dict[str, Any]:
 
 
 def _read(configuration: Mapping[str, str], name: str) -> list[Any]:
+    text = configuration.get(name)
+    if text is None:
+        return []
     try:
-        found = orjson.loads(configuration.get(name, "[]"))
+        found = orjson.loads(text)
     except ValueError as error:
         raise Corrupt(_broken(name)) from error
     if not isinstance(found, list):
