@@ -114,7 +114,7 @@ def _evolution(lake: Lake) -> Table:
 
 
 def _types(lake: Lake) -> Table:
-    table = lake.create_table("kinds", SCHEMA)
+    table = lake.create_table("kinds", SCHEMA, properties={"alluvia.row_group_rows": "1"})
     table.append([ORDINARY])
     table.append([HIGHEST])
     table.append([LOWEST])

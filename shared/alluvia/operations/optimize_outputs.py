@@ -1,26 +1,33 @@
 """Write a stream of sorted rows into Parquet files of about a size, row group by row group, with statistics.
 
-Memory holds the row group that is compressed, what comes of it, and the one that comes next.
+Memory holds the row groups that are encoded, what comes of them, and the one that comes next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections import deque
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import field
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.optimize_plan import next_rows
-from alluvia.table.encodings import encodings_of
+from alluvia.table.encodings import Encodings, encodings_of
+from alluvia.table.joined_parquet import JoinedParquet
 from alluvia.table.partitioning.spans import Span
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.statistics.written import file_statistics
-from alluvia.table.writer import parquet_writer, write_rows
+from alluvia.table.writer import encode_parquet
+
+ENCODERS = max(2, min(8, os.cpu_count() or 1))
+"""So many row groups are encoded at once, where memory allows it."""
+HELD_BATCHES = 3
+"""With a limit of memory, the row groups that are encoded and the next one take no more than so many batches."""
 
 
 class SortedRows:
@@ -29,14 +36,14 @@ class SortedRows:
     def __init__(self, reader: pa.RecordBatchReader, schema: pa.Schema, bytes_max: int | None = None) -> None:
         self.schema = schema
         self._reader = reader
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._held: list[pa.Table] = []
 
     def take(self, count: int) -> pa.Table:
         """Return the next rows; fewer where they are big, none where the files hold no more."""
         held = sum(map(len, self._held))
         size = sum(rows.nbytes for rows in self._held)
-        while held < count and (self._bytes_max is None or size < self._bytes_max):
+        while held < count and (self.bytes_max is None or size < self.bytes_max):
             batch = next(self._reader, None)
             if batch is None:
                 break
@@ -62,8 +69,16 @@ class Output:
     statistics: list[str] = field(default_factory=list)
 
 
+class _Part(NamedTuple):
+    """Rows on their way into a file: how many, their bytes in memory, and the row group that is made of them."""
+
+    rows: int
+    held: int
+    encoded: Future[tuple[bytes, str]]
+
+
 class Outputs:
-    """Writes ranges of the stream to files. While a row group is compressed, DuckDB hands out the next one.
+    """Writes ranges of the stream to files. While row groups are encoded, DuckDB hands out the next one.
 
     `row_bytes` is what a row is expected to take; what it really takes is learned with every row group.
     """
@@ -79,7 +94,7 @@ class Outputs:
 
     def write(self, ranges: Iterable[tuple[int, Span]]) -> list[Output]:
         """Write each range, so many rows of a span, into as many files as it needs, evenly."""
-        with ThreadPoolExecutor(2) as threads:
+        with ThreadPoolExecutor(ENCODERS) as threads:
             for rows, span in ranges:
                 left = rows
                 while left:
@@ -92,31 +107,39 @@ class Outputs:
 
     def _write_file(self, threads: ThreadPoolExecutor, left: int, span: Span) -> Output:
         output = Output(self._folder / f"new-{len(self._written)}.parquet", span)
-        with ExitStack() as opened:
-            sink = opened.enter_context(pa.OSFile(str(output.path), "wb"))
-            files: list[pq.ParquetWriter] = []
-
-            def write(rows: pa.Table) -> None:
-                if not files:
-                    file = parquet_writer(sink, rows, self._settings, encodings_of(rows, tried=True))
-                    files.append(opened.enter_context(file))
-                write_rows(files[0], rows, self._settings)
-                output.rows += len(rows)
-                self._row_bytes = sink.tell() / output.rows
-
-            taken = 0
-            pending: Future[None] | None = None
-            statistics: list[Future[str]] = []
+        parts: deque[_Part] = deque()
+        encodings: Encodings | None = None
+        taken = 0
+        with output.path.open("wb") as sink:
+            file = JoinedParquet(sink)
             while count := next_rows(left, taken, self._row_bytes, self._target, self._settings.row_group_rows):
                 rows = self._form.stored(self._rows.take(count))
-                if pending is not None:
-                    pending.result()
-                pending = threads.submit(write, rows) if len(rows) else None
-                if pending is None:
+                if not len(rows):
                     break
-                statistics.append(threads.submit(file_statistics, rows, self._settings.indexed_columns))
+                encodings = encodings or encodings_of(rows, tried=True)
+                parts.append(_Part(len(rows), rows.nbytes, threads.submit(self._encode, rows, encodings)))
                 taken += len(rows)
-            if pending is not None:
-                pending.result()
-            output.statistics = [each.result() for each in statistics]
+                while self._is_full(parts):
+                    self._add(file, output, parts.popleft())
+            while parts:
+                self._add(file, output, parts.popleft())
+            file.close()
         return output
+
+    def _is_full(self, parts: Sequence[_Part]) -> bool:
+        """Whether no further row group may be begun before the first is done: the next may be as big as the last."""
+        if not parts or self._rows.bytes_max is None:
+            return len(parts) >= ENCODERS
+        held = sum(part.held for part in parts) + parts[-1].held
+        return len(parts) >= ENCODERS or held > HELD_BATCHES * self._rows.bytes_max
+
+    def _encode(self, rows: pa.Table, encodings: Encodings) -> tuple[bytes, str]:
+        data = encode_parquet(rows, self._settings, encodings)
+        return data, file_statistics(rows, self._settings.indexed_columns)
+
+    def _add(self, file: JoinedParquet, output: Output, part: _Part) -> None:
+        data, statistics = part.encoded.result()
+        file.add(data)
+        output.rows += part.rows
+        output.statistics.append(statistics)
+        self._row_bytes = file.size / output.rows

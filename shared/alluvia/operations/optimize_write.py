@@ -46,7 +46,11 @@ if TYPE_CHECKING:
 _SCHEMA = "alluvia"
 _FILES = f"{_SCHEMA}.files"
 _KEYED = "alluvia_keyed"
-_BATCH_ROWS = 1 << 14
+_BATCH_ROWS = 1 << 15
+_BATCH_BYTES = 1 << 26
+"""Without a limit of memory, a batch of rows takes about so much at most."""
+_BATCHES_HELD = 8
+"""Sorted rows come in smaller batches, of which so many are as big."""
 _BATCH_ROWS_MIN = 1 << 11
 """DuckDB's own batches."""
 ARROW_ROWS_MAX = 1 << 21
@@ -262,20 +266,27 @@ def _sorted_rows(
     select = f"SELECT {', '.join(map(quote_name, names))} FROM {_KEYED if keys else _FILES}"
     if order:
         select += f" ORDER BY {_ascending(order)}"
-    batch_rows = _batch_rows(connection, row_bytes, bytes_max) if keys else _BATCH_ROWS_MIN
-    with _keyed(connection, names, keys, batch_rows, aside) if keys else nullcontext():
-        yield SortedRows(connection.execute(select).to_arrow_reader(_BATCH_ROWS_MIN), schema, bytes_max)
+    width = _row_width(connection, row_bytes, bytes_max)
+    most = bytes_max or _BATCH_BYTES
+    with _keyed(connection, names, keys, _batch_rows(width, most), aside) if keys else nullcontext():
+        reader = connection.execute(select).to_arrow_reader(_batch_rows(width, most / _BATCHES_HELD))
+        yield SortedRows(reader, schema, bytes_max)
 
 
-def _batch_rows(connection: DuckDBPyConnection, row_bytes: float, bytes_max: int | None) -> int:
-    """Return how many rows DuckDB hands over at once: many waste little, but wide ones must fit the memory.
+def _row_width(connection: DuckDBPyConnection, row_bytes: float, bytes_max: int | None) -> float:
+    """Return about how many bytes a row takes in memory.
 
-    The first rows are looked at, since a file in which they repeat says nothing of their size in memory.
+    Within a limit the first rows are looked at, since a file in which they repeat says nothing of their size in memory.
     """
+    width = max(1, _INFLATED * row_bytes)
     if bytes_max is None:
-        return _BATCH_ROWS
+        return width
     first = connection.execute(f"FROM {_FILES} LIMIT {_BATCH_ROWS_MIN}").to_arrow_table()
-    width = max(1, _INFLATED * row_bytes, first.nbytes / max(1, len(first)))
+    return max(width, first.nbytes / max(1, len(first)))
+
+
+def _batch_rows(width: float, bytes_max: float) -> int:
+    """Return how many rows DuckDB hands over at once: many waste little, but wide ones must fit the memory."""
     return min(_BATCH_ROWS, max(_BATCH_ROWS_MIN, int(bytes_max / width)))
 
 

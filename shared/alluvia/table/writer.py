@@ -159,13 +159,15 @@ def bounded_columns(schema: pa.Schema) -> list[str]:
 class ParquetBuffer:
     """A Parquet file in memory, written row group by row group. Use it in a `with` block; `data` is good after it.
 
-    `rows` are what it is to hold, or the first of it; `codec` is another than the table's.
+    `rows` are what it is to hold, or the first of it; `encodings` and `codec` as for `parquet_writer`.
     """
 
-    def __init__(self, rows: pa.Table, settings: Properties, codec: str | None = None) -> None:
+    def __init__(
+        self, rows: pa.Table, settings: Properties, encodings: Encodings | None = None, codec: str | None = None
+    ) -> None:
         self._sink = pa.BufferOutputStream()
         self._settings = settings
-        self._writer = parquet_writer(self._sink, rows, settings, codec=codec)
+        self._writer = parquet_writer(self._sink, rows, settings, encodings, codec)
 
     def __enter__(self) -> Self:
         return self
@@ -189,12 +191,15 @@ class ParquetBuffer:
         return bytes(self._sink.getvalue())
 
 
-def encode_parquet(rows: pa.Table, settings: Properties) -> bytes:
-    """Return a Parquet file's bytes. Raises `Invalid`, naming the field, for a null where the schema has none."""
+def encode_parquet(rows: pa.Table, settings: Properties, encodings: Encodings | None = None) -> bytes:
+    """Return a Parquet file's bytes. Raises `Invalid`, naming the field, for a null where the schema has none.
+
+    `encodings` suit the rows, unless they are given.
+    """
     # The buffers' sizes are known; what a slice takes of them must be worked out.
     small = len(rows) == 1 and (rows.get_total_buffer_size() < PACKED_BYTES_MIN or rows.nbytes < PACKED_BYTES_MIN)
     codec = "none" if small else None
-    with ParquetBuffer(rows, settings, codec) as buffer:
+    with ParquetBuffer(rows, settings, encodings, codec) as buffer:
         buffer.write(rows)
     return buffer.data()
 
