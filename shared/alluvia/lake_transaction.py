@@ -26,7 +26,8 @@ from alluvia.table_names import split_branch
 
 if TYPE_CHECKING:
     from alluvia.lake_stream import Stream
-    from alluvia.operations.streams import StreamBatch, StreamState
+    from alluvia.operations.stream_batches import StreamBatch
+    from alluvia.operations.streams import StreamState
     from alluvia.query.parameters import Parameters
 
 _ONE_BY_ONE = (

@@ -17,7 +17,7 @@ from alluvia.errors import ConcurrentAppend, Invalid, Unavailable
 from alluvia.ingest.tables import rejects_of
 from alluvia.lake import Lake
 from alluvia.operations.replanning import check_not_rollup
-from alluvia.operations.vacuum import ORPHAN_AGE_MS_MIN
+from alluvia.operations.vacuum_cutoffs import ORPHAN_AGE_MS_MIN
 from alluvia.operations.vacuum_plan import SCRATCH_FOLDER
 from alluvia.store import Store, open_store
 from alluvia.table.schema.serialization import arrow_schema, only_adds_nullable

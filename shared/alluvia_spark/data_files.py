@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from alluvia.clock import SystemClock
 from alluvia.log.actions import AddFile
 from alluvia.log.committer import put_once
-from alluvia.operations.vacuum import ORPHAN_AGE_MS_MIN
+from alluvia.operations.vacuum_cutoffs import ORPHAN_AGE_MS_MIN
 from alluvia.table.writer import FileWriter
 from alluvia_spark import scratch
 from alluvia_spark.chunks import ROW, Chunk, decode, encode, read_key

@@ -14,7 +14,8 @@ import pytest
 
 from alluvia.log.actions import AddFile
 from alluvia.operations.optimize_files import Candidate
-from alluvia.operations.optimize_plan import FileGroup, KeyedRows, cut_group, next_rows, plan_optimize
+from alluvia.operations.optimize_outputs import next_rows
+from alluvia.operations.optimize_plan import FileGroup, KeyedRows, cut_group, plan_optimize
 from alluvia.table.partitioning.spans import Key, Span, part
 
 TARGET = 1000

@@ -14,7 +14,8 @@ from alluvia.lake import Lake
 from alluvia.operations.append import append
 from alluvia.operations.checkpoint import checkpoint
 from alluvia.operations.lake_transaction import StagedTables
-from alluvia.operations.streams import create_stream, next_batch
+from alluvia.operations.stream_batches import next_batch
+from alluvia.operations.streams import create_stream
 from alluvia.operations.vacuum import vacuum
 from alluvia.table_names import STREAMS
 from tests.simulation.faults import SECOND_US

@@ -97,7 +97,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "record no version that a clone has given up",
-        "operations/vacuum.py",
+        "operations/vacuum_cutoffs.py",
         " or CLONE_OF in snapshot.properties:\n        moments",
         ":\n        moments",
         ("tests/unit/operations/test_clone.py",),
@@ -307,7 +307,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "vacuum files of event ids before the window ends",
-        "operations/vacuum.py",
+        "operations/vacuum_cutoffs.py",
         "ids=now_ms - ORPHAN_AGE_MS_MIN - settings.dedup_window_ms",
         "ids=now_ms - ORPHAN_AGE_MS_MIN",
         ("tests/unit/operations/test_known_events.py",),
@@ -321,7 +321,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "vacuum without a record of the oldest version",
-        "operations/vacuum.py",
+        "operations/oldest_version.py",
         "        if oldest <= known and not fence:\n            return\n",
         "        if known >= 0:\n            return\n",
     ),
@@ -512,7 +512,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "count retention from when a late commit was made",
-        "operations/vacuum.py",
+        "operations/vacuum_cutoffs.py",
         "min(before_ms, commit.timestamp_ms)",
         "before_ms",
         ("tests/faults/test_sleepers.py",),
@@ -1193,14 +1193,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "give the first rows of a stream with those that come again later",
-        "operations/streams.py",
+        "operations/stream_batches.py",
         "begin = source.snapshot(newest.version)",
         "begin = source.readable()",
         ("tests/unit/operations/test_streams.py",),
     ),
     Mutant(
         "give what a restore has undone",
-        "operations/streams.py",
+        "operations/stream_batches.py",
         "    commits = _without_undone(commits, stream.position)\n",
         "",
         ("tests/unit/operations/test_lake_restore.py",),

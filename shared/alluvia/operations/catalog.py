@@ -23,7 +23,8 @@ from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import REJECTS, STREAM_LOG, TABLE_OR_REJECTS
 
 if TYPE_CHECKING:
-    from alluvia.operations.streams import StreamBatch, StreamState
+    from alluvia.operations.stream_batches import StreamBatch
+    from alluvia.operations.streams import StreamState
 
 HANDLES_MAX = 1000
 """Handles kept, the last used ones: a sweep opens many tables, and callers may name any number that do not exist."""
@@ -112,7 +113,7 @@ class Catalog:
 
     def read_stream(self, name: str, max_versions: int | None = None, max_rows: int | None = None) -> StreamBatch:
         """Return what a stream has not given yet. Raises what `streams.next_batch` does."""
-        from alluvia.operations.streams import next_batch
+        from alluvia.operations.stream_batches import next_batch
 
         return next_batch(self, name, max_versions, max_rows)
 

@@ -30,8 +30,9 @@ from alluvia.operations.erase_matching import Find, Matching
 from alluvia.operations.erase_report import CHECKPOINT, COMMIT, SIDECAR, EraseReport, Proof, Trace
 from alluvia.operations.erase_survey import Survey, Traces, read_if_there, read_present
 from alluvia.operations.kept_files import KeptFiles
+from alluvia.operations.oldest_version import record_oldest, settled
 from alluvia.operations.row_changes import change_rows
-from alluvia.operations.vacuum import delete_all, record_oldest, settled
+from alluvia.operations.vacuum import delete_all
 from alluvia.store import ObjectInfo
 from alluvia.table.changes import Changes
 from alluvia.table.handle import TableHandle, oldest_readable

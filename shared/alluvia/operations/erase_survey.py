@@ -46,7 +46,7 @@ from alluvia.operations.erase_report import (
 )
 from alluvia.operations.kept_files import KeptFiles
 from alluvia.operations.key_hashes import key_hash
-from alluvia.operations.vacuum import LOG_AGE_MS_MIN, ORPHAN_AGE_MS_MIN
+from alluvia.operations.vacuum_cutoffs import LOG_AGE_MS_MIN, ORPHAN_AGE_MS_MIN
 from alluvia.operations.vacuum_keys import needed
 from alluvia.progress import report
 from alluvia.store import ByteRange, ObjectInfo, Store

@@ -28,7 +28,8 @@ from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import REJECTS, STREAMS
 
 if TYPE_CHECKING:
-    from alluvia.operations.streams import StreamBatch, StreamState
+    from alluvia.operations.stream_batches import StreamBatch
+    from alluvia.operations.streams import StreamState
     from alluvia.table.changes import Changes
 
 
@@ -134,9 +135,9 @@ class StagedTables:
     def read_stream(self, name: str, max_versions: int | None = None, max_rows: int | None = None) -> StreamBatch:
         """Return what a stream has not given, the same each time, and have the commit move the stream.
 
-        Raises `TableNotFound`, `Invalid` for other limits than the first time, and what `streams.planned` does.
+        Raises `TableNotFound`, `Invalid` for other limits than the first time, and what `stream_batches.planned` does.
         """
-        from alluvia.operations import streams  # most transactions read none
+        from alluvia.operations import stream_batches, streams  # most transactions read none
 
         if name in self._batches:
             batch, limits = self._batches[name]
@@ -148,7 +149,7 @@ class StagedTables:
         self.use([STREAMS + name, known.source])
         log, table = self._staged[STREAMS + name], self._staged[known.source]
         stream = streams.stream_of(log.newest())
-        batch = streams.planned(stream, table.inner, table.base, max_versions, max_rows)
+        batch = stream_batches.planned(stream, table.inner, table.base, max_versions, max_rows)
         if batch.to != stream.position or stream.initial_rows:
             log.stage(streams.moved(stream, batch.to, streams.READ_STREAM, self._catalog.clock.now_ms()))
         self._batches[name] = batch, (max_versions, max_rows)

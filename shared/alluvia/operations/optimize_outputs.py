@@ -10,13 +10,14 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import field
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.operations.optimize_plan import next_rows
+from alluvia.operations.optimize_cuts import even_size
 from alluvia.table.encodings import Encodings, encodings_of
 from alluvia.table.joined_parquet import JoinedParquet
 from alluvia.table.partitioning.spans import Span
@@ -26,6 +27,9 @@ from alluvia.table.writer import encode_parquet
 
 ENCODERS = max(2, min(8, os.cpu_count() or 1))
 """So many row groups are encoded at once, where memory allows it."""
+ROW_GROUPS = 8
+"""A file of several has so many row groups at least, so that its size is learned while it is written."""
+ROW_GROUP_ROWS_MIN = 1024
 HELD_BATCHES = 3
 """With a limit of memory, the row groups that are encoded and the next one take no more than so many batches."""
 
@@ -143,3 +147,14 @@ class Outputs:
         output.rows += part.rows
         output.statistics.append(statistics)
         self._row_bytes = file.size / output.rows
+
+
+def next_rows(left: int, taken: int, row_bytes: float, target: int, most: int) -> int:
+    """Return how many rows the next row group of a file holds; 0 once the file is complete.
+
+    `left` rows were to be written when the file was begun, and it has taken some of them. `most` rows make a row group.
+    """
+    wanted = ceil(even_size(left * row_bytes, target) / row_bytes) if row_bytes else left
+    if wanted >= left:
+        return min(left - taken, most)
+    return max(0, min(wanted - taken, most, max(ROW_GROUP_ROWS_MIN, wanted // ROW_GROUPS)))

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from itertools import accumulate, groupby, pairwise
 from math import ceil, inf, log
 
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.operations.optimize_clusters import worth_dividing
+from alluvia.operations.optimize_cuts import OWN_SHARE, cut_ranges, even_size, keys_within
 from alluvia.operations.optimize_files import CLUSTER_FILES_MIN, Candidate
 from alluvia.table.clustering import part_cell
 from alluvia.table.partitioning.spans import Key, Span, hull
 
 FULL_SHARE = 0.75
 """A file of this share of the target is left alone: it is as good as full."""
-OVER_SHARE = 1.25
-"""No file of several is made bigger than this share of the target."""
-OWN_SHARE = 1 / 16
-"""A partition value with this share of the target gets files of its own."""
 GROWTH_MAX = 8
 """A file joins smaller ones only if it is at most this many times as big as they are together, so that a big file is
 not written again for every few small ones."""
@@ -32,10 +28,6 @@ DEPTH_MAX = 4
 """Where more full files than this overlap, they are rewritten into ones that do not."""
 CUT_TARGETS_MAX = 8
 """Files that hold several values are rewritten so many targets at a time, which bounds what a commit takes."""
-UNEVEN_MAX = 1.5
-ROW_GROUPS = 8
-"""A file of several has so many row groups at least, so that its size is learned while it is written."""
-ROW_GROUP_ROWS_MIN = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +99,7 @@ def _packed(files: Sequence[Candidate], target: int, *, full: bool) -> Iterator[
     """Pack files of one value, in ascending order, into groups that hold at least about the target, if possible."""
     for tier in _tiers(files, target, full=full):
         if len(tier) > 1 or tier[0].thinned:
-            yield FileGroup(tuple(tier), expected=ceil(_total(tier) / _even_size(_total(tier), target)))
+            yield FileGroup(tuple(tier), expected=ceil(_total(tier) / even_size(_total(tier), target)))
 
 
 def _is_small(each: Candidate, target: int) -> bool:
@@ -119,7 +111,7 @@ def _divided(files: Sequence[Candidate], target: int, *, full: bool = False) -> 
     by_age = sorted(files, key=lambda each: (each.file.modification_time, each.file.path))
     groups = []
     for chunk in _chunks(by_age, CUT_TARGETS_MAX * target):
-        parts = ceil(_total(chunk) / _even_size(_total(chunk), target))
+        parts = ceil(_total(chunk) / even_size(_total(chunk), target))
         enough = _total(chunk) >= (2 if full else CLUSTER_FILES_MIN) * target * FULL_SHARE
         if enough and worth_dividing(chunk, parts):
             groups.append(FileGroup(tuple(chunk), expected=parts, divided=True))
@@ -255,50 +247,6 @@ def _covering(files: Sequence[Candidate], amounts: Sequence[float]) -> list[floa
     return list(accumulate(changes))[:-1]
 
 
-def cut_ranges(
-    sizes: Sequence[float], limits: Sequence[float], target: int, between: Sequence[float] | None = None
-) -> list[range]:
-    """Cut keys, in order, into ranges of their positions; `sizes` are the bytes of their rows.
-
-    A key of enough bytes is a range of its own. What lies between such keys is divided evenly into ranges of about the
-    target. None of them has more bytes than any of its keys' `limits`: what a query for that key read before; nor more
-    than the limits `between` a key and the one before, for keys without rows.
-    """
-    ranges: list[range] = []
-    before = [inf] * len(sizes) if between is None else between
-    for own, run in groupby(range(len(sizes)), lambda at: sizes[at] >= target * OWN_SHARE):
-        if own:
-            ranges += [range(at, at + 1) for at in run]
-        else:
-            ranges += _even_ranges(list(run), sizes, limits, before, target)
-    return ranges
-
-
-def _even_ranges(
-    run: Sequence[int], sizes: Sequence[float], limits: Sequence[float], between: Sequence[float], target: int
-) -> Iterator[range]:
-    even = _even_size(sum(sizes[at] for at in run), target)
-    start, held, limit = run[0], 0.0, inf
-    for at in run:
-        limit = min(limit, limits[at], between[at], target * OVER_SHARE)
-        if start < at and (held + sizes[at] / 2 > even or held + sizes[at] > limit):
-            yield range(start, at)
-            start, held, limit = at, 0.0, limits[at]
-        held += sizes[at]
-    yield range(start, run[-1] + 1)
-
-
-def _even_size(size: float, target: int) -> float:
-    """Return what each file of some bytes has, so that they are near the target and equal.
-
-    For a little over one target, two even files would both be too small: the second one waits for more rows.
-    """
-    targets = size / target
-    if targets <= OVER_SHARE:
-        return size
-    return float(target) if targets < UNEVEN_MAX else size / round(targets)
-
-
 def cut_group(group: FileGroup, keys: Sequence[KeyedRows], target: int) -> list[tuple[int, Span]]:
     """Return how many of a group's rows go to which span, in order; `keys` are in order too."""
     rows = sum(each.rows for each in keys)
@@ -325,53 +273,6 @@ def _read_before(files: Sequence[Candidate], keys: Sequence[Key]) -> tuple[list[
     neighbours = [True, *((keys_within(Span(*pair)) or 2) == 2 for pair in pairwise(keys))]
     limits = zip(neighbours, accumulate(between), strict=False)
     return list(accumulate(at_key))[:-1], [inf if near else limit for near, limit in limits]
-
-
-def next_rows(left: int, taken: int, row_bytes: float, target: int, most: int) -> int:
-    """Return how many rows the next row group of a file holds; 0 once the file is complete.
-
-    `left` rows were to be written when the file was begun, and it has taken some of them. `most` rows make a row group.
-    """
-    wanted = ceil(_even_size(left * row_bytes, target) / row_bytes) if row_bytes else left
-    if wanted >= left:
-        return min(left - taken, most)
-    return max(0, min(wanted - taken, most, max(ROW_GROUP_ROWS_MIN, wanted // ROW_GROUPS)))
-
-
-def keys_within(span: Span) -> int | None:
-    """Return how many keys a span can hold at most; None where that is not known."""
-    if len(span.low) != 1 or span.low[0][0] or span.high[0][0]:
-        return None
-    low, high = span.low[0][1], span.high[0][1]
-    if isinstance(low, int) and isinstance(high, int):
-        return high - low + 1
-    return _times_within(str(low), str(high))
-
-
-_UNITS = {4: "year", 7: "month", 10: "day", 13: "hour"}
-
-
-def _times_within(low: str, high: str) -> int | None:
-    """Return how many years, months, days or hours there are between two, both included."""
-    try:
-        first, last = (datetime.fromisoformat(_whole_time(text)) for text in (low, high))
-    except (ValueError, KeyError):
-        return None
-    years, months = last.year - first.year, last.month - first.month
-    elapsed = last - first
-    unit = _UNITS[len(low)]
-    counts = {
-        "year": years,
-        "month": 12 * years + months,
-        "day": elapsed.days,
-        "hour": elapsed.days * 24 + elapsed.seconds // 3600,
-    }
-    return counts[unit] + 1
-
-
-def _whole_time(text: str) -> str:
-    """Return the first moment of a year, month, day or hour."""
-    return text + {4: "-01-01T00", 7: "-01T00", 10: "T00", 13: ""}[len(text)]
 
 
 def limited(groups: Sequence[FileGroup], max_files: int | None, max_bytes: int | None) -> list[FileGroup]:

@@ -8,48 +8,30 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from alluvia.errors import (
-    ConcurrentDomain,
-    Invalid,
-    MetadataChanged,
-    NotDeleted,
-    TransactionExpired,
-    Unavailable,
-    VersionExpired,
-    VersionNotFound,
-)
+from alluvia.errors import NotDeleted, Unavailable
 from alluvia.lazy_dataclasses import dataclass
-from alluvia.log.actions import DomainMetadata, RemoveFile
-from alluvia.log.features import GUARD
 from alluvia.log.paths import LOG_FOLDER
-from alluvia.log.segment import read_listing
-from alluvia.log.time_travel import version_at
-from alluvia.operations.checkpoint import checkpoint, tombstones_after_ms
+from alluvia.operations.checkpoint import checkpoint
 from alluvia.operations.drop import old_hints
 from alluvia.operations.kept_files import KeptFiles
 from alluvia.operations.log_cleanup import expired_log, named_sidecars
 from alluvia.operations.old_decisions import delete_old_decisions
+from alluvia.operations.oldest_version import VACUUM, record_oldest, settled
+from alluvia.operations.vacuum_cutoffs import cutoffs_of, forgotten_removes, in_effect, oldest_after
 from alluvia.operations.vacuum_keys import Needed, needed
 from alluvia.operations.vacuum_note import forget_note, read_note, write_note
-from alluvia.operations.vacuum_plan import Cutoffs, Listed, LogPlan, VacuumPlan, listed, plan_log, plan_vacuum
+from alluvia.operations.vacuum_plan import Listed, LogPlan, VacuumPlan, listed, plan_log, plan_vacuum
 from alluvia.operations.vacuum_report import VacuumReport, VacuumTally
 from alluvia.store import ListedPage, ObjectInfo
-from alluvia.table.changes import Changes
-from alluvia.table.claims import pending
 from alluvia.table.decisions import DECISIONS
 from alluvia.table.event_window.index import WINDOW_FOLDER
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.lineage import is_dropped
 from alluvia.table.offers import OFFERS
-from alluvia.table.properties import CLONE_OF, OLDEST_READABLE
-from alluvia.table.protocols import check_writable, has_domains
+from alluvia.table.properties import CLONE_OF
+from alluvia.table.protocols import check_writable
 from alluvia.table.snapshot import Snapshot
 
-ORPHAN_AGE_MS_MIN = 24 * 60 * 60 * 1000
-"""A file that no commit names is kept at least this long: longer than any transaction may take to commit it."""
-LOG_AGE_MS_MIN = 24 * 60 * 60 * 1000
-"""Commits are kept this long at least, whatever the property says: longer than a handle follows the log from one
-version, and a transaction lasts, which could otherwise write a version that has come and gone."""
 OFFER_AGE_MS_MIN = 60 * 60 * 1000
 PLAN_AGE_MS_MAX = 12 * 60 * 60 * 1000
 """A plan older than this is not executed: files added and removed since may be in no checkpoint any more."""
@@ -57,8 +39,6 @@ PLANS_MAX = 5
 BLOCK_KEYS = 32_000
 """Objects that are in memory at once, 100 bytes each."""
 DELETE_TRIES = 3
-TRIES_MAX = 100
-VACUUM = "VACUUM"
 
 
 def vacuum(
@@ -145,10 +125,10 @@ class _Run:
         self.oldest = oldest_readable(snapshot.state)
         self._snapshot: Snapshot | None = snapshot
         self._dropped = is_dropped(snapshot.properties)
-        self._cutoffs = _cutoffs(snapshot, retention, self.began_ms)
+        self._cutoffs = cutoffs_of(snapshot, retention, self.began_ms)
         self._in_effect = False
         self._kept = KeptFiles(handle)
-        self._forgotten = _forgotten_removes(
+        self._forgotten = forgotten_removes(
             handle, snapshot, self._log_files, self._cutoffs.removed, 0 if self._whole else PLAN_AGE_MS_MAX
         )
         if not self.first.last and after is None and not dry_run:
@@ -194,11 +174,11 @@ class _Run:
         live = self._needed_by(snapshot)
         plan = plan_vacuum(live, block.objects, self._cutoffs)
         if len(plan.data_files) and not self._in_effect:
-            removed = _in_effect(handle, snapshot, self._log_files, self._cutoffs.removed)
+            removed = in_effect(handle, snapshot, self._log_files, self._cutoffs.removed)
             self._cutoffs, self._in_effect = replace(self._cutoffs, removed=removed), True
             plan = plan_vacuum(live, block.objects, self._cutoffs)
         log_plan = self._planned_log() if block.last else LogPlan()
-        oldest = _oldest_after(handle, snapshot, self._log_files, plan, log_plan, self._cutoffs)
+        oldest = oldest_after(handle, snapshot, self._log_files, plan, log_plan, self._cutoffs)
         known = oldest_readable(snapshot.state)
         # A clone deletes nothing that others own, but they must learn which of its versions need it no more.
         shares = CLONE_OF in snapshot.properties
@@ -207,7 +187,7 @@ class _Run:
             planned = plan, log_plan
             plan, log_plan = self._spared(plan, log_plan, live, oldest, known)
             if plan is not planned[0] or log_plan is not planned[1]:
-                oldest = _oldest_after(handle, snapshot, self._log_files, plan, log_plan, self._cutoffs)
+                oldest = oldest_after(handle, snapshot, self._log_files, plan, log_plan, self._cutoffs)
         self.oldest = max(self.oldest, oldest)
         failed: list[str] = []
         if not self._dry_run and (plan.objects.num_rows or log_plan.objects or log_plan.hints or gives_up):
@@ -296,139 +276,3 @@ def delete_all(handle: TableHandle, keys: Sequence[str]) -> list[str]:
         else:
             return []
     return [key[len(root) :] for key in wanted]
-
-
-def _cutoffs(snapshot: Snapshot, retention: timedelta | None, now_ms: int) -> Cutoffs:
-    settings = snapshot.settings
-    retention_ms = settings.file_retention_ms if retention is None else _milliseconds(retention)
-    return Cutoffs(
-        removed=now_ms - retention_ms if retention_ms else max(now_ms, snapshot.timestamp_ms) + 1,
-        orphans=now_ms - max(retention_ms, ORPHAN_AGE_MS_MIN),
-        ids=now_ms - ORPHAN_AGE_MS_MIN - settings.dedup_window_ms,
-        log=now_ms - max(settings.log_retention_ms, LOG_AGE_MS_MIN) if settings.cleans_log else 0,
-        now=now_ms,
-    )
-
-
-def _forgotten_removes(
-    handle: TableHandle, snapshot: Snapshot, log_files: Sequence[ObjectInfo], since_ms: int, ahead_ms: int
-) -> list[RemoveFile]:
-    """Return the removes since a moment that checkpoints have dropped: those older than the table's own retention.
-
-    `ahead_ms` is how much longer there may be new checkpoints. None, and no request, unless more is asked for than the
-    table's own retention keeps.
-    """
-    if tombstones_after_ms(snapshot, handle.clock.now_ms() + ahead_ms) <= since_ms:
-        return []
-    commits = handle.log.read_commits(_put_since(log_files, since_ms))
-    return [remove for commit in commits for remove in commit.removes]
-
-
-def _in_effect(handle: TableHandle, snapshot: Snapshot, log_files: Sequence[ObjectInfo], before_ms: int) -> int:
-    """Return the moment, by what commits say, before which removals had taken effect at another.
-
-    A commit that was made then may have been put hours later: files that it removed were live until then. One GET,
-    where a commit was put since.
-    """
-    young = _put_since(log_files, before_ms) if _is_exact(snapshot) else []
-    commit = handle.log.read_commit(young[0]) if young else None
-    return before_ms if commit is None else min(before_ms, commit.timestamp_ms)
-
-
-def _put_since(log_files: Sequence[ObjectInfo], since_ms: int) -> list[int]:
-    times = {info.key.removeprefix(LOG_FOLDER): info.modified_ms for info in log_files}
-    return [version for version, file in sorted(read_listing(times).commits.items()) if times[file.name] >= since_ms]
-
-
-def _is_exact(snapshot: Snapshot) -> bool:
-    """Whether tombstones have the times of the commits that made them: nobody writes the table but this library."""
-    return snapshot.settings.in_commit_timestamps and GUARD in (snapshot.protocol.writer_features or ())
-
-
-def _oldest_after(
-    handle: TableHandle,
-    snapshot: Snapshot,
-    log_files: Sequence[ObjectInfo],
-    plan: VacuumPlan,
-    log_plan: LogPlan,
-    cutoffs: Cutoffs,
-) -> int:
-    """Return the oldest version that can be read once the plans are done.
-
-    Our commits give a tombstone their own timestamp, so the time of the last removal names its version. Where others
-    write too, their tombstones say less: then whatever is older than the retention has expired. A checkpoint drops
-    tombstones that are older than the table's retention, so an orphan may have been part of a version up to then. Of a
-    shallow clone, whatever is older than the retention has expired: it may need files that others delete.
-    """
-    oldest = oldest_readable(snapshot.state)
-    data_files, orphans = len(plan.data_files), len(plan.orphans)
-    if log_plan.log_files:
-        gone = {info.key for info in log_plan.log_files} | log_plan.spared
-        left = read_listing(info.key.removeprefix(LOG_FOLDER) for info in log_files if info.key not in gone).commits
-        oldest = max(oldest, min(left, default=snapshot.version))
-    moments = [] if plan.removed_ms is None else [plan.removed_ms]
-    if orphans and handle.log.checkpoint_version is not None:
-        moments.append(tombstones_after_ms(snapshot, handle.clock.now_ms()))
-    if (not _is_exact(snapshot) and (data_files or orphans)) or CLONE_OF in snapshot.properties:
-        moments.append(cutoffs.removed)
-    return max(oldest, _version_at(handle, max(moments))) if moments else oldest
-
-
-def _version_at(handle: TableHandle, moment_ms: int) -> int:
-    """Return the version that was current at a moment; 0 before the oldest that the log still holds."""
-    try:
-        return version_at(handle.log, moment_ms)
-    except (VersionExpired, VersionNotFound):
-        return 0
-
-
-def _milliseconds(retention: object) -> int:
-    if not isinstance(retention, timedelta):
-        raise Invalid(f"retention: expected a timedelta, such as timedelta(days=7), got {retention!r:.100}")
-    if retention < timedelta(0):
-        raise Invalid(f"retention: {retention} is negative; set how long to keep removed files")
-    return int(retention / timedelta(milliseconds=1))
-
-
-def settled(handle: TableHandle, operation: str) -> Snapshot:
-    """Return the newest version of a table, after all transactions that claimed it were carried out or aborted.
-
-    A commit does that: where there are claims, it records once more what is on record. It waits for a few seconds
-    before it aborts a transaction.
-    """
-    snapshot = handle.newest(dropped=True)
-    if not pending(snapshot.state.domains):
-        return snapshot
-    record_oldest(handle, 0, fence=True, operation=operation)
-    return handle.newest(dropped=True)
-
-
-def record_oldest(handle: TableHandle, oldest: int, *, fence: bool, operation: str = VACUUM) -> None:
-    """Commit the oldest version that stays readable, so that a reader of an older one learns it by name.
-
-    With `fence`, commit in any case: a writer that slept since long before then finds its version taken. Where another
-    vacuum, or a change of the table, comes first, this looks again.
-    """
-    for tries in range(1, TRIES_MAX + 1):
-        snapshot = handle.newest(dropped=True)
-        known = oldest_readable(snapshot.state)
-        if oldest <= known and not fence:
-            return
-        try:
-            handle.transaction(snapshot, upkeep=True).commit(_record(snapshot, max(oldest, known), operation))
-        except (ConcurrentDomain, MetadataChanged, TransactionExpired):
-            if tries == TRIES_MAX:
-                raise
-        else:
-            return
-
-
-def _record(snapshot: Snapshot, oldest: int, operation: str) -> Changes:
-    changes = Changes(operation, {"oldestReadableVersion": str(oldest)})
-    if has_domains(snapshot.protocol):
-        changes.domains = [DomainMetadata(OLDEST_READABLE, str(oldest))]
-    else:
-        metadata = snapshot.state.metadata
-        configuration = {**metadata.configuration, OLDEST_READABLE: str(oldest)}
-        changes.metadata = replace(metadata, configuration=configuration)
-    return changes

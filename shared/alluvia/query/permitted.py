@@ -15,7 +15,8 @@ from alluvia.table.snapshot import Snapshot
 from alluvia.table_names import split_branch
 
 if TYPE_CHECKING:
-    from alluvia.operations.streams import StreamBatch, StreamState
+    from alluvia.operations.stream_batches import StreamBatch
+    from alluvia.operations.streams import StreamState
 
 
 def permitted(catalog: Catalog, rights: Rights | None) -> Catalog:

@@ -49,7 +49,7 @@ class StreamReading:
             raise Invalid(f"a dry run reads no rows, so it cannot read stream {name}: send the query without dry_run")
         import pyarrow.parquet as pq  # queries without streams do without
 
-        from alluvia.operations.streams import columns_of
+        from alluvia.operations.stream_batches import columns_of
 
         batch = self._catalog.read_stream(name) if self._with_rows else None  # else it would count as read
         schema = columns_of(self._catalog, stream) if batch is None else batch.schema
