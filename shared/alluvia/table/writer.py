@@ -69,7 +69,7 @@ class FileWriter:
         return [add for add, _ in prepared]
 
     def _encode(self, table: pa.Table, *, together: bool) -> Iterator[tuple[AddFile, bytes]]:
-        order = sort_columns(table, self._settings)
+        order = sort_columns(table, self._settings) if len(table) > 1 else ()
         if self._share is None and len(table) > 1 and table.nbytes > self._settings.target_file_size:
             self._share = sampled_share(table, self._settings, self._settings.row_group_rows)
         file_bytes = None if self._share is None else int(self._settings.target_file_size / self._share)
@@ -136,12 +136,15 @@ def sort_columns(rows: pa.Table, settings: Properties) -> list[pa.ChunkedArray]:
     return [rows[name] for name in settings.cluster_by or settings.sort_by]
 
 
-def bounded_columns(schema: pa.Schema) -> list[str]:
+def bounded_columns(schema: pa.Schema) -> list[str] | bool:
     """Return the Parquet paths of the columns for which a file may hold bounds: all but floating-point ones and lists.
 
+    True is all of a file's columns, False none.
     Arrow's bounds leave NaN out. DuckDB, which sorts NaN above every number, treats them as bounds of all values, and
     would miss it.
     """
+    if not any(pa.types.is_nested(kind) or pa.types.is_floating(kind) for kind in schema.types):
+        return True
     found: list[str] = []
 
     def visit(path: str, kind: pa.DataType) -> None:
@@ -153,7 +156,7 @@ def bounded_columns(schema: pa.Schema) -> list[str]:
 
     for field in schema:
         visit(field.name, field.type)
-    return found
+    return found or False
 
 
 class ParquetBuffer:
@@ -224,9 +227,9 @@ def parquet_writer(
         compression=codec or settings.codec,
         store_schema=False,
         write_page_checksum=True,
-        write_statistics=bounded_columns(rows.schema) or False,
-        use_dictionary=encodings.dictionary,
-        column_encoding=encodings.others,
+        write_statistics=bounded_columns(rows.schema),
+        use_dictionary=encodings.dictionary or False,
+        column_encoding=encodings.others or None,
         bloom_filter_options=blooms or None,
     )
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate, groupby, repeat
 from typing import Any
@@ -219,12 +220,17 @@ def partition_of(spec: PartitionSpec, values: Sequence[str | None], span: Span) 
     for field in spec.fields:
         if field.transform is None:
             text = next(texts)
-            name = NULL_FOLDER if text is None else quote(text, safe="")
+            name = NULL_FOLDER if text is None else _quoted(text)
         else:
-            low, high = (NULL_FOLDER if null else quote(str(value), safe="") for null, value in next(ends))
+            low, high = (NULL_FOLDER if null else _quoted(str(value)) for null, value in next(ends))
             name = low if low == high else f"{low}..{high}"
-        folders.append(f"{_short(f'{quote(field.folder, safe=str())}={name}')}/")
+        folders.append(f"{_short(f'{_quoted(field.folder)}={name}')}/")
     return Partition(dict(zip(spec.stored_columns, values, strict=True)), spec.transforms, span, "".join(folders))
+
+
+@lru_cache(maxsize=256)
+def _quoted(text: str) -> str:
+    return quote(text, safe="")
 
 
 def _short(name: str) -> str:

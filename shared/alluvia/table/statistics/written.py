@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import orjson
 import pyarrow as pa
 
 from alluvia.arrow_compute import pc
-from alluvia.table.schema.column_path import Json, put
+from alluvia.table.schema.column_path import ColumnPath, Json, put
 from alluvia.table.schema.moments import as_moment
 
 TEXT_LENGTH_MAX = 32
 INDEXED_COLUMNS = 32
 LAST_CHARACTER = "\U0010ffff"
+_TIME_CHARS = len("2026-01-01T00:00:00.000")
 
 
 def file_statistics(table: pa.Table, indexed_columns: int = INDEXED_COLUMNS) -> str:
@@ -28,9 +30,10 @@ def file_statistics(table: pa.Table, indexed_columns: int = INDEXED_COLUMNS) -> 
     minima: Json = {}
     maxima: Json = {}
     nulls: Json = {}
-    for path, column in _leaves(table, indexed_columns):
-        put(nulls, path, column.null_count)
-        bounds = _bounds(column)
+    for path, column in islice(_leaves(table), indexed_columns):
+        missing = column.null_count
+        put(nulls, path, missing)
+        bounds = _bounds(column) if missing < len(column) else None
         if bounds is not None:
             put(minima, path, bounds[0])
             put(maxima, path, bounds[1])
@@ -53,30 +56,33 @@ def _decimal(value: object) -> orjson.Fragment:
     raise TypeError
 
 
-def _leaves(table: pa.Table, limit: int) -> Iterator[tuple[tuple[str, ...], pa.ChunkedArray]]:
+def _leaves(table: pa.Table) -> Iterator[tuple[ColumnPath, pa.ChunkedArray]]:
     """Yield leaf columns in order; a struct's leaves are null where the struct is."""
-    pending: list[tuple[tuple[str, ...], pa.ChunkedArray]] = [
-        ((name,), table[name]) for name in reversed(table.column_names)
-    ]
-    while pending and limit > 0:
-        path, column = pending.pop()
+    for at, name in enumerate(table.schema.names):
+        column = table.column(at)
         if pa.types.is_struct(column.type):
-            names = [column.type.field(at).name for at in range(column.type.num_fields)]
-            pending += [((*path, name), pc.struct_field(column, name)) for name in reversed(names)]
+            yield from _leaves_in((name,), column)
         else:
-            limit -= 1
-            yield path, column
+            yield (name,), column
+
+
+def _leaves_in(path: ColumnPath, structs: pa.ChunkedArray) -> Iterator[tuple[ColumnPath, pa.ChunkedArray]]:
+    for at in range(structs.type.num_fields):
+        field = structs.type.field(at)
+        column = pc.struct_field(structs, field.name)
+        if pa.types.is_struct(field.type):
+            yield from _leaves_in((*path, field.name), column)
+        else:
+            yield (*path, field.name), column
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
-    """Return a column's bounds as JSON values, or None where it has none or its type takes none."""
+    """Return the bounds of a column that has values as JSON values, or None where its type or a value takes none."""
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_boolean(kind):
         return None
     # JSON has neither NaN nor infinity, and a bound in a column with a NaN would let other readers prune the NaN away.
     if pa.types.is_floating(kind) and not pc.all(pc.is_finite(column)).as_py():
-        return None
-    if column.null_count == len(column):
         return None
     if len(column) == 1:
         only = _python(column[0])
@@ -100,7 +106,8 @@ def json_bounds(low: Any, high: Any) -> tuple[Any, Any] | None:
     if isinstance(low, str):
         return low[:TEXT_LENGTH_MAX], cut_upwards(high)
     if isinstance(low, datetime):
-        return _time_text(low), _time_text(_ceil_millisecond(high))
+        above, text = _ceil_millisecond(high), _time_text(low)
+        return text, text if above is low else _time_text(above)
     if isinstance(low, date):
         return low.isoformat(), high.isoformat()
     return low, high
@@ -127,5 +134,5 @@ def _ceil_millisecond(moment: datetime) -> datetime:
 
 
 def _time_text(moment: datetime) -> str:
-    text = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
-    return text if moment.tzinfo is None else f"{text}Z"
+    text = moment.isoformat(timespec="milliseconds")
+    return text if moment.tzinfo is None else f"{text[:_TIME_CHARS]}Z"
