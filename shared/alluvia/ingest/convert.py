@@ -36,8 +36,8 @@ Converter = Callable[[object, str], object]  # (value, path of the field) → wh
 
 _BITS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}
 _NAMES = {pa.int8(): "byte", pa.int16(): "short", pa.int32(): "integer", pa.int64(): "long"}
-_EASY: dict[pa.DataType, type] = {pa.string(): str, pa.bool_(): bool, pa.float64(): float}
-_EASY |= dict.fromkeys(_BITS, int)
+_EASY: dict[int, type] = {pa.string().id: str, pa.bool_().id: bool, pa.float64().id: float}
+_EASY |= dict.fromkeys((kind.id for kind in _BITS), int)
 _DECIMAL = re.compile(r"-?[0-9]{1,80}(?:\.[0-9]{1,80})?(?:[eE][-+]?[0-9]{1,3})?", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
@@ -73,9 +73,12 @@ def _at_once(kind: pa.DataType, values: Sequence[object]) -> tuple[pa.Array | No
         array = instants(values)
         unknown = pc.indices_nonzero(pc.is_null(array)).to_pylist() if array.null_count else ()
         return array, [at for at in unknown if values[at] is not None]
-    easy = _EASY.get(kind)
+    given = set(map(type, values)) - {type(None)}
+    if not given:
+        return None, ()
+    easy = _EASY.get(kind.id)
     odd: Sequence[int] = ()
-    if not set(map(type, values)) <= {easy, type(None)}:
+    if given != {easy}:
         odd = [at for at, value in enumerate(values) if value is not None and type(value) is not easy]
     if easy is not None:
         try:

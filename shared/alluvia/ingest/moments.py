@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from alluvia.arrow_compute import pc
 from alluvia.ingest.identity import all_at_path, at_path
-from alluvia.ingest.timestamps import TIMESTAMP, instant, instants
+from alluvia.ingest.timestamps import TIMESTAMP, instant, instants, moments_array
 from alluvia.ingest.values import all_but
 from alluvia.lazy_dataclasses import dataclass
 
@@ -47,12 +47,12 @@ def moments(
         return _some_given(events, arrivals_us, time_path, given_us)
     if len(events) == 1:
         moment_us, holder = _moment(events[0], arrivals_us[0], time_path)
-        return Moments(pa.array([moment_us], TIMESTAMP), {} if holder is None else {holder: (0,)})
+        return Moments(moments_array([moment_us]), {} if holder is None else {holder: (0,)})
     for place in ((time_path,) if time_path else ()) + _PLACES:
         sent = all_at_path(events, place)
         if any(value is not None for value in sent):
             return _filled(events, arrivals_us, time_path, instants(sent), None if place is time_path else place[0])
-    return Moments(pa.array(arrivals_us, TIMESTAMP), {})
+    return Moments(moments_array(arrivals_us), {})
 
 
 def _filled(

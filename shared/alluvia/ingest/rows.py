@@ -37,6 +37,7 @@ from alluvia.ingest.moments import moments
 from alluvia.ingest.properties import texts
 from alluvia.ingest.rejects import reject_of
 from alluvia.ingest.texts import read_text
+from alluvia.ingest.timestamps import moments_array
 from alluvia.ingest.values import NO_FIELDS, EventRows, Fields, Origin, RawEvent, all_but
 
 if TYPE_CHECKING:
@@ -353,12 +354,12 @@ class _Conversion:
             self._take(name, indexes)
         if len(found.held.get("ts", ())) < len(self.events):
             self._drop_null("ts", range(len(self.events)))
-        return found.array if found.array.type == field.type else found.array.cast(pa.int64()).cast(field.type)
+        return _in_type(found.array, field.type)
 
     def arrivals(self, field: pa.Field) -> pa.Array:
         if not pa.types.is_timestamp(field.type):
             return self.declared(field)
-        return pa.array([origin.arrival_us for origin in self.origins], field.type)
+        return _in_type(moments_array([origin.arrival_us for origin in self.origins]), field.type)
 
     def properties(self, field: pa.Field) -> pa.Array:
         if not self.keeps_leftovers:
@@ -390,3 +391,8 @@ class _Conversion:
         ]
         contents = contents_of([self.events[index] for index in taken])
         return EventRows(table.take(pa.array(taken, pa.int64())), rejects, refused, taken, contents)
+
+
+def _in_type(moments: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return moments in µs as a column of times has them."""
+    return moments if moments.type == kind else moments.cast(pa.int64()).cast(kind)

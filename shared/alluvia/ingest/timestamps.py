@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from datetime import date
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -65,6 +66,12 @@ def plain_instants(texts: pa.Array) -> pa.Array:
         return found
     known = pc.and_(pc.greater_equal(moments_us, MIN_US), pc.less_equal(moments_us, MAX_US))
     return pc.if_else(known, found, pa.scalar(None, TIMESTAMP))
+
+
+def moments_array(moments_us: Sequence[int]) -> pa.Array:
+    """Return timestamps of so many µs, none of them null, several times as fast as `pa.array`."""
+    values = memoryview(array("q", moments_us))
+    return pa.Array.from_buffers(TIMESTAMP, len(moments_us), [None, pa.py_buffer(values)], 0)
 
 
 def _cast(texts: pa.Array) -> Iterator[pa.Array]:
