@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from functools import lru_cache
 
 import orjson
 
@@ -124,11 +125,7 @@ class AddFile:
     @property
     def num_records(self) -> int | None:
         """Rows by the statistics; None where they do not say."""
-        try:
-            number = orjson.loads(self.stats or "{}").get("numRecords")
-        except (ValueError, AttributeError):
-            return None
-        return number if isinstance(number, int) else None
+        return None if self.stats is None else _num_records(self.stats)
 
     @property
     def live_records(self) -> int | None:
@@ -287,6 +284,16 @@ class DomainMetadata:
         """Read the action's body."""
         configuration = optional_text(body, "configuration") or ""
         return cls(text(body, "domain"), configuration, flag(body, "removed", default=False))
+
+
+@lru_cache(maxsize=16)
+def _num_records(stats: str) -> int | None:
+    """Return what `AddFile.num_records` gives; a commit of few files asks several times."""
+    try:
+        number = orjson.loads(stats or "{}").get("numRecords")
+    except (ValueError, AttributeError):
+        return None
+    return number if isinstance(number, int) else None
 
 
 def _present(deletion_vector: Json) -> Json | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -51,8 +51,18 @@ class CommitActions:
     @property
     def timestamp_ms(self) -> int:
         """The in-commit timestamp, else the commit's own word for its time, else 0."""
-        times = (self.info.get("inCommitTimestamp"), self.info.get("timestamp"))
-        return next((time for time in times if type(time) is int and time.bit_length() < 64), 0)
+        for time in (self.info.get("inCommitTimestamp"), self.info.get("timestamp")):
+            if type(time) is int and time.bit_length() < 64:
+                return time
+        return 0
+
+    def without_info(self, keys: Collection[str]) -> CommitActions:
+        """Return the commit without some entries of its commitInfo."""
+        info = self.info.copy()
+        for key in keys:
+            info.pop(key, None)
+        files = self.adds, self.removes, self.cdc
+        return CommitActions(self.version, info, self.protocol, self.metadata, self.txns, self.domains, *files)
 
     @property
     def data_change(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import islice
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -166,8 +165,7 @@ class Log(LogReader):
                     break
                 if commit.version <= version and not EVENT_TEXTS.isdisjoint(commit.info):
                     self._id_chars -= _id_chars(commit)
-                    info = {key: value for key, value in commit.info.items() if key not in EVENT_TEXTS}
-                    self._recent[at] = replace(commit, info=info)
+                    self._recent[at] = commit.without_info(EVENT_TEXTS)
             self._released = max(self._released, version)
 
     def at(self, version: int) -> State:

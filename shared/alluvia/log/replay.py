@@ -6,7 +6,7 @@ Source: Delta protocol, "Action Reconciliation".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TypeVar
 
 from alluvia.errors import Corrupt
@@ -46,8 +46,7 @@ def replay(start: State | None, commits: Sequence[CommitActions]) -> State:
             raise Corrupt(f"{commit_name(at)} is missing from the log")
     state = start if start is not None else _first(commits)
     last = commits[-1]
-    return replace(
-        state,
+    return State(
         version=last.version,
         protocol=_latest([commit.protocol for commit in commits]) or state.protocol,
         metadata=_latest([commit.metadata for commit in commits]) or state.metadata,

@@ -58,11 +58,12 @@ def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None
     together with theirs. `contents` are hashes of `CONTENT_BYTES` bytes, one for each row; without them, the rows' own
     columns count. Raises `Invalid` for rows that do not fit the table.
     """
-    if EVENT_ID not in rows.column_names:
+    names = rows.schema.names
+    if EVENT_ID not in names:
         raise Invalid(f"{handle.name}: ingestion needs a column {EVENT_ID}, which identifies an event")
     while True:
         with handle.lock:
-            snapshot = handle.fitting(rows.column_names)
+            snapshot = handle.fitting(names)
             check_not_rollup(snapshot, "ingest")
             fitting = conform(rows, snapshot.schema)
             batch = _NewRows(handle, snapshot, fitting, _contents(fitting, contents, handle.name))
@@ -216,10 +217,11 @@ def _ids(rows: pa.Table, name: str) -> list[str]:
 
 
 def _sources(rows: pa.Table) -> list[str | None] | None:
-    if SOURCE not in rows.column_names or not pa.types.is_string(rows[SOURCE].type):
+    at = rows.schema.get_field_index(SOURCE)
+    if at < 0:
         return None
-    column = rows[SOURCE]
-    return column.to_pylist() if column.null_count < len(column) else None
+    column = rows.column(at)
+    return column.to_pylist() if pa.types.is_string(column.type) and column.null_count < len(column) else None
 
 
 def _contents(rows: pa.Table, contents: Sequence[bytes] | None, name: str) -> Sequence[bytes]:

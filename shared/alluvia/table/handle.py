@@ -23,7 +23,6 @@ from alluvia.table.decisions import Decisions, happened
 from alluvia.table.lineage import first_version, in_gap, is_dropped, version_gaps
 from alluvia.table.partitioning.spec import check_types
 from alluvia.table.properties import EXTERNAL, OLDEST_READABLE
-from alluvia.table.protocols import check_writable
 from alluvia.table.snapshot import Snapshot
 from alluvia.table.transaction import TRANSACTION_AGE_MS_MAX, Transaction, carry_out_claim
 
@@ -234,7 +233,6 @@ class TableHandle:
         self._check_own(self._place)
         if not upkeep:
             self.check_own()
-        check_writable(base.state.protocol, base.state.metadata)
         return Transaction(self.log, base.state, age_ms_max, self._committed, held)
 
     def writer(self, snapshot: Snapshot, check: RowCheck | None = None) -> FileWriter:

@@ -43,6 +43,7 @@ OnLost = Callable[[Sequence[CommitActions]], Changes | None]
 class Transaction:
     """One attempt to change a table, from the state that it was planned on.
 
+    Raises `Unsupported` for a table that this library must not write.
     `held` are the ids of transactions over several tables that the state holds before its log does.
 
     The log's lock keeps the threads that share it apart while they commit; other processes need none.
@@ -56,6 +57,7 @@ class Transaction:
         committed: Callable[[State], None] = lambda _: None,
         held: frozenset[str] = frozenset(),
     ) -> None:
+        check_writable(base.protocol, base.metadata)
         self._committed = committed
         self._held = held
         self._log = log
@@ -165,7 +167,8 @@ class Transaction:
             self._check_age()
             if state.version >= 0 and self._log.stale and (known := self._looked_again(state.version)):
                 continue
-            check_writable(state.protocol, state.metadata)
+            if state is not self._base:
+                check_writable(state.protocol, state.metadata)
             lifted = self._settle_claims(state, changes)
             if lifted is None:
                 known = self._committed_since(state.version)
@@ -174,8 +177,9 @@ class Transaction:
             takes_effect, with_reads = state.version + (1 if claiming is None else 2), self._log.store.is_branch
             commit = prepare(changes, state, self._txn_id, clock.now_ms(), takes_effect, with_reads=with_reads)
             commit = commit if claiming is None else claiming(commit)
-            domains = {domain.domain: domain for domain in (*commit.domains, *lifted)}
-            commit = replace(commit, domains=list(domains.values()))
+            if commit.domains or lifted:
+                domains = {domain.domain: domain for domain in (*commit.domains, *lifted)}
+                commit = replace(commit, domains=list(domains.values()))
             began_ms, data = self._log.clock.now_ms(), encode(commit)
             winner = self._log.write(commit.version, data, self._txn_id)
             if winner is None:

@@ -65,6 +65,9 @@ class ActionSet(Generic[T]):
 
     def changed(self, changes: Iterable[tuple[str, T | None]]) -> ActionSet[T]:
         """Return this set after changes in order: a key with its new action, or with None where it went."""
+        changes = list(changes)
+        if not self.parts and not self.layers and all(action is None for _, action in changes):
+            return self  # nothing is there to go
         new: dict[str, T | None] = {}
         dropped: list[str] = []
         live = self._live

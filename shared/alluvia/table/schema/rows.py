@@ -84,15 +84,16 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Tabl
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table with exactly the columns and types of `schema`. Raises `Invalid`, naming the column."""
-    if table.schema.equals(schema) and not any(has_required(field.type) for field in schema):
-        required = [field.name for field in schema if not field.nullable]
+    fields = list(schema)
+    if table.schema.equals(schema) and not any(has_required(field.type) for field in fields):
+        required = [field.name for field in fields if not field.nullable]
         if not required:
             return table
         if table.schema.equals(schema, check_metadata=True) and not any(table[name].null_count for name in required):
             return table
     _check_known(table.column_names, schema)
     columns = []
-    for field in schema:
+    for field in fields:
         if field.name in table.column_names:
             check_required(table[field.name], field.type, field.name)
             column = _cast(table[field.name], field)
