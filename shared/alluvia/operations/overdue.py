@@ -49,7 +49,7 @@ def _checkpoint(handle: TableHandle, table: tuple[str, str], *, vacuums: bool) -
         hint = own.log.hint()
         if hint is not None and hint.version > (own.log.checkpoint_version or -1):
             own.log.checkpoint_version = hint.version
-        if checkpoint_due(own, snapshot) and snapshot.totals[0] <= FILES_MAX:
+        if checkpoint_due(own, snapshot) and snapshot.files.expected_len <= FILES_MAX:
             checkpoint(own)
             if vacuums:
                 from alluvia.operations.vacuum import vacuum  # few writers need it

@@ -16,7 +16,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.checkpoints.hint import last_checkpoint
 from alluvia.log.checkpoints.v2 import NewSidecar, manifest, new_sidecar, plan_adds, plan_removes
-from alluvia.log.checkpoints.writer import Form, write_checkpoint
+from alluvia.log.checkpoints.writer import Form, in_one_layer, write_checkpoint
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.parquet import ActionFile
 from alluvia.log.files.rows import FileRows
@@ -35,6 +35,7 @@ class WrittenCheckpoint:
 
 def put_checkpoint(store: Store, root: str, state: State, after_ms: int, form: Form) -> WrittenCheckpoint:
     """Write a v1 checkpoint of a state, without the tombstones up to a time."""
+    state = in_one_layer(state)
     data, rows = write_checkpoint(state, after_ms, form)
     name = checkpoint_name(state.version)
     store.put(root + name, data)

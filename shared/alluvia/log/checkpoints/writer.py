@@ -68,20 +68,33 @@ def write_checkpoint(state: State, tombstones_after_ms: int, form: Form | None =
     Tombstones whose deletion lies at or before `tombstones_after_ms` are left out, as are removed domains.
     """
     form = form or Form()
-    state = replace(state, files=state.files.in_one_layer(), tombstones=state.tombstones.in_one_layer())
+    state = in_one_layer(state)
     open_rows((*state.files.parts, *state.tombstones.parts))
     add = pa.struct(list(form.add_fields.items()))
     schema = SCHEMA.set(SCHEMA.get_field_index("add"), pa.field("add", add))
     few = few_actions(state)
+    together = len(few) + len(state.files) + len(state.tombstones) <= JOINED_ROWS_MAX
     first = pa.Table.from_pylist([{kind: body} for kind, body in few], schema=schema)
     tables = chain([first], _file_actions(state, tombstones_after_ms, form, schema))
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False, write_page_checksum=True) as writer:
+    with pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        store_schema=False,
+        write_page_checksum=True,
+        use_dictionary=not together,  # of few rows they take longer than all else, and make a file no smaller
+    ) as writer:
         rows = 0
         for table in _few_groups(tables):
             rows += len(table)
             writer.write_table(table, row_group_size=GROUP_ROWS)
     return sink.getvalue().to_pybytes(), rows
+
+
+def in_one_layer(state: State) -> State:
+    """Return a state whose file actions are cheaper to go through, which several may share."""
+    return replace(state, files=state.files.in_one_layer(), tombstones=state.tombstones.in_one_layer())
 
 
 def _file_actions(state: State, after_ms: int, form: Form, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -127,7 +140,7 @@ def section_structs(files: ActionSet[AddFile], section: LogRows[AddFile], form: 
     kind = pa.struct(list(form.add_fields.items()))
     for adds in live_structs(files, section, ADD if earlier is None else {**ADD, STRUCT: earlier}):
         columns = dict(zip((field.name for field in adds.type), adds.flatten(), strict=True))
-        columns["dataChange"] = pa.repeat(pa.scalar(value=False), len(adds))
+        columns["dataChange"] = pa.repeat(pa.scalar(value=False, type=pa.bool_()), len(adds))
         if form.structs is not None:
             columns |= dict(zip(form.structs.fields, form.structs.filled(adds), strict=True))
         if form.json and earlier is not None:
@@ -167,5 +180,6 @@ def live_tombstones_of(
 ) -> Iterator[pa.StructArray]:
     """Yield the tombstones of one section that have not expired."""
     for removes in live_structs(tombstones, section, REMOVE):
-        times = pc.coalesce(pc.struct_field(removes, "deletionTimestamp"), 0)
-        yield pc.filter(removes, pc.greater(times, after_ms))
+        never, after = pa.array([0, after_ms], pa.int64())  # plain numbers would load what parses dates
+        times = pc.coalesce(pc.struct_field(removes, "deletionTimestamp"), never)
+        yield pc.filter(removes, pc.greater(times, after))

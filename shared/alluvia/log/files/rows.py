@@ -243,9 +243,9 @@ class FileRows(LogRows[T]):
 
     def with_vector(self) -> pa.BooleanArray:
         if all(self.file.is_null(self.kind, VECTOR_KIND, group) for group in self._used_groups()):
-            return pa.repeat(pa.scalar(value=False), len(self))
+            return pa.repeat(pa.scalar(value=False, type=pa.bool_()), len(self))
         kinds = self.column(VECTOR_KIND)
-        return pa.repeat(pa.scalar(value=False), len(self)) if kinds is None else pc.is_valid(kinds)
+        return pa.repeat(pa.scalar(value=False, type=pa.bool_()), len(self)) if kinds is None else pc.is_valid(kinds)
 
     def _batches(self, paths: Sequence[Path]) -> Iterator[pa.StructArray]:
         for group in self._used_groups():

@@ -25,6 +25,7 @@ from alluvia.table.statistics.written import LAST_CHARACTER, TEXT_LENGTH_MAX
 
 CHUNK_ROWS = 8192
 _INTEGERS = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
+_EMPTY, _NEWLINE = pa.array(["{}", "\n"], pa.string())  # plain texts would load what parses dates
 _NULL_AFTER = re.compile(rb"\}[ \t\r]*null")
 FLOAT_DIGITS = 15
 """Decimals with this many digits survive being written as floating-point numbers."""
@@ -177,9 +178,9 @@ def _parse_chunk(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> 
 def _parse_at_once(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> ManyStatistics:
     import pyarrow.json as pj
 
-    whole = pc.coalesce(texts, "{}")
+    whole = pc.coalesce(texts, _EMPTY)
     lines = pa.ListArray.from_arrays(pa.array([0, len(whole)], pa.int32()), whole)
-    data = pc.binary_join(lines, "\n")[0].as_buffer()
+    data = pc.binary_join(lines, _NEWLINE)[0].as_buffer()
     _check_lines(data.to_pybytes(), len(texts))
     fields = {"numRecords": pa.int64(), "tightBounds": pa.bool_()}
     bounded = {column: _json_type(kind) for column, kind in columns.items() if has_bounds(kind)}
@@ -240,11 +241,11 @@ def _bound(table: pa.Table, path: ColumnPath, kind: pa.DataType) -> pa.Array:
         return pc.cast(pc.utf8_slice_codeunits(values, 0, 10), kind)
     if kind == pa.float32():
         values = pc.cast(values, kind, safe=False)
-        return pc.if_else(pc.is_finite(values), values, None)
+        return _where(pc.is_finite(values), values)
     if kind in _INTEGERS and kind != pa.int64():
         limit = 1 << _INTEGERS[kind]
-        inside = pc.and_(pc.greater_equal(values, -limit), pc.less(values, limit))
-        values = pc.if_else(inside, values, None)
+        least, above = pa.array([-limit, limit], pa.int64())
+        values = _where(pc.and_(pc.greater_equal(values, least), pc.less(values, above)), values)
     values = pc.cast(values, kind)
     return within_years(values) if pa.types.is_timestamp(kind) else values
 
@@ -252,7 +253,12 @@ def _bound(table: pa.Table, path: ColumnPath, kind: pa.DataType) -> pa.Array:
 def within_years(times: pa.Array) -> pa.Array:
     """Return timestamps with null for those outside the years 1 to 9999, which Python cannot represent."""
     first, last = pc.cast(pa.array(_YEARS_US, pa.timestamp("us")), times.type)
-    return pc.if_else(pc.and_(pc.greater_equal(times, first), pc.less_equal(times, last)), times, None)
+    return _where(pc.and_(pc.greater_equal(times, first), pc.less_equal(times, last)), times)
+
+
+def _where(kept: pa.BooleanArray, values: pa.Array) -> pa.Array:
+    """Return values with null for those that are not kept."""
+    return pc.if_else(kept, values, pa.scalar(None, values.type))
 
 
 def _parse_slowly(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> ManyStatistics:
