@@ -1,7 +1,8 @@
 """Backfills against bare Spark jobs, in one process with one Spark.
 
 `python -m benchmarks.backfill_child FOLDER PAIRS SIDE…` prints JSON: for each side, its seconds and CPU seconds, turn
-by turn, and what was in memory at most.
+by turn, and what was in memory at most. `python -m benchmarks.backfill_child FOLDER cold SIDE BEGAN` does one, with
+the start of Python, Java and Spark, and prints its seconds since the moment BEGAN and its CPU seconds.
 """
 
 from __future__ import annotations
@@ -57,6 +58,18 @@ def main(folder: Path, pairs: int, names: Sequence[str]) -> None:
         sys.stdout.write(json.dumps({"sides": found, "workers": workers, "driver": peak_bytes(os.getpid())}))
 
 
+def cold(folder: Path, name: str, began: float) -> None:
+    """Do one side in a new process, with the session that `alluvia backfill` has, or a plain one."""
+    for path in ("lake", "out"):
+        shutil.rmtree(folder / path, ignore_errors=True)
+    if name == "ours":
+        _ours(None, folder / "lake", folder / "in")
+    else:
+        with session(cores=2) as spark:
+            _events(spark, folder / "in").write.parquet(str(folder / "out"))
+    sys.stdout.write(json.dumps([time.time() - began, _cpu_seconds()]))
+
+
 @contextmanager
 def _spark() -> Iterator[SparkSession]:
     """Start Spark with Delta, and all else as it is by default."""
@@ -69,7 +82,7 @@ def _spark() -> Iterator[SparkSession]:
             yield spark
 
 
-def _ours(spark: SparkSession, lake: Path, source: Path) -> None:
+def _ours(spark: SparkSession | None, lake: Path, source: Path) -> None:
     alluvia.connect(str(lake)).create_events("events", COLUMNS)
     report = backfill.run(str(lake), "events", str(source), spark=spark)
     assert report.rows
@@ -124,4 +137,7 @@ def _command(pid: int) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    if sys.argv[2] == "cold":
+        cold(Path(sys.argv[1]), sys.argv[3], float(sys.argv[4]))
+    else:
+        main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

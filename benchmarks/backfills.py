@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -44,11 +45,16 @@ def figures(_: S3Server, folder: Path) -> list[Figure]:
     more = f"{EVENTS_MANY:,} events, {megabytes(_write(many, EVENTS_MANY))} of NDJSON, 2 cores"
     big = _run("backfill_child", many, 1, "ours", "plain")
     sizes = _run("backfill_sizes", folder)
+    cold: dict[str, list[list[float]]] = {"ours": [], "plain": []}
+    for _turn in range(PAIRS):
+        for side, runs in cold.items():
+            runs.append(_run("backfill_child", few, "cold", side, time.time()))
     return [
         *_compared(what, "a bare job of the same work", "alike", 1.0, sides),
         *_compared(what, "read.json → write.parquet", "plain", 0.8, sides),
         *_compared(what, "delta-spark: read.json → write.format(delta)", "delta", None, sides),
         *_compared(f"{what}, an odd one in each block", "without", "ours", 0.9, {**sides, "ours": sides["odd"]}, sides),
+        *_compared(f"{what}, from the start of Python", "read.json → write.parquet", "plain", None, cold),
         *_compared(f"{more}, one turn", "read.json → write.parquet", "plain", None, big["sides"]),
         Figure(
             f"backfill: memory of a Python worker at most, {more}; three times the largest bucket",

@@ -21,6 +21,8 @@ JOB_FILE = "job.py"
 CODE_PREFIX = "backfill/"
 # Where Spark unpacks the archive, next to the working directory of the driver and of each executor.
 ARCHIVE_FOLDER = "environment"
+QUICK_JAVA = "-XX:TieredStopAtLevel=1"
+"""As `alluvia_spark.session` has it: Python does a job's work, so Java's code is not worth optimising."""
 
 
 class Backfill(Construct):
@@ -64,7 +66,12 @@ class Backfill(Construct):
     def _application(self, release: str) -> emr.CfnApplication:
         packages, python = f"./{ARCHIVE_FOLDER}", f"python{PYTHON_VERSION}"
         # boto3 takes its region from the environment, and nothing promises that EMR sets it.
-        variables = {"AWS_DEFAULT_REGION": Aws.REGION, "PYSPARK_PYTHON": python, "PYTHONPATH": packages}
+        variables = {
+            "AWS_DEFAULT_REGION": Aws.REGION,
+            "PYSPARK_PYTHON": python,
+            "PYTHONPATH": packages,
+            "JDK_JAVA_OPTIONS": QUICK_JAVA,  # which Java takes besides the options that EMR gives it
+        }
         properties = {
             "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": python,
             **{f"spark.emr-serverless.driverEnv.{name}": value for name, value in variables.items()},

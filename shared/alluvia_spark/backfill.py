@@ -29,7 +29,7 @@ from alluvia_spark.files import SourceOptions
 from alluvia_spark.job import ROWS, Job, JobOutcome, Report, Target
 from alluvia_spark.manifest import Manifest
 from alluvia_spark.record import Record, check_job_id, obtain
-from alluvia_spark.session import session
+from alluvia_spark.session import QUICK_JAVA, session
 from alluvia_spark.source import list_files
 
 DEFAULT = SourceOptions()
@@ -78,7 +78,7 @@ def run(
         raise Invalid(f"the columns of {table} changed since job {job_id!r} began: choose another job id")
     if is_done(before, job_id):
         return Report(job_id, table, before.version, already_applied=True)
-    started = session(f"alluvia backfill {job_id}") if spark is None else nullcontext(spark)
+    started = session(f"alluvia backfill {job_id}", settings=QUICK_JAVA) if spark is None else nullcontext(spark)
     with told_once(lake.store, f"{before.root}_alluvia/backfill/{job_id}/", attempt), started as active:
         for tries_left in reversed(range(TRIES)):
             rejects = rejects_of(lake, table).newest()

@@ -27,6 +27,8 @@ from alluvia.serverless.environment import environment
 
 TASK_TRIES = 4
 DRIVER_MEMORY_MB, MEMORY_A_CORE_MB = 1024, 128
+QUICK_JAVA = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""Settings for a session whose work Python does: to optimise Java's code further takes more time than it saves."""
 _MISSING_MODULE = "jdk.incubator.vector"
 _LOOPBACK = "127.0.0.1"
 _STRANGERS = ("SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")

@@ -195,10 +195,12 @@ def test_spark_finds_the_packages_of_the_archive_and_its_region(template: Templa
         "Classification": "spark-defaults",
         "Properties": {
             "spark.emr-serverless.driverEnv.AWS_DEFAULT_REGION": {"Ref": "AWS::Region"},
+            "spark.emr-serverless.driverEnv.JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
             "spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON": "python3.13",
             "spark.emr-serverless.driverEnv.PYSPARK_PYTHON": "python3.13",
             "spark.emr-serverless.driverEnv.PYTHONPATH": "./environment",
             "spark.executorEnv.AWS_DEFAULT_REGION": {"Ref": "AWS::Region"},
+            "spark.executorEnv.JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
             "spark.executorEnv.PYSPARK_PYTHON": "python3.13",
             "spark.executorEnv.PYTHONPATH": "./environment",
         },

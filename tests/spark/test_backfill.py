@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import gzip
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from hashlib import md5
@@ -699,6 +700,23 @@ def test_files_of_every_format_and_the_fields_of_their_folders(
     assert {row["event_id"]: row["status"] for row in _rows(events)} == {
         f"{name}{n}": 200 + n for n, name in enumerate(FORMS)
     }
+
+
+def test_a_job_that_starts_spark_has_java_compile_little(
+    lake: Lake, events: Table, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its optimising compiler took half of the time of a job of 150 MB."""
+    asked: list[dict[str, str]] = []
+
+    @contextmanager
+    def session(name: str, *, settings: dict[str, str]) -> Iterator[SparkSession]:
+        asked.append(settings)
+        yield spark
+
+    monkeypatch.setattr(backfill, "session", session)
+    report = backfill.run(lake.uri, events.name, str(_write(tmp_path / "in.ndjson", [_event(1)])))
+    assert report.rows == 1
+    assert asked == [{"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"}]
 
 
 def test_a_job_id_stands_for_one_source(events: Table, fill: Callable[..., Report], tmp_path: Path) -> None:
