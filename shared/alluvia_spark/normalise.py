@@ -32,6 +32,7 @@ from alluvia_spark.lines import Block
 
 _BOM = b"\xef\xbb\xbf"
 _SPACE = b" \t\r\n"
+_HEAD_BYTES = 128 << 10
 
 
 class Normalised(NamedTuple):
@@ -102,9 +103,8 @@ def read_events(
     text = block.data.removeprefix(_BOM) if block.offset == 0 else block.data
     start = block.offset + len(block.data) - len(text)
     text = text.rstrip(_SPACE)
-    count = text.count(b"\n") + 1
-    if count >= MANY and not folders:
-        found = split_text(_Places(cache(partial(_places, text, start)), range(count)), text, limits)
+    if not folders and _are_many(text):
+        found = split_text(_Places(cache(partial(_places, text, start)), range(len(text))), text, limits)
     else:
         lines = [line for line in map(_stripped, text.split(b"\n")) if line]
         found = split_lines(_places(text, start), added_to_lines(lines, folders) if folders else lines, limits)
@@ -120,6 +120,11 @@ def _numbered(block: Block, limits: Limits) -> tuple[Sequence[RawEvent], list[Re
         found = by_name("csv").read(SentBody({"content-type": block.media_type}, block.data, 0), limits)
     rejects = [replace(reject, position=reject.position + block.offset) for reject in found.rejects]
     return moved(found.events, block.offset), rejects
+
+
+def _are_many(text: bytes) -> bool:
+    """Whether a text has many lines, by its beginning where that tells: to count them takes as long as to copy it."""
+    return text.count(b"\n", 0, _HEAD_BYTES) >= MANY or text.count(b"\n") >= MANY - 1
 
 
 class _Places(Sequence[int]):

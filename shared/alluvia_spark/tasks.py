@@ -10,6 +10,7 @@ from functools import partial
 from types import MappingProxyType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from alluvia.errors import Corrupt, Invalid, Unsupported
 from alluvia.ingest.rejects import clash_reason, reject_of
@@ -127,7 +128,8 @@ class _Buffer:
         self._share: float | None = None
 
     def add(self, table: pa.Table, more: Mapping[str, pa.Array] = MappingProxyType({})) -> Iterator[Chunk]:
-        places = pa.array(range(self._rows, self._rows + len(table)), pa.int32())
+        ones = pa.repeat(pa.scalar(1, pa.int32()), len(table))
+        places = pc.add(pc.cumulative_sum(ones), pa.scalar(self._rows - 1, pa.int32()))
         self._rows += len(table)
         table = with_prints(table)
         for name, column in {ROW: places, **more}.items():

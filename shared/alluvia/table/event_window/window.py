@@ -35,10 +35,10 @@ _ENCODED_AT_ONCE = 3 << 10  # values: a multiple of three, so that no part but t
 
 def fingerprints(event_ids: Iterable[str], sources: Iterable[str | None] | None = None) -> list[bytes]:
     """Return the fingerprint of each event id within its source; None is no source."""
-    if sources is None:
-        begun = _begun(None)
+    hashes = {source: _begun(source) for source in ({None} if sources is None else set(sources))}
+    if sources is None or len(hashes) == 1:
+        [begun] = hashes.values()
         return [_ended(begun.copy(), event_id) for event_id in event_ids]
-    hashes = {source: _begun(source) for source in set(sources)}
     return [_ended(hashes[source].copy(), event_id) for event_id, source in zip(event_ids, sources, strict=True)]
 
 
