@@ -30,7 +30,7 @@ else:
             return found
 
     def _registered(name):
-        """Return what calls a function of Arrow's registry, as pyarrow.compute has it; None for what is no such one."""
+        """Return what calls a function of Arrow's registry, as pyarrow.compute has it; None for other names."""
         if name in _DEFINED:
             return None
         try:

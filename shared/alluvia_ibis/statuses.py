@@ -1,4 +1,4 @@
-"""What a server's answer that is no success stands for. Pure."""
+"""What a server's answer that is not a success stands for. Pure."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def test_completing_whose_nth_call_fails(mode: str) -> None:
         ("bytes=x&format=csv", 400, "bytes: expected a whole number above 0"),
         (f"bytes={2 << 30}&format=csv", 413, "the file has 2147483648 bytes, more than the limit of 1073741824"),
         ("parts=2&format=csv&create=false", 404, "there is no table 't', and create=false forbids to create it"),
-        ("parts=2&format=csv&schema=a", 400, "schema: 'a' is no column"),
+        ("parts=2&format=csv&schema=a", 400, "schema: 'a' is not a column"),
     ],
 )
 def test_what_cannot_be_is_refused_before_it_is_sent(

@@ -326,7 +326,7 @@ def test_rights(lake: alluvia.Lake) -> None:
         (CSV, "format=csv&format=tsv", {}, "format is given twice"),
         (CSV, "format=csv&create=maybe", {}, "create: expected true or false"),
         (CSV, "format=csv", {"content_encoding": "br"}, "Content-Encoding 'br' is not supported"),
-        (CSV, "format=csv&schema=a", {}, "schema: 'a' is no column"),
+        (CSV, "format=csv&schema=a", {}, "schema: 'a' is not a column"),
         (form(("file", CSV)), "", {"content_type": FORM}, "the form has the field 'file': send data"),
         (form(("data", CSV), ("data", CSV)), "", {"content_type": FORM}, "the form has the field data twice"),
         (form(("schema", b"a:long")), "", {"content_type": FORM}, "the form has no field data"),

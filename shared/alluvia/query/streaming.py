@@ -36,7 +36,7 @@ class StreamReading:
         self._with_rows = with_rows
 
     def relation(self, name: str, prefix: str) -> tuple[pa.Schema, Relation] | None:
-        """Return what a name stands for, with its columns; None if it is no stream's.
+        """Return what a name stands for, with its columns; None if it is not a stream's.
 
         Names of inputs and views begin with `prefix`. Raises what `Catalog.read_stream` does, and `QueryTooCostly`.
         """

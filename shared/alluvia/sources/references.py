@@ -24,7 +24,7 @@ class SecretReference(NamedTuple):
 
 
 def check_reference(setting: str, reference: str) -> None:
-    """Raise Invalid for what is no reference, or "". It never repeats it: it may be the secret itself."""
+    """Raise Invalid for what is not a reference, or is empty. It never repeats it: it may be the secret itself."""
     if reference and _match(reference) is None:
         raise Invalid(f"{setting}: say where the secret is, with {FORMS}; the secret itself does not belong here")
 

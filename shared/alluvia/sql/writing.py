@@ -136,7 +136,7 @@ def merge(scope: SqlScope, node: Merge) -> Done:
         source = result.read_within(min(SOURCE_BYTES, scope.memory_bytes or SOURCE_BYTES)) if fast else None
     done = None
     if source is not None:
-        with suppress(RepeatedKey):  # which is no error where the table has no row of that key
+        with suppress(RepeatedKey):  # which is not an error where the table has no row of that key
             done = merging.merge(handle, source, rules)
     done = done or pairing.merge(scope, node, result.schema, rules, keys.columns)
     return {

@@ -99,7 +99,7 @@ def _damage(error: Exception) -> Exception:
 
 
 def _located(rows: pa.Table, wanted: pa.Schema, start: int) -> Misfit | None:
-    """Return the error of the first row and column that do not fit; None if it is no row's."""
+    """Return the error of the first row and column that do not fit; None if it is not about a row."""
     for field in wanted:
         one = pa.schema([field])
         column = rows.select([field.name])

@@ -100,7 +100,7 @@ def _pairs(text: str) -> dict[str, str]:
     for pair in _parts(text):
         name, colon, kind = (part.strip() for part in pair.rpartition(":"))
         if not colon or not name or not kind:
-            raise Invalid(f"{pair.strip()!r:.100} is no column: use name:type, {_EXAMPLE}")
+            raise Invalid(f"{pair.strip()!r:.100} is not a column: use name:type, {_EXAMPLE}")
         if name in found:
             raise Invalid(f"the column {name!r:.100} is declared twice")
         found[name] = kind

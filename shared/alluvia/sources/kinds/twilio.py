@@ -71,7 +71,7 @@ def _algorithm(delivery: Delivery) -> str | None:
 
 
 def _parameters(delivery: Delivery) -> bytes | None:
-    """Return the names and values that are signed; None for a body that is no form, and not what its hash says."""
+    """Return the names and values that are signed; None for a body that is not a form, or not what its hash says."""
     try:
         query = parse_qs(urlsplit(delivery.url).query, max_num_fields=_PARAMETERS_MAX)
         if "bodySHA256" in query:

@@ -34,7 +34,7 @@ _ENCODED_AT_ONCE = 3 << 10  # values: a multiple of three, so that no part but t
 
 
 def fingerprints(event_ids: Iterable[str], sources: Iterable[str | None] | None = None) -> list[bytes]:
-    """Return the fingerprint of each event id within its source; None is no source."""
+    """Return the fingerprint of each event id within its source; None for none."""
     hashes = {source: _begun(source) for source in ({None} if sources is None else set(sources))}
     if sources is None or len(hashes) == 1:
         [begun] = hashes.values()
