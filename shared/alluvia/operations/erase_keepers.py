@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from alluvia.arrow_compute import pc
 from alluvia.errors import Corrupt, Invalid, ObjectNotFound, Unavailable
@@ -15,7 +16,7 @@ from alluvia.operations.datafile import opened
 from alluvia.operations.erase_matching import Matching
 from alluvia.operations.kept_files import KeptFiles
 from alluvia.store import Store
-from alluvia.table.claims import placed_in
+from alluvia.table.claims import pending, placed_in
 from alluvia.table.handle import TableHandle, oldest_readable
 from alluvia.table.keepers import BRANCH, CLONE, TAG, Keeper, list_keepers, release
 from alluvia.table.reads import READS_INFO, without_reads
@@ -61,7 +62,9 @@ def _holding(handle: TableHandle, matching: Matching, kept: KeptFiles) -> tuple[
     for version, keepers in kept.versions.items():
         with handle.lock:
             state = handle.log.at(version)
-        if not any(_holds(handle, matching, state.files, known)):
+        # A transaction may have happened since: then who keeps its claim keeps its rows.
+        claimed = (add for claim in pending(state.domains) for add in claim.intended(version).adds)
+        if not any(_holds(handle, matching, chain(state.files, claimed), known)):
             continue
         snapshot = Snapshot(state, handle.root, handle.name, handle.store.locate)
         for keeper in keepers:

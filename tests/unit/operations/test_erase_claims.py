@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from alluvia.clock import ManualClock
-from alluvia.errors import Conflict
+from alluvia.errors import Conflict, Invalid
 from alluvia.lake import Lake, Table
 from alluvia.operations.lake_transaction import StagedTables
 from alluvia.store import CountingStore
@@ -75,6 +75,19 @@ def test_what_claims_the_table_is_settled_and_shows_nothing(lake: Lake, *, decid
     assert traces(lake.store, VICTIM) == []
     for name in NAMES:
         assert lake.table(name).verify(full=True).ok
+
+
+def test_a_branch_that_keeps_a_claim_with_such_rows_must_go_first(lake: Lake, clock: ManualClock) -> None:
+    table = made(lake)
+    stopped(lake, DECISION, adding(VICTIM))
+    clock.advance(1)
+    fix = lake.branch("fix")
+    clock.advance(1)
+    with pytest.raises(Invalid, match=r"versions of t that are kept hold such rows, by branch fix: discard the branch"):
+        table.erase(WHERE)
+    fix.discard()
+    assert table.erase(WHERE, prove=True).ok
+    assert traces(lake.store, VICTIM, "t/") == []
 
 
 def checkpoints(lake: Lake) -> list[str]:
