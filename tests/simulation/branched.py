@@ -251,5 +251,9 @@ class Publish(Together):
         if after.operation == "CLAIM":
             super().check(table, before, after, removed, added)
             self._parts[table.root] = self._part
+        elif after.operation == "UNDO OPTIMIZE":
+            if removed or added:
+                detail = f"{table.root} {after.number}: {removed} {added}"
+                raise Violation("to undo a compaction changes no rows", detail)
         else:
             self._part.check(table, before, after, removed, added)

@@ -327,7 +327,11 @@ def publish(actor: Actor) -> None:
             if not isinstance(error, CommitUnknown):
                 world.checker.refused(intent)
             return
-        others = any(world.model(root).tip.number > branch.bases[root] for root in branch.bases)
+        others = any(
+            version.operation != "OPTIMIZE"
+            for root in branch.bases
+            for version in world.model(root).versions[branch.bases[root] + 1 :]
+        )
         conflicts = isinstance(error, Conflict) and not isinstance(error, TransactionExpired)
         if conflicts and quiet and len(branch.publishes) == 1 and not others and not branch.busy:
             raise Violation("a publish conflicts with others", f"{branch.name}: {error}") from error

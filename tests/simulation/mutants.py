@@ -1235,8 +1235,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "publish a branch without its files",
         "operations/branch_publish.py",
-        "    copied = sorted({*_own_files(store, changed)})\n",
-        "    copied: list[str] = []\n",
+        "            copied = sorted({*_own_files(store, changed)})\n",
+        "            copied: list[str] = []\n",
     ),
     Mutant(
         "publish as if a branch had read nothing",
@@ -1251,6 +1251,27 @@ MUTANTS: tuple[Mutant, ...] = (
         "    published = _record(store) or _published(main, changed, app_id)\n    if",
         "    published = None\n    if",
         ("tests/unit/operations/test_branch_publish.py",),
+    ),
+    Mutant(
+        "undo a compaction although rows have changed since",
+        "operations/undo_compaction.py",
+        "        if move is None:\n            return None\n",
+        "        if move is None:\n            continue\n",
+        ("tests/unit/operations/test_undo_compaction.py",),
+    ),
+    Mutant(
+        "take a file for one that was never gone, whatever has changed in it",
+        "table/conflicts.py",
+        "        back = {add.key for add in winner.adds if not add.data_change and add.key in gone}\n",
+        "        back = {add.key for add in winner.adds if add.key in gone}\n",
+        ("tests/unit/table/test_conflicts.py",),
+    ),
+    Mutant(
+        "erase rows that a branch keeps in a transaction's claim",
+        "operations/erase_keepers.py",
+        "chain(state.files, claimed), known",
+        "state.files, known",
+        ("tests/unit/operations/test_erase_claims.py",),
     ),
     Mutant(
         "publish events that were ingested on both sides",

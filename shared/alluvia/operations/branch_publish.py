@@ -2,6 +2,7 @@
 
 The branch's files are copied into the tables' folders under their own names first, and its changes are committed from
 the versions that the branch began with, so that the usual conflict rules decide about what others have committed since.
+Compactions of files that the branch has changed are undone before.
 Each commit records the branch, and nothing can be committed twice that records the same. So a publish that dies has
 happened as a whole or not at all, and another one goes on from there.
 """
@@ -17,11 +18,13 @@ import orjson
 from alluvia.errors import (
     ConcurrentAppend,
     Conflict,
+    FilesCompacted,
     ObjectNotFound,
     TableExists,
     TableNotFound,
     TransactionExpired,
     Unavailable,
+    VersionExpired,
 )
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import Txn
@@ -32,23 +35,31 @@ from alluvia.operations.catalog import Catalog
 from alluvia.operations.drop_plan import plan_drop, plan_replace
 from alluvia.operations.lake_commit import SERIALIZABLE, SNAPSHOT, commit_all
 from alluvia.operations.lake_transaction import StagedTables
+from alluvia.operations.replanning import commit_planned
+from alluvia.operations.restore import check_present
 from alluvia.operations.staging import StagedHandle
+from alluvia.operations.undo_compaction import UndoPlan, plan_undo
 from alluvia.store import Store
+from alluvia.table.changes import Changes
 from alluvia.table.claims import TRANSACTION
 from alluvia.table.decisions import happened
 from alluvia.table.deletion_vectors.descriptors import stored_vector
 from alluvia.table.event_window.id_files import files_of, range_prints
 from alluvia.table.event_window.id_runs import FINGERPRINT_BYTES
 from alluvia.table.event_window.window import event_ids_of, parts
+from alluvia.table.handle import oldest_readable
 from alluvia.table.keepers import Keeper
 from alluvia.table.lineage import dropped_tables
 from alluvia.table.properties import read_properties
 from alluvia.table.protocols import new_protocol
+from alluvia.table.snapshot import Snapshot
 
 MARKER = "alluvia.branch:"
 """What the application id of a published branch begins with, in the tables that it has changed; its id follows."""
 RECORD = "_alluvia/published.json"
 FAST_FORWARD, REBASED, CONFLICT = "fast-forward", "rebased", "conflict"
+TRIES_MAX = 10
+"""A compaction may come again between its undoing and the publish, so many times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,25 +114,32 @@ def publish_branch(
             _put_record(store, tips)
         return PublishReport((), rollups, dry_run)
     reads = isolation != SNAPSHOT
-    parts = [_Part(main, store, each, app_id, keeper.name, reads=reads) for each in changed]
-    found = tuple(each.verdict() for each in parts)
-    if dry_run:
-        return PublishReport(found, rollups, dry_run=True)
-    for each in found:
-        if each.conflict is not None:
-            raise each.conflict
-    copied = sorted({*_own_files(store, changed)})
-    main.store.map(lambda key: main.store.copy(store.folder + key, key), copied)
-    try:
-        versions = commit_all([each.staged for each in parts], main.clock, main.clock.now_ms(), isolation)
-    except Conflict as error:
-        # Another call has published it, or a commit that came since the verdict stands in the way.
-        published = _published(main, changed, app_id)
-        if published is None:
-            again = (_Part(main, store, each, app_id, keeper.name, reads=reads).verdict() for each in changed)
-            raise next((each.conflict for each in again if each.conflict is not None), error) from error
-        _check_same(published, tips, changed)
-        versions = {}
+    for tries in range(1, TRIES_MAX + 1):
+        parts = [_Part(main, store, each, app_id, keeper.name, reads=reads) for each in changed]
+        found = tuple(each.verdict() for each in parts)
+        if dry_run:
+            return PublishReport(found, rollups, dry_run=True)
+        for each in found:
+            if each.conflict is not None:
+                raise each.conflict
+        if tries == 1:
+            copied = sorted({*_own_files(store, changed)})
+            main.store.map(lambda key: main.store.copy(store.folder + key, key), copied)
+        for part in parts:
+            part.undo_compactions()
+        try:
+            versions = commit_all([each.staged for each in parts], main.clock, main.clock.now_ms(), isolation)
+        except Conflict:
+            # Another call has published it, or a commit that came since the verdict stands in the way.
+            published = _published(main, changed, app_id)
+            if published is not None:
+                _check_same(published, tips, changed)
+                versions = {}
+                break
+            if tries == TRIES_MAX:
+                raise
+        else:
+            break
     _put_record(store, tips)
     return PublishReport(tuple(replace(each, version=versions.get(each.name)) for each in found), rollups)
 
@@ -135,6 +153,7 @@ class _Part:
         self._table = table
         self._store = store
         self._taken: Conflict | None = None
+        self._undo: UndoPlan | None = None
         marker = Txn(app_id, table.tip.version, main.clock.now_ms())
         try:
             self.staged = _staged(main, table, marker, branch, reads=reads)
@@ -149,7 +168,7 @@ class _Part:
                 raise self._taken
             winners = [] if table.base is None else _winners(self.staged)
             how = REBASED if winners else FAST_FORWARD
-            self.staged.started.check(winners, self.staged.changes(reads=False))
+            self._check(winners)
             self._check_events(winners)
         except Conflict as error:
             rule = "TableExists" if error is self._taken else type(error).__name__
@@ -158,6 +177,45 @@ class _Part:
         return PublishedTable(
             table.name, table.kind or CHANGED, how, len(table.adds), len(table.removed), conflict=conflict
         )
+
+    def _check(self, winners: Sequence[CommitActions]) -> None:
+        changes = self.staged.changes(reads=False)
+        try:
+            self.staged.started.check(winners, changes)
+        except FilesCompacted:
+            newest = self.staged.inner.at_hand()
+            self._undo = self._plan_undo(newest, winners)
+            if self._undo is None:
+                raise
+            undone = self._undo.changes(0)
+            winner = CommitActions(newest.version + 1, adds=undone.adds, removes=undone.removes)
+            self.staged.started.check([*winners, winner], changes)
+
+    def undo_compactions(self) -> None:
+        """Undo the compactions on the lake of files that the branch has changed, if the verdict has found some."""
+        if self._undo is None:
+            return
+        handle = self.staged.inner
+
+        def plan(snapshot: Snapshot) -> Changes | None:
+            winners = [each for each in _winners(self.staged) if each.version <= snapshot.version]
+            found = self._plan_undo(snapshot, winners)
+            return None if found is None else found.changes(handle.clock.now_ms())
+
+        commit_planned(handle, plan)
+
+    def _plan_undo(self, now: Snapshot, winners: Sequence[CommitActions]) -> UndoPlan | None:
+        """Return the compactions to undo; None where there are none, or vacuum has taken what they had read."""
+        base = self._table.base
+        assert base is not None  # noqa: S101 - what is created replaces nothing
+        plan = plan_undo(base, winners, now.state, [file.key for file in self._table.removed])
+        if plan is None or plan.oldest < oldest_readable(now.state):
+            return None
+        try:
+            check_present(self.staged.inner, now, plan.adds)
+        except VersionExpired:
+            return None
+        return plan
 
     def _check_events(self, winners: Sequence[CommitActions]) -> None:
         """Raise `ConcurrentAppend` where events were ingested both on the branch and on the lake."""

@@ -7,7 +7,7 @@ raise. Source: Delta protocol, by way of the reference implementation's conflict
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from alluvia.errors import (
     ConcurrentAppend,
@@ -171,6 +171,22 @@ def file_compacted(attempt: Attempt, winner: CommitActions) -> Conflict | None:
         if not remove.data_change and remove.key in ours:
             return FilesCompacted(f"version {winner.version} moved the rows of {remove.path}: plan again")
     return None
+
+
+def without_undone_moves(winners: Sequence[CommitActions]) -> list[CommitActions]:
+    """Return winners without removes of files that a later one has put back, both without a change of rows.
+
+    That is what it is to undo a compaction: the same files hold the same rows again.
+    """
+    left: list[CommitActions] = []
+    gone: dict[str, int] = {}
+    for winner in winners:
+        back = {add.key for add in winner.adds if not add.data_change and add.key in gone}
+        for at in {gone.pop(key) for key in back}:
+            left[at] = replace(left[at], removes=[each for each in left[at].removes if each.key not in back])
+        gone |= {remove.key: len(left) for remove in winner.removes if not remove.data_change}
+        left.append(winner)
+    return left
 
 
 CHECKS: tuple[Check, ...] = (

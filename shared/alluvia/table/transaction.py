@@ -15,7 +15,7 @@ from alluvia.log.log import FOLLOW_AGE_MS_MAX, Log
 from alluvia.log.replay import State
 from alluvia.table.changes import Changes, encode, prepare
 from alluvia.table.claims import TRANSACTION, Claim, claim_of, pending
-from alluvia.table.conflicts import Attempt, find_conflict, moved_reads
+from alluvia.table.conflicts import Attempt, find_conflict, moved_reads, without_undone_moves
 from alluvia.table.decisions import Decisions
 from alluvia.table.properties import WRITERS
 from alluvia.table.protocols import check_writable, has_domains
@@ -258,7 +258,7 @@ class Transaction:
             app_ids=frozenset(txn.app_id for txn in changes.txns),
             domains_read=changes.domains_read,
         )
-        for winner in winners:
+        for winner in without_undone_moves(winners):
             if winner.info.get(TRANSACTION, {}).get("id") in self._held:
                 continue
             conflict = find_conflict(attempt, winner)

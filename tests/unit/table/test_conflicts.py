@@ -22,7 +22,7 @@ from alluvia.errors import (
 )
 from alluvia.log.actions import AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn
 from alluvia.log.commit import CommitActions
-from alluvia.table.conflicts import Attempt, find_conflict
+from alluvia.table.conflicts import Attempt, find_conflict, moved_reads, without_undone_moves
 
 
 def schema(*fields: tuple[str, str, bool]) -> str:
@@ -202,3 +202,41 @@ def test_a_file_is_minded_by_its_deletion_vector_too() -> None:
     assert verdict(ATTEMPTS["compaction"], winner) is None
     with_vector = replace(remove("f", data_change=False), deletion_vector=vector)
     assert verdict(Attempt(METADATA, removes=[with_vector]), winner) is ConcurrentDeleteDelete
+
+
+def commits(*actions: tuple[list[AddFile], list[RemoveFile]]) -> list[CommitActions]:
+    return [CommitActions(at, adds=adds, removes=removes) for at, (adds, removes) in enumerate(actions, 5)]
+
+
+COMPACTION = [add("big", data_change=False)], [remove("f", data_change=False), remove("g", data_change=False)]
+UNDONE = [add("f", data_change=False), add("g", data_change=False)], [remove("big", data_change=False)]
+
+
+def test_a_compaction_that_was_undone_moved_nothing() -> None:
+    left = without_undone_moves(commits(COMPACTION, ([add("new")], []), UNDONE))
+    assert [[file.path for file in each.removes] for each in left] == [[], [], ["big"]]
+    assert [[file.path for file in each.adds] for each in left] == [["big"], ["new"], ["f", "g"]]
+
+
+def test_of_several_compactions_those_stay_that_were_not_undone() -> None:
+    last = [add("last", data_change=False)], COMPACTION[1]
+    left = without_undone_moves(commits(COMPACTION, UNDONE, last))
+    assert [[file.path for file in each.removes] for each in left] == [[], ["big"], ["f", "g"]]
+    part = without_undone_moves(commits(COMPACTION, ([add("f", data_change=False)], [])))
+    assert [[file.path for file in each.removes] for each in part] == [["g"], []]
+
+
+def test_reads_follow_a_compaction_whose_undoing_was_undone() -> None:
+    left = without_undone_moves(commits(COMPACTION, UNDONE, COMPACTION))
+    assert [[file.path for file in each.removes] for each in left] == [[], [], ["f", "g"]]
+    read = frozenset({"f"})
+    for winner in left:
+        read = moved_reads(read, winner)
+    assert "big" in read
+
+
+def test_a_file_that_comes_back_as_a_change_of_rows_was_gone() -> None:
+    restored = commits(COMPACTION, ([add("f")], [remove("big")]))
+    assert without_undone_moves(restored) == restored
+    deleted = commits(([], [remove("f")]), ([add("f", data_change=False)], []))
+    assert without_undone_moves(deleted) == deleted
