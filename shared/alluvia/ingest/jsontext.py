@@ -67,6 +67,9 @@ def _each_text(text_of: Callable[[object], bytes], values: Sequence[object]) -> 
     """Yield the text of each value. To make one of them costs about as much as to make one of a hundred values."""
     for start in range(0, len(values), _ENCODED_AT_ONCE):
         some = values[start : start + _ENCODED_AT_ONCE]
+        if len(some) == 1:
+            yield text_of(some[0])
+            return
         mixed: list[object] = [_BETWEEN] * (2 * len(some) - 1)
         mixed[::2] = some
         try:

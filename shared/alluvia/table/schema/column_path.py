@@ -13,8 +13,9 @@ Json = dict[str, Any]
 
 def put(tree: Json, path: ColumnPath, value: Any) -> None:
     """Put a value into a tree of objects, and make those on the way to it."""
-    for name in path[:-1]:
-        tree = tree.setdefault(name, {})
+    if len(path) > 1:
+        for name in path[:-1]:
+            tree = tree.setdefault(name, {})
     tree[path[-1]] = value
 
 

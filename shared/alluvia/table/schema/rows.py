@@ -85,7 +85,7 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Tabl
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a table with exactly the columns and types of `schema`. Raises `Invalid`, naming the column."""
     fields = list(schema)
-    if table.schema.equals(schema) and not any(has_required(field.type) for field in fields):
+    if table.schema.equals(schema) and not any(map(has_required, schema.types)):
         required = [field.name for field in fields if not field.nullable]
         if not required:
             return table

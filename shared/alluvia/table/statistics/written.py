@@ -30,14 +30,15 @@ def file_statistics(table: pa.Table, indexed_columns: int = INDEXED_COLUMNS) -> 
     minima: Json = {}
     maxima: Json = {}
     nulls: Json = {}
+    rows = len(table)
     for path, column in islice(_leaves(table), indexed_columns):
         missing = column.null_count
         put(nulls, path, missing)
-        bounds = _bounds(column) if missing < len(column) else None
+        bounds = _bounds(column) if missing < rows else None
         if bounds is not None:
             put(minima, path, bounds[0])
             put(maxima, path, bounds[1])
-    return encode_statistics(len(table), minima, maxima, nulls)
+    return encode_statistics(rows, minima, maxima, nulls)
 
 
 def encode_statistics(rows: int, minima: Json, maxima: Json, nulls: Json) -> str:
