@@ -94,17 +94,18 @@ def _from_iso(text: str) -> tuple[int, bool] | None:
     if match is None:
         return None
     year, month, day, hour, minute, second, fraction, _, sign, offset_hour, offset_minute = match.groups()
-    clock = [int(part or 0) for part in (hour, minute, second, offset_hour, offset_minute)]
-    if any(part > most for part, most in zip(clock, (23, 59, 59, 23, 59), strict=True)):
+    hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
+    offset_hours, offset_minutes = int(offset_hour or 0), int(offset_minute or 0)
+    if hours > 23 or offset_hours > 23 or max(minutes, seconds, offset_minutes) > 59:
         return None
     try:
         days = date(int(year), int(month), int(day)).toordinal() - _EPOCH_DAY
     except ValueError:
         return None
-    offset_s = (clock[3] * 60 + clock[4]) * (-60 if sign == "-" else 60)
-    seconds = days * 86_400 + clock[0] * 3600 + clock[1] * 60 + clock[2] - offset_s
+    offset_s = (offset_hours * 60 + offset_minutes) * (-60 if sign == "-" else 60)
+    moment_s = days * 86_400 + hours * 3600 + minutes * 60 + seconds - offset_s
     digits = fraction or ""
-    return seconds * 1_000_000 + int(digits[:6].ljust(6, "0")), not digits[6:].strip("0")
+    return moment_s * 1_000_000 + int(digits[:6].ljust(6, "0")), not digits[6:].strip("0")
 
 
 def _from_epoch(value: float | ExactNumber) -> tuple[int, bool] | None:

@@ -41,8 +41,11 @@ class PartitionField:
     def __str__(self) -> str:
         if self.transform is None:
             return self.column
-        given = {BUCKET: f"{self.width}, {self.column}", TRUNCATE: f"{self.column}, {self.width}"}
-        return f"{self.transform}({given.get(self.transform, self.column)})"
+        if self.transform == BUCKET:
+            return f"{self.transform}({self.width}, {self.column})"
+        if self.transform == TRUNCATE:
+            return f"{self.transform}({self.column}, {self.width})"
+        return f"{self.transform}({self.column})"
 
     @property
     def folder(self) -> str:

@@ -15,16 +15,16 @@ def is_zoned(kind: pa.DataType) -> bool:
 
 _ZONED_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH = _ZONED_EPOCH.replace(tzinfo=None)
+_ZONED, _PLAIN = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
 
 def as_moment(value: Any) -> Any:
     """Return what `as_py` gives for a time, several times as fast. Raises `OverflowError` or `ValueError`."""
     kind = value.type
-    if kind.unit != "us" or kind.tz not in (None, "UTC"):
+    epoch = _ZONED_EPOCH if kind == _ZONED else _EPOCH
+    if epoch is _EPOCH and kind != _PLAIN:
         return value.as_py()
-    if not value.is_valid:
-        return None
-    return (_EPOCH if kind.tz is None else _ZONED_EPOCH) + timedelta(microseconds=value.value)
+    return epoch + timedelta(microseconds=value.value) if value.is_valid else None
 
 
 def moment(text: str, kind: pa.DataType) -> datetime:
