@@ -24,6 +24,9 @@ ROWS_MAX = 1 << 23
 NAMES_COMPARED_MAX = 8
 """Comparing so many names for each row costs about what a join does."""
 _PAGE_BITS = 12
+_NO_NUMBER = (
+    "Spark does not number the rows of a file, some of which are deleted: read the table with format('alluvia')"
+)
 
 
 class DeletedRows:
@@ -33,10 +36,10 @@ class DeletedRows:
         self.alone = alone
         self._numbers = numbers
 
-    def condition(self) -> Column | None:
-        """Return whether a row is deleted, by `FILE` (unless alone) and `ROW`; None where a join costs less.
+    def condition(self, row: str = ROW) -> Column | None:
+        """Return whether a row is deleted, by `FILE` (unless alone) and its number; None where a join costs less.
 
-        It is never null.
+        It is never null, and a row without a number is an error.
         """
         if sum(map(len, self._numbers.values())) > NUMBERS_MAX:
             return None
@@ -45,14 +48,14 @@ class DeletedRows:
         every = {number for found in numbers.values() for number in found}
         if highest >= ROWS_MAX or len(every) * len(numbers) > NAMES_COMPARED_MAX * (highest + 1):
             return None
-        row = F.col(ROW)
-        word = F.get(_words(every, highest), F.shiftright(row, 6).cast("int"))
-        found = F.getbit(F.coalesce(word, F.lit(0).cast("bigint")), row.bitwiseAND(63).cast("int")) == 1
+        number = F.coalesce(F.col(row), F.raise_error(F.lit(_NO_NUMBER)).cast("bigint"))  # never just left out as null
+        word = F.get(_words(every, highest), F.shiftright(number, 6).cast("int"))
+        found = F.getbit(F.coalesce(word, F.lit(0).cast("bigint")), number.bitwiseAND(63).cast("int")) == 1
         if self.alone:
             return found
         pages = F.from_json(F.lit(json.dumps({key: _pages(each) for key, each in numbers.items()})), _PAGES)
-        page = F.get(F.element_at(pages, F.col(FILE)), F.shiftright(row, _PAGE_BITS).cast("int"))
-        return found & F.coalesce(F.array_contains(page, row), F.lit(False))
+        page = F.get(F.element_at(pages, F.col(FILE)), F.shiftright(number, _PAGE_BITS).cast("int"))
+        return found & F.coalesce(F.array_contains(page, number), F.lit(False))
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Return the columns `FILE` and `ROW` of all deleted rows."""

@@ -9,9 +9,10 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as every user of Spark knows it
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from alluvia.errors import Unavailable
 from alluvia.log.actions import AddFile
@@ -72,7 +73,9 @@ class FileScan:
         self._sizes = {} if self._texts else _sizes(files)
         self._joined = bool(names) and not self._texts and not self._sizes
         read = [field for field in stored if field.name in self._texts or field.name not in names]
-        self._read_as = StructType([self._as_read(field) for field in read])
+        self._number = (_number_column(source.spark, self._types) if self._deleted else None) or ROW
+        numbers = [] if self._number == ROW else [StructField(self._number, LongType())]
+        self._read_as = StructType([self._as_read(field) for field in read] + numbers)
         shown = {uri.rpartition("/")[2] for uri in self._files}
         plain = len(shown) == len(self._files) and all(map(_PLAIN.fullmatch, shown))
         self._key = "file_name" if plain else "file_path"
@@ -89,7 +92,7 @@ class FileScan:
     @cached_property
     def deletion(self) -> Column | None:
         """Whether a row is deleted, as an expression; None where no row is, or where a join costs less."""
-        return self._deleted_rows.condition() if self._deleted else None
+        return self._deleted_rows.condition(self._number) if self._deleted else None
 
     @cached_property
     def _deleted_rows(self) -> DeletedRows:
@@ -102,22 +105,28 @@ class FileScan:
         """Whether deleted rows are found by a join."""
         return bool(self._deleted) and self.deletion is None
 
-    @property
+    @cached_property
     def rows(self) -> DataFrame:
-        """The rows that are not deleted: the columns of `stored_schema`."""
+        """The rows that are not deleted, of which `column` gives the columns."""
         wanted = {FILE: self._key} if self._joined or (self._deleted and len(self._files) > 1) else {}
-        wanted |= {ROW: "row_index"} if self._deleted else {}
+        if self._deleted and (self.deletion is None or self._number == ROW):
+            wanted[ROW] = "row_index"
         wanted |= {_SIZE: "file_size"} if self._sizes and self._partitioned else {}
-        metadata = self._read.metadataColumn("_metadata")
-        rows = self._read.select("*", *(metadata.getField(name).alias(alias) for alias, name in wanted.items()))
+        rows = self._read
+        if wanted:
+            metadata = rows.metadataColumn("_metadata")
+            rows = rows.select("*", *(metadata.getField(name).alias(alias) for alias, name in wanted.items()))
         if self.deletion is not None:
             rows = rows.where(~self.deletion)
         elif self._deleted:
             deleted = self._deleted_rows.frame(self._source.spark)
             rows = rows.join(F.broadcast(deleted), [FILE, ROW] if FILE in wanted else [ROW], "left_anti")
-        if self._joined:
-            return rows.join(F.broadcast(self._values()), FILE)
-        return rows.withColumns({field.name: self._value(field) for field in self._partitioned})
+        return rows.join(F.broadcast(self._values()), FILE) if self._joined else rows
+
+    def column(self, name: str) -> Column:
+        """Return a column of `stored_schema`, of `rows`."""
+        partitioned = () if self._joined else self._partitioned
+        return next((self._value(field) for field in partitioned if field.name == name), named(name))
 
     @cached_property
     def _read(self) -> DataFrame:
@@ -183,6 +192,23 @@ def _sizes(files: Sequence[AddFile]) -> Mapping[int, AddFile]:
         if found.setdefault(file.size, file).partition_values != file.partition_values:
             return {}
     return found if len(found) <= CASES_MAX else {}
+
+
+def _number_column(spark: SparkSession, taken: Mapping[str, object]) -> str | None:
+    """Return the name of the column in which Spark's Parquet reader numbers rows, as this version of Spark says it.
+
+    For `_metadata.row_index` Spark makes an object of each row on top. None where a table has a column of that name,
+    and where Spark does not say it, as over Connect.
+    """
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:
+        return None
+    parquet = jvm.org.apache.spark.sql.execution.datasources.parquet
+    try:
+        name = str(parquet.ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME())
+    except Py4JError:
+        return None
+    return None if name.lower() in {each.lower() for each in taken} else name
 
 
 def _plain(uri: str) -> str:

@@ -23,7 +23,7 @@ from alluvia.table.partitioning.hive import is_hidden
 from alluvia.table.scan import Scan
 from alluvia.table.schema.column_mapping import ColumnMapping
 from alluvia_spark.file_scan import FileScan, ScannedTable
-from alluvia_spark.filters import RowFilter, named
+from alluvia_spark.filters import RowFilter
 from alluvia_spark.schemas import all_nullable, nullable, shown_schema, stored_schema
 from alluvia_spark.tables import handle_of, tagged, uris_of
 
@@ -66,10 +66,8 @@ def _rows(source: ScannedTable, store: Store, files: Sequence[AddFile]) -> DataF
     if scans[0].joins_deleted:
         live = [file for file in files if file.deletion_vector is None]
         scans = [FileScan(source, part, deleted) for part in (live, with_vector) if part]
-    columns = [
-        _column(ours, theirs).alias(ours.name) for ours, theirs in zip(shown, stored_schema(snapshot), strict=True)
-    ]
-    return reduce(DataFrame.union, [scan.rows.select(*columns) for scan in scans])
+    pairs = list(zip(shown, stored_schema(snapshot), strict=True))
+    return reduce(DataFrame.union, [scan.rows.select([_column(scan, *pair) for pair in pairs]) for scan in scans])
 
 
 def _check(source: ScannedTable, files: Sequence[AddFile]) -> None:
@@ -83,12 +81,12 @@ def _check(source: ScannedTable, files: Sequence[AddFile]) -> None:
             raise Unsupported(msg)
 
 
-def _column(ours: StructField, theirs: StructField) -> Column:
+def _column(scan: FileScan, ours: StructField, theirs: StructField) -> Column:
     """Return a column as users see it, from what it is in files."""
-    stored = named(theirs.name)
+    stored = scan.column(theirs.name)
     if isinstance(ours.dataType, VariantType):
-        return F.to_json(stored)
+        return F.to_json(stored).alias(ours.name)
     if "variant" in ours.dataType.simpleString():
         raise Unsupported(f"column {ours.name} holds variants inside: read the table with format('alluvia')")
     wanted = nullable(ours.dataType)
-    return stored if wanted == nullable(theirs.dataType) else stored.cast(wanted)
+    return (stored if wanted == nullable(theirs.dataType) else stored.cast(wanted)).alias(ours.name)

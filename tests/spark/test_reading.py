@@ -83,12 +83,14 @@ def test_branches_tags_and_clones(spark: SparkSession, tmp_path: Path) -> None:
             alluvia_spark.read_table(spark, f"{place}/t", **options)
 
 
-@pytest.mark.parametrize("joins", [False, True], ids=["by constants", "by joins"])
+@pytest.mark.parametrize("way", ["by constants", "by row_index", "by joins"])
 @pytest.mark.parametrize("places", [("a b", "x/y", None), ("ü→€", "50%", None)], ids=["in paths", "not in paths"])
 def test_partitions_deleted_rows_and_other_names(
-    spark: SparkSession, tmp_path: Path, places: tuple[str | None, ...], joins: bool, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, places: tuple[str | None, ...], way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if joins:
+    if way == "by row_index":
+        monkeypatch.setattr(file_scan, "_number_column", lambda *_: None)
+    if way == "by joins":
         monkeypatch.setattr(file_scan, "CASES_MAX", 0)
         monkeypatch.setattr(deleted_rows, "NUMBERS_MAX", 0)
     lake = alluvia.connect(str(tmp_path))
@@ -102,6 +104,21 @@ def test_partitions_deleted_rows_and_other_names(
         check(spark, table, version=1)
         check(spark, table, where="ts >= '2024-01-01 03:00:00' AND number <> 5")
         check(spark, table, where="number % 2 = 0 AND ts < timestamp '2024-01-01 07:00:00'")
+
+
+def test_rows_without_numbers_are_an_error(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they would be with a Spark that fills another column with the numbers of rows."""
+    table = alluvia.connect(str(tmp_path)).create_table("t", {"n": "long"}, properties=VECTORS)
+    table.append([{"n": n} for n in range(200)])
+    table.delete("n = 150")
+    found = alluvia_spark.read_table(spark, str(tmp_path), "t", where="n >= 149")
+    assert sorted(row.n for row in found.collect()) == [149, *range(151, 200)]
+    assert "IsNotNull(_tmp" not in found._jdf.queryExecution().toString()
+    monkeypatch.setattr(file_scan, "_number_column", lambda *_: "_numbers_of_rows")
+    with pytest.raises(Exception, match="does not number the rows"):
+        alluvia_spark.read_table(spark, str(tmp_path), "t").collect()
 
 
 def test_values_that_are_in_no_path(spark: SparkSession, tmp_path: Path) -> None:
