@@ -1,7 +1,8 @@
 """Which rows of files are deleted, as an expression of Spark's or as a DataFrame to join with. Pure, but for Spark.
 
 A row's number is looked up in one bitmap for all files, which costs less than a join, and next to nothing where the row
-is live. Only where the bit is set, the file counts: one has the number among its deleted rows, or none has.
+is live. Only where the bit is set, the file counts: one has the number among its deleted rows, or none has. The bitmap
+of few numbers has these modulo its size: what it takes to plan a read grows with the constants in it.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ ROWS_MAX = 1 << 23
 NAMES_COMPARED_MAX = 8
 """Comparing so many names for each row costs about what a join does."""
 _PAGE_BITS = 12
+_WORD_BITS = 64
+_BITS_A_NUMBER, _BITS_A_FILE = 8, 4
+"""A bigger bitmap makes Spark plan longer; with a smaller one more rows are looked up further, file by file."""
 _NO_NUMBER = (
-    "Spark does not number the rows of a file, some of which are deleted: read the table with format('alluvia')"
+    'Spark does not number the rows of a file, some of which are deleted: read the table with format("alluvia")'
 )
 
 
@@ -46,16 +50,25 @@ class DeletedRows:
         numbers: dict[str, list[Any]] = {key: found.to_pylist() for key, found in self._numbers.items()}
         highest: int = max(found[-1] for found in numbers.values())
         every = {number for found in numbers.values() for number in found}
-        if highest >= ROWS_MAX or len(every) * len(numbers) > NAMES_COMPARED_MAX * (highest + 1):
+        size = _bitmap_bits(len(every), len(numbers), highest)
+        if highest >= ROWS_MAX or len(every) * len(numbers) > NAMES_COMPARED_MAX * size:
             return None
-        number = F.coalesce(F.col(row), F.raise_error(F.lit(_NO_NUMBER)).cast("bigint"))  # never just left out as null
-        word = F.get(_words(every, highest), F.shiftright(number, 6).cast("int"))
-        found = F.getbit(F.coalesce(word, F.lit(0).cast("bigint")), number.bitwiseAND(63).cast("int")) == 1
+        number = f"`{row}`"
+        known = f"coalesce({number}, cast(raise_error('{_NO_NUMBER}') as bigint))"  # or deleted rows would come back
+        modulo = number if size > highest else f"{number} & {size - 1}"
+        word = f"coalesce(get({_words(every, size)}, cast(shiftright({modulo}, 6) as int)), 0)"  # 0 beyond its end
+        found = f"getbit({word}, cast({known} & {_WORD_BITS - 1} as int)) = 1"
+        if self.alone and size > highest:
+            return F.expr(found)
+        place = f"cast(shiftright({known}, {_PAGE_BITS}) as int)"
         if self.alone:
-            return found
-        pages = F.from_json(F.lit(json.dumps({key: _pages(each) for key, each in numbers.items()})), _PAGES)
-        page = F.get(F.element_at(pages, F.col(FILE)), F.shiftright(number, _PAGE_BITS).cast("int"))
-        return found & F.coalesce(F.array_contains(page, number), F.lit(False))
+            [only] = numbers.values()
+            page = f"get(from_json('{_json(_pages(only))}', '{_PAGES}'), {place})"
+            return F.expr(f"{found} and coalesce(array_contains({page}, {known}), false)")
+        of_files = _json({key: _pages(each) for key, each in numbers.items()})
+        pages = F.element_at(F.from_json(F.lit(of_files), f"map<string, {_PAGES}>"), F.col(FILE))
+        listed = F.array_contains(F.get(pages, F.expr(place)), F.expr(known))
+        return F.expr(found) & F.coalesce(listed, F.lit(False))
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Return the columns `FILE` and `ROW` of all deleted rows."""
@@ -64,17 +77,31 @@ class DeletedRows:
         return spark.createDataFrame(pa.table({FILE: pa.chunked_array(keys, pa.string()), ROW: numbers}))
 
 
-_PAGES = "map<string, array<array<bigint>>>"
+_PAGES = "array<array<bigint>>"
 
 
-def _words(numbers: set[int], highest: int) -> Column:
-    """Return a bitmap as whole numbers of 64 bits, a constant that Spark computes when it plans."""
-    bits = bytearray(8 * (highest // 64 + 1))
+def _bitmap_bits(numbers: int, files: int, highest: int) -> int:
+    """Return how many bits a bitmap should have: one for each row if these are few, else some for each number."""
+    wanted = max(_WORD_BITS, numbers * max(_BITS_A_NUMBER, files * _BITS_A_FILE))
+    return min(1 << (wanted - 1).bit_length(), highest + 1)
+
+
+def _words(numbers: set[int], size: int) -> str:
+    """Return a bitmap of numbers modulo its size, as integers of 64 bits: SQL that Spark computes when it plans.
+
+    As a text, since Spark's Python takes longer to make an expression call by call than Spark takes to parse one.
+    """
+    bits = bytearray(8 * ((size - 1) // _WORD_BITS + 1))
     for number in numbers:
-        bits[number >> 3] |= 1 << (number & 7)
+        at = number % size
+        bits[at >> 3] |= 1 << (at & 7)
     words = array("q")
     words.frombytes(bits)
-    return F.split(F.lit(",".join(map(str, words))), ",").cast("array<bigint>")
+    return f"cast(split('{','.join(map(str, words))}', ',') as array<bigint>)"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _pages(numbers: Sequence[int]) -> list[list[int]]:
