@@ -31,7 +31,9 @@ ROW_GROUPS = 8
 """A file of several has so many row groups at least, so that its size is learned while it is written."""
 ROW_GROUP_ROWS_MIN = 1024
 HELD_BATCHES = 3
-"""With a limit of memory, the row groups that are encoded and the next one take no more than so many batches."""
+"""The row groups that are encoded and the next one take no more than so many batches of the memory's limit."""
+BATCH_BYTES = 1 << 27
+"""A batch without a limit."""
 
 
 class SortedRows:
@@ -132,10 +134,10 @@ class Outputs:
 
     def _is_full(self, parts: Sequence[_Part]) -> bool:
         """Whether no further row group may be begun before the first is done: the next may be as big as the last."""
-        if not parts or self._rows.bytes_max is None:
-            return len(parts) >= ENCODERS
+        if not parts:
+            return False
         held = sum(part.held for part in parts) + parts[-1].held
-        return len(parts) >= ENCODERS or held > HELD_BATCHES * self._rows.bytes_max
+        return len(parts) >= ENCODERS or held > HELD_BATCHES * (self._rows.bytes_max or BATCH_BYTES)
 
     def _encode(self, rows: pa.Table, encodings: Encodings) -> tuple[bytes, str]:
         data = encode_parquet(rows, self._settings, encodings)
