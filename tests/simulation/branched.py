@@ -90,8 +90,15 @@ class BranchModel(Checker):
         meant = intent.intent if isinstance(intent, OnBranch) else None
         if self.is_there:
             super().put(key, data, meant)
-        elif meant is not None and (log := LOG.match(key)) and log["kind"] == "json" and self._is_given_up():
+        elif meant is None or self._has_happened(meant):
+            return
+        elif (log := LOG.match(key)) and log["kind"] == "json" and self._is_given_up():
             self.lost[id(meant)] = meant
+
+    def _has_happened(self, meant: object) -> bool:
+        """Whether it was decided before the branch was given up: then it only remains to carry it out."""
+        known = None if not isinstance(meant, Together) else meant.transaction_id
+        return known is not None and self.ledger.decided(known) == "commit"
 
     def _is_given_up(self) -> bool:
         """Whether whoever looks for the branch learns that it was discarded."""
@@ -112,11 +119,13 @@ class BranchModel(Checker):
 
     def _falls_through(self, key: str) -> bool:
         """Whether it shows an object of the lake: of a log, only what is not newer than its base."""
+        if key.startswith(BRANCHES):
+            return False
         match = LOG.match(key)
-        if match is not None:
-            self.table(match["root"])
-        newer = match is not None and int(match["version"]) > self.bases.get(match["root"], -1)
-        return not newer and not key.startswith(BRANCHES)
+        if match is None:
+            return True
+        self.table(match["root"])
+        return int(match["version"]) <= self.bases.get(match["root"], -1)
 
     def shows(self, root: str, name: str) -> bool:
         """Whether a version of a table that the branch began with, or that it has made, holds a row of a name."""
@@ -143,6 +152,9 @@ class BranchModel(Checker):
             at = base.columns.index("amount")
             self.totals[root] = sum(row[at] * number for row, number in base.rows.items())
         return known
+
+    def began_with(self, root: str) -> int:
+        return self.bases.get(root, -1)
 
     def took(self, root: str, number: int, intent: Intent) -> None:
         self.changes.setdefault(root, []).append((number, intent))

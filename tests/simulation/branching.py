@@ -75,7 +75,14 @@ def branchers(world: World, acts: tuple[Act, ...], vacuum: Act, erase: Act) -> I
         for _ in range(actor.chance.choice([1, 2, 3])):
             write(actor)
             _pause(actor)
-        for act, share in ((compare, 0.5), (publish, 0.7), (write, 0.1), (publish, 0.2), (discard, 0.4)):
+        for act, share in (
+            (compare, 0.5),
+            (compact, 0.4),
+            (publish, 0.7),
+            (write, 0.1),
+            (publish, 0.2),
+            (discard, 0.4),
+        ):
             if actor.chance.random() < share:
                 act(actor)
 
@@ -244,6 +251,15 @@ def keep_up(actor: Actor) -> None:
         table.vacuum(actor.chance.choice([None, timedelta(hours=20)]))
 
 
+def compact(actor: Actor) -> None:
+    """Merge all files of one of the lake's tables, also those that branches have changed."""
+    actor.intent = NoRows(("OPTIMIZE",))
+    try:
+        actor.main.table(_root(actor)[:-1]).optimize(full=True)
+    finally:
+        actor.intent = None
+
+
 def restore(actor: Actor) -> None:
     """Bring an older version back, of the branch or of the lake from before it was cut."""
     root = _root(actor)
@@ -386,7 +402,7 @@ def finish(world: World, _: Lake) -> None:
         if not branch.is_there:
             continue
         cold = world.open(Process(), f"finish of {branch.name}", 0).on_branch(branch.name)
-        for root in sorted(branch.tables):
+        for root in sorted(root for root in branch.tables if not root.startswith("_alluvia/")):
             handle = cold.handle(root[:-1])
             handle.carry_out(handle.newest())
             rows = cold.table(root[:-1]).scan().read_all()

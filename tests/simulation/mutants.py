@@ -1241,7 +1241,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "publish as if a branch had read nothing",
         "operations/branch_changes.py",
-        "        can_match, files_read = self.reads() if reads else (None, frozenset[str]())\n",
+        "        can_match, files_read = self.reads() if reads or restored else (None, frozenset[str]())\n",
         "        can_match, files_read = None, frozenset[str]()\n",
         ("tests/unit/operations/test_branch_reads.py",),
     ),

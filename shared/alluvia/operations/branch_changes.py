@@ -135,13 +135,15 @@ class BranchedTable:
     def changes(self, marker: Txn, branch: str, now_ms: int, *, reads: bool) -> Changes:
         """Return the difference as one change of the base, with a marker that says what it was published from. Pure.
 
-        It rests on what the branch has read, if `reads` count.
+        It rests on what the branch has read, if `reads` count. They do in any case where the branch has restored an
+        older version of the base: events that this brings back may have come again on the lake.
         """
         base = self.base
         assert base is not None  # noqa: S101 - others are created
         changes_rows = any(commit.data_change for commit in self.commits)
         metadata = None if self.metadata == base.metadata else self.metadata
-        can_match, files_read = self.reads() if reads else (None, frozenset[str]())
+        restored = undone_versions(self.metadata.configuration) != undone_versions(base.metadata.configuration)
+        can_match, files_read = self.reads() if reads or restored else (None, frozenset[str]())
         return Changes(
             PUBLISH,
             {"branch": branch},

@@ -17,6 +17,7 @@ import orjson
 
 from alluvia.errors import (
     ConcurrentAppend,
+    ConcurrentDeleteDelete,
     Conflict,
     FilesCompacted,
     ObjectNotFound,
@@ -182,7 +183,7 @@ class _Part:
         changes = self.staged.changes(reads=False)
         try:
             self.staged.started.check(winners, changes)
-        except FilesCompacted:
+        except (FilesCompacted, ConcurrentDeleteDelete):  # the one for changes of rows, the other for compactions
             newest = self.staged.inner.at_hand()
             self._undo = self._plan_undo(newest, winners)
             if self._undo is None:

@@ -181,6 +181,26 @@ def test_two_branches_go_into_the_lake_one_after_the_other(lake: Lake, fix: Bran
     assert ids(lake) == [1, 2, 10, 11]
 
 
+def test_events_that_a_restore_brings_back_may_have_come_again(lake: Lake, clock: ManualClock) -> None:
+    events = lake.create_events("events")
+
+    def ingest() -> int:
+        now = clock.now_us()
+        rows = pa.Table.from_pylist([{"event_id": "a", "ts": now, "received_at": now}], events.schema)
+        return events.ingest(rows).appended
+
+    assert ingest() == 1
+    events.restore(version=0)
+    clock.advance(1)
+    fix = lake.branch("fix")
+    clock.advance(1)
+    fix["events"].restore(version=1)
+    assert ingest() == 1
+    with pytest.raises(ConcurrentAppend):
+        fix.publish(isolation="snapshot")
+    assert events.count() == 1
+
+
 def test_events_go_along(lake: Lake, clock: ManualClock) -> None:
     lake.create_events("events")
     clock.advance(1)

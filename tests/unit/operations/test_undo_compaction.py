@@ -74,6 +74,30 @@ def test_what_the_branch_has_changed_is_published(lake: Lake, fix: Branch) -> No
     assert rows(orders) == wanted(80)
 
 
+def test_compactions_on_both_sides_do_not_conflict(lake: Lake, clock: ManualClock) -> None:
+    fix = lake.branch("compacting")
+    clock.advance(1)
+    fix["orders"].append([{"id": 50, "v": "n"}])
+    fix["orders"].optimize(full=True)
+    lake["orders"].append([{"id": 70, "v": "n"}])
+    lake["orders"].optimize(full=True)
+    [done] = fix.publish().tables
+    assert done.how == "rebased"
+    assert [row[0] for row in rows(lake["orders"])] == [10, 11, 12, 20, 21, 22, 30, 31, 32, 50, 70]
+
+
+def test_a_branch_that_only_compacts_does_not_conflict(lake: Lake, clock: ManualClock) -> None:
+    fix = lake.branch("compacting")
+    clock.advance(1)
+    fix["orders"].optimize(full=True)
+    lake["orders"].append([{"id": 70, "v": "n"}])
+    lake["orders"].optimize(full=True)
+    [done] = fix.publish().tables
+    assert done.how == "rebased"
+    assert len(lake["orders"].files) == 2
+    assert [row[0] for row in rows(lake["orders"])] == [10, 11, 12, 20, 21, 22, 30, 31, 32, 70]
+
+
 def test_nothing_is_undone_where_rows_changed_in_what_a_compaction_wrote(lake: Lake, fix: Branch) -> None:
     orders = lake["orders"]
     orders.optimize(full=True)
