@@ -144,20 +144,23 @@ class KeptFiles:
     def clean_up(self) -> None:
         """Delete keepers that nothing needs, those that were never finished, and pins of keepers that are gone."""
         handle, now_ms = self._handle, self._handle.clock.now_ms()
+        released: list[Keeper] = []
         for keeper in self._kept.keepers:
             expired = keeper.expires_ms is not None and keeper.expires_ms < now_ms - EXPIRED_AGE_MS_MIN
             if keeper.pending and self._is_left(keeper):
-                release(handle.store, keeper)
+                released.append(keeper)
             elif keeper.kind == CLONE and not keeper.pending:
                 if keeper.stored_ms < now_ms - CLONE_AGE_MS_MIN and is_orphan(handle, keeper):
-                    release(handle.store, keeper)
+                    released.append(keeper)
             elif expired and not keeper.pending:
                 known = find_keeper(handle.store, keeper.table, keeper.kind, keeper.name)
                 if known is not None and known.id == keeper.id:
                     if keeper.kind == BRANCH:
                         delete_folder(handle.store, keeper.id)
-                    release(handle.store, keeper)
-        ids = {keeper.id for keeper in self._kept.keepers}
+                    released.append(keeper)
+        for keeper in released:
+            release(handle.store, keeper)
+        ids = {keeper.id for keeper in self._kept.keepers if keeper not in released}
         handle.store.delete([self._kept.pin_keys[each] for each in self._kept.pins if each not in ids])
 
     def _take(self, version: int) -> bool:
