@@ -184,13 +184,9 @@ class _Part:
         try:
             self.staged.started.check(winners, changes)
         except (FilesCompacted, ConcurrentDeleteDelete):  # the one for changes of rows, the other for compactions
-            newest = self.staged.inner.at_hand()
-            self._undo = self._plan_undo(newest, winners)
+            self._undo = self._plan_undo(self.staged.inner.at_hand(), winners)
             if self._undo is None:
                 raise
-            undone = self._undo.changes(0)
-            winner = CommitActions(newest.version + 1, adds=undone.adds, removes=undone.removes)
-            self.staged.started.check([*winners, winner], changes)
 
     def undo_compactions(self) -> None:
         """Undo the compactions on the lake of files that the branch has changed, if the verdict has found some."""
@@ -199,22 +195,24 @@ class _Part:
         handle = self.staged.inner
 
         def plan(snapshot: Snapshot) -> Changes | None:
-            winners = [each for each in _winners(self.staged) if each.version <= snapshot.version]
-            found = self._plan_undo(snapshot, winners)
+            found = self._plan_undo(
+                snapshot, [each for each in _winners(self.staged) if each.version <= snapshot.version]
+            )
             return None if found is None else found.changes(handle.clock.now_ms())
 
         commit_planned(handle, plan)
 
     def _plan_undo(self, now: Snapshot, winners: Sequence[CommitActions]) -> UndoPlan | None:
-        """Return the compactions to undo; None where there are none, or vacuum has taken what they had read."""
+        """Return the compactions to undo; None where that does not help, or vacuum has taken what they had read."""
         base = self._table.base
         assert base is not None  # noqa: S101 - what is created replaces nothing
         plan = plan_undo(base, winners, now.state, [file.key for file in self._table.removed])
         if plan is None or plan.oldest < oldest_readable(now.state):
             return None
         try:
+            self.staged.started.check([*winners, plan.winner(now.version + 1)], self.staged.changes(reads=False))
             check_present(self.staged.inner, now, plan.adds)
-        except VersionExpired:
+        except (Conflict, VersionExpired):
             return None
         return plan
 

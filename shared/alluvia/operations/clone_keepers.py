@@ -35,16 +35,16 @@ def is_orphan(handle: TableHandle, keeper: Keeper) -> bool:
     return oldest is not None and not any(_uses(oldest, file, handle.root) for file in oldest.files)
 
 
-def still_used(handle: TableHandle, keeper: Keeper, kept: Snapshot) -> list[AddFile]:
+def still_used(handle: TableHandle, keeper: Keeper, kept: Snapshot, files: Sequence[AddFile]) -> list[AddFile]:
     """Return those files of a kept version of a table that the clone, which it is kept for, can still read."""
     try:
         oldest = _oldest(handle, keeper)
     except TableNotFound:  # it may be on its way
         oldest = None
     if oldest is None:
-        return list(kept.files)
+        return list(files)
     used = {key for file in oldest.files for key in _keys(oldest, file)}
-    return [file for file in kept.files if not used.isdisjoint(_keys(kept, file))]
+    return [file for file in files if not used.isdisjoint(_keys(kept, file))]
 
 
 def keep_only(handle: TableHandle, keeper: Keeper, kept: Snapshot, files: Sequence[AddFile]) -> bool:

@@ -63,13 +63,13 @@ def _holding(handle: TableHandle, matching: Matching, kept: KeptFiles) -> tuple[
         with handle.lock:
             state = handle.log.at(version)
         # A transaction may have happened since: then who keeps its claim keeps its rows.
-        claimed = (add for claim in pending(state.domains) for add in claim.intended(version).adds)
+        claimed = [add for claim in pending(state.domains) for add in claim.intended(version).adds]
         if not any(_holds(handle, matching, chain(state.files, claimed), known)):
             continue
         snapshot = Snapshot(state, handle.root, handle.name, handle.store.locate)
         for keeper in keepers:
             if keeper.kind == CLONE and not keeper.pending:
-                used = still_used(handle, keeper, snapshot)
+                used = still_used(handle, keeper, snapshot, [*state.files, *claimed])
                 if not any(_holds(handle, matching, used, known)):
                     narrowed = keep_only(handle, keeper, snapshot, used) or narrowed
                     continue

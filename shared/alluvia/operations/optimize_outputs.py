@@ -30,6 +30,8 @@ ENCODERS = max(2, min(8, os.cpu_count() or 1))
 ROW_GROUPS = 8
 """A file of several has so many row groups at least, so that its size is learned while it is written."""
 ROW_GROUP_ROWS_MIN = 1024
+UNKNOWN_SHARE = 1 / 4
+"""No more than this share of a file is on its way at once where its size decides when it ends, or two row groups."""
 HELD_BATCHES = 3
 """The row groups that are encoded and the next one take no more than so many batches of the memory's limit."""
 BATCH_BYTES = 1 << 27
@@ -96,6 +98,7 @@ class Outputs:
         self._folder = folder
         self._target = target
         self._row_bytes = row_bytes
+        self._learned = False
         self._written: list[Output] = []
 
     def write(self, ranges: Iterable[tuple[int, Span]]) -> list[Output]:
@@ -125,19 +128,30 @@ class Outputs:
                 encodings = encodings or encodings_of(rows, tried=True)
                 parts.append(_Part(len(rows), rows.nbytes, threads.submit(self._encode, rows, encodings)))
                 taken += len(rows)
-                while self._is_full(parts):
+                encoders = self._encoders(left, count)
+                while self._is_full(parts, encoders):
                     self._add(file, output, parts.popleft())
             while parts:
                 self._add(file, output, parts.popleft())
             file.close()
         return output
 
-    def _is_full(self, parts: Sequence[_Part]) -> bool:
+    def _encoders(self, left: int, count: int) -> int:
+        """Return how many row groups of `count` rows may be encoded at once.
+
+        Two, until a size is known; then so few that those under way, whose sizes are not, are a small part of the file.
+        """
+        if not self._learned:
+            return 2
+        rows = min(left, self._target / self._row_bytes)
+        return max(2, min(ENCODERS, int(rows / count * UNKNOWN_SHARE)))
+
+    def _is_full(self, parts: Sequence[_Part], encoders: int) -> bool:
         """Whether no further row group may be begun before the first is done: the next may be as big as the last."""
         if not parts:
             return False
         held = sum(part.held for part in parts) + parts[-1].held
-        return len(parts) >= ENCODERS or held > HELD_BATCHES * (self._rows.bytes_max or BATCH_BYTES)
+        return len(parts) >= encoders or held > HELD_BATCHES * (self._rows.bytes_max or BATCH_BYTES)
 
     def _encode(self, rows: pa.Table, encodings: Encodings) -> tuple[bytes, str]:
         data = encode_parquet(rows, self._settings, encodings)
@@ -148,7 +162,7 @@ class Outputs:
         file.add(data)
         output.rows += part.rows
         output.statistics.append(statistics)
-        self._row_bytes = file.size / output.rows
+        self._row_bytes, self._learned = file.size / output.rows, True
 
 
 def next_rows(left: int, taken: int, row_bytes: float, target: int, most: int) -> int:

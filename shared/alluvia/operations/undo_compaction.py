@@ -6,6 +6,7 @@ long ago, as a branch, cannot plan again; but as long as nobody changed what a c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -31,6 +32,11 @@ class UndoPlan:
     removes: tuple[AddFile, ...]
     oldest: int
 
+    def winner(self, version: int) -> CommitActions:
+        """Return what the conflict rules see of the commit that undoes them."""
+        changes = self.changes(0)
+        return CommitActions(version, adds=changes.adds, removes=changes.removes)
+
     def changes(self, now_ms: int) -> Changes:
         """Return the commit that undoes them."""
         return Changes(
@@ -47,30 +53,31 @@ def plan_undo(base: State, commits: Sequence[CommitActions], now: State, wanted:
     """Return what brings some files of `base`, by their keys, back into `now`; `commits` are those between the two.
 
     None where they are all there, or where rows of them have changed, alone or in the files that they were moved to.
+
+    Each compaction writes the rows that it reads. So if the files that some of them have read and not written are
+    gone, and those that they have written and not read are there, then the ones hold the rows of the others.
     """
-    moved_by = {remove.key: commit for commit in commits if is_compaction(commit) for remove in commit.removes}
+    removed_by = {remove.key: commit for commit in commits for remove in commit.removes}
     undone: dict[int, CommitActions] = {}
-    gone = [key for key in wanted if now.files.get(key) is None]
+    wanted = [key for key in wanted if now.files.get(key) is None]
+    gone = [*wanted]
     while gone:
-        move = moved_by.get(gone.pop())
-        if move is None:
-            return None
-        if move.version not in undone:
+        move = removed_by.get(gone.pop())
+        if move is not None and is_compaction(move) and move.version not in undone:
             undone[move.version] = move
             gone += [add.key for add in move.adds if now.files.get(add.key) is None]
-    written = {add.key: add for move in undone.values() for add in move.adds}
-    read = {remove.key: move.version for move in undone.values() for remove in move.removes}
+    times = Counter(remove.key for move in undone.values() for remove in move.removes)
+    times.subtract(add.key for move in undone.values() for add in move.adds)
     known = {add.key: add for commit in commits for add in commit.adds}
-    back = [known.get(key) or base.files.get(key) for key in read if key not in written]
-    if not back or None in back or any(now.files.get(file.key) is not None for file in back if file is not None):
+    back = {key: known.get(key) or base.files.get(key) for key, number in times.items() if number > 0}
+    went = {key: known[key] for key, number in times.items() if number < 0}
+    once = {-1, 0, 1}.issuperset(times.values())
+    fits = not any(map(now.files.get, back)) and all(map(now.files.get, went)) and back.keys() >= set(wanted)
+    files = [file for file in back.values() if file is not None]
+    if not back or not once or not fits or len(files) < len(back):
         return None
-    later = [version for key, version in read.items() if key not in written and base.files.get(key) is None]
-    return UndoPlan(
-        tuple(sorted(undone)),
-        tuple(file for file in back if file is not None),
-        tuple(add for key, add in written.items() if key not in read),
-        min(later, default=now.version + 1) - 1,
-    )
+    later = [removed_by[key].version for key in back if base.files.get(key) is None]
+    return UndoPlan(tuple(sorted(undone)), tuple(files), tuple(went.values()), min(later, default=now.version + 1) - 1)
 
 
 def is_compaction(commit: CommitActions) -> bool:

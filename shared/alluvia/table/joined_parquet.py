@@ -14,16 +14,16 @@ from alluvia.table.thrift import Field, Items, Struct, read_struct, written_stru
 MAGIC = b"PAR1"
 _FILE_ROWS, _FILE_ROW_GROUPS = 3, 4
 _GROUP_COLUMNS, _GROUP_PLACE, _GROUP_ORDINAL = 1, 5, 7
-_CHUNK_PLACES, _CHUNK_METADATA = (2, 4, 6), 3
-"""Where the column's metadata, its index of offsets and its index of columns are."""
+_CHUNK_PLACES, _CHUNK_METADATA, _CHUNK_INDEXES = (2,), 3, {4, 6}
+"""Where the column's metadata are, the metadata, and where its page indexes are."""
 _COLUMN_PLACES = (9, 10, 11, 14)
 """Where its pages of values, of an index and of the dictionary, and its Bloom filter are."""
 
 
 class JoinedParquet:
-    """A Parquet file that is made of parts: whole Parquet files of the same columns, without encryption.
+    """A Parquet file that is made of parts: whole Parquet files of the same columns.
 
-    `close` it in the end; without a part, the file is empty.
+    They have neither encryption nor page indexes. `close` it in the end; without a part, the file is empty.
     """
 
     def __init__(self, sink: BinaryIO) -> None:
@@ -34,7 +34,7 @@ class JoinedParquet:
         self.size = 0
 
     def add(self, part: bytes) -> None:
-        """Write the row groups of a part behind those that are there."""
+        """Write the row groups of a part behind those that are there. Raises `ValueError` for one with page indexes."""
         end = len(part) - footer_size(part[-TAIL_BYTES:])
         footer = read_struct(part[end:])
         if not self._footer:
@@ -68,6 +68,8 @@ def _move(group: Struct, by: int, ordinal: int) -> None:
     if _GROUP_ORDINAL in group:
         group[_GROUP_ORDINAL] = group[_GROUP_ORDINAL]._replace(value=ordinal)
     for chunk in group[_GROUP_COLUMNS].value.values:
+        if not _CHUNK_INDEXES.isdisjoint(chunk):  # which say for each page where it is
+            raise ValueError("a part of a Parquet file has page indexes")
         _move_places(chunk, _CHUNK_PLACES, by)
         _move_places(chunk[_CHUNK_METADATA].value, _COLUMN_PLACES, by)
 

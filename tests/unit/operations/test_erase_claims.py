@@ -90,6 +90,20 @@ def test_a_branch_that_keeps_a_claim_with_such_rows_must_go_first(lake: Lake, cl
     assert traces(lake.store, VICTIM, "t/") == []
 
 
+def test_a_clone_that_reads_what_a_claim_has_added_must_go_first(lake: Lake, clock: ManualClock) -> None:
+    table = made(lake)
+    stopped(lake, APPLY_OF_A, adding(VICTIM))
+    clock.advance(1)
+    lake.tag("before")
+    clock.advance(1)
+    lake.clone("t", "copy", tag="before")
+    lake.untag("before")
+    clock.advance(10)
+    with pytest.raises(Invalid, match="by clone copy of t: erase in the clones first, or drop them"):
+        table.erase(WHERE)
+    assert users(lake["copy"]) == ["alice", VICTIM]
+
+
 def checkpoints(lake: Lake) -> list[str]:
     return [info.key for info in lake.store.list("t/_delta_log/") if ".checkpoint." in info.key]
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+import random
+from pathlib import Path
 
-from alluvia.operations.optimize_outputs import SortedRows
+import pyarrow as pa
+import pytest
+
+from alluvia.lake import Lake
+from alluvia.operations import optimize_outputs
+from alluvia.operations.optimize_outputs import Outputs, SortedRows
+from alluvia.table.partitioning.spans import Span
 
 SCHEMA = pa.schema([("text", pa.string())])
 
@@ -22,3 +29,20 @@ def test_without_a_limit_as_many_are_taken_as_are_asked_for() -> None:
     rows = SortedRows(pa.RecordBatchReader.from_batches(SCHEMA, batches), SCHEMA)
     assert [rows.take(count).num_rows for count in (25, 3, 1000, 1)] == [25, 3, 12, 0]
     assert rows.rest() == 0
+
+
+@pytest.mark.parametrize("encoders", [2, 8])
+def test_sizes_are_learned_while_a_file_is_written(
+    disk: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoders: int
+) -> None:
+    """Rows take ten times what was expected, and many row groups may be encoded at once."""
+    monkeypatch.setattr(optimize_outputs, "ENCODERS", encoders)
+    snapshot = disk.create_table("t", {"n": "long"}).snapshot()
+    chance = random.Random(1)
+    rows = pa.table({"n": [chance.getrandbits(62) for _ in range(200_000)]})
+    reader = pa.RecordBatchReader.from_batches(rows.schema, rows.to_batches(max_chunksize=2048))
+    outputs = Outputs(snapshot, SortedRows(reader, rows.schema), tmp_path, 40_000, row_bytes=0.8)
+    written = outputs.write([(len(rows), Span((), ()))])
+    assert sum(each.rows for each in written) == len(rows)
+    row_group_bytes = 8 * 40_000 / 0.8 / optimize_outputs.ROW_GROUPS
+    assert max(each.path.stat().st_size for each in written) < 4 * row_group_bytes

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from alluvia.clock import ManualClock
-from alluvia.errors import FilesCompacted
+from alluvia.errors import Conflict, FilesCompacted
 from alluvia.lake import Lake, Table
 from alluvia.lake_branch import Branch
 from alluvia.operations.undo_compaction import UNDO
@@ -135,3 +135,45 @@ def test_a_compaction_that_comes_between_is_undone_as_well(lake: Lake, fix: Bran
     Lake(HookedStore(lake.store, compact), lake.clock).on_branch("fix").publish()
     assert [each.operation for each in lake["orders"].history()[:6]] == ["PUBLISH", UNDO, *(("OPTIMIZE", UNDO) * 2)]
     assert rows(lake["orders"]) == wanted()
+
+
+def between_compactions(lake: Lake, clock: ManualClock) -> tuple[Branch, Branch]:
+    """Return branches that were cut before and after a compaction; after it, a row came, and all was compacted."""
+    first = lake.branch("first")
+    clock.advance(1)
+    lake["orders"].optimize(full=True)
+    clock.advance(1)
+    second = lake.branch("second")
+    clock.advance(1)
+    lake["orders"].append([{"id": 70, "v": "n"}])
+    lake["orders"].optimize(full=True)
+    return first, second
+
+
+@pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
+@pytest.mark.parametrize("change", ["id < 40", "id = 12"])
+def test_what_another_branch_has_changed_is_not_brought_back(
+    lake: Lake, clock: ManualClock, isolation: str, change: str
+) -> None:
+    first, second = between_compactions(lake, clock)
+    first["orders"].update({"v": "'z'"}, where="id = 10")
+    second["orders"].delete(change)
+    second.publish(isolation=isolation)
+    before = rows(lake["orders"])
+    assert (12, "a") not in before
+    with pytest.raises(Conflict):
+        first.publish(isolation=isolation)
+    assert rows(lake["orders"]) == before
+
+
+def test_rows_survive_several_undone_compactions(lake: Lake, clock: ManualClock) -> None:
+    first, second = between_compactions(lake, clock)
+    first["orders"].optimize(full=True)
+    second["orders"].update({"v": "'y'"}, where="id = 12")
+    wanted = [(id_, "y" if id_ == 12 else v) for id_, v in rows(lake["orders"])]
+    first.publish()
+    lake["orders"].append([{"id": 80, "v": "n"}])
+    lake["orders"].optimize(full=True)
+    second.publish()
+    assert rows(lake["orders"]) == [*wanted, (80, "n")]
+    assert lake["orders"].verify(full=True).ok

@@ -31,13 +31,13 @@ def _rows(part: int) -> pa.Table:
     return pa.table(columns)
 
 
-def _encoded(rows: pa.Table) -> bytes:
+def _encoded(rows: pa.Table, *, page_indexes: bool = False) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(
         rows,
         sink,
         compression="zstd",
-        write_page_index=True,
+        write_page_index=page_indexes,
         write_page_checksum=True,
         bloom_filter_options={"id": {"ndv": ROWS}},
         use_dictionary=["country"],
@@ -92,6 +92,11 @@ def test_a_file_without_parts_is_empty() -> None:
     sink = BytesIO()
     JoinedParquet(sink).close()
     assert sink.getvalue() == b""
+
+
+def test_a_part_with_page_indexes_is_refused() -> None:
+    with pytest.raises(ValueError, match="page indexes"):
+        JoinedParquet(BytesIO()).add(_encoded(_rows(0), page_indexes=True))
 
 
 def test_a_footer_is_written_as_it_was_read() -> None:
