@@ -7,7 +7,7 @@ Schema".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Protocol
@@ -74,8 +74,7 @@ def write_checkpoint(state: State, tombstones_after_ms: int, form: Form | None =
     schema = SCHEMA.set(SCHEMA.get_field_index("add"), pa.field("add", add))
     few = few_actions(state)
     together = len(few) + len(state.files) + len(state.tombstones) <= JOINED_ROWS_MAX
-    first = pa.Table.from_pylist([{kind: body} for kind, body in few], schema=schema)
-    tables = chain([first], _file_actions(state, tombstones_after_ms, form, schema))
+    tables = chain([_few_table(few, schema)], _file_actions(state, tombstones_after_ms, form, schema))
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -95,6 +94,17 @@ def write_checkpoint(state: State, tombstones_after_ms: int, form: Form | None =
 def in_one_layer(state: State) -> State:
     """Return a state whose file actions are cheaper to go through, which several may share."""
     return replace(state, files=state.files.in_one_layer(), tombstones=state.tombstones.in_one_layer())
+
+
+def _few_table(few: Sequence[tuple[str, Json]], schema: pa.Schema) -> pa.Table:
+    kinds = {kind for kind, _ in few}
+    columns = [
+        pa.array([body if kind == field.name else None for kind, body in few], field.type)
+        if field.name in kinds
+        else pa.nulls(len(few), field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _file_actions(state: State, after_ms: int, form: Form, schema: pa.Schema) -> Iterator[pa.Table]:

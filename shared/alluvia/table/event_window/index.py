@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator
-from io import BytesIO
 
 import orjson
 import pyarrow as pa
@@ -43,7 +42,7 @@ def index_version(path: str) -> int | None:
 
 def write_index(window: DedupWindow) -> bytes:
     """Return the window as an Arrow file, for opening the table from its checkpoint."""
-    sink = BytesIO()
+    sink = pa.BufferOutputStream()
     files = encode_entries(window.files(()))
     schema = _SCHEMA.with_metadata({_FILES: orjson.dumps(files)}) if files else _SCHEMA
     with pa.ipc.new_file(sink, schema) as writer:
@@ -51,7 +50,7 @@ def write_index(window: DedupWindow) -> bytes:
             commits = [pa.array(each, pa.int64()) for each in (run.versions, run.times_ms)]
             rows = [pa.ListArray.from_arrays([0, len(each)], each) for each in (*commits, *run.ids.columns)]
             writer.write_batch(pa.RecordBatch.from_arrays(rows, schema=schema))
-    return sink.getvalue()
+    return sink.getvalue().to_pybytes()
 
 
 def read_index(data: bytes, name: str, rules: WindowRules, version: int) -> DedupWindow:

@@ -32,4 +32,6 @@ def moment(text: str, kind: pa.DataType) -> datetime:
     found = datetime.fromisoformat(text)
     if not is_zoned(kind):
         return found.replace(tzinfo=None)
+    if found.tzinfo is UTC:  # the usual case, and astimezone takes as long as all else
+        return found
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal, localcontext
+from functools import partial
 from math import isfinite
 from typing import Any, cast
 
@@ -24,6 +25,9 @@ from alluvia.table.schema.moments import moment
 from alluvia.table.statistics.written import LAST_CHARACTER, TEXT_LENGTH_MAX
 
 CHUNK_ROWS = 8192
+FEW_TEXTS = 128
+"""Arrow's parser takes more time to begin with than so many texts take without it."""
+_Converter = Callable[[Any], Any]
 _INTEGERS = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
 _EMPTY, _NEWLINE = pa.array(["{}", "\n"], pa.string())  # plain texts would load what parses dates
 _NULL_AFTER = re.compile(rb"\}[ \t\r]*null")
@@ -81,22 +85,31 @@ def whole_number(value: Any) -> int | None:
 
 def typed_value(value: Any, kind: pa.DataType) -> Any:
     """Return a JSON value in a column's type; None if it is not of that type."""
+    return _value(_converter(kind), value)
+
+
+def _value(convert: _Converter | None, value: Any) -> Any:
+    if convert is None:
+        return None
     try:
-        if kind in _INTEGERS:
-            return _whole(value, _INTEGERS[kind])
-        if pa.types.is_floating(kind):
-            return _float(value, kind)
-        if pa.types.is_string(kind):
-            return value if isinstance(value, str) else None
-        if pa.types.is_date(kind):
-            return date.fromisoformat(value[:10])
-        if pa.types.is_timestamp(kind):
-            return moment(value, kind)
-        if pa.types.is_decimal(kind):
-            return _decimal(value, kind)
+        return convert(value)
     except (ValueError, TypeError, OverflowError, ArithmeticError, pa.ArrowException):
         return None
-    return None
+
+
+def _converter(kind: pa.DataType) -> _Converter | None:
+    """Return what makes a column's value of a JSON value, or raises or returns None; None for a type without bounds."""
+    if kind in _INTEGERS:
+        return partial(_whole, bits=_INTEGERS[kind])
+    if pa.types.is_floating(kind):
+        return partial(_float, kind=kind)
+    if pa.types.is_string(kind):
+        return _text
+    if pa.types.is_date(kind):
+        return _date
+    if pa.types.is_timestamp(kind):
+        return partial(moment, kind=kind)
+    return partial(_decimal, kind=kind) if pa.types.is_decimal(kind) else None
 
 
 def widened(low: Any, high: Any, kind: pa.DataType) -> tuple[Any, Any] | None:
@@ -129,6 +142,14 @@ def widened_decimals(low: Decimal, high: Decimal, kind: pa.Decimal128Type) -> tu
         return max(lower, -most), min(higher, most)
 
 
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _date(value: Any) -> date:
+    return date.fromisoformat(value[:10])
+
+
 def _whole(value: Any, bits: int) -> int | None:
     return value if type(value) is int and -(1 << bits) <= value < 1 << bits else None
 
@@ -154,7 +175,7 @@ def parse_texts(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> M
     """Return the statistics of many files from their JSON texts, of some columns by their types."""
     chunks = [_parse_chunk(texts.slice(at, CHUNK_ROWS), columns) for at in range(0, len(texts), CHUNK_ROWS)]
     if len(chunks) < 2:
-        return chunks[0] if chunks else _parse_slowly(texts, columns)
+        return chunks[0] if chunks else _parse_each(texts, columns)
     found = {}
     for column in columns:
         parts = [chunk.columns[column] for chunk in chunks]
@@ -168,11 +189,13 @@ def parse_texts(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> M
 
 
 def _parse_chunk(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> ManyStatistics:
-    """Parse by Arrow; where a single value is not as it should be, all of them one by one."""
+    """Parse by Arrow; few texts, and all where a single value is not as it should be, one by one."""
+    if len(texts) <= FEW_TEXTS:
+        return _parse_each(texts, columns)
     try:
         return _parse_at_once(texts, columns)
     except (pa.ArrowException, ValueError):
-        return _parse_slowly(texts, columns)
+        return _parse_each(texts, columns)
 
 
 def _parse_at_once(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> ManyStatistics:
@@ -261,21 +284,21 @@ def _where(kept: pa.BooleanArray, values: pa.Array) -> pa.Array:
     return pc.if_else(kept, values, pa.scalar(None, values.type))
 
 
-def _parse_slowly(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> ManyStatistics:
+def _parse_each(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> ManyStatistics:
     exact = any(pa.types.is_decimal(kind) for kind in columns.values())
     parsed = [parse_statistics(text, exact=exact) for text in texts.to_pylist()]
+    lows, highs, nulls = ([each.get(name) for each in parsed] for name in ("minValues", "maxValues", "nullCount"))
     found = {}
     for column, kind in columns.items():
-        low, high = (
-            pa.array([typed_value(find(each.get(name), column), kind) for each in parsed], kind)
-            for name in ("minValues", "maxValues")
-        )
-        found[column] = ColumnStatistics(low, high, pa.array(_null_counts(parsed, column, kind), pa.int64()))
+        convert = _converter(kind)
+        low, high = (pa.array([_value(convert, find(each, column)) for each in part], kind) for part in (lows, highs))
+        found[column] = ColumnStatistics(low, high, pa.array(_null_counts(nulls, column, kind), pa.int64()))
     rows = pa.array([whole_number(each.get("numRecords")) for each in parsed], pa.int64())
     tight = pa.array([False if each.get("tightBounds") is False else None for each in parsed], pa.bool_())
     return ManyStatistics(rows, tight, found)
 
 
-def _null_counts(parsed: Sequence[dict[str, Any]], column: ColumnPath, kind: pa.DataType) -> Iterator[int | None]:
-    for each in parsed:
-        yield None if pa.types.is_struct(kind) else whole_number(find(each.get("nullCount"), column))
+def _null_counts(nulls: Sequence[Any], column: ColumnPath, kind: pa.DataType) -> list[int | None]:
+    if pa.types.is_struct(kind):
+        return [None] * len(nulls)
+    return [whole_number(find(each, column)) for each in nulls]
