@@ -33,7 +33,8 @@ FILE_SIZE_SLACK = 0.25
 ENOUGH_SHARE = 0.9
 """A file that has this share of the target takes no further row group."""
 PACKED_BYTES_MIN = 1024
-"""A single row of fewer Arrow bytes is not compressed: that takes as long as all else and makes it no smaller."""
+"""A single row of fewer Arrow bytes is written plainly: not compressed, which takes as long as all else and makes it no
+smaller, and without statistics of the file's own, since the log has those of the row."""
 
 
 class FileWriter:
@@ -162,15 +163,15 @@ def bounded_columns(schema: pa.Schema) -> list[str] | bool:
 class ParquetBuffer:
     """A Parquet file in memory, written row group by row group. Use it in a `with` block; `data` is good after it.
 
-    `rows` are what it is to hold, or the first of it; `encodings` and `codec` as for `parquet_writer`.
+    `rows` are what it is to hold, or the first of it; `encodings` and `plain` as for `parquet_writer`.
     """
 
     def __init__(
-        self, rows: pa.Table, settings: Properties, encodings: Encodings | None = None, codec: str | None = None
+        self, rows: pa.Table, settings: Properties, encodings: Encodings | None = None, *, plain: bool = False
     ) -> None:
         self._sink = pa.BufferOutputStream()
         self._settings = settings
-        self._writer = parquet_writer(self._sink, rows, settings, encodings, codec)
+        self._writer = parquet_writer(self._sink, rows, settings, encodings, plain=plain)
 
     def __enter__(self) -> Self:
         return self
@@ -200,9 +201,8 @@ def encode_parquet(rows: pa.Table, settings: Properties, encodings: Encodings | 
     `encodings` suit the rows, unless they are given.
     """
     # The buffers' sizes are known; what a slice takes of them must be worked out.
-    small = len(rows) == 1 and (rows.get_total_buffer_size() < PACKED_BYTES_MIN or rows.nbytes < PACKED_BYTES_MIN)
-    codec = "none" if small else None
-    with ParquetBuffer(rows, settings, encodings, codec) as buffer:
+    plain = len(rows) == 1 and (rows.get_total_buffer_size() < PACKED_BYTES_MIN or rows.nbytes < PACKED_BYTES_MIN)
+    with ParquetBuffer(rows, settings, encodings, plain=plain) as buffer:
         buffer.write(rows)
     return buffer.data()
 
@@ -212,11 +212,12 @@ def parquet_writer(
     rows: pa.Table,
     settings: Properties,
     encodings: Encodings | None = None,
-    codec: str | None = None,
+    *,
+    plain: bool = False,
 ) -> pq.ParquetWriter:
     """Open a Parquet file that begins with some rows, as a table's properties have it; encodings suit the rows.
 
-    `codec` is another than the table's.
+    `plain` says to leave out compression and statistics.
     """
     encodings = encodings or encodings_of(rows)
     distinct = max(1, min(len(rows), settings.row_group_rows))  # at most, in a row group
@@ -224,10 +225,10 @@ def parquet_writer(
     return pq.ParquetWriter(
         sink,
         rows.schema,
-        compression=codec or settings.codec,
+        compression="none" if plain else settings.codec,
         store_schema=False,
         write_page_checksum=True,
-        write_statistics=bounded_columns(rows.schema),
+        write_statistics=not plain and bounded_columns(rows.schema),
         use_dictionary=encodings.dictionary or False,
         column_encoding=encodings.others or None,
         bloom_filter_options=blooms or None,

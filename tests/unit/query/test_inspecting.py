@@ -535,7 +535,7 @@ def test_statistics_are_found_by_the_names_that_columns_have_now(own_lake: Lake)
     )
     table = own_lake.create_table("t", schema, properties={"delta.checkpoint.writeStatsAsJson": "false"})
     price = Decimal("12345678901234567890.12")
-    table.append([{"n": 3, "place": {"zip": 7}, "price": price}])
+    table.append([{"n": 3, "place": {"zip": 7}, "price": price}] * 2)
     table.evolve(rename={"n": "number"}, add={"late": "string"})
     table.checkpoint()
     fresh = alluvia.connect(own_lake.uri)
@@ -549,6 +549,12 @@ def test_statistics_are_found_by_the_names_that_columns_have_now(own_lake: Lake)
     assert ask(fresh, "SELECT min FROM table_columns('t') WHERE name = 'number'") == [{"min": "3"}]
     [row] = ask(fresh, "SELECT statistics.number AS n FROM row_groups('t')")
     assert row["n"] == {"min": 3, "max": 3, "null_count": 0}
+
+
+def test_a_file_of_one_small_row_has_statistics_in_the_log_alone(own_lake: Lake) -> None:
+    own_lake.create_table("t", {"n": "long"}).append([{"n": 3}])
+    assert ask(own_lake, "SELECT statistics.n.max AS n FROM files('t')") == [{"n": 3}]
+    assert ask(own_lake, "SELECT rows, statistics.n.max AS n FROM row_groups('t')") == [{"rows": 1, "n": None}]
 
 
 def test_history_of_a_table_in_the_place_of_another_is_its_own(own_lake: Lake) -> None:
