@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
+from py4j.java_gateway import JVMView  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as every user of Spark knows it
@@ -19,7 +20,7 @@ from alluvia.log.actions import AddFile
 from alluvia.table.partitioning.values import partition_value
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.deleted_rows import FILE, ROW, DeletedRows
-from alluvia_spark.filters import literal, named
+from alluvia_spark.filters import constant, quoted
 from alluvia_spark.hive_layout import FolderTexts, folder_texts
 from alluvia_spark.schemas import stored_schema
 
@@ -123,10 +124,10 @@ class FileScan:
             rows = rows.join(F.broadcast(deleted), [FILE, ROW] if FILE in wanted else [ROW], "left_anti")
         return rows.join(F.broadcast(self._values()), FILE) if self._joined else rows
 
-    def column(self, name: str) -> Column:
-        """Return a column of `stored_schema`, of `rows`."""
+    def column(self, name: str) -> str:
+        """Return a column of `stored_schema`, of `rows`, as SQL: Spark's Python takes long to make an expression."""
         partitioned = () if self._joined else self._partitioned
-        return next((self._value(field) for field in partitioned if field.name == name), named(name))
+        return next((self._value(field) for field in partitioned if field.name == name), quoted(name))
 
     @cached_property
     def _read(self) -> DataFrame:
@@ -137,24 +138,23 @@ class FileScan:
             reader = reader.option("recursiveFileLookup", "true")
         return reader.parquet(*self._files)
 
-    def _value(self, field: pa.Field) -> Column:
+    def _value(self, field: pa.Field) -> str:
         """Return a partition column, by the folder's name or the file's size."""
         if self._sizes:
-            return self._cases(field, named(_SIZE), self._sizes, F.raise_error(F.lit(_CHANGED)))
+            return self._cases(field, quoted(_SIZE), self._sizes, f"raise_error({constant(_CHANGED, StringType())})")
         texts = self._texts[field.name]
-        return self._cases(field, named(field.name), texts.others, F.lit(None) if texts.as_text else named(field.name))
+        return self._cases(field, quoted(field.name), texts.others, "NULL" if texts.as_text else quoted(field.name))
 
     def _cases(
-        self, field: pa.Field, key: Column, files: Mapping[str | None, AddFile] | Mapping[int, AddFile], rest: Column
-    ) -> Column:
+        self, field: pa.Field, key: str, files: Mapping[str | None, AddFile] | Mapping[int, AddFile], rest: str
+    ) -> str:
         """Return the value of the file that has a key; the files with most bytes are compared first."""
         kind = self._types[field.name]
-        found: Column | None = None
+        cases = []
         for given, file in sorted(files.items(), key=lambda pair: -pair[1].size):
-            value = literal(partition_value(file, field.name, field.type)).cast(kind)
-            same = key.isNull() if given is None else key == F.lit(given)
-            found = F.when(same, value) if found is None else found.when(same, value)
-        return rest if found is None else found.otherwise(rest.cast(kind))
+            same = f"{key} IS NULL" if given is None else f"{key} = {_key(given)}"
+            cases.append(f"WHEN {same} THEN {constant(partition_value(file, field.name, field.type), kind)}")
+        return f"CASE {' '.join(cases)} ELSE CAST({rest} AS {kind.simpleString()}) END" if cases else rest
 
     def _values(self) -> DataFrame:
         """Return the values of the partition columns by file."""
@@ -176,6 +176,10 @@ class FileScan:
         if known:
             raise Unavailable(f"Spark does not list the data file {min(known)}: read the table again")
         return {path: file for path, file in found.items() if file is not None}
+
+
+def _key(given: str | int) -> str:
+    return str(given) if isinstance(given, int) else constant(given, StringType())
 
 
 def _few(texts: Mapping[str, FolderTexts] | None) -> Mapping[str, FolderTexts]:
@@ -201,14 +205,17 @@ def _number_column(spark: SparkSession, taken: Mapping[str, object]) -> str | No
     and where Spark does not say it, as over Connect.
     """
     jvm = getattr(spark, "_jvm", None)
-    if jvm is None:
-        return None
+    name = None if jvm is None else _number_name(jvm)
+    return None if name is None or name.lower() in {each.lower() for each in taken} else name
+
+
+@lru_cache(maxsize=4)  # to ask takes milliseconds
+def _number_name(jvm: JVMView) -> str | None:
     parquet = jvm.org.apache.spark.sql.execution.datasources.parquet
     try:
-        name = str(parquet.ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME())
+        return str(parquet.ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME())
     except Py4JError:
         return None
-    return None if name.lower() in {each.lower() for each in taken} else name
 
 
 def _plain(uri: str) -> str:

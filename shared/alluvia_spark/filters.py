@@ -14,6 +14,7 @@ from operator import and_, or_
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as every user of Spark knows it
+from pyspark.sql.types import DataType
 
 from alluvia.errors import Unsupported
 from alluvia.expressions.condition import Condition, condition
@@ -136,8 +137,13 @@ def _compared(column: Column, predicate: Comparison) -> Column:
 
 def named(path: ColumnPath | str) -> Column:
     """Return a column, or a field of one, by its exact name."""
+    return F.col(quoted(path))
+
+
+def quoted(path: ColumnPath | str) -> str:
+    """Return the exact name of a column, or of a field of one, as SQL has it."""
     parts = (path,) if isinstance(path, str) else path
-    return F.col(".".join(f"`{part.replace('`', '``')}`" for part in parts))
+    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
 
 
 def literal(value: object) -> Column:
@@ -149,3 +155,15 @@ def literal(value: object) -> Column:
     if isinstance(value, date):
         return F.lit(value.isoformat()).cast("date")
     return F.lit(value)
+
+
+def constant(value: object, kind: DataType) -> str:
+    """Return a constant of a type without fields as SQL, in which no text of the value's stands as it is."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return f"timestamp_micros({(value - _EPOCH) // timedelta(microseconds=1)})"
+    if value is None or isinstance(value, bytes):
+        text = "NULL" if value is None else f"X'{value.hex()}'"
+    else:
+        plain = value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
+        text = f"CAST(X'{plain.encode().hex()}' AS STRING)"
+    return f"CAST({text} AS {kind.simpleString()})"

@@ -23,7 +23,7 @@ from alluvia.table.partitioning.hive import is_hidden
 from alluvia.table.scan import Scan
 from alluvia.table.schema.column_mapping import ColumnMapping
 from alluvia_spark.file_scan import FileScan, ScannedTable
-from alluvia_spark.filters import RowFilter
+from alluvia_spark.filters import RowFilter, quoted
 from alluvia_spark.schemas import all_nullable, nullable, shown_schema, stored_schema
 from alluvia_spark.tables import handle_of, tagged, uris_of
 
@@ -67,7 +67,7 @@ def _rows(source: ScannedTable, store: Store, files: Sequence[AddFile]) -> DataF
         live = [file for file in files if file.deletion_vector is None]
         scans = [FileScan(source, part, deleted) for part in (live, with_vector) if part]
     pairs = list(zip(shown, stored_schema(snapshot), strict=True))
-    return reduce(DataFrame.union, [scan.rows.select([_column(scan, *pair) for pair in pairs]) for scan in scans])
+    return reduce(DataFrame.union, [_selected(scan.rows, [_column(scan, *pair) for pair in pairs]) for scan in scans])
 
 
 def _check(source: ScannedTable, files: Sequence[AddFile]) -> None:
@@ -81,12 +81,21 @@ def _check(source: ScannedTable, files: Sequence[AddFile]) -> None:
             raise Unsupported(msg)
 
 
-def _column(scan: FileScan, ours: StructField, theirs: StructField) -> Column:
-    """Return a column as users see it, from what it is in files."""
+def _column(scan: FileScan, ours: StructField, theirs: StructField) -> str | Column:
+    """Return a column as users see it, from what it is in files; as SQL where that says it."""
     stored = scan.column(theirs.name)
     if isinstance(ours.dataType, VariantType):
-        return F.to_json(stored).alias(ours.name)
+        return F.to_json(F.expr(stored)).alias(ours.name)
     if "variant" in ours.dataType.simpleString():
         raise Unsupported(f"column {ours.name} holds variants inside: read the table with format('alluvia')")
     wanted = nullable(ours.dataType)
-    return (stored if wanted == nullable(theirs.dataType) else stored.cast(wanted)).alias(ours.name)
+    if wanted == nullable(theirs.dataType):
+        return f"{stored} AS {quoted(ours.name)}"
+    return F.expr(stored).cast(wanted).alias(ours.name)
+
+
+def _selected(rows: DataFrame, columns: Sequence[str | Column]) -> DataFrame:
+    texts = [each for each in columns if isinstance(each, str)]
+    if len(texts) == len(columns):
+        return rows.selectExpr(*texts)
+    return rows.select([F.expr(each) if isinstance(each, str) else each for each in columns])

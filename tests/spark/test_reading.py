@@ -9,13 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, types
+from pyspark.sql.pandas.types import to_arrow_type
 
 import alluvia
 import alluvia_spark
 from alluvia.errors import Invalid, TableNotFound, VersionNotFound
 from alluvia.lake import Table
 from alluvia_spark import deleted_rows, file_scan
+from alluvia_spark.filters import constant
 from tests import judges
 from tests.property import row_model as model
 from tests.reach.tables import APART, EVERY_TYPE
@@ -139,6 +141,25 @@ def test_values_that_are_in_no_path(spark: SparkSession, tmp_path: Path) -> None
     opened = alluvia.connect(str(tmp_path))["t"]
     check(spark, opened)
     assert "Join" not in alluvia_spark.read_table(spark, str(tmp_path), "t")._jdf.queryExecution().toString()
+
+
+def test_constants_are_what_they_were_whatever_the_session_says(spark: SparkSession) -> None:
+    moment = dt.datetime(2024, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC)
+    constants: list[tuple[object, types.DataType]] = [
+        *((text, types.StringType()) for text in ('it\'s \\n ${x} `y` "z" é\n', "", None)),
+        *((number, types.DoubleType()) for number in (0.1, -0.0, float("-inf"))),
+        *((day, types.DateType()) for day in (dt.date(1, 1, 1), dt.date(9999, 12, 31))),
+        *((b"\0'", types.BinaryType()), (-(1 << 63), types.LongType()), (True, types.BooleanType())),
+        *((0.1, types.FloatType()), (Decimal("-0.50"), types.DecimalType(4, 2))),
+        *((moment, types.TimestampType()), (moment.replace(tzinfo=None), types.TimestampNTZType())),
+    ]
+    strange = {"spark.sql.parser.escapedStringLiterals": "true", "spark.sql.session.timeZone": "Asia/Kolkata"}
+    for chosen in ({}, strange, {"spark.sql.ansi.enabled": "false"}):
+        with settings(spark, chosen):
+            for value, kind in constants:
+                [found] = spark.range(1).selectExpr(f"{constant(value, kind)} AS v").toArrow()["v"]
+                assert found == pa.scalar(value, found.type), (value, kind)
+                assert found.type == to_arrow_type(kind)
 
 
 def test_a_condition_prunes_files_and_is_one_of_sparks_own(spark: SparkSession, tmp_path: Path) -> None:
