@@ -8,11 +8,12 @@ run again, finds the same ids.
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
-from itertools import accumulate
+from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -33,6 +34,9 @@ from alluvia_spark.lines import Block
 _BOM = b"\xef\xbb\xbf"
 _SPACE = b" \t\r\n"
 _HEAD_BYTES = 128 << 10
+_BLANK_LINES = re.compile(rb"(?:[ \t\r]*+\n)*+")
+_LINE_ENDS = re.compile(rb"\n(?:[ \t\r]*+\n)*+")
+"""The ends of lines, each with the blank lines after it."""
 
 
 class Normalised(NamedTuple):
@@ -103,11 +107,13 @@ def read_events(
     text = block.data.removeprefix(_BOM) if block.offset == 0 else block.data
     start = block.offset + len(block.data) - len(text)
     text = text.rstrip(_SPACE)
+    starts = _LineStarts(text, start)
     if not folders and _are_many(text):
-        found = split_text(_Places(cache(partial(_places, text, start)), range(len(text))), text, limits)
+        found = split_text(_Places(starts, range(len(text))), text, limits)
     else:
         lines = [line for line in map(_stripped, text.split(b"\n")) if line]
-        found = split_lines(_places(text, start), added_to_lines(lines, folders) if folders else lines, limits)
+        places = _Places(starts, range(len(lines)))
+        found = split_lines(places, added_to_lines(lines, folders) if folders else lines, limits)
     return found.events, found.rejects
 
 
@@ -127,11 +133,38 @@ def _are_many(text: bytes) -> bool:
     return text.count(b"\n", 0, _HEAD_BYTES) >= MANY or text.count(b"\n") >= MANY - 1
 
 
-class _Places(Sequence[int]):
-    """Places of some lines of a text, which are looked for when the first is asked for: seldom."""
+class _LineStarts:
+    """Where the lines of a text that are not blank begin; the text itself is at `start`.
 
-    def __init__(self, find: Callable[[], Sequence[int]], which: range) -> None:
-        self._find = find
+    Most lines make rows, which need no place: so it counts lines only as far as it is asked for.
+    """
+
+    def __init__(self, text: bytes, start: int) -> None:
+        self._text = text
+        self._start = start
+        blank = _BLANK_LINES.match(text)
+        self._first = blank.end() if blank is not None else 0
+        self._found = {0: start + self._first}
+        self._ends = self._all_ends()
+        self._next = 1
+
+    def __getitem__(self, number: int) -> int:
+        if number not in self._found and number < self._next:  # it has counted past this one
+            self._found |= {at: self._start + end.end() for at, end in enumerate(self._all_ends(), 1)}
+        elif number not in self._found:
+            self._found[number] = self._start + next(islice(self._ends, number - self._next, None)).end()
+            self._next = number + 1
+        return self._found[number]
+
+    def _all_ends(self) -> Iterator[re.Match[bytes]]:
+        return _LINE_ENDS.finditer(self._text, self._first)
+
+
+class _Places(Sequence[int]):
+    """The places of some lines of a text."""
+
+    def __init__(self, starts: _LineStarts, which: range) -> None:
+        self._starts = starts
         self._which = which
 
     def __len__(self) -> int:
@@ -139,14 +172,7 @@ class _Places(Sequence[int]):
 
     def __getitem__(self, at: Any) -> Any:
         found = self._which[at]
-        return _Places(self._find, found) if isinstance(found, range) else self._find()[found]
-
-
-def _places(text: bytes, start: int) -> list[int]:
-    """Return the places of a text's lines that are not blank; the text is at `start`."""
-    lines = text.split(b"\n")
-    places = accumulate((len(line) + 1 for line in lines), initial=start)
-    return [place for place, line in zip(places, lines, strict=False) if _stripped(line)]
+        return _Places(self._starts, found) if isinstance(found, range) else self._starts[found]
 
 
 def _stripped(line: bytes) -> bytes:

@@ -88,6 +88,10 @@ def test_nasty_events_become_what_ingestion_makes_of_them(
     rejects = [_told(each) for block in blocks for each in block.rejects]
     assert sorted(rejects, key=repr) == expected
     places = [event.position for block in blocks for event in block.read]
+    assert places == sorted(set(places))
+    for block in blocks:
+        for event in reversed(block.read):
+            assert body[event.position :].lstrip(b" \t\r\n").startswith((event.raw or b"?").strip())
     places += [each.position for block in blocks for each in block.rejects]
     assert {body[at:].lstrip(b" \t\r\n").partition(b"\n")[0].strip() for at in places} == set(
         map(bytes.strip, body.split(b"\n"))

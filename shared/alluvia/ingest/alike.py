@@ -39,7 +39,7 @@ _HEAD_BYTES = 1 << 16  # which tell how long lines are
 class AlikeBlock(Sequence[RawEvent]):
     """Consecutive events, most of them alike; `odd` are the others, by their places among all.
 
-    `alike` holds those at `places`. They came at `positions` of their body, as lines of a text.
+    `alike` holds those at `places`. All lines of a text, those of no event too, came at `positions` of their body.
     """
 
     def __init__(
@@ -66,9 +66,10 @@ class AlikeBlock(Sequence[RawEvent]):
         return AlikeBlock(self._source, self.places, _moved(self._positions, by), odd)
 
     @cached_property
-    def _lines(self) -> list[bytes]:
-        lines = lines_of(self._source.text)
-        return [line for place, line in enumerate(lines) if place not in self._source.others]
+    def _lines(self) -> list[tuple[int, bytes]]:
+        """The lines that are alike, with their numbers."""
+        lines = enumerate(lines_of(self._source.text))
+        return [(number, line) for number, line in lines if number not in self._source.others]
 
     def __len__(self) -> int:
         return len(self.places) + len(self.odd)
@@ -84,7 +85,8 @@ class AlikeBlock(Sequence[RawEvent]):
         if at in self.odd:
             return self.odd[at]
         at = bisect_left(self.places, at)
-        return RawEvent(self._positions[at], orjson.loads(self._lines[at]), self._lines[at])
+        number, line = self._lines[at]
+        return RawEvent(self._positions[number], orjson.loads(line), line)
 
 
 class EventParts(Sequence[RawEvent]):
@@ -193,17 +195,14 @@ def block_of(alike: Alike, positions: Sequence[int], odd: Sequence[RawEvent]) ->
     if not alike.others:
         return AlikeBlock(alike, range(len(positions)), positions, {})
     by_position = {event.position: event for event in odd}
-    kept: list[int] = []
     places: list[int] = []
     others: dict[int, RawEvent] = {}
-    size = 0
-    for at, position in enumerate(positions):
-        if at not in alike.others:
-            kept.append(position)
-            places.append(size)
-        elif (event := by_position.get(position)) is not None:
+    size = start = 0
+    for end in [*sorted(alike.others), len(positions)]:
+        places += range(size, size + end - start)
+        size += end - start
+        if end < len(positions) and (event := by_position.get(positions[end])) is not None:
             others[size] = event
-        else:
-            continue
-        size += 1
-    return AlikeBlock(alike, places, kept, others)
+            size += 1
+        start = end + 1
+    return AlikeBlock(alike, places, positions, others)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import NamedTuple
@@ -21,6 +22,8 @@ import pyarrow as pa
 from alluvia.arrow_compute import pc
 
 _SAMPLES = 16
+_USUAL_SHARE_MIN = 0.75
+"""Of the lines that are looked at, so many have the same keys. The others may be odd ones."""
 _BOUNDS = Struct("=ii")
 _LINE_END = "\n"
 _FEW = 16
@@ -136,9 +139,8 @@ def read_alike(text: pa.Buffer, longest: int = sys.maxsize) -> Alike | None:
 
 
 def _shape_of(sent: bytes) -> _Shape | None:
-    """Return what some of the lines have in common; None if their keys or types differ, or are not simple."""
-    seen: dict[str, set[type]] = {}
-    separators = COMPACT
+    """Return what most of the lines have in common; None if their keys or types differ, or are not simple."""
+    sampled = []
     for number in range(_SAMPLES):
         start = sent.find(b"\n", len(sent) * number // _SAMPLES) + 1 if number else 0
         end = sent.find(b"\n", start)
@@ -147,12 +149,13 @@ def _shape_of(sent: bytes) -> _Shape | None:
             value = orjson.loads(line)
         except orjson.JSONDecodeError:  # no reader takes it
             continue
-        if not isinstance(value, dict) or not value or (seen and list(value) != list(seen)):
-            return None
-        if not seen and line.startswith(b"{%b: " % orjson.dumps(next(iter(value)))):
-            separators = _SPACED
-        for name, each in value.items():
-            seen.setdefault(name, set()).add(type(each))
+        sampled.append((tuple(value) if isinstance(value, dict) else (), line, value))
+    [(keys, count)] = Counter(keys for keys, _, _ in sampled).most_common(1) or [((), 0)]
+    if not keys or count < len(sampled) * _USUAL_SHARE_MIN:
+        return None
+    usual = [(line, value) for found, line, value in sampled if found == keys]
+    spaced = usual[0][0].startswith(b"{%b: " % orjson.dumps(keys[0]))
+    seen = {name: {type(value[name]) for _, value in usual} for name in keys}
     null = type(None)
     kinds: dict[str, pa.DataType] = {}
     for name, types in seen.items():
@@ -162,7 +165,7 @@ def _shape_of(sent: bytes) -> _Shape | None:
         kinds[name] = _KINDS[known.pop()]
     never = frozenset(name for name, types in seen.items() if types == {null})
     some = frozenset(name for name, types in seen.items() if null in types and name not in never)
-    return _Shape(kinds, never, some, separators) if kinds else None
+    return _Shape(kinds, never, some, _SPACED if spaced else COMPACT)
 
 
 def _one_text(text: pa.Buffer) -> pa.Array:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -156,27 +156,26 @@ def _some(rows: EventRows, start: int, end: int) -> EventRows:
 def _put_back(block: _Block, odd: EventRows) -> EventRows:
     """Return the rows of a block, those of its odd events in their places."""
     at = list(block.events.odd)
-    taken = [*block.events.places, *(at[index] for index in odd.taken)]
-    both = [*block.contents, *odd.contents]
-    order = sorted(range(len(taken)), key=taken.__getitem__)
-    table = pa.concat_tables([block.table, odd.table])
-    if len(odd.taken) > _PIECES_MAX:
-        table = table.take(pa.array(order, pa.int64()))
-    elif odd.taken:
-        ends = [bisect_left(block.events.places, at[index]) for index in odd.taken]
-        pieces = [
-            piece
-            for row, (start, end) in enumerate(pairwise([0, *ends]))
-            for piece in (block.table.slice(start, end - start), odd.table.slice(row, 1))
-        ]
-        table = pa.concat_tables([*pieces, block.table.slice(ends[-1])])
-    return EventRows(
-        table,
-        odd.rejects,
-        [at[index] for index in odd.refused],
-        [taken[index] for index in order],
-        [both[index] for index in order],
-    )
+    odd_taken = [at[index] for index in odd.taken]
+    refused = [at[index] for index in odd.refused]
+    if len(odd_taken) > _PIECES_MAX:
+        taken = [*block.events.places, *odd_taken]
+        both = [*block.contents, *odd.contents]
+        order = sorted(range(len(taken)), key=taken.__getitem__)
+        table = pa.concat_tables([block.table, odd.table]).take(pa.array(order, pa.int64()))
+        return EventRows(
+            table, odd.rejects, refused, [taken[index] for index in order], [both[index] for index in order]
+        )
+    taken, contents = list(block.events.places), list(block.contents)
+    pieces, start = [], 0
+    for row, place in enumerate(odd_taken):
+        end = bisect_left(block.events.places, place)
+        pieces += [block.table.slice(start, end - start), odd.table.slice(row, 1)]
+        taken.insert(end + row, place)
+        contents.insert(end + row, odd.contents[row])
+        start = end
+    table = pa.concat_tables([*pieces, block.table.slice(start)])
+    return EventRows(table, odd.rejects, refused, taken, contents)
 
 
 def _joined(found: Iterable[EventRows]) -> EventRows:

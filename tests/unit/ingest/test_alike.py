@@ -187,6 +187,15 @@ def test_lines_are_cut_at_their_quotes(sent: list[bytes]) -> None:
     assert found.columns.texts(list(read[0])).to_pylist() == [orjson.dumps(each).decode() for each in read]
 
 
+def test_odd_lines_among_those_that_are_looked_at_first_do_not_matter() -> None:
+    sent = [line(number) for number in range(320)]
+    odd = {0: line(0, extra=1), 100: b"[]", 180: orjson.dumps({"event_id": "e180"})}
+    found = alike([odd.get(number) or each for number, each in enumerate(sent)])
+    assert found is not None
+    assert found.others == odd
+    assert alike([each if number % 3 else line(number, extra=1) for number, each in enumerate(sent)]) is None
+
+
 def test_what_cannot_be_cut_is_parsed() -> None:
     for sent in (
         [line(number, user="u" if number % 2 else None, n=5 if number % 3 else None) for number in range(300)],
