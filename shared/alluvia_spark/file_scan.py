@@ -20,7 +20,7 @@ from alluvia.log.actions import AddFile
 from alluvia.table.partitioning.values import partition_value
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.deleted_rows import FILE, ROW, DeletedRows
-from alluvia_spark.filters import constant, quoted
+from alluvia_spark.filters import constant, converted, identifier
 from alluvia_spark.hive_layout import FolderTexts, folder_texts
 from alluvia_spark.schemas import stored_schema
 
@@ -127,7 +127,7 @@ class FileScan:
     def column(self, name: str) -> str:
         """Return a column of `stored_schema`, of `rows`, as SQL: Spark's Python takes long to make an expression."""
         partitioned = () if self._joined else self._partitioned
-        return next((self._value(field) for field in partitioned if field.name == name), quoted(name))
+        return next((self._value(field) for field in partitioned if field.name == name), identifier(name))
 
     @cached_property
     def _read(self) -> DataFrame:
@@ -141,9 +141,12 @@ class FileScan:
     def _value(self, field: pa.Field) -> str:
         """Return a partition column, by the folder's name or the file's size."""
         if self._sizes:
-            return self._cases(field, quoted(_SIZE), self._sizes, f"raise_error({constant(_CHANGED, StringType())})")
+            return self._cases(
+                field, identifier(_SIZE), self._sizes, f"raise_error({constant(_CHANGED, StringType())})"
+            )
         texts = self._texts[field.name]
-        return self._cases(field, quoted(field.name), texts.others, "NULL" if texts.as_text else quoted(field.name))
+        name = identifier(field.name)
+        return self._cases(field, name, texts.others, "NULL" if texts.as_text else name)
 
     def _cases(
         self, field: pa.Field, key: str, files: Mapping[str | None, AddFile] | Mapping[int, AddFile], rest: str
@@ -154,7 +157,7 @@ class FileScan:
         for given, file in sorted(files.items(), key=lambda pair: -pair[1].size):
             same = f"{key} IS NULL" if given is None else f"{key} = {_key(given)}"
             cases.append(f"WHEN {same} THEN {constant(partition_value(file, field.name, field.type), kind)}")
-        return f"CASE {' '.join(cases)} ELSE CAST({rest} AS {kind.simpleString()}) END" if cases else rest
+        return f"CASE {' '.join(cases)} ELSE {converted(rest, kind)} END" if cases else rest
 
     def _values(self) -> DataFrame:
         """Return the values of the partition columns by file."""

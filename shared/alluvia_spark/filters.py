@@ -6,6 +6,7 @@ that is all that the condition says, it is the filter; else the rows that are le
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache, reduce
@@ -14,7 +15,7 @@ from operator import and_, or_
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as every user of Spark knows it
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, TimestampType
 
 from alluvia.errors import Unsupported
 from alluvia.expressions.condition import Condition, condition
@@ -25,6 +26,7 @@ from alluvia.table.skipping.predicate import And, Comparison, In, IsNotNull, IsN
 from alluvia_spark.workers import spare_later_tasks
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PLAIN = re.compile(r"\w+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,24 @@ def constant(value: object, kind: DataType) -> str:
     if value is None or isinstance(value, bytes):
         text = "NULL" if value is None else f"X'{value.hex()}'"
     else:
-        plain = value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
-        text = f"CAST(X'{plain.encode().hex()}' AS STRING)"
-    return f"CAST({text} AS {kind.simpleString()})"
+        text = _hex(value.isoformat(sep=" ") if isinstance(value, datetime) else str(value))
+    return converted(text, kind)
+
+
+def converted(sql: str, kind: DataType) -> str:
+    """Return an expression in a type without fields, whatever the session takes `timestamp` for."""
+    return f"CAST({sql} AS {'timestamp_ltz' if isinstance(kind, TimestampType) else kind.simpleString()})"
+
+
+def identifier(name: str) -> str:
+    """Return the exact name of a column as SQL, in which a session can replace nothing, nor read it as a pattern."""
+    return quoted(name) if is_plain(name) else f"IDENTIFIER({_hex(quoted(name))})"
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name has nothing that any session gives a meaning: some replace `${x}` even in quotes."""
+    return _PLAIN.fullmatch(name) is not None
+
+
+def _hex(text: str) -> str:
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"

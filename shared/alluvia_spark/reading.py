@@ -23,7 +23,7 @@ from alluvia.table.partitioning.hive import is_hidden
 from alluvia.table.scan import Scan
 from alluvia.table.schema.column_mapping import ColumnMapping
 from alluvia_spark.file_scan import FileScan, ScannedTable
-from alluvia_spark.filters import RowFilter, quoted
+from alluvia_spark.filters import RowFilter, is_plain, quoted
 from alluvia_spark.schemas import all_nullable, nullable, shown_schema, stored_schema
 from alluvia_spark.tables import handle_of, tagged, uris_of
 
@@ -89,9 +89,9 @@ def _column(scan: FileScan, ours: StructField, theirs: StructField) -> str | Col
     if "variant" in ours.dataType.simpleString():
         raise Unsupported(f"column {ours.name} holds variants inside: read the table with format('alluvia')")
     wanted = nullable(ours.dataType)
-    if wanted == nullable(theirs.dataType):
-        return f"{stored} AS {quoted(ours.name)}"
-    return F.expr(stored).cast(wanted).alias(ours.name)
+    if wanted != nullable(theirs.dataType):
+        return F.expr(stored).cast(wanted).alias(ours.name)
+    return f"{stored} AS {quoted(ours.name)}" if is_plain(ours.name) else F.expr(stored).alias(ours.name)
 
 
 def _selected(rows: DataFrame, columns: Sequence[str | Column]) -> DataFrame:

@@ -33,8 +33,10 @@ FILE_SIZE_SLACK = 0.25
 ENOUGH_SHARE = 0.9
 """A file that has this share of the target takes no further row group."""
 PACKED_BYTES_MIN = 1024
-"""A single row of fewer Arrow bytes is written plainly: not compressed, which takes as long as all else and makes it no
-smaller, and without statistics of the file's own, since the log has those of the row."""
+"""A single row of fewer Arrow bytes is not compressed: that takes as long as all else and makes it no smaller."""
+
+Bounded = list[str] | bool
+"""The Parquet paths of columns, or all of a file's columns (True), or none."""
 
 
 class FileWriter:
@@ -88,7 +90,7 @@ class FileWriter:
         target: float = self._settings.target_file_size
         expected = 0 if self._share is None else rows.nbytes * self._share
         if expected <= target * (1 + FILE_SIZE_SLACK):
-            return encode_parquet(rows, self._settings), len(rows)
+            return encode_parquet(rows, self._settings, bounded=self._bounded_in(rows)), len(rows)
         if expected >= target * 1.5:
             target = expected / round(expected / target)  # files of one size, and no small one at the end
         rate, written, most = expected / len(rows), 0, 0.5
@@ -103,6 +105,12 @@ class FileWriter:
                 rate, most = buffer.size / written, 1
         self._share = buffer.size / max(1, rows.slice(0, written).nbytes)
         return buffer.data(), written
+
+    def _bounded_in(self, rows: pa.Table) -> Bounded:
+        """Return the columns that get statistics in a file of some rows: none where the log has all of one row's."""
+        found = bounded_columns(rows.schema)
+        in_log = len(rows) == 1 and found is True and rows.num_columns <= self._settings.indexed_columns
+        return not in_log and found
 
 
 def sampled_share(table: pa.Table, settings: Properties, rows_max: int) -> float:
@@ -137,10 +145,9 @@ def sort_columns(rows: pa.Table, settings: Properties) -> list[pa.ChunkedArray]:
     return [rows[name] for name in settings.cluster_by or settings.sort_by]
 
 
-def bounded_columns(schema: pa.Schema) -> list[str] | bool:
-    """Return the Parquet paths of the columns for which a file may hold bounds: all but floating-point ones and lists.
+def bounded_columns(schema: pa.Schema) -> Bounded:
+    """Return the columns for which a file may hold bounds: all but floating-point ones and lists.
 
-    True is all of a file's columns, False none.
     Arrow's bounds leave NaN out. DuckDB, which sorts NaN above every number, treats them as bounds of all values, and
     would miss it.
     """
@@ -163,15 +170,20 @@ def bounded_columns(schema: pa.Schema) -> list[str] | bool:
 class ParquetBuffer:
     """A Parquet file in memory, written row group by row group. Use it in a `with` block; `data` is good after it.
 
-    `rows` are what it is to hold, or the first of it; `encodings` and `plain` as for `parquet_writer`.
+    `rows` are what it is to hold, or the first of it; the others as for `parquet_writer`.
     """
 
     def __init__(
-        self, rows: pa.Table, settings: Properties, encodings: Encodings | None = None, *, plain: bool = False
+        self,
+        rows: pa.Table,
+        settings: Properties,
+        encodings: Encodings | None = None,
+        codec: str | None = None,
+        bounded: Bounded | None = None,
     ) -> None:
         self._sink = pa.BufferOutputStream()
         self._settings = settings
-        self._writer = parquet_writer(self._sink, rows, settings, encodings, plain=plain)
+        self._writer = parquet_writer(self._sink, rows, settings, encodings, codec, bounded)
 
     def __enter__(self) -> Self:
         return self
@@ -195,14 +207,17 @@ class ParquetBuffer:
         return bytes(self._sink.getvalue())
 
 
-def encode_parquet(rows: pa.Table, settings: Properties, encodings: Encodings | None = None) -> bytes:
+def encode_parquet(
+    rows: pa.Table, settings: Properties, encodings: Encodings | None = None, bounded: Bounded | None = None
+) -> bytes:
     """Return a Parquet file's bytes. Raises `Invalid`, naming the field, for a null where the schema has none.
 
-    `encodings` suit the rows, unless they are given.
+    `encodings` and `bounded` as for `parquet_writer`.
     """
     # The buffers' sizes are known; what a slice takes of them must be worked out.
-    plain = len(rows) == 1 and (rows.get_total_buffer_size() < PACKED_BYTES_MIN or rows.nbytes < PACKED_BYTES_MIN)
-    with ParquetBuffer(rows, settings, encodings, plain=plain) as buffer:
+    small = len(rows) == 1 and (rows.get_total_buffer_size() < PACKED_BYTES_MIN or rows.nbytes < PACKED_BYTES_MIN)
+    codec = "none" if small else None
+    with ParquetBuffer(rows, settings, encodings, codec, bounded) as buffer:
         buffer.write(rows)
     return buffer.data()
 
@@ -212,12 +227,12 @@ def parquet_writer(
     rows: pa.Table,
     settings: Properties,
     encodings: Encodings | None = None,
-    *,
-    plain: bool = False,
+    codec: str | None = None,
+    bounded: Bounded | None = None,
 ) -> pq.ParquetWriter:
     """Open a Parquet file that begins with some rows, as a table's properties have it; encodings suit the rows.
 
-    `plain` says to leave out compression and statistics.
+    `codec` is another than the table's. `bounded` are the columns that get statistics, by default `bounded_columns`.
     """
     encodings = encodings or encodings_of(rows)
     distinct = max(1, min(len(rows), settings.row_group_rows))  # at most, in a row group
@@ -225,10 +240,10 @@ def parquet_writer(
     return pq.ParquetWriter(
         sink,
         rows.schema,
-        compression="none" if plain else settings.codec,
+        compression=codec or settings.codec,
         store_schema=False,
         write_page_checksum=True,
-        write_statistics=not plain and bounded_columns(rows.schema),
+        write_statistics=bounded_columns(rows.schema) if bounded is None else bounded,
         use_dictionary=encodings.dictionary or False,
         column_encoding=encodings.others or None,
         bloom_filter_options=blooms or None,

@@ -551,10 +551,22 @@ def test_statistics_are_found_by_the_names_that_columns_have_now(own_lake: Lake)
     assert row["n"] == {"min": 3, "max": 3, "null_count": 0}
 
 
-def test_a_file_of_one_small_row_has_statistics_in_the_log_alone(own_lake: Lake) -> None:
+def test_a_file_of_one_row_has_statistics_in_the_log_alone(own_lake: Lake) -> None:
     own_lake.create_table("t", {"n": "long"}).append([{"n": 3}])
     assert ask(own_lake, "SELECT statistics.n.max AS n FROM files('t')") == [{"n": 3}]
     assert ask(own_lake, "SELECT rows, statistics.n.max AS n FROM row_groups('t')") == [{"rows": 1, "n": None}]
+    own_lake.create_table("u", {"n": "long"}, properties={"delta.dataSkippingNumIndexedCols": "0"}).append([{"n": 3}])
+    assert ask(own_lake, "SELECT statistics.n.max AS n FROM row_groups('u')") == [{"n": 3}]
+
+
+def test_a_last_row_group_of_one_row_has_statistics(own_lake: Lake) -> None:
+    table = own_lake.create_table("t", {"n": "long"}, properties={"alluvia.row_group_rows": "3"})
+    for n in range(4):
+        table.append([{"n": n}])
+    table.optimize()
+    found = ask(own_lake, "SELECT rows, statistics.n.max AS n FROM row_groups('t') ORDER BY ALL")
+    assert [row["rows"] for row in found] == [1, 3]
+    assert None not in [row["n"] for row in found]
 
 
 def test_history_of_a_table_in_the_place_of_another_is_its_own(own_lake: Lake) -> None:

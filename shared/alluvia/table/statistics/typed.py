@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal, localcontext
 from functools import partial
 from math import isfinite
 from typing import Any, cast
@@ -25,8 +25,8 @@ from alluvia.table.schema.moments import moment
 from alluvia.table.statistics.written import LAST_CHARACTER, TEXT_LENGTH_MAX
 
 CHUNK_ROWS = 8192
-FEW_TEXTS = 128
-"""Arrow's parser takes more time to begin with than so many texts take without it."""
+FEW_VALUES = 768
+"""Arrow's parser takes more time to begin with than texts with so many columns together take without it."""
 _Converter = Callable[[Any], Any]
 _INTEGERS = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
 _EMPTY, _NEWLINE = pa.array(["{}", "\n"], pa.string())  # plain texts would load what parses dates
@@ -35,6 +35,7 @@ FLOAT_DIGITS = 15
 """Decimals with this many digits survive being written as floating-point numbers."""
 _FLOAT_ERROR = Decimal(2) ** -50
 _DECIMAL_DIGITS_MAX = 38
+_DECIMAL256_DIGITS = 76
 _MILLISECOND = timedelta(milliseconds=1)
 _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last moment that Python has, in microseconds since the Unix epoch."""
@@ -142,6 +143,10 @@ def widened_decimals(low: Decimal, high: Decimal, kind: pa.Decimal128Type) -> tu
         return max(lower, -most), min(higher, most)
 
 
+def _boolean(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
@@ -190,7 +195,7 @@ def parse_texts(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> M
 
 def _parse_chunk(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> ManyStatistics:
     """Parse by Arrow; few texts, and all where a single value is not as it should be, one by one."""
-    if len(texts) <= FEW_TEXTS:
+    if len(texts) * len(columns) <= FEW_VALUES:
         return _parse_each(texts, columns)
     try:
         return _parse_at_once(texts, columns)
@@ -244,7 +249,8 @@ def _json_type(kind: pa.DataType) -> pa.DataType:
         return pa.int64()
     if pa.types.is_floating(kind):
         return pa.float64()
-    return kind if pa.types.is_decimal(kind) else pa.string()
+    # Of 128 bits, Arrow's parser takes digits that the precision has no place for, and too many overflow.
+    return pa.decimal256(_DECIMAL256_DIGITS, kind.scale) if pa.types.is_decimal(kind) else pa.string()
 
 
 def _leaf(table: pa.Table, path: ColumnPath, kind: pa.DataType) -> pa.Array:
@@ -261,22 +267,29 @@ def _bound(table: pa.Table, path: ColumnPath, kind: pa.DataType) -> pa.Array:
         return pa.nulls(len(table), kind)
     values = _leaf(table, path, _json_type(kind))
     if pa.types.is_date(kind):
-        return pc.cast(pc.utf8_slice_codeunits(values, 0, 10), kind)
-    if kind == pa.float32():
+        return _between(pc.cast(pc.utf8_slice_codeunits(values, 0, 10), kind), date.min, date.max)
+    if pa.types.is_floating(kind):
         values = pc.cast(values, kind, safe=False)
         return _where(pc.is_finite(values), values)
     if kind in _INTEGERS and kind != pa.int64():
         limit = 1 << _INTEGERS[kind]
-        least, above = pa.array([-limit, limit], pa.int64())
-        values = _where(pc.and_(pc.greater_equal(values, least), pc.less(values, above)), values)
+        values = _between(values, -limit, limit - 1)
+    if pa.types.is_decimal(kind):
+        most = Decimal(10**kind.precision - 1).scaleb(-kind.scale, Context(_DECIMAL256_DIGITS))
+        values = _between(values, -most, most)
     values = pc.cast(values, kind)
     return within_years(values) if pa.types.is_timestamp(kind) else values
 
 
 def within_years(times: pa.Array) -> pa.Array:
     """Return timestamps with null for those outside the years 1 to 9999, which Python cannot represent."""
-    first, last = pc.cast(pa.array(_YEARS_US, pa.timestamp("us")), times.type)
-    return _where(pc.and_(pc.greater_equal(times, first), pc.less_equal(times, last)), times)
+    return _between(times, *pc.cast(pa.array(_YEARS_US, pa.timestamp("us")), times.type))
+
+
+def _between(values: pa.Array, least: Any, most: Any) -> pa.Array:
+    """Return values with null for those that do not lie between two."""
+    low, high = (each if isinstance(each, pa.Scalar) else pa.scalar(each, values.type) for each in (least, most))
+    return _where(pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high)), values)
 
 
 def _where(kept: pa.BooleanArray, values: pa.Array) -> pa.Array:
@@ -294,7 +307,7 @@ def _parse_each(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> M
         low, high = (pa.array([_value(convert, find(each, column)) for each in part], kind) for part in (lows, highs))
         found[column] = ColumnStatistics(low, high, pa.array(_null_counts(nulls, column, kind), pa.int64()))
     rows = pa.array([whole_number(each.get("numRecords")) for each in parsed], pa.int64())
-    tight = pa.array([False if each.get("tightBounds") is False else None for each in parsed], pa.bool_())
+    tight = pa.array([_boolean(each.get("tightBounds")) for each in parsed], pa.bool_())
     return ManyStatistics(rows, tight, found)
 
 
