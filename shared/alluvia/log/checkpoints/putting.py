@@ -16,7 +16,7 @@ from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.actions import AddFile, RemoveFile
 from alluvia.log.checkpoints.hint import last_checkpoint
 from alluvia.log.checkpoints.v2 import NewSidecar, manifest, new_sidecar, plan_adds, plan_removes
-from alluvia.log.checkpoints.writer import Form, in_one_layer, write_checkpoint
+from alluvia.log.checkpoints.writer import Form, few_actions, in_one_layer, write_checkpoint
 from alluvia.log.files.file_set import ActionSet
 from alluvia.log.files.parquet import ActionFile
 from alluvia.log.files.rows import FileRows
@@ -41,7 +41,8 @@ def put_checkpoint(store: Store, root: str, state: State, after_ms: int, form: F
     store.put(root + name, data)
     hint = last_checkpoint(state.version, rows, len(data), len(state.files))
     store.put(root + LAST_CHECKPOINT, hint)
-    file = ActionFile(name, data)
+    file, adds = ActionFile(name, data), len(state.files)
+    file.know_counts({"add": adds, "remove": rows - adds - len(few_actions(state))})
     return WrittenCheckpoint(
         {name: len(data), LAST_CHECKPOINT: len(hint)},
         replace(

@@ -118,6 +118,11 @@ class ActionFile:
             raise self._unreadable(TypeError(f"{kind} is {found}, not a struct"))
         return [found.field(at).name for at in range(found.num_fields)]
 
+    def know_counts(self, counts: Mapping[str, int]) -> None:
+        """Take from who wrote the file how many actions of some kinds it holds, if it has a single row group."""
+        if len(self.groups) == 1:
+            self._counts.update({(kind, 0): count for kind, count in counts.items()})
+
     def count(self, kind: str, group: int) -> int:
         """Return how many actions of a kind a row group holds."""
         if (kind, group) not in self._counts:
