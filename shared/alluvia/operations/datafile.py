@@ -134,7 +134,7 @@ class DataFile:
                     fitted = fitted.append_column(name, batch[name])
                 yield fitted
         except (*UNREADABLE, KeyError) as error:
-            raise unreadable(self.file, error, parquet.metadata) from error
+            raise unreadable(self.file, error) from error
 
     def _opened(self) -> pq.ParquetFile:
         if self._parquet is None:

@@ -20,8 +20,8 @@ from alluvia.table.snapshot import Snapshot
 
 THREADED_BYTES_MIN = 1 << 20
 """The columns of a smaller file are decoded one after another: that takes less time than to hand them to threads."""
-_CODEC_LACKING = "LZO"
-"""The only compression of Parquet that Arrow does not support."""
+_CODEC_LACKING = "While LZO compression is supported"
+"""How Arrow's error begins for the one compression of Parquet's that it has not."""
 
 
 def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -36,20 +36,19 @@ def read_file(snapshot: Snapshot, store: Store, file: AddFile, schema: pa.Schema
         data = store.get(snapshot.key(file))
     except ObjectNotFound as error:
         raise Corrupt(f"data file {file.path} of version {snapshot.version} is missing") from error
-    metadata = None
     try:
         parquet = open_parquet(pa.BufferReader(data))
-        metadata = parquet.metadata
-        check_positions(file, deleted, metadata.num_rows)
+        expected = parquet.metadata.num_rows
+        check_positions(file, deleted, expected)
         start = 0
         columns, threads = plan.stored_names(parquet.schema_arrow), len(data) >= THREADED_BYTES_MIN
         for batch in parquet.iter_batches(columns=columns, use_threads=threads):
             yield live_rows(plan.fit(batch, file), deleted, start)
             start += len(batch)
     except UNREADABLE as error:
-        raise unreadable(file, error, metadata) from error
-    if start != metadata.num_rows:  # the head of a page has no checksum
-        msg = f"data file {file.path} cannot be read: its pages hold {start} rows, its footer says {metadata.num_rows}"
+        raise unreadable(file, error) from error
+    if start != expected:  # the head of a page has no checksum
+        msg = f"data file {file.path} cannot be read: its pages hold {start} rows, its footer says {expected}"
         raise Corrupt(msg)
 
 
@@ -79,16 +78,10 @@ def check_positions(file: AddFile, deleted: pa.Int64Array, rows: int) -> None:
         raise Corrupt(f"data file {file.path} has {rows} rows, but its deletion vector deletes row {deleted[-1]}")
 
 
-def unreadable(file: AddFile, error: Exception, metadata: pq.FileMetaData | None = None) -> AlluviaError:
-    """Return our error for one that pyarrow raised while it read a data file; `metadata` is what its footer says."""
+def unreadable(file: AddFile, error: Exception) -> AlluviaError:
+    """Return our error for one that pyarrow raised while it read a data file."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if isinstance(error, NotImplementedError) or _has_codec(metadata, _CODEC_LACKING):
+    # Not by the footer's word for the compression: Arrow ends the process when it is asked for that of a damaged one.
+    if isinstance(error, NotImplementedError) or reason.startswith(_CODEC_LACKING):
         return Unsupported(f"data file {file.path} cannot be read by this library: {reason}")
     return Corrupt(f"data file {file.path} cannot be read: {reason}")
-
-
-def _has_codec(metadata: pq.FileMetaData | None, codec: str) -> bool:
-    if metadata is None:
-        return False
-    groups = map(metadata.row_group, range(metadata.num_row_groups))
-    return any(group.column(at).compression == codec for group in groups for at in range(group.num_columns))

@@ -66,17 +66,15 @@ class FileVerification:
 
         With `vector_known` its deletion vector can be read; without, only its footer is looked at.
         """
-        metadata = None
         try:
             with open_parquet(path) as parquet:
-                metadata = parquet.metadata
                 return self._read(parquet, vector_known, ids, committed_ms)
         except _BROKEN as error:
-            self._unreadable(error, metadata)
+            self._unreadable(error)
         return None
 
-    def _unreadable(self, error: Exception, metadata: pq.FileMetaData | None) -> None:
-        found = unreadable(self._file, error, metadata)
+    def _unreadable(self, error: Exception) -> None:
+        found = unreadable(self._file, error)
         kind = "data-file-unsupported" if isinstance(found, Unsupported) else "data-file-unreadable"
         self._findings.add(kind, str(found), file=self._file.path)
 

@@ -108,3 +108,13 @@ def test_an_action_without_a_path_is_corrupt_before_it_is_counted() -> None:
     rows = FileRows(ActionFile("checkpoint", sink.getvalue().to_pybytes()), "add", AddFile.from_json)
     with pytest.raises(Corrupt, match="1 add actions in row group 0, of which 2 have a modificationTime"):
         list(rows.structs({"path": pa.string()}))
+
+
+def test_a_name_that_is_no_text_is_damage() -> None:
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_pylist([row(number) for number in range(40)], schema=SCHEMA)
+    pq.write_table(table, sink, store_schema=False)
+    data = sink.getvalue().to_pybytes()
+    assert b"dataChange" in data
+    with pytest.raises(Corrupt, match="checkpoint is not a readable Parquet file"):
+        ActionFile("checkpoint", data.replace(b"dataChange", b"data\xec\xecange")).fields("add")

@@ -116,7 +116,10 @@ class ActionFile:
             return []
         if not pa.types.is_struct(found):
             raise self._unreadable(TypeError(f"{kind} is {found}, not a struct"))
-        return [found.field(at).name for at in range(found.num_fields)]
+        try:
+            return [found.field(at).name for at in range(found.num_fields)]
+        except UnicodeDecodeError as error:
+            raise self._unreadable(error) from error
 
     def know_counts(self, counts: Mapping[str, int]) -> None:
         """Take from who wrote the file how many actions of some kinds it holds, if it has a single row group."""
