@@ -38,15 +38,24 @@ def nested(kinds: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataTy
 KINDS = st.recursive(st.sampled_from(LEAVES), nested, max_leaves=4)
 
 
+def transforms(kind: pa.DataType) -> list[str]:
+    """Return how a table may be partitioned by a column of a type without fields, most often."""
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return ["{}", "day({})", "hour({})"]
+    if pa.types.is_string(kind) or pa.types.is_integer(kind):
+        return ["{}", "bucket(8, {})", "truncate({}, 3)"]
+    return ["{}"]
+
+
 @st.composite
 def tables(draw: st.DrawFn) -> dict[str, Any]:
     """Arguments of `create_table`, most of which make a table."""
     names = draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=5, unique_by=str.lower))
     fields = [pa.field(name, draw(KINDS), nullable=draw(st.booleans())) for name in names]
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("w-x", pa.int32()), *fields])
-    some = st.lists(st.sampled_from(names), max_size=2, unique=True)
-    transform = st.sampled_from(["{}", "{}", "day({})", "hour({})", "bucket(8, {})", "truncate({}, 3)"])
-    partition_by = [draw(transform).format(name) for name in draw(some)]
+    flat = [field for field in fields if not pa.types.is_nested(field.type)]
+    some = st.lists(st.sampled_from(flat), max_size=2, unique=True) if flat else st.just([])
+    partition_by = [draw(st.sampled_from(transforms(field.type))).format(field.name) for field in draw(some)]
     properties = draw(
         st.fixed_dictionaries(
             {},
@@ -65,7 +74,7 @@ def tables(draw: st.DrawFn) -> dict[str, Any]:
     checks = {"c": "id IS NULL OR id > 0", 'Od"d': "id IN (1, 2) OR id IS NULL", "tick": "`w-x` IS NULL OR `w-x` > 0"}
     for name in draw(st.lists(st.sampled_from(sorted(checks)), unique=True)):
         properties[f"delta.constraints.{name}"] = checks[name]
-    sort_by = draw(some)
+    sort_by = [field.name for field in draw(some)]
     return {"schema": schema, "partition_by": partition_by, "sort_by": sort_by, "properties": properties}
 
 
