@@ -107,6 +107,12 @@ def test_texts_are_read_by_the_types_of_columns() -> None:
     assert all(other == row for other in others)
 
 
+def test_numbers_of_rows_alone_are_read_at_once_too() -> None:
+    several = pa.array(['{"numRecords":5}'] * (FEW_VALUES + 1), pa.string())
+    with patch("alluvia.table.statistics.typed._parse_each", side_effect=AssertionError):
+        assert parse_texts(several, {}).rows.to_pylist() == [5] * len(several)
+
+
 def _plain(found: ManyStatistics) -> list[dict[str, Any]]:
     """Return rows, tight bounds and each column's low, high and nulls, file by file."""
     columns = {

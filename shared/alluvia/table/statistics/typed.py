@@ -195,7 +195,7 @@ def parse_texts(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> M
 
 def _parse_chunk(texts: pa.Array, columns: Mapping[ColumnPath, pa.DataType]) -> ManyStatistics:
     """Parse by Arrow; few texts, and all where a single value is not as it should be, one by one."""
-    if len(texts) * len(columns) <= FEW_VALUES:
+    if len(texts) * max(1, len(columns)) <= FEW_VALUES:
         return _parse_each(texts, columns)
     try:
         return _parse_at_once(texts, columns)
