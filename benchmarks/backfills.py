@@ -45,10 +45,7 @@ def figures(_: S3Server, folder: Path) -> list[Figure]:
     more = f"{EVENTS_MANY:,} events, {megabytes(_write(many, EVENTS_MANY))} of NDJSON, 2 cores"
     big = _run("backfill_child", many, 1, "ours", "plain")
     sizes = _run("backfill_sizes", folder)
-    cold: dict[str, list[list[float]]] = {"ours": [], "plain": []}
-    for _turn in range(PAIRS):
-        for side, runs in cold.items():
-            runs.append(_run("backfill_child", few, "cold", side, time.time()))
+    cold, cold_big = _cold(few, PAIRS), _cold(many, 1)
     return [
         *_compared(what, "a bare job of the same work", "alike", 1.0, sides),
         *_compared(what, "read.json → write.parquet", "plain", 0.8, sides),
@@ -56,6 +53,7 @@ def figures(_: S3Server, folder: Path) -> list[Figure]:
         *_compared(f"{what}, an odd one in each block", "without", "ours", 0.9, {**sides, "ours": sides["odd"]}, sides),
         *_compared(f"{what}, from the start of Python", "read.json → write.parquet", "plain", None, cold),
         *_compared(f"{more}, one turn", "read.json → write.parquet", "plain", None, big["sides"]),
+        *_compared(f"{more}, from the start of Python", "read.json → write.parquet", "plain", None, cold_big),
         Figure(
             f"backfill: memory of a Python worker at most, {more}; three times the largest bucket",
             megabytes(big["workers"]),
@@ -66,6 +64,14 @@ def figures(_: S3Server, folder: Path) -> list[Figure]:
         ),
         *_sizes(sizes),
     ]
+
+
+def _cold(folder: Path, pairs: int) -> dict[str, list[list[float]]]:
+    sides: dict[str, list[list[float]]] = {"ours": [], "plain": []}
+    for _turn in range(pairs):
+        for side, runs in sides.items():
+            runs.append(_run("backfill_child", folder, "cold", side, time.time()))
+    return sides
 
 
 def _run(module: str, folder: Path, *arguments: object) -> Any:
