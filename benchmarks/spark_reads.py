@@ -25,6 +25,8 @@ from tests.s3server import S3Server
 
 ROWS = 3_000_000
 PAIRS = 7
+WARM_PAIRS = 5
+"""So many come first, since Java compiles a query for some turns."""
 SHARE_MIN = 0.9
 Measured = tuple[float, float]
 """Seconds by the wall and of CPU, of all of Spark's processes."""
@@ -56,10 +58,10 @@ def _compared(spark: SparkSession, name: str, table: Table) -> list[Figure]:
         "theirs": lambda: spark.read.option("basePath", root).parquet(*paths),
     }
     runs: dict[str, list[Measured]] = {side: [] for side in sides}
-    for at in range(PAIRS + 1):
+    for at in range(WARM_PAIRS + PAIRS):
         for side, make in sides.items():
             run = _measured(spark, make)
-            if at:  # the first one compiles
+            if at >= WARM_PAIRS:
                 runs[side].append(run)
     figures = []
     for at, what in enumerate(("wall", "CPU")):
