@@ -13,6 +13,9 @@ import pytest
 
 import alluvia
 from alluvia.clock import ManualClock, SystemClock
+from alluvia.ingest.envelope import split
+from alluvia.ingest.pipeline import ingest_batch
+from alluvia.ingest.values import Limits
 from alluvia.lake import Lake, Table
 from alluvia.store import CountingStore, MemoryStore, open_store
 from tests.contract.workers import events
@@ -183,6 +186,22 @@ def test_a_cold_window_after_hundreds_of_commits_is_ten_requests(place: Place) -
     assert (answer.appended, answer.duplicates) == (1, 2)
     assert place.store.requests["put"] == 2
     assert place.store.requests.total() - 2 <= 10
+
+
+def test_an_event_is_refused_for_one_look_at_the_log(place: Place) -> None:
+    lake = place.lake()
+    lake.create_events("clicks", SCHEMA)
+
+    def post(body: bytes) -> None:
+        found = split(body, content_type=None, content_encoding=None, limits=Limits())
+        ingest_batch(lake, "clicks", found.events, found.rejects, arrival_us=0)
+
+    post(b'[{"event_id":"a","x":1},{"event_id":"b","x":"bad"}]')
+    assert place.cost(lambda: post(b'{"event_id":"c","x":1}')) == {"put": 2}
+    assert place.cost(lambda: post(b'[{"event_id":"d","x":1},{"event_id":"e","x":"bad"}]')) == {"put": 4, "get": 1}
+    assert place.cost(lambda: post(b'{"event_id":"f"')) == {"put": 2}
+    lake.table("clicks").evolve({"y": "long"})
+    assert place.cost(lambda: post(b'{"event_id":"g","x":1,"y":1}')) == {"put": 2}
 
 
 def test_a_cold_window_is_cheap_also_where_nothing_was_ingested(place: Place) -> None:

@@ -949,8 +949,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "forget which requests the events that are left came with",
         "ingest/pipeline.py",
-        "        self._owners = [self._owners[index] for index in rows.taken]\n",
-        "",
+        "            self._owners = [self._owners[index] for index in rows.taken]\n",
+        "            pass\n",
     ),
     Mutant(
         "give the rejects of a group to its first request",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from alluvia.errors import AlluviaError, Invalid, MetadataChanged, TableDropped, Unsupported
+from alluvia.errors import AlluviaError, Invalid, MetadataChanged, TableDropped, TableNotFound, Unsupported
 from alluvia.ingest.alike import EventParts
 from alluvia.ingest.event_schema import event_schema
 from alluvia.ingest.jsontext import encode
@@ -211,7 +211,7 @@ class _Group:
         if table is None:
             self._note([*self._unkept, *self._owned(misfits)])
             return [Answer(0, 0, len(each), 0, None, each, kept=not each) for each in self._rejects]
-        committed = _commit(table, events, self._rows_for, self._begin)
+        committed = _commit(table, events, self._rows_for, self._refuse, self._begin)
         if committed is None:
             return [Answer(0, 0, len(each), 0, None, each) for each in self._rejects]
         clashes = self._clashes(committed)
@@ -229,14 +229,16 @@ class _Group:
     def _rows_for(self, snapshot: Snapshot, events: Sequence[RawEvent], reasons: Mapping[int, str]) -> EventRows:
         check_not_rollup(snapshot, "ingest")
         fields = Fields.of(snapshot.settings)
-        rows = _rows(self._catalog, events, snapshot.schema, fields, self._requests[0].origin, reasons)
+        return _rows(self._catalog, events, snapshot.schema, fields, self._requests[0].origin, reasons)
+
+    def _refuse(self, rows: EventRows) -> None:
+        """Keep the rejects of the requests, and those of some rows; the owners are then those of the others."""
         found = [*self._unkept, *self._owned(rows)]
         self._keep(found)
         self._note(found)
         self._unkept = []
         if rows.refused:
             self._owners = [self._owners[index] for index in rows.taken]
-        return rows
 
     def _owned(self, rows: EventRows | None) -> list[Owned]:
         """Return the rejects of events that were last known to have the group's owners."""
@@ -319,18 +321,26 @@ def _commit(
     table: TableHandle,
     events: Sequence[RawEvent],
     rows_for: Callable[[Snapshot, Sequence[RawEvent], Mapping[int, str]], EventRows],
+    refuse: Callable[[EventRows], object] = lambda _: None,
     begin: Callable[[], object] = lambda: None,
 ) -> _Committed | None:
     """Commit rows made for the table as it is; make them again if it turns out to have changed. None without a row.
 
     Rows that the table refuses (CHECK constraints, values that no partition can have) become rejects, and the others
-    go in. An event that was rejected stays so: its reject is written. Rows without events are rejects: the id of each
-    stands for its content.
+    go in. Before an event is refused, the newest version is looked at: its columns may be others than those known here.
+    An event that was rejected stays so: its reject is written. Rows without events are rejects: the id of each stands
+    for its content.
     """
-    snapshot = table.at_hand()
+    snapshot, is_newest = table.at_hand(), False
     reasons: Mapping[int, str] = {}
     for tries_left in reversed(range(_TRIES)):
-        rows, reasons = rows_for(snapshot, events, reasons), {}
+        rows = rows_for(snapshot, events, reasons)
+        if rows.refused and tries_left and not is_newest:
+            judged, snapshot, is_newest = snapshot, _newest(table), True
+            if not _takes_the_same(snapshot, judged):
+                continue
+        reasons = {}
+        refuse(rows)
         if not len(rows.table):
             return None
         newest = table.at_hand()  # where rejects were kept, a newer one may have been seen
@@ -338,10 +348,10 @@ def _commit(
             contents = rows.contents or [bytes(CONTENT_BYTES)] * len(rows.table)
             begin()
             try:
-                done = ingest(table, rows.table, contents)
+                done = ingest(table, rows.table, contents, snapshot if events else None)
                 return _Committed(done, rows, events, Fields.of(snapshot.settings))
             except (MetadataChanged, Invalid) as error:
-                newest = table.newest()
+                newest = _newest(table)
                 by_rows = isinstance(error, Invalid) and _takes_the_same(newest, snapshot)
                 if by_rows and events:
                     reasons = refusals(newest, rows.table)
@@ -349,6 +359,14 @@ def _commit(
                     raise
         snapshot, events = newest, [events[index] for index in rows.taken]
     raise AssertionError("the last try returns or raises")
+
+
+def _newest(table: TableHandle) -> Snapshot:
+    """Return the newest version. Raises `TableDropped` if there is none any more."""
+    try:
+        return table.newest()
+    except TableNotFound as error:
+        raise TableDropped(str(error)) from error
 
 
 def _takes_the_same(one: Snapshot, other: Snapshot) -> bool:

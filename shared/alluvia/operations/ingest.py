@@ -7,7 +7,7 @@ from dataclasses import field
 
 import pyarrow as pa
 
-from alluvia.errors import Invalid, TableDropped
+from alluvia.errors import Invalid, MetadataChanged, TableDropped
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.log.commit import CommitActions
 from alluvia.operations.constraints import row_check
@@ -49,14 +49,18 @@ class Ingested:
     new: Sequence[int] = field(default=(), repr=False)
 
 
-def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None = None) -> Ingested:
+def ingest(
+    handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None = None, made_for: Snapshot | None = None
+) -> Ingested:
     """Append rows whose `event_id` is new to their `source`, in one commit; the others are duplicates or clashes.
 
     New means: neither earlier in `rows` nor in a commit of the table's window (`alluvia.dedup_window`), those of
     concurrent writers included, unless a restore took it back. A writer that lost a race looks its ids up among the
     winners', writes the rows that are still new again, and goes on. One that meets many others has its rows committed
     together with theirs. `contents` are hashes of `CONTENT_BYTES` bytes, one for each row; without them, the rows' own
-    columns count. Raises `Invalid` for rows that do not fit the table.
+    columns count. `made_for` is the version whose columns the rows were made for, where other columns would have made
+    other rows. Raises `Invalid` for rows that do not fit the table, and `MetadataChanged` where it has other columns
+    than `made_for`.
     """
     names = rows.schema.names
     if EVENT_ID not in names:
@@ -65,8 +69,12 @@ def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None
         with handle.lock:
             snapshot = handle.fitting(names)
             check_not_rollup(snapshot, "ingest")
+            if made_for is not None and not snapshot.schema.equals(made_for.schema):
+                raise _other_columns(handle)
             fitting = conform(rows, snapshot.schema)
-            batch = _NewRows(handle, snapshot, fitting, _contents(fitting, contents, handle.name))
+            batch = _NewRows(
+                handle, snapshot, fitting, _contents(fitting, contents, handle.name), as_made=made_for is not None
+            )
         if not batch.new:
             _check_still_there(handle, snapshot)
             return batch.ingested(snapshot.version)
@@ -81,6 +89,10 @@ def ingest(handle: TableHandle, rows: pa.Table, contents: Sequence[bytes] | None
         if commit is None:
             handle.store.check_lasts()
         return batch.ingested(handle.at_hand().version if commit is None else commit.version)
+
+
+def _other_columns(handle: TableHandle) -> MetadataChanged:
+    return MetadataChanged(f"the columns of {handle.name} changed: make the rows of the events again")
 
 
 def _check_still_there(handle: TableHandle, snapshot: Snapshot) -> None:
@@ -102,10 +114,16 @@ def refusals(snapshot: Snapshot, rows: pa.Table) -> dict[int, str]:
 
 
 class _NewRows:
-    """The rows of one call, and the files that hold those that are still new. `again`: look up all again."""
+    """The rows of one call, and the files that hold those that are still new. `again`: look up all again.
 
-    def __init__(self, handle: TableHandle, snapshot: Snapshot, rows: pa.Table, contents: Sequence[bytes]) -> None:
+    `as_made` says that the rows would be others if the table had other columns.
+    """
+
+    def __init__(
+        self, handle: TableHandle, snapshot: Snapshot, rows: pa.Table, contents: Sequence[bytes], *, as_made: bool
+    ) -> None:
         self.again = False
+        self._as_made = as_made
         self._losses = 0
         self._handle = handle
         self._snapshot = snapshot
@@ -146,12 +164,15 @@ class _NewRows:
         """Drop what the window holds by now. Files written before stay behind for vacuum: ingestion may not delete.
 
         Where a restore won, `again` is set: what was known before it may not be known any more. So it is where there
-        are so many others that the rows are better offered to them.
+        are so many others that the rows are better offered to them. Raises `MetadataChanged` where a winner changed
+        the columns that the rows were made for.
         """
-        changed = [winner.metadata.configuration for winner in winners if winner.metadata is not None]
-        if changed and undone_versions(changed[-1]) != self._undone_before:
+        changed = [winner.metadata for winner in winners if winner.metadata is not None]
+        if changed and undone_versions(changed[-1].configuration) != self._undone_before:
             self.again = True
             return None
+        if self._as_made and any(each.schema_string != self._snapshot.state.metadata.schema_string for each in changed):
+            raise _other_columns(self._handle)
         self._losses += 1
         if (self._losses >= LOSSES or any(len(offers_in(winner)) > 1 for winner in winners)) and self.may_offer():
             self._handle.crowd.met(self._handle.clock.now_ms())

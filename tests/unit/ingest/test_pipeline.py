@@ -22,6 +22,7 @@ from alluvia.ingest.pipeline import Answer, ingest_batch, keep_rejects
 from alluvia.ingest.values import Limits, Origin, RawEvent, Reject
 from alluvia.operations.ingest import ingest
 from alluvia.table.handle import TableHandle
+from alluvia.table.snapshot import Snapshot
 
 NUMBERS = count()
 ARRIVAL_US = 1_700_000_000_000_000
@@ -187,13 +188,42 @@ def test_a_table_that_events_cannot_go_to(lake: alluvia.Lake) -> None:
         send(lake, '{"x":1}', table="plain")
 
 
-def test_a_column_added_meanwhile_does_not_stop_the_events(lake: alluvia.Lake) -> None:
-    send(lake, '{"event_id":"a"}')
+def test_a_column_added_elsewhere_takes_its_values_at_once(lake: alluvia.Lake) -> None:
+    send(lake, '{"event_id":"a","status":100}')
     another(lake).table("clicks").evolve(add={"status": "long"})
-    assert send(lake, '{"event_id":"b","status":200}').accepted == 1
-    assert send(lake, '{"event_id":"c","status":200}').accepted == 1
+    assert send(lake, '[{"event_id":"b","status":200},{"event_id":"c","status":"x"}]').accepted == 1
+    assert send(lake, '{"event_id":"d","status":300}').accepted == 1
     found = {row["event_id"]: (row["status"], row["properties"]) for row in rows(lake)}
-    assert found == {"a": (None, None), "b": (None, '{"status":200}'), "c": (200, None)}
+    assert found == {"a": (None, '{"status":100}'), "b": (200, None), "d": (300, None)}
+    assert [row["reason"][:7] for row in rows(lake, "clicks/_rejects")] == ["status:"]
+
+
+def test_a_column_dropped_elsewhere_refuses_no_event(lake: alluvia.Lake) -> None:
+    lake.create_events("clicks", pa.schema([("n", pa.int64())]))
+    send(lake, '{"event_id":"a","n":5}')
+    another(lake).table("clicks").evolve(drop=["n"])
+    answer = send(lake, '[{"event_id":"b","n":"text"},{"event_id":"c","event":5}]')
+    assert (answer.accepted, answer.rejected) == (1, 1)
+    assert {row["event_id"]: row["properties"] for row in rows(lake)} == {"a": None, "b": '{"n":"text"}'}
+    assert [row["reason"][:6] for row in rows(lake, "clicks/_rejects")] == ["event:"]
+
+
+def test_an_event_that_another_process_replayed_is_a_duplicate(lake: alluvia.Lake) -> None:
+    lake.create_events("clicks", pa.schema([("n", pa.int64())]))
+    sent = '{"event_id":"a","n":"text"}'
+    assert send(lake, sent).rejected == 1
+    other = another(lake).table("clicks")
+    other.evolve(drop=["n"])
+    assert other.replay_rejects().stored == 1
+    assert (send(lake, sent).duplicates, rows(lake, "clicks/_rejects")) == (1, [])
+
+
+def test_a_table_dropped_elsewhere_is_made_anew_for_events_that_it_had_refused(lake: alluvia.Lake) -> None:
+    lake.create_events("clicks", pa.schema([("n", pa.int64())]))
+    send(lake, '{"event_id":"a","n":5}')
+    another(lake).drop_table("clicks")
+    assert send(lake, '{"event_id":"b","n":"text"}').stored == 1
+    assert {row["event_id"]: row["properties"] for row in rows(lake)} == {"b": '{"n":"text"}'}
 
 
 def test_a_table_changed_meanwhile_gets_rows_of_its_new_schema(lake: alluvia.Lake) -> None:
@@ -214,10 +244,10 @@ def test_a_table_that_never_rests_is_given_up(lake: alluvia.Lake, monkeypatch: p
     send(lake, '{"event_id":"a"}')
     other, real, tries = another(lake).table("clicks"), ingest, []
 
-    def restless(handle: TableHandle, given: pa.Table, contents: Sequence[bytes]) -> Any:
+    def restless(handle: TableHandle, given: pa.Table, contents: Sequence[bytes], made_for: Snapshot | None) -> Any:
         tries.append(len(given))
         other.evolve(properties={"delta.appendOnly": "true" if len(tries) % 2 else "false"})
-        return real(handle, given, contents)
+        return real(handle, given, contents, made_for)
 
     monkeypatch.setattr(pipeline, "ingest", restless)
     with pytest.raises(alluvia.errors.MetadataChanged):
