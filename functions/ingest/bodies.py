@@ -11,7 +11,7 @@ from alluvia import Lake
 from alluvia.errors import AlluviaError, CommitUnknown, Conflict, Invalid, TableNotFound, Unavailable, Unsupported
 from alluvia.formats.registry import by_name
 from alluvia.formats.values import BodyFormat, RequestOutcome, SentBody
-from alluvia.ingest.envelope import inflated
+from alluvia.ingest.envelope import BOM, inflated
 from alluvia.ingest.values import Origin, Split
 from alluvia.serverless.http import Request, Response, TooManyRequests, Unauthenticated, refusal
 from alluvia.serverless.log_lines import Logger
@@ -82,7 +82,7 @@ def settle_body(
         key = request.headers.get("idempotency-key") or form.key(sent)
         if key is not None and len(key) > KEY_LIMIT_CHARS:
             raise Invalid(f"Idempotency-Key: longer than {KEY_LIMIT_CHARS} characters")
-        if not form.takes_empty and not found.events and not found.rejects and not sent.body.strip():
+        if not form.takes_empty and not found.events and not found.rejects and not sent.body.removeprefix(BOM).strip():
             raise Invalid("the body is empty: send a JSON object, an array of them, or one per line")
         return settle(table, found, Origin(sent.arrival_us, key), settings, lake)
     except REFUSED as error:

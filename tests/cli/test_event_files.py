@@ -136,6 +136,13 @@ def test_csv_and_parquet_that_cannot_be_read_say_why(shell: Shell, tmp_path: Pat
     assert "contains no events" in shell.run("ingest", "t", str(tmp_path / "empty.csv")).stderr
 
 
+def test_rows_of_a_csv_file_may_end_in_carriage_returns_alone(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "mac.csv").write_bytes(b'\xef\xbb\xbfevent_id,event\ra,"x\ry"\r\rb,z')
+    assert shell.rows("ingest", "t", str(tmp_path / "mac.csv"))[0]["stored"] == 2
+    found = shell.rows("query", "SELECT event_id, event FROM t ORDER BY 1")
+    assert found == [{"event_id": "a", "event": "x\ny"}, {"event_id": "b", "event": "z"}]
+
+
 def test_several_processes_store_each_event_once(shell: Shell, tmp_path: Path) -> None:
     events = [{"event": "tick", "n": at, "text": "x" * 400} for at in range(12_000)]
     (tmp_path / "large.ndjson").write_bytes(ndjson(events))

@@ -91,6 +91,36 @@ def test_csv_fills_typed_columns(lake: alluvia.Lake) -> None:
     assert json.loads(post("/v1/events/t", body, "text/csv")[1])["duplicates"] == 2
 
 
+@pytest.mark.parametrize("body", [b"sku,priceA,1", b"sku,price", b"\xef\xbb\xbfsku,price\r\n\r\n", b'sku,"pr\nice"\n'])
+def test_csv_without_rows_is_refused_and_kept(lake: alluvia.Lake, body: bytes) -> None:
+    lake.create_events("t")
+    status, answer, _ = post("/v1/events/t", body, "text/csv")
+    assert (status, json.loads(answer)["accepted"]) == (400, 0)
+    assert json.loads(answer)["errors"][0]["reason"] == (
+        "the CSV has a header and no rows: send a row per line (curl -d strips line ends, --data-binary keeps them)"
+    )
+    assert lake.table("t/_rejects").scan().read_all()["raw"].to_pylist() == [body]
+
+
+@pytest.mark.parametrize("content_type", ["text/csv", JSON, "application/x-ndjson"])
+@pytest.mark.parametrize("body", [b"", b" \r\n\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\n"])
+def test_a_body_without_anything_is_empty_in_every_format(lake: alluvia.Lake, body: bytes, content_type: str) -> None:
+    lake.create_events("t")
+    status, answer, _ = post("/v1/events/t", body, content_type)
+    reason = "the body is empty: send a JSON object, an array of them, or one per line"
+    assert (status, json.loads(answer)) == (400, {"error": reason})
+
+
+def test_rows_of_csv_may_end_in_carriage_returns_alone(lake: alluvia.Lake) -> None:
+    lake.create_events("t", pa.schema([("n", pa.int64()), ("note", pa.string())]))
+    assert post("/v1/events/t", b'event_id,n,note\ra,1,"x\ry\nz"\r\rb,2,\r\nc,3,w', "text/csv")[0] == 200
+    assert [(row["n"], row["note"]) for row in rows(lake)] == [(1, "x\ry\nz"), (2, None), (3, "w")]
+    status, answer, _ = post("/v1/events/t", b'event_id,"no\rte"\nd,x\ry\n', "text/csv")
+    assert (status, json.loads(answer)["errors"][0]["reason"]) == (
+        400, "not valid CSV: a carriage return (\\r) stands outside quotes",
+    )  # fmt: skip
+
+
 def test_a_form_is_an_event_and_json_of_curl_stays_json(lake: alluvia.Lake) -> None:
     lake.create_events("t", pa.schema([("n", pa.int64()), ("tag", TEXTS)]))
     form = "application/x-www-form-urlencoded"

@@ -137,13 +137,14 @@ def test_every_form_makes_the_same_rows(lake: alluvia.Lake, body: bytes, query: 
         (b'sku,price,stock\n1,2,3\n"1",2,"3\n', 422, "a quote is not closed"),
         (b"", 400, "the body is empty"),
         (b"\n\n", 422, "the file is empty"),
+        (b"a,b\r1,2\r", 422, "rows end in carriage returns (\\r) alone: end them with line feeds"),
         (b"sku,SKU,stock\n", 422, "the file has the column 'SKU' twice"),
         (b"sku,,stock\n", 422, "column 2 of the file has no name"),
         (b"," * 3000, 422, "the file has 3001 columns, more than the limit of 2000"),
         (b"x" * (1 << 21), 422, "the header row is longer than"),
         (gzip.compress(CSV)[:-9], 422, "the gzip data is damaged"),
     ],
-    ids=range(16),
+    ids=range(17),
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_whole(lake: alluvia.Lake, body: bytes, status: int, error: str) -> None:
     send(lake, "prices", CSV, "format=csv")

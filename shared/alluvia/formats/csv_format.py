@@ -1,39 +1,46 @@
 """CSV (RFC 4180) with a header row: each row is an event, each cell the text of a field. Pure.
 
 Empty cells are fields that are missing. Typed columns read the text of their cells (`Given.text`). The delimiter is
-what the source declares, else a tab for text/tab-separated-values, else a comma.
+what the source declares, else a tab for text/tab-separated-values, else a comma. Rows end in line feeds, with or
+without a carriage return before; or in carriage returns alone, where the first one does.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from typing import TYPE_CHECKING
 
 from alluvia.formats.events import Events, text_given
 from alluvia.formats.values import BodyFormat, SentBody
-from alluvia.ingest.envelope import refused
+from alluvia.ingest.envelope import BOM, refused
+from alluvia.ingest.values import Split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from alluvia.ingest.values import Limits, Split
+    from alluvia.ingest.values import Limits
 
-_BOM = "\ufeff"
+_LINE_FEED, _ANY_END = re.compile("\n"), re.compile("\r\n?|\n")
+_NO_ROWS = "the CSV has a header and no rows: send a row per line (curl -d strips line ends, --data-binary keeps them)"
+_STRAY_RETURN = "a carriage return (\\r) stands outside quotes"
 
 
 def read(sent: SentBody, limits: Limits) -> Split:
-    """Take the rows of a body. A row that does not fit the header becomes a reject with its text."""
-    delimiter = sent.options.get("delimiter") or ("\t" if sent.media_type == "text/tab-separated-values" else ",")
-    rows = _Rows(sent.body, delimiter)
-    header: list[str] | None = None
+    """Take the rows of a body. A row that does not fit the header becomes a reject with its text.
+
+    A header without rows is a reject, because what `curl -d` makes of a file looks so: one line of all its rows.
+    """
+    if not sent.body.removeprefix(BOM).strip():
+        return Split([], [])
+    rows = iter(_Rows(sent))
+    header, _ = next(rows, ([], b""))
+    fault = _fault_of_header(header)
+    if isinstance(header, str) or fault:
+        return refused(sent.body, fault)
     events = Events(sent, limits)
     for row, raw in rows:
-        if header is None:
-            fault = row if isinstance(row, str) else _fault_of_header(row)
-            if fault:
-                return refused(sent.body, fault)
-            header = list(row)
-        elif isinstance(row, str):
+        if isinstance(row, str):
             events.reject(row, raw)
         elif len(row) != len(header):
             events.reject(f"the row has {len(row)} fields, its header {len(header)}", raw)
@@ -42,10 +49,25 @@ def read(sent: SentBody, limits: Limits) -> Split:
             events.add(value, text_given(value))
         if len(events) > limits.events:
             break
-    return events.split()
+    return events.split() if len(events) else refused(sent.body, _NO_ROWS)
 
 
-def _fault_of_header(header: list[str]) -> str:
+def header_fault(sent: SentBody) -> str:
+    """Return why the first row of a body cannot be a header; "" if it can, or there is none."""
+    row, _ = next(iter(_Rows(sent)), ("", b""))
+    return _fault_of_header(row)
+
+
+def ends_in_returns(text: str) -> bool:
+    """Whether the first row of a text ends in a carriage return alone."""
+    at = text.find("\r")
+    alone = at >= 0 and text[at + 1 : at + 2] != "\n" and text.find("\n", 0, at) < 0
+    return alone and text.count('"', 0, at) % 2 == 0
+
+
+def _fault_of_header(header: list[str] | str) -> str:
+    if isinstance(header, str):
+        return header
     if not all(header):
         return "the header row has an empty name"
     twice = [name for name in header if header.count(name) > 1] if len(set(header)) < len(header) else []
@@ -55,8 +77,9 @@ def _fault_of_header(header: list[str]) -> str:
 class _Rows:
     """The rows of a text, each with its bytes; a row that cannot be read is the reason why."""
 
-    def __init__(self, body: bytes, delimiter: str) -> None:
-        text = body.decode("utf-8", "surrogateescape").removeprefix(_BOM)
+    def __init__(self, sent: SentBody) -> None:
+        delimiter = sent.options.get("delimiter") or ("\t" if sent.media_type == "text/tab-separated-values" else ",")
+        text = sent.body.removeprefix(BOM).decode("utf-8", "surrogateescape")
         self._lines = _lines(text)
         self._taken: list[str] = []
         self._reader = csv.reader(self._recorded(), delimiter=delimiter, strict=True)
@@ -70,7 +93,7 @@ class _Rows:
             except StopIteration:
                 return
             except csv.Error as error:
-                row = f"not valid CSV: {error}"
+                row = f"not valid CSV: {_STRAY_RETURN if 'new-line' in str(error) else error}"
                 if len(self._taken) > 1:  # within quotes: where the next row begins is unknown
                     self._taken += self._lines
             raw = "".join(self._taken).encode("utf-8", "surrogateescape").rstrip(b"\r\n")
@@ -86,10 +109,12 @@ class _Rows:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Cut at line feeds only: Python's own `splitlines` also cuts at characters that a cell may hold."""
+    """Cut at the ends of lines only: Python's own `splitlines` also cuts at characters that a cell may hold."""
+    ends = _ANY_END if ends_in_returns(text) else _LINE_FEED
     at = 0
     while at < len(text):
-        end = text.find("\n", at) + 1 or len(text)
+        found = ends.search(text, at)
+        end = found.end() if found else len(text)
         yield text[at:end]
         at = end
 

@@ -20,10 +20,9 @@ import orjson
 import pyarrow as pa
 
 from alluvia.errors import Invalid
+from alluvia.formats.csv_format import ends_in_returns, header_fault
 from alluvia.formats.file_text import MARK, Damaged, buffered, is_parquet, text_pieces
-from alluvia.formats.registry import by_name
 from alluvia.formats.values import SentBody
-from alluvia.ingest.values import Limits
 from alluvia.lazy_dataclasses import dataclass
 from alluvia.query.plain import plain_values
 
@@ -234,15 +233,28 @@ def _after_space(text: str, at: int) -> int:
 
 def csv_parts(source: io.BufferedReader[Any], media_type: str) -> Pieces:
     """Yield rows, each part with the header. Raises `Damaged` for a header that names nothing or something twice."""
-    rows = (row for row in _rows(source) if not row.isspace())
+    lines = _lines_of_returns(source) if ends_in_returns(source.peek(_CHUNK_BYTES).decode("latin-1")) else source
+    rows = (row for row in _rows(lines) if not row.isspace())
     header = next(rows, b"")
-    refused = by_name("csv").read(SentBody({"content-type": media_type}, header, 0), Limits()).rejects
-    if refused:
-        raise Damaged(refused[0].reason)
+    fault = header_fault(SentBody({"content-type": media_type}, header, 0))
+    if fault:
+        raise Damaged(fault)
     return _flushing(rows, header if header.endswith(b"\n") else header + b"\n")
 
 
-def _rows(source: io.BufferedReader[Any]) -> Iterator[bytes]:
+def _lines_of_returns(source: io.BufferedReader[Any]) -> Iterator[bytes]:
+    """Yield the lines of a text whose lines end in carriage returns alone, with line feeds in their place."""
+    held = b""
+    while chunk := source.read(_CHUNK_BYTES):
+        *lines, held = (held + chunk).split(b"\r")
+        yield from (line + b"\n" for line in lines)
+        if len(held) > VALUE_BYTES_MAX:
+            raise Damaged("a line is longer than 16 MB")
+    if held:
+        yield held
+
+
+def _rows(source: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the rows of CSV, which may go over several lines within quotes."""
     row: list[bytes] = []
     size = quotes = number = 0

@@ -32,7 +32,7 @@ _NDJSON_TYPES = (
 )
 _SPACE = b" \t\r\n"
 _HEAD_BYTES = 1 << 20
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 def split(body: bytes, *, content_type: str | None, content_encoding: str | None, limits: Limits) -> Split:
@@ -57,7 +57,7 @@ def inflated(body: bytes, content_encoding: str | None, limits: Limits) -> bytes
 
 def split_json(body: bytes, content_type: str | None, limits: Limits) -> Split:
     """Take the JSON of a body apart, after decompression."""
-    text = body.removeprefix(_BOM).strip(_SPACE)
+    text = body.removeprefix(BOM).strip(_SPACE)
     if not text:
         return Split([], [])
     return _interpret(text, media_type(content_type) in _NDJSON_TYPES, limits)

@@ -13,6 +13,7 @@ from typing import IO
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
+from alluvia.formats.csv_format import ends_in_returns
 from alluvia.formats.file_text import MARK, PIECE_BYTES, buffered
 from alluvia.table.schema.names import fold
 from alluvia.uploads.misfit import Misfit, misfit
@@ -60,6 +61,8 @@ class CsvRows:
         while not line.strip() or line.count(b'"') % 2:
             more = stream.readline(HEADER_BYTES_MAX + 1)
             line += more
+            if ends_in_returns(line.decode("latin-1")):
+                raise Misfit("rows end in carriage returns (\\r) alone: end them with line feeds")
             if len(line) > HEADER_BYTES_MAX:
                 raise Misfit(f"the header row is longer than {HEADER_BYTES_MAX} bytes")
             if not more:
