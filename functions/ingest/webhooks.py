@@ -15,7 +15,7 @@ import orjson
 
 from alluvia import Lake
 from alluvia.errors import Invalid, Unavailable
-from alluvia.formats.registry import by_name, declared
+from alluvia.formats.registry import by_name, of_source
 from alluvia.formats.values import SentBody
 from alluvia.ingest.envelope import media_type
 from alluvia.serverless.http import Request, Response, answer, failure
@@ -172,12 +172,8 @@ def _refusal(source: Source, delivery: Delivery, lake: Lake, secret_ms: int) -> 
 
 
 def _taken(request: Request, source: Source, body: bytes, settings: IngestSettings, lake: Lake) -> Response:
-    name = (
-        source.format
-        or KINDS[source.kind].format
-        or declared(media_type(request.headers.get("content-type")), request.headers)
-    )
-    form = by_name(name)
+    kind = media_type(request.headers.get("content-type"))
+    form = by_name(of_source(source.format, KINDS[source.kind].format, kind, request.headers))
     options = {"delimiter": source.delimiter} if source.delimiter else {}
     sent, found = read_body(request, form, settings, lake.clock.now_us(), options)
     challenge = challenge_of(source, found)

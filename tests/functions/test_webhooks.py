@@ -352,7 +352,7 @@ def test_formats_of_other_clients_come_through_sources(
 ) -> None:
     of = define(lake, "bearer", monkeypatch, format="csv", delimiter=";", event_id="key", event="what")
     for _ in range(2):
-        assert post(of, clock, b"key;what;n\n1;a;x\n2;b;y\n").status == 200
+        assert post(of, clock, b"key;what;n\n1;a;x\n2;b;y\n", content_type="text/plain").status == 200
     assert [(row["event_id"], row["event"], row["source"]) for row in rows(lake)] == [("1", "a", "s"), ("2", "b", "s")]
     cloud = {"specversion": "1.0", "type": "paid", "source": "/shops/7", "id": "ce-1"}
     clock.advance(30)
@@ -368,6 +368,37 @@ def test_formats_of_other_clients_come_through_sources(
     answer = post(of, clock, json.dumps(body).encode(), X_Amz_Firehose_Request_Id="r-1")
     assert (answer.status, answer.json["requestId"]) == (200, "r-1")
     assert [row["event_id"] for row in rows(lake, "fire")] == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("named", "content_type", "body", "ids"),
+    [
+        ("csv", "application/json; charset=utf-8", b'{"event_id":"1"}', ["1"]),
+        ("csv", "application/x-ndjson", b'{"event_id":"1"}\n{"event_id":"2"}', ["1", "2"]),
+        ("csv", "application/cloudevents+json", b'{"specversion":"1.0","id":"c","source":"/x","type":"t"}', ["c"]),
+        ("csv", "application/x-www-form-urlencoded", b"event_id,n\n1,2", ["1"]),
+        ("csv", "", b"event_id,n\n1,2", ["1"]),
+        ("csv", "text/tab-separated-values", b"event_id\tn\n1\t2", ["1"]),
+        ("form", "application/json", b'{"event_id":"1"}', ["1"]),
+        ("form", "text/plain", b"event_id=1&n=2", ["1"]),
+        ("json", "text/csv", b"event_id,n\n1,2", ["1"]),
+        ("json", "application/x-www-form-urlencoded", b'{"event_id":"1"}', ["1"]),
+        ("vector", "application/json", b'[{"event_id":"1"}]', ["1"]),
+    ],
+)
+def test_what_a_request_declares_comes_before_the_format_of_its_source(
+    named: str,
+    content_type: str,
+    body: bytes,
+    ids: list[str],
+    lake: alluvia.Lake,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of = define(lake, "open", monkeypatch, format=named)
+    answer = post(of, clock, body, content_type=content_type)
+    assert (answer.status, answer.json["rejected"]) == (200, 0), answer.text
+    assert [row["event_id"] for row in rows(lake)] == ids
 
 
 @pytest.fixture

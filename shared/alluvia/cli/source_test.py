@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from alluvia.cli.bundled import LocalContext, load_handler
 from alluvia.errors import Invalid, Unavailable
+from alluvia.formats.registry import contradicts
 from alluvia.lake import Lake
 from alluvia.serverless.secrets import read_secret
 from alluvia.serverless.warm_lake import using
@@ -36,6 +37,8 @@ def try_source(
     kind, now_us = KINDS[source.kind], lake.clock.now_us()
     sample = kind.sample(lake.clock.new_id(), now_us)
     headers = {**sample.headers, **({"content-type": content_type} if content_type else {})}
+    if body is not None and not content_type and contradicts(source.format, headers.get("content-type", ""), {}):
+        del headers["content-type"]  # which is the sample's
     path = f"/v1/webhooks/{source.name}"
     told = source.url or f"https://{urlsplit(server).netloc}{urlsplit(server).path}{path}"
     delivery = Delivery(headers, sample.body if body is None else body, told)

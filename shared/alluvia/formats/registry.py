@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from alluvia.errors import Invalid
+from alluvia.ingest.envelope import NDJSON_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,31 @@ def by_name(name: str) -> BodyFormat:
 
 
 def declared(media_type: str, headers: Mapping[str, str]) -> str:
-    """Return the name of the format that a request declares by its headers, where no source does."""
+    """Return the name of the format that a request declares by its headers, JSON if it declares none."""
     if "ce-specversion" in headers or media_type.startswith("application/cloudevents"):
         return "cloudevents"
     return _TYPES.get(media_type, "json")
+
+
+def of_source(named: str, of_kind: str, media_type: str, headers: Mapping[str, str]) -> str:
+    """Return the name of the format of a request to a source: `named` by its definition ("" for none), else its kind's.
+
+    What a request declares comes before what the definition names.
+    """
+    if named and not contradicts(named, media_type, headers):
+        return named
+    return of_kind or declared(media_type, headers)
+
+
+def contradicts(name: str, media_type: str, headers: Mapping[str, str]) -> bool:
+    """Whether a request declares by its headers that its body is not in a format.
+
+    Types that clients send unless they are told otherwise declare nothing: text/plain, application/octet-stream, and
+    application/x-www-form-urlencoded, which is that of `curl -d`.
+    """
+    if media_type.startswith("multipart/"):
+        return True
+    said = declared(media_type, headers)
+    if said in ("cloudevents", "csv"):
+        return said != name
+    return name in ("csv", "form") and (media_type.endswith(("/json", "+json")) or media_type in NDJSON_TYPES)

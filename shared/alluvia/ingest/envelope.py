@@ -23,7 +23,7 @@ from alluvia.ingest.values import TOO_MANY_BYTES, Limits, RawEvent, Reject, Spli
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_NDJSON_TYPES = (
+NDJSON_TYPES = (
     "application/x-ndjson",
     "application/ndjson",
     "application/jsonl",
@@ -60,7 +60,7 @@ def split_json(body: bytes, content_type: str | None, limits: Limits) -> Split:
     text = body.removeprefix(BOM).strip(_SPACE)
     if not text:
         return Split([], [])
-    return _interpret(text, media_type(content_type) in _NDJSON_TYPES, limits)
+    return _interpret(text, media_type(content_type) in NDJSON_TYPES, limits)
 
 
 def media_type(content_type: str | None) -> str:
