@@ -26,7 +26,7 @@ from alluvia_spark.formats import parquet_rows, read_blocks
 from alluvia_spark.hive import folder_fields
 from alluvia_spark.lines import Block
 from alluvia_spark.manifest import Manifest, Portion, read_splits, write_manifest
-from alluvia_spark.normalise import normalise
+from alluvia_spark.normalise import file_id, normalise
 from alluvia_spark.places import Stores
 from alluvia_spark.source import list_files
 
@@ -116,7 +116,7 @@ def _sample(store: Store, file: SourceFile, reading: SourceOptions, snapshot: Sn
         normalise,
         schema=snapshot.schema,
         arrival_us=0,
-        key="",
+        key=file_id(file.name),
         limits=Limits(),
         fields=Fields.of(snapshot.settings),
         folders=folder_fields(file.key, snapshot.schema) if reading.hive else {},

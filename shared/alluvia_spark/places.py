@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from alluvia.clock import Clock
 from alluvia.errors import Invalid
 from alluvia.store import Store, open_store
+from alluvia.store.uris import plain_uri
 
 LOCAL = "file:///"
 
@@ -25,6 +26,7 @@ class SourceUri:
 
 def parse(source: str) -> SourceUri:
     """Understand `s3://bucket/key`, `s3a://…`, `file:///path` or a path; raise `Invalid` for anything else."""
+    source = plain_uri(source)
     scheme, separator, _ = source.partition("://")
     if not separator:
         return _local(source)

@@ -15,6 +15,7 @@ import alluvia
 from alluvia.errors import Invalid, Unsupported
 from alluvia.lake import Lake, open_handle
 from alluvia.operations import tags
+from alluvia.store.uris import plain_uri
 from alluvia.table.handle import TableHandle
 from alluvia.table.snapshot import Snapshot
 
@@ -71,6 +72,7 @@ class TablePlace:
     @classmethod
     def of(cls, uri: str, table: str | None, options: Mapping[str, str]) -> TablePlace:
         """Return a place that means the same in every process: workers may have another working directory."""
+        uri = plain_uri(uri)
         return cls(uri if "://" in uri else str(Path(uri).expanduser().absolute()), table, options)
 
     def handle(self) -> TableHandle:

@@ -65,6 +65,12 @@ def _terabyte(samples: list[FileSample], target: int = 128 << 20) -> estimates.E
     return estimated(files, samples, target)
 
 
+def test_events_without_an_id(tmp_path: Path) -> None:
+    (tmp_path / "in.ndjson").write_bytes(b'{"no":"id"}\n{"event_id":"a"}\n{"no":"id"}\n')
+    found = estimate(str(tmp_path / "lake"), "t", str(tmp_path / "in.ndjson"), reading=SourceOptions())
+    assert (found.rows, found.rejects) == (3, 0)
+
+
 def test_a_terabyte() -> None:
     """A billion events of a kilobyte: figures by hand."""
     days = [frozenset({day}) for day in range(32)]

@@ -53,6 +53,7 @@ def test_other_sources_are_refused(source: str) -> None:
 def test_paths_become_absolute_and_file_uris_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert parse("a b.json") == parse(f"file://{tmp_path}/a%20b.json") == parse(f"{tmp_path}/x/../a b.json")
+    assert parse("a b.json") == parse(f"file:{tmp_path}/a%20b.json")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from alluvia.errors import Invalid
 
 def folder_of(uri: str) -> Path | None:
     """Return the folder of a local lake; None for other lakes."""
-    if uri.startswith("file://"):
+    if uri.startswith("file:/"):
         return Path(unquote(urlsplit(uri).path))
     return Path(uri).expanduser() if uri and "://" not in uri else None
 

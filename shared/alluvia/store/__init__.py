@@ -14,6 +14,7 @@ from alluvia.store.counting import CountingStore
 from alluvia.store.directory import DirectoryStore
 from alluvia.store.memory import MemoryStore
 from alluvia.store.outside import OutsideStore
+from alluvia.store.uris import plain_uri
 from alluvia.store.wide import WideStore
 from alluvia.store.wrapper import Wrapper
 
@@ -41,9 +42,10 @@ def open_store(uri: str, clock: Clock, **options: str) -> Store:
     """Open the store that a lake's URI names.
 
     `s3://bucket/prefix` (options `endpoint_url`, `region`, `access_key_id`, `secret_access_key`, `session_token`),
-    `file:///path` or a plain path, or `memory://name`, which lives as long as the process. Raises `Invalid` for another
-    scheme or an option that the scheme does not have.
+    `file:///path`, `file:/path` or a plain path, or `memory://name`, which lives as long as the process. Raises
+    `Invalid` for another scheme or an option that the scheme does not have.
     """
+    uri = plain_uri(uri)
     scheme = urlsplit(uri).scheme if "://" in uri else ""
     if scheme == "s3":
         parts = urlsplit(uri)

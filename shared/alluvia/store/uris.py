@@ -7,8 +7,25 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
+from alluvia.errors import Invalid
+
 _LOCAL = re.compile(r"^file:/+", re.IGNORECASE)
+_ONE_SLASH = re.compile(r"([a-z][a-z0-9+.-]+):/(?!/)", re.IGNORECASE)
 _BUCKET = re.compile(r"^s3[an]?://", re.IGNORECASE)
+
+
+def plain_uri(uri: str) -> str:
+    """Return a path or URI as given, but `file:/a`, as Spark and Hadoop write it, as `file:///a`.
+
+    Raises `Invalid` for another scheme with one slash, such as `dbfs:/a`, which would be a folder of that name.
+    """
+    found = _ONE_SLASH.match(uri)
+    if found is None:
+        return uri
+    if found[1].lower() != "file":
+        expected = f"expected s3://bucket/prefix, file:///path, or a path (./{uri} for a folder there)"
+        raise Invalid(f"the lake URI or path {uri!r}: {expected}")
+    return f"file://{uri[len('file:') :]}"
 
 
 def canonical_path(path: str) -> str:
@@ -39,6 +56,7 @@ def key_below(path: str, root_uri: str) -> str | None:
 
 def table_place(uri: str) -> tuple[str, str]:
     """Return the URI of the store that a table is in, and the table's folder there (empty for the root of a bucket)."""
+    uri = plain_uri(uri)
     if "://" not in uri:
         path = Path(os.path.abspath(Path(uri).expanduser()))  # noqa: PTH100 - resolve() would follow links
         return str(path.parent), path.name

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import alluvia
 from alluvia.clock import SystemClock
 from alluvia.errors import Invalid
 from alluvia.store import DirectoryStore, open_store
@@ -18,6 +19,7 @@ def test_a_path_and_a_file_uri_name_a_directory(tmp_path: Path) -> None:
     assert isinstance(uri, DirectoryStore)
     assert uri.root == tmp_path / "a lake"
     assert open_store(uri.uri, SystemClock()).uri == uri.uri
+    assert open_store(f"file:{tmp_path}/a%20lake", SystemClock()).uri == uri.uri
 
 
 def test_one_memory_uri_names_one_store() -> None:
@@ -35,10 +37,26 @@ def test_an_s3_uri_names_bucket_and_prefix() -> None:
     assert open_store("s3://bucket", SystemClock(), region="eu-central-1").url("t/x") == "s3://bucket/t/x"
 
 
-@pytest.mark.parametrize("uri", ["", "http://x/y", "s3://", "s3:///x", "s3://b/x?y=z", "s3://b/x#y"])
+@pytest.mark.parametrize("uri", ["", "http://x/y", "s3://", "s3:///x", "s3://b/x?y=z", "s3://b/x#y", "s3:/b/x"])
 def test_another_uri_is_refused(uri: str) -> None:
     with pytest.raises(Invalid, match="lake URI"):
         open_store(uri, SystemClock())
+
+
+@pytest.mark.parametrize("uri", ["dbfs:/lake/t", "s3:/lake/t", "gs:/lake/t"])
+def test_a_scheme_with_one_slash_names_no_folder(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for opened in (alluvia.connect, alluvia.open_table):
+        with pytest.raises(Invalid, match=f"{uri}'?.*expected s3://bucket/prefix"):
+            opened(uri)
+    alluvia.connect(f"./{uri}").create_table("t", {"x": "long"})
+    assert (tmp_path / uri / "t").is_dir()
+
+
+def test_the_uris_that_spark_writes_name_tables(tmp_path: Path) -> None:
+    alluvia.connect(f"file:{tmp_path}/a%20lake").create_table("t", {"x": "long"})
+    for uri in (f"file:{tmp_path}/a%20lake/t", f"file://{tmp_path}/a%20lake/t", str(tmp_path / "a lake" / "t")):
+        assert alluvia.open_table(uri).snapshot().schema.names == ["x"]
 
 
 def test_unknown_options_are_refused(tmp_path: Path) -> None:
