@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 128 << 20
 """A task sorts and writes rows of about so many bytes at once."""
 _CREATING = ("partitionBy", "sortBy", "clusterBy")
+_OVERWRITES = "spark.sql.sources.partitionOverwriteMode"
 
 
 @dataclass
@@ -48,14 +50,25 @@ class TableWriter(DataSourceArrowWriter):
     """One write of a DataFrame. `base` is the table's version when it was planned, without files.
 
     `creates` says that there was no table then. `done` says that the transaction is in the table already.
+    `replaces_partitions` says that all rows of a partitioned table are replaced, as no option says which.
     """
 
-    def __init__(self, options: AlluviaOptions, write: FileWrite, base: State, *, creates: bool, done: bool) -> None:
+    def __init__(
+        self,
+        options: AlluviaOptions,
+        write: FileWrite,
+        base: State,
+        *,
+        creates: bool,
+        done: bool,
+        replaces_partitions: bool = False,
+    ) -> None:
         self._options = options
         self._write = write
         self._base = base
         self._creates = creates
         self._done = done
+        self._replaces_partitions = replaces_partitions
 
     @classmethod
     def planned(cls, options: AlluviaOptions, columns: StructType, *, overwrite: bool) -> TableWriter:
@@ -79,12 +92,25 @@ class TableWriter(DataSourceArrowWriter):
         write = plan_write(handle, snapshot, pa.schema([each.with_nullable(True) for each in new]), replaces, txn)
         _check_columns(rows, write.snapshot(snapshot).schema)
         state = snapshot.state
-        return cls(options, write, State(state.version, state.protocol, state.metadata), creates=False, done=done)
+        return cls(
+            options,
+            write,
+            State(state.version, state.protocol, state.metadata),
+            creates=False,
+            done=done,
+            replaces_partitions=overwrite
+            and "replaceWhere" not in options.given
+            and bool(snapshot.partition_spec.fields),
+        )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:  # type: ignore[override] # as for Spark's own
         spare_later_tasks()
+        if self._done:
+            return WrittenFiles(())
+        if self._replaces_partitions:
+            _check_overwrites_all()
         first = next(iterator, None)
-        if first is None or self._done:
+        if first is None:
             return WrittenFiles(())
         handle = self._options.handle()
         base = Snapshot(self._base, handle.root, handle.name)
@@ -120,6 +146,19 @@ def _created(handle: TableHandle, options: AlluviaOptions, rows: pa.Schema) -> S
     )
     writers = metadata.configuration.get(WRITERS, "alluvia")
     return State(0, new_protocol(writers, metadata.schema_string, metadata.configuration), metadata)
+
+
+def _check_overwrites_all() -> None:
+    """Raise `Invalid` where the session asks that an overwrite replace only partitions that it has rows of.
+
+    Only a task can see the session's settings, which are its local properties. A write has one, even without rows.
+    """
+    context = TaskContext.get()
+    if context is not None and (context.getLocalProperty(_OVERWRITES) or "").lower() == "dynamic":
+        raise Invalid(
+            f"the session has {_OVERWRITES} set to dynamic, but an overwrite without replaceWhere replaces the whole "
+            "table: say with the option replaceWhere which rows to replace ('true' for all), or unset the setting"
+        )
 
 
 def _check_columns(rows: pa.Schema, schema: pa.Schema) -> None:

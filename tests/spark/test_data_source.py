@@ -97,6 +97,26 @@ def test_rows_are_appended_and_replaced(registered: SparkSession, lake: Lake) ->
     assert table.to_arrow(["n", "more"]).sort_by("n").to_pylist() == [{"n": 1, "more": 1.5}, {"n": 2, "more": 1.5}]
 
 
+def test_an_overwrite_of_partitions_by_a_setting_is_refused(registered: SparkSession, lake: Lake) -> None:
+    table = lake.create_table("t", {"n": "long", "place": "string", "at": "timestamp"}, ["day(at)"])
+    table.append([{"n": 1, "place": "a"}])
+    plain = lake.create_table("plain", {"n": "long", "place": "string"})
+    plain.append([{"n": 1, "place": "a"}])
+    rows, path = events(registered, 7, 8), judges.uri_of(table)
+    refused = "partitionOverwriteMode set to dynamic, .*replaceWhere"
+    with settings(registered, {"spark.sql.sources.partitionOverwriteMode": "DYNAMIC"}):
+        for each in (rows, rows.limit(0)):
+            with pytest.raises(PySparkException, match=refused):
+                writer(each, "overwrite").save(path)
+        assert numbers(table) == [1]
+        writer(rows, "overwrite", replaceWhere="true").save(path)
+        writer(rows, "append").save(path)
+        writer(rows, "overwrite").save(judges.uri_of(plain))
+    assert (numbers(table), numbers(plain)) == ([7, 7], [7])
+    writer(events(registered, 8, 9), "overwrite").save(path)
+    assert numbers(table) == [8]
+
+
 def test_a_task_that_fails_and_is_tried_again_adds_its_rows_once(registered: SparkSession, lake: Lake) -> None:
     table = lake.create_table("t", {"n": "long"})
 
