@@ -245,6 +245,13 @@ def test_invoke_tells_the_function_which_lake(shell: Shell, monkeypatch: pytest.
     assert "ALLUVIA_LAKE" not in os.environ
 
 
+def test_a_backfill_of_nothing_creates_no_table(shell: Shell, tmp_path: Path) -> None:
+    result = shell.run("backfill", "clicks", str(tmp_path / "nothing" / "*.json"))
+    assert result.exit_code == 1
+    assert "matches no file" in result.stderr
+    assert shell.rows("tables") == []
+
+
 @pytest.mark.parametrize("function", ["ingest", "merge", "query", "vacuum"])
 @pytest.mark.parametrize("event", ["[]", '"x"', "5", "null"])
 def test_an_event_that_is_no_object(shell: Shell, tmp_path: Path, function: str, event: str) -> None:

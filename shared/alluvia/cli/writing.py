@@ -140,8 +140,10 @@ def backfill(
 
     SOURCE is a file, a folder, a pattern such as "s3://logs/2024-*/**/*.{gz,zst}", or a list of files, local or on S3.
     """
+    from alluvia.ingest.tables import find_events
     from alluvia_spark.backfill import run
     from alluvia_spark.files import SourceOptions
+    from alluvia_spark.source import list_files
 
     reading = SourceOptions(is_list=manifest, format=kind, hive=hive, on_bad_file=on_bad_file)
     options = {"endpoint_url": common.endpoint_url} if common.endpoint_url else {}
@@ -152,7 +154,8 @@ def backfill(
         show_one(found, as_json=common.as_json)
         return
     lake = common.lake(new=create)
-    if create:
+    if create and find_events(lake, table) is None:
+        next(list_files(source, lake.clock, reading, **options))  # without a file there is no table to create
         lake.create_events(table, exist_ok=True)
     with common.progress(f"loading {source}"):
         report = run(common.uri, table, source, job_id, reading=reading, options=options)
