@@ -74,6 +74,7 @@ SAMPLES: list[tuple[str, bytes, str, Mapping[str, str]]] = [
     ("segment", json.dumps(SEGMENT).encode(), JSON, {}),
     ("vector", b'[{"message":"x","timestamp":"2023-11-14T22:13:10.123456789Z"}]', JSON, {}),
     ("fluentbit", b'[{"date":1699999990.5,"log":"x"}]', JSON, {}),
+    ("fluentbit", b'{"date":1699999990.5,"log":"x"}{"date":1699999991,"log":"y"}', JSON, {}),
     ("firehose", firehose(b'{"a":1}', b'{"b":2}\n{"c":3}'), JSON, {"x-amz-firehose-request-id": "r-1"}),
     ("otlp", otlp_protobuf("x", "y"), PROTOBUF, {}),
     ("otlp", json.dumps(otlp_json("x", "y")).encode(), JSON, {}),

@@ -85,7 +85,7 @@ def status_of(found: Split, accepted: int, rejected: int, good: int) -> int:
     """Return the status: good if anything was accepted or nothing was wrong."""
     if accepted or not rejected:
         return good
-    return 413 if found.too_large else 400
+    return 413 if found.too_large else 415 if found.unsupported else 400
 
 
 def errors_of(rejects: list[Reject], count: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from alluvia import Lake
 from alluvia.access.rights import ADMIN, APPEND, READ
 from alluvia.errors import AlluviaError, Invalid, Unsupported
 from alluvia.ingest.envelope import media_type
-from alluvia.ingest.inflate import TooLarge, inflate
+from alluvia.ingest.inflate import TooLarge, UnknownEncoding, inflate, known_encoding
 from alluvia.serverless.http import TABLE_HEADER, Request, Response, answer, refusal
 from alluvia.serverless.log_lines import Logger
 from alluvia.uploads.event_rows import StoredEvents
@@ -28,9 +28,8 @@ from .settling import errors_of, told_of
 PARTS = ("parts", "bytes")
 PARAMETERS = ("format", "schema", "key", "create", "evolve", *PARTS)
 REPLAYED = "Idempotent-Replayed"
-STATUSES: dict[type[AlluviaError], int] = {TooLarge: 413, Misfit: 422, Unsupported: 400}
+STATUSES: dict[type[AlluviaError], int] = {TooLarge: 413, UnknownEncoding: 415, Misfit: 422, Unsupported: 400}
 _SWITCHES = {"true": True, "1": True, "false": False, "0": False}
-_ENCODINGS = ("", "identity", "gzip", "x-gzip", "zstd", "deflate")
 
 logger = Logger(service=SERVICE, child=True)
 
@@ -163,8 +162,4 @@ def _switch(name: str, asked: Mapping[str, str], *, default: bool) -> bool:
 
 def _inflated(data: bytes, encoding: str, bytes_max: int) -> bytes:
     """Return a body without deflate. Files tell gzip and zstd by themselves, and are inflated as they are read."""
-    if encoding.strip().lower() == "deflate":
-        return inflate(data, encoding, bytes_max)
-    if encoding.strip().lower() not in _ENCODINGS:
-        raise Invalid(f"Content-Encoding {encoding!r:.100} is not supported: send gzip, zstd or deflate, or none")
-    return data
+    return inflate(data, encoding, bytes_max) if known_encoding(encoding) == "deflate" else data

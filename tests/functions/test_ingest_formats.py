@@ -185,7 +185,7 @@ def test_broken_cloudevents_are_rejects(lake: alluvia.Lake) -> None:
         (b"<x/>", "application/cloudevents+xml", {}, "is not supported: send CloudEvents as JSON"),
     ):
         status, answer, _ = post("/v1/events/t", body, kind, headers)
-        assert status == 400
+        assert status == (415 if "is not supported" in reason else 400)
         assert reason in json.loads(answer)["errors"][0]["reason"]
     raws = [row["raw"] for row in lake.table("t/_rejects").scan().read_all().to_pylist()]
     assert b"<x/>" in raws
@@ -278,8 +278,47 @@ def test_forwarders_that_repeat_a_batch(lake: alluvia.Lake, name: str, body: byt
 def test_fluent_bit_is_told_what_to_set(lake: alluvia.Lake) -> None:
     answer = post_as("fluentbit", b"\x92\x01", content_type="application/msgpack")
     assert (answer["status"], answer["errors"][0]["reason"]) == (
-        400, "MessagePack is not supported: set `Format json_lines` in the output",
+        415, "MessagePack is not supported: set `Format json_lines` in the output",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "content_type", "encoding", "reason"),
+    [
+        ("/v1/events/t", b"\x82\x01", "application/x-msgpack", "", "MessagePack is not supported: send JSON"),
+        ("/v1/events/t", b"{}", JSON, "snappy", "Content-Encoding 'snappy' is not supported"),
+        ("/v1/logs", b"{}", JSON, "snappy", "Content-Encoding 'snappy' is not supported"),
+        ("/v1/logs", b"{}", "text/plain", "", "Content-Type: 'text/plain' is not supported: send application"),
+        (
+            "/v1/upload/t",
+            b"a\n1\n",
+            "text/csv",
+            "snappy",
+            "Content-Encoding 'snappy' is not supported",
+        ),
+    ],
+)
+def test_what_is_never_read_is_answered_so(
+    lake: alluvia.Lake, path: str, body: bytes, content_type: str, encoding: str, reason: str
+) -> None:
+    for name in ("t", "logs"):
+        lake.create_events(name)
+    status, answer, _ = post(path, body, content_type, {"content-encoding": encoding})
+    assert status == 415
+    assert reason.encode() in answer
+    if path == "/v1/events/t":
+        assert lake.table("t/_rejects").scan().read_all()["raw"].to_pylist() == [body]
+
+
+def test_records_of_fluent_bit_without_line_ends(lake: alluvia.Lake) -> None:
+    body = b'{"date":1577836800.5,"m":"}{"}{"date":1577836801,"m":[{}]} {"m":1e2}\r\n{"date'
+    answer = post_as("fluentbit", body)
+    assert (answer["status"], answer["stored"], answer["rejected"]) == (200, 3, 1)
+    assert post_as("fluentbit", body)["stored"] == 0
+    assert [row["properties"]["m"] for row in rows(lake)] == ["}{", [{}], 100.0]
+    assert lake.table("t/_rejects").scan().read_all()["raw"].to_pylist() == [b'{"date']
+    answer = post_as("fluentbit", b'{"a":1,"a":2}')
+    assert (answer["status"], answer["errors"][0]["reason"]) == (400, "the key 'a' occurs twice in one object")
 
 
 def test_calls_of_segment(lake: alluvia.Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -290,6 +290,9 @@ def test_what_cannot_be_a_row_is_kept_and_need_not_come_again(
     assert (answer.status, answer.json["rejected"]) == (200, 1)
     assert [row["raw"] for row in rows(lake, "t/_rejects")] == [b'{"broken']
     assert post(of, clock, b"").status == 400
+    answer = post(of, clock, b"\x81", content_type="application/msgpack")
+    assert (answer.status, answer.json["rejected"]) == (415, 1)  # it never will be: who sets it up must know
+    assert b"\x81" in [row["raw"] for row in rows(lake, "t/_rejects")]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,8 @@ def read(sent: SentBody, limits: Limits) -> Split:
         _binary(events, sent)
         return events.split()
     if not sent.media_type.endswith("json"):
-        return refused(sent.body, f"Content-Type: {sent.media_type!r:.100} is not supported: send CloudEvents as JSON")
+        reason = f"Content-Type: {sent.media_type!r:.100} is not supported: send CloudEvents as JSON"
+        return refused(sent.body, reason, unsupported=True)
     value = parsed(sent.body)
     if isinstance(value, Invalid):
         return refused(sent.body, str(value))

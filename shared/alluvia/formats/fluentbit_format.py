@@ -1,31 +1,35 @@
-"""Fluent Bit's http output, in its formats json, json_lines and json_stream. Pure.
+"""Fluent Bit's http output, in its formats json, json_lines and json_stream (objects without line ends). Pure.
 
 The time of a record is its `date`: seconds, or text. Retries are known by their bytes, as those of Vector are.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from alluvia.formats import json_format
 from alluvia.formats.events import body_key
 from alluvia.formats.values import BodyFormat, SentBody
-from alluvia.ingest.envelope import refused
+from alluvia.ingest.envelope import refused, split_stream_json
 from alluvia.ingest.timestamps import instant
-from alluvia.ingest.values import Given, RawEvent, Split
+from alluvia.ingest.values import Given, RawEvent
 
 if TYPE_CHECKING:
-    from alluvia.ingest.values import Limits
+    from alluvia.ingest.values import Limits, Split
 
 _DATE = "date"
 
 
 def read(sent: SentBody, limits: Limits) -> Split:
     """Take the records of a request."""
-    if sent.media_type in ("application/msgpack", "application/x-msgpack"):
-        return refused(sent.body, "MessagePack is not supported: set `Format json_lines` in the output")
+    if sent.media_type in json_format.MESSAGE_PACK:
+        reason = "MessagePack is not supported: set `Format json_lines` in the output"
+        return refused(sent.body, reason, unsupported=True)
     found = json_format.read(sent, limits)
-    return Split([_dated(event) for event in found.events], found.rejects, found.too_large)
+    if not found.events and len(found.rejects) == 1 and sent.body.lstrip().startswith(b"{") and not found.too_large:
+        found = split_stream_json(sent.body, limits)
+    return replace(found, events=[_dated(event) for event in found.events])
 
 
 def _dated(event: RawEvent) -> RawEvent:

@@ -44,7 +44,8 @@ _IDS = ("traceId", "spanId")
 def read(sent: SentBody, limits: Limits) -> Split:
     """Take the log records of a request. A request that cannot be read is one reject."""
     if sent.media_type not in (PROTOBUF, JSON):
-        return refused(sent.body, f"Content-Type: {sent.media_type!r:.100} is not supported: send {PROTOBUF} or {JSON}")
+        reason = f"Content-Type: {sent.media_type!r:.100} is not supported: send {PROTOBUF} or {JSON}"
+        return refused(sent.body, reason, unsupported=True)
     try:
         request = _from_json(sent.body) if sent.media_type == JSON else ExportLogsServiceRequest.FromString(sent.body)
     except (DecodeError, json_format.ParseError, Invalid) as error:

@@ -16,8 +16,8 @@ import orjson
 from alluvia.errors import Invalid
 from alluvia.ingest.alike import MANY, EventParts, alike_parts, block_of
 from alluvia.ingest.identity import own_reject_id
-from alluvia.ingest.inflate import TooLarge, inflate
-from alluvia.ingest.jsontext import decode_all, decode_if_plain, describe, encode_all, split_array
+from alluvia.ingest.inflate import TooLarge, UnknownEncoding, inflate
+from alluvia.ingest.jsontext import decode_all, decode_if_plain, describe, encode_all, split_array, split_stream
 from alluvia.ingest.values import TOO_MANY_BYTES, Limits, RawEvent, Reject, Split, raw_events
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def inflated(body: bytes, content_encoding: str | None, limits: Limits) -> bytes
     try:
         return inflate(body, content_encoding, limits.inflated_bytes)
     except Invalid as error:
-        return refused(body, str(error), too_large=isinstance(error, TooLarge))
+        unsupported = isinstance(error, UnknownEncoding)
+        return refused(body, str(error), too_large=isinstance(error, TooLarge), unsupported=unsupported)
 
 
 def split_json(body: bytes, content_type: str | None, limits: Limits) -> Split:
@@ -68,9 +69,16 @@ def media_type(content_type: str | None) -> str:
     return (content_type or "").partition(";")[0].strip().lower()
 
 
-def refused(body: bytes, reason: str, *, too_large: bool = False) -> Split:
+def split_stream_json(body: bytes, limits: Limits) -> Split:
+    """Take a body apart in which JSON texts follow one another without line ends; what cannot be read is the last."""
+    text = body.removeprefix(BOM).strip(_SPACE)
+    raws = split_stream(text, limits.events + 1)
+    return _too_many(text, limits) if len(raws) > limits.events else split_lines(range(len(raws)), raws, limits)
+
+
+def refused(body: bytes, reason: str, *, too_large: bool = False, unsupported: bool = False) -> Split:
     """Return what becomes of a body that is not taken apart: one reject."""
-    return Split([], [Reject(0, reason, body)], too_large=too_large)
+    return Split([], [Reject(0, reason, body)], too_large=too_large, unsupported=unsupported)
 
 
 def _interpret(text: bytes, ndjson: bool, limits: Limits) -> Split:

@@ -21,15 +21,17 @@ class TooLarge(Invalid):
     """The data is larger than the limit allows."""
 
 
+class UnknownEncoding(Invalid):
+    """The data is compressed in a way that is never read."""
+
+
 def inflate(body: bytes, content_encoding: str | None, limit_bytes: int) -> bytes:
     """Return the bytes of a body sent with gzip, zstd or deflate (zlib), or with none.
 
     Gzip and zstd are recognised by their first bytes, with or without the header, as some proxies inflate and leave the
-    header. Raises TooLarge beyond the limit, Invalid if the data is damaged or the encoding unknown.
+    header. Raises TooLarge beyond the limit, UnknownEncoding for another encoding, Invalid if the data is damaged.
     """
-    encoding = (content_encoding or "").strip().lower()
-    if encoding not in _ENCODINGS:
-        raise Invalid(f"Content-Encoding {encoding!r} is not supported: send gzip, zstd or deflate, or none")
+    encoding = known_encoding(content_encoding)
     if body.startswith(_GZIP_MAGIC):
         return gunzip(body, limit_bytes)
     if body.startswith(_ZSTD_MAGIC):
@@ -39,6 +41,16 @@ def inflate(body: bytes, content_encoding: str | None, limit_bytes: int) -> byte
     if len(body) > limit_bytes:
         raise TooLarge(TOO_MANY_BYTES.format(what="body", size=len(body), limit=limit_bytes))
     return body
+
+
+def known_encoding(content_encoding: str | None) -> str:
+    """Return a Content-Encoding in lower case, "" for none. Raises UnknownEncoding for one that is never read."""
+    encoding = (content_encoding or "").strip().lower()
+    if encoding not in _ENCODINGS:
+        raise UnknownEncoding(
+            f"Content-Encoding {encoding!r:.99} is not supported: send gzip, zstd or deflate, or none"
+        )
+    return encoding
 
 
 def unzstd(data: bytes, limit_bytes: int) -> bytes:

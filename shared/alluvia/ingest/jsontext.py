@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from typing import TYPE_CHECKING, NoReturn
@@ -149,7 +150,6 @@ def split_array(raw: bytes) -> list[bytes] | None:
     Elements may hold what `decode` refuses (NaN, equal keys, broken UTF-8): that is for each of them to answer.
     """
     text = raw.decode("utf-8", "surrogateescape")
-    decoder = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
     pieces: list[bytes] = []
     at = _skip_space(text, 0)
     if text[at : at + 1] != "[":
@@ -157,7 +157,7 @@ def split_array(raw: bytes) -> list[bytes] | None:
     at = _skip_space(text, at + 1)
     while pieces or text[at : at + 1] != "]":
         try:
-            _, end = decoder.raw_decode(text, at)
+            _, end = _LENIENT.raw_decode(text, at)
         except (ValueError, RecursionError):
             return None
         pieces.append(text[at:end].encode("utf-8", "surrogateescape"))
@@ -167,6 +167,24 @@ def split_array(raw: bytes) -> list[bytes] | None:
         at = _skip_space(text, at + 1)
     closed = text[at : at + 1] == "]" and _skip_space(text, at + 1) == len(text)
     return pieces if closed else None
+
+
+def split_stream(raw: bytes, pieces_max: int) -> list[bytes]:
+    """Cut JSON texts that follow one another into each of them, with or without space between.
+
+    The last piece is what is left where no text can be read, or once there are so many.
+    """
+    text = raw.decode("utf-8", "surrogateescape")
+    pieces: list[bytes] = []
+    at = _skip_space(text, 0)
+    while at < len(text):
+        end = len(text)
+        if len(pieces) < pieces_max - 1:
+            with suppress(ValueError, RecursionError):
+                _, end = _LENIENT.raw_decode(text, at)
+        pieces.append(text[at:end].encode("utf-8", "surrogateescape"))
+        at = _skip_space(text, end)
+    return pieces
 
 
 def exact_number(text: str) -> int | float | ExactNumber:
@@ -249,6 +267,8 @@ def _skip_space(text: str, at: int) -> int:
     return at
 
 
+_LENIENT = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
+"""Finds where a text ends. It takes more than JSON, which is for whoever reads the text to refuse."""
 _CAREFUL = json.JSONDecoder(
     object_pairs_hook=_unique, parse_int=exact_number, parse_float=exact_number, parse_constant=_refuse_constant
 )

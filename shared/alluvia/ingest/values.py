@@ -126,11 +126,15 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A request body taken apart. `too_large` says that a size limit refused the whole body."""
+    """A request body taken apart.
+
+    too_large: a size limit refused the whole body. unsupported: it is of a kind that is never read.
+    """
 
     events: Sequence[RawEvent]
     rejects: list[Reject]
     too_large: bool = False
+    unsupported: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ _ANSWERS: Mapping[int, Json] = {
     202: told("Queued: types and conflicts are looked at later.", _COUNTED, required=["accepted", "rejected"]),
     400: told("Every event was rejected, or the request is wrong, as `error` says.", _REFUSED),
     413: told("The body is over a limit.", _REFUSED),
+    415: told("The body is of a kind, or compressed in a way, that is never read.", _REFUSED),
 }
 _ERRORS = (404, 405, 503)
 _HEALTHY: Mapping[int, Json] = {200: told("It does.", {"status": TEXT})}
@@ -75,7 +76,7 @@ def _signed(found: Json) -> Json:
 
 def _call(name: str) -> dict[str, Json]:
     body = content(f"A call of Segment's API: {name}.", {JSON_TYPE: {"type": "object"}})
-    errors = {status: content("Refused.", {JSON_TYPE: {"type": "object"}}) for status in (400, 401, 413, 503)}
+    errors = {status: content("Refused.", {JSON_TYPE: {"type": "object"}}) for status in (400, 401, 413, 415, 503)}
     done = content("Taken.", {JSON_TYPE: {"type": "object", "properties": {"success": {"type": "boolean"}}}})
     summary = f"Take a {name} call of Segment's API, for the source of kind segment that has its write key"
     post = operation(f"segment_{name}", _WEBHOOKS, summary, {200: done, **errors}, body=body, public=True)
@@ -136,7 +137,7 @@ _CHECKED: Json = {"type": "object", "properties": {"sha256": TEXT, "bytes": COUN
 _UPLOADED_TO = in_path("table", "The table that takes the rows.")
 _IN_PARTS = [_UPLOADED_TO, in_path("upload", "The id of an upload in parts.")]
 _SOURCE = in_path("source", "The name of a webhook source of the lake.")
-_SIGNED_ERRORS = (400, 401, 405, 413, 500, 503)
+_SIGNED_ERRORS = (400, 401, 405, 413, 415, 500, 503)
 INGEST_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
     "/v1/events/{table}": {
         "POST": operation(
@@ -156,7 +157,7 @@ INGEST_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
             "Store log records of OpenTelemetry (OTLP/HTTP)",
             {
                 200: content("Taken; with a partial success, the rejects are counted.", _OTLP),
-                **dict.fromkeys((400, 403, 404, 413, 503), content("Refused, as google.rpc.Status says.", _OTLP)),
+                **dict.fromkeys((400, 403, 404, 413, 415, 503), content("Refused, as google.rpc.Status says.", _OTLP)),
             },
             parameters=[_CODING, ON_BRANCH],
             body=content("An ExportLogsServiceRequest.", _OTLP) | {"required": True},
@@ -180,7 +181,7 @@ INGEST_OPERATIONS: Mapping[str, Mapping[str, Json]] = {
             },
             parameters=[_UPLOADED_TO, *_UPLOAD_PARAMETERS, _CODING, _KEY, ON_BRANCH],
             body=content("The file, or a form with it.", _FILES) | {"required": True},
-            errors=(404, 405, 409, 413, 422, 503),
+            errors=(404, 405, 409, 413, 415, 422, 503),
         )
     },
     "/v1/upload/{table}/{upload}": {

@@ -45,7 +45,7 @@ def events_of(source: Source, delivery: Delivery, found: Split) -> Split:
             events.append(event._replace(given=_given(source, delivery, event, several=several)))
         except Invalid as error:
             rejects.append(reject_of(event, str(error), Origin(0), NO_FIELDS))
-    return Split(events, sorted(rejects, key=lambda reject: reject.position), found.too_large)
+    return replace(found, events=events, rejects=sorted(rejects, key=lambda reject: reject.position))
 
 
 def _unwrapped(source: Source, event: RawEvent) -> RawEvent:

@@ -77,6 +77,7 @@ WHOLE: list[tuple[str, bytes, str, Mapping[str, str]]] = [
     ),
     ("vector", f'{{"{A}":"{B}"}}\n{C}\n{D} {E} {F}'.encode(), "application/x-ndjson", {}),
     ("fluentbit", f'[{{"date":"{A}","{B}":"{C}"}},"{D}",{{"date":1,"{E}":"{F}"}}]'.encode(), JSON, {}),
+    ("fluentbit", f'{{"date":"{A}","{B}":"{C}"}}{{"{D}":"{E}"}}{F}'.encode(), JSON, {}),
     ("firehose", json.dumps({"records": [{"data": data} for data in RECORDS]}).encode(), JSON, {}),
     ("otlp", otlp_protobuf(*TOKENS), "application/x-protobuf", {}),
     ("otlp", json.dumps(otlp_json(*TOKENS)).encode(), JSON, {}),

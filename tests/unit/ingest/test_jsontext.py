@@ -20,6 +20,7 @@ from alluvia.ingest.jsontext import (
     encode,
     encode_all,
     split_array,
+    split_stream,
 )
 
 NUMBERS = st.one_of(
@@ -187,3 +188,18 @@ def test_the_deepest_value_is_written_in_company() -> None:
 )
 def test_an_array_is_cut_into_its_elements(raw: bytes, pieces: list[bytes] | None) -> None:
     assert split_array(raw) == pieces
+
+
+@pytest.mark.parametrize(
+    ("raw", "pieces"),
+    [
+        (b'{"a":1}{"b":"}{"}', [b'{"a":1}', b'{"b":"}{"}']),
+        (b' 1 "x"\n[2]null ', [b"1", b'"x"', b"[2]", b"null"]),
+        (b'{"a":"\xff"}{}{"b', [b'{"a":"\xff"}', b"{}", b'{"b']),
+        (b"[" * 100_000, [b"[" * 100_000]),
+        (b"{}{}{}{}", [b"{}", b"{}", b"{}{}"]),
+        (b" ", []),
+    ],
+)
+def test_a_stream_is_cut_into_its_texts(raw: bytes, pieces: list[bytes]) -> None:
+    assert split_stream(raw, 3 if raw == b"{}{}{}{}" else 10) == pieces
