@@ -234,6 +234,26 @@ def test_otlp_says_what_was_rejected_and_what_is_wrong(lake: alluvia.Lake, monke
     for body in (b"-549", b"[]", b'"x"', b"null", b'{"resourceLogs":[5]}', b'{"resourceLogs":{"a":1}}'):
         status, answer, _ = post("/v1/logs", body, JSON)
         assert (status, "not a valid ExportLogsServiceRequest" in json.loads(answer)["message"]) == (400, True), body
+    for body, field, got in (
+        (b'{"message":"hello"}', "resourceLogs", "message"),
+        (b'{"resourceSpans":[{"scopeSpans":[]}]}', "resourceLogs", "resourceSpans"),
+        (
+            b'{"resourceLogs":[{"resource":{},"instrumentationLibraryLogs":[]}]}',
+            "scopeLogs",
+            "instrumentationLibraryLogs",
+        ),
+        (b'{"resourceLogs":[{"scopeLogs":[{"scope":{},"log_records":[]}]}]}', "logRecords", "log_records"),
+    ):
+        status, answer, _ = post("/v1/logs", body, JSON)
+        reason = f"not a valid ExportLogsServiceRequest: expected the field {field}, got '{got}'"
+        assert (status, reason in json.loads(answer)["message"]) == (400, True), answer
+    for body in (
+        b"{}",
+        b'{"resourceLogs":[{}]}',
+        b'{"resourceLogs":[{"resource":{}}],"more":1}',
+        b'{"resourceLogs":null}',
+    ):
+        assert post("/v1/logs", body, JSON)[:2] == (200, b"{}"), body
     monkeypatch.setenv("ALLUVIA_CREATE_TABLES", "false")
     monkeypatch.setenv("ALLUVIA_LOGS_TABLE", "other")
     status, answer, _ = post("/v1/logs", b"{}", JSON)

@@ -28,8 +28,6 @@ with needing("aws", "OTLP"):
     )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
 
     from alluvia.ingest.values import Limits, Split
@@ -39,6 +37,12 @@ JSON = "application/json"
 _CODES = {400: 3, 401: 16, 403: 7, 404: 5, 405: 12, 413: 3, 415: 3, 429: 8, 503: 14}
 """The codes of google.rpc for HTTP statuses; 2 (unknown) for others."""
 _IDS = ("traceId", "spanId")
+_LISTS: tuple[tuple[str, set[str]], ...] = (
+    ("resourceLogs", set()),
+    ("scopeLogs", {"resource", "schemaUrl"}),
+    ("logRecords", {"scope", "schemaUrl"}),
+)
+"""The lists that lead to the log records, and what stands beside each."""
 
 
 def read(sent: SentBody, limits: Limits) -> Split:
@@ -90,12 +94,21 @@ def _from_json(body: bytes) -> ExportLogsServiceRequest:
     return json_format.ParseDict(request, ExportLogsServiceRequest(), ignore_unknown_fields=True)
 
 
-def _records(request: object) -> Iterator[dict[str, object]]:
+def _records(request: dict[str, object]) -> list[dict[str, object]]:
+    """Return the log records of a request.
+
+    Unknown fields are ignored, as OTLP says. But an object that has some, and not the list that makes it one of logs,
+    is another message, such as that of traces. It raises Invalid, so that nobody takes it for stored.
+    """
     found = [request]
-    for name in ("resourceLogs", "scopeLogs", "logRecords"):
-        lists = [each.get(name) for each in found if isinstance(each, dict)]
-        found = [item for items in lists if isinstance(items, list) for item in items]
-    yield from (each for each in found if isinstance(each, dict))
+    for name, others in _LISTS:
+        for each in found:
+            if name not in each and (unknown := each.keys() - others):
+                raise Invalid(f"expected the field {name}, got {min(unknown)!r:.100}")
+        lists = [each.get(name) for each in found]
+        items = [item for items in lists if isinstance(items, list) for item in items]
+        found = [item for item in items if isinstance(item, dict)]
+    return found
 
 
 def _unhex(text: str, name: str) -> bytes:
