@@ -306,6 +306,13 @@ def test_fluent_bit_is_told_what_to_set(lake: alluvia.Lake) -> None:
     ("path", "body", "content_type", "encoding", "reason"),
     [
         ("/v1/events/t", b"\x82\x01", "application/x-msgpack", "", "MessagePack is not supported: send JSON"),
+        (
+            "/v1/events/t",
+            b'--x\r\nContent-Disposition: form-data; name="data"\r\n\r\n{}\r\n--x--',
+            "multipart/form-data; boundary=x",
+            "",
+            "multipart/form-data is not supported here: send events as JSON, and files to POST /v1/upload/{table}",
+        ),
         ("/v1/events/t", b"{}", JSON, "snappy", "Content-Encoding 'snappy' is not supported"),
         ("/v1/logs", b"{}", JSON, "snappy", "Content-Encoding 'snappy' is not supported"),
         ("/v1/logs", b"{}", "text/plain", "", "Content-Type: 'text/plain' is not supported: send application"),
@@ -328,6 +335,7 @@ def test_what_is_never_read_is_answered_so(
     assert reason.encode() in answer
     if path == "/v1/events/t":
         assert lake.table("t/_rejects").scan().read_all()["raw"].to_pylist() == [body]
+        assert post(path, b'{"n":1}', content_type)[0] == 200  # the body decides
 
 
 def test_records_of_fluent_bit_without_line_ends(lake: alluvia.Lake) -> None:

@@ -404,6 +404,17 @@ def test_what_a_request_declares_comes_before_the_format_of_its_source(
     assert [row["event_id"] for row in rows(lake)] == ids
 
 
+def test_a_form_with_parts_is_not_read_as_the_csv_of_a_source(
+    lake: alluvia.Lake, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = define(lake, "open", monkeypatch, format="csv")
+    assert post(of, clock, b"a\n1\n", content_type="").status == 200
+    answer = post(
+        of, clock, b"--x\r\nContent-Type: text/csv\r\n\r\na\r\n--x--", content_type="multipart/form-data; boundary=x"
+    )
+    assert (answer.status, answer.json["errors"][0]["reason"][:20]) == (415, "multipart/form-data ")
+
+
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):

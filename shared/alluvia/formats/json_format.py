@@ -16,9 +16,19 @@ MESSAGE_PACK = ("application/msgpack", "application/x-msgpack", "application/vnd
 
 def read(sent: SentBody, limits: Limits) -> Split:
     """Take the events of a body. One that begins as JSON does is JSON, whatever its type says."""
-    if sent.media_type in MESSAGE_PACK and sent.body.lstrip()[:1] not in (b"", b"{", b"["):
-        return refused(sent.body, "MessagePack is not supported: send JSON", unsupported=True)
+    fault = "" if sent.body.lstrip()[:1] in (b"", b"{", b"[") else _fault(sent.media_type)
+    if fault:
+        return refused(sent.body, fault, unsupported=True)
     return split_json(sent.body, sent.headers.get("content-type"), limits)
+
+
+def _fault(media_type: str) -> str:
+    """Return why a body that says to be of a type is never read; "" for other types."""
+    if media_type in MESSAGE_PACK:
+        return "MessagePack is not supported: send JSON"
+    if media_type.startswith("multipart/"):
+        return f"{media_type:.100} is not supported here: send events as JSON, and files to POST /v1/upload/{{table}}"
+    return ""
 
 
 FORMAT = BodyFormat(read)

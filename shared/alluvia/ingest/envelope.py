@@ -17,7 +17,15 @@ from alluvia.errors import Invalid
 from alluvia.ingest.alike import MANY, EventParts, alike_parts, block_of
 from alluvia.ingest.identity import own_reject_id
 from alluvia.ingest.inflate import TooLarge, UnknownEncoding, inflate
-from alluvia.ingest.jsontext import decode_all, decode_if_plain, describe, encode_all, split_array, split_stream
+from alluvia.ingest.jsontext import (
+    SeveralValues,
+    decode_all,
+    decode_if_plain,
+    describe,
+    encode_all,
+    split_array,
+    split_stream,
+)
 from alluvia.ingest.values import TOO_MANY_BYTES, Limits, RawEvent, Reject, Split, raw_events
 
 if TYPE_CHECKING:
@@ -31,6 +39,7 @@ NDJSON_TYPES = (
     "application/jsonlines",
 )
 _SPACE = b" \t\r\n"
+_A_LINE = ": send one object per line (curl -d strips line ends, --data-binary keeps them)"
 _HEAD_BYTES = 1 << 20
 BOM = b"\xef\xbb\xbf"
 
@@ -150,7 +159,7 @@ def _each(positions: Sequence[int], raws: Sequence[bytes], values: Sequence[obje
     rejects: list[Reject] = []
     for position, raw, value in zip(positions, raws, values, strict=True):
         if isinstance(value, Invalid):
-            rejects.append(Reject(position, str(value), raw))
+            rejects.append(Reject(position, f"{value}{_A_LINE if isinstance(value, SeveralValues) else ''}", raw))
         elif not isinstance(value, dict):
             rejects.append(Reject(position, f"expected a JSON object, got {describe(value)}", raw))
         elif len(raw) > limits.event_bytes:

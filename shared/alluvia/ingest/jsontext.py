@@ -37,6 +37,10 @@ _SKELETON = bytes(
 _SUSPECTS = (b"0" * (_DIGITS_SAFE + 1), b"0e000", b"0e-000")
 
 
+class SeveralValues(Invalid):
+    """The text is that of several objects or arrays, one after another."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExactNumber:
     """A JSON number that neither a 64-bit integer nor a double gives back; `text` is its digits as sent."""
@@ -232,7 +236,7 @@ def _decode_carefully(raw: bytes) -> object:
     except UnicodeDecodeError as error:
         return Invalid(f"not valid UTF-8: byte {error.start} of the JSON text")
     except json.JSONDecodeError as error:
-        return Invalid(f"not valid JSON: {error.msg} at character {error.pos}")
+        return _fault(error)
     except (RecursionError, TypeError) as error:
         if isinstance(error, RecursionError) or "Recursion" in str(error):
             return Invalid("nested too deeply: more than 250 levels")
@@ -240,6 +244,15 @@ def _decode_carefully(raw: bytes) -> object:
     except Invalid as error:  # of a hook
         return error
     return value
+
+
+def _fault(error: json.JSONDecodeError) -> Invalid:
+    if error.msg != "Extra data":
+        what = error.msg.rstrip(": ").removesuffix(" at")  # "… starting at", "Invalid \\escape: "
+        return Invalid(f"not valid JSON: {what} at character {error.pos}")
+    if error.doc[error.pos] in "{[":
+        return SeveralValues(f"not valid JSON: another value begins at character {error.pos}")
+    return Invalid(f"not valid JSON: more follows the value at character {error.pos}")
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -273,3 +273,11 @@ def test_no_bytes_crash_it_and_none_vanish(body: bytes, encoding: str | None, co
     found = take(body, content_type, encoding)
     nothing = body.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n") in (b"", b"[]")
     assert found.events or found.rejects or nothing
+
+
+def test_objects_on_one_line_are_refused_with_what_to_do() -> None:
+    hint = "send one object per line (curl -d strips line ends, --data-binary keeps them)"
+    for body in (b'{"a":1}{"b":2}', b'{"a":1}{"b":2}\n{"c":3}', b'{\n"a":1}\n{\n"b":2}'):
+        [reject] = split(body, content_type=None, content_encoding=None, limits=Limits()).rejects
+        assert reject.reason.endswith(f": {hint}")
+        assert reject.reason.startswith("not valid JSON: another value begins at character ")

@@ -203,3 +203,20 @@ def test_an_array_is_cut_into_its_elements(raw: bytes, pieces: list[bytes] | Non
 )
 def test_a_stream_is_cut_into_its_texts(raw: bytes, pieces: list[bytes]) -> None:
     assert split_stream(raw, 3 if raw == b"{}{}{}{}" else 10) == pieces
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b'{"a":1}{"b":2}', "not valid JSON: another value begins at character 7"),
+        (b'{"a":1}]', "not valid JSON: more follows the value at character 7"),
+        (b'{"a', "not valid JSON: Unterminated string starting at character 1"),
+        (b'{"a":"\n"}', "not valid JSON: Invalid control character at character 6"),
+        (b'{"a":"\\x"}', "not valid JSON: Invalid \\escape at character 6"),
+        (b'{"a":}', "not valid JSON: Expecting value at character 5"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(raw: bytes, reason: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        decode(raw)
+    assert str(caught.value) == reason
