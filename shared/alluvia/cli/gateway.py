@@ -15,7 +15,7 @@ from alluvia.cli.doors import LARGE, QUERIES, UPLOADS, Door, Places
 from alluvia.cli.guards import refusal
 from alluvia.cli.large_results import PATH as DOWNLOADS_PATH
 from alluvia.cli.large_results import Download, FileWrapper
-from alluvia.cli.listening import request_line
+from alluvia.cli.listening import request_line, utf8_path
 from alluvia.cli.metrics import OTHER, Metrics
 from alluvia.cli.metrics import PATH as METRICS_PATH
 from alluvia.clock import Clock
@@ -139,7 +139,11 @@ class MetricsPage:
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request, as WSGI has it."""
-        method, path, headers = environ["REQUEST_METHOD"], environ.get("PATH_INFO") or "/", headers_of(environ)
+        method, path, headers = (
+            environ["REQUEST_METHOD"],
+            utf8_path(environ.get("PATH_INFO") or "/"),
+            headers_of(environ),
+        )
         refused = refusal(path, headers, self._hosts)
         if refused is not None:
             answer = failure(403, refused)
@@ -192,7 +196,7 @@ def to_event(environ: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """Return a WSGI request as the event that API Gateway would make of it."""
     headers = headers_of(environ)
     body = environ["wsgi.input"].read()
-    path, query = environ.get("PATH_INFO") or "/", environ.get("QUERY_STRING", "")
+    path, query = utf8_path(environ.get("PATH_INFO") or "/"), environ.get("QUERY_STRING", "")
     http = {
         "method": environ["REQUEST_METHOD"],
         "path": path,

@@ -45,13 +45,18 @@ class _Refusal(ErrorTask):  # type: ignore[misc]
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)
-        method, path = getattr(self.request, "command", "-"), getattr(self.request, "path", "-")
+        method, path = getattr(self.request, "command", "-"), utf8_path(getattr(self.request, "path", "-"))
         self.channel.log(request_line(self.channel.addr[0], method, path, error.code, len(body), 0))
 
 
 class _Channel(HTTPChannel):  # type: ignore[misc]
     parser_class = _Parser
     error_task_class = _Refusal
+
+
+def utf8_path(path: str) -> str:
+    """Return the text of a path, whose bytes WSGI passes on as Latin-1 (PEP 3333)."""
+    return path.encode("latin-1").decode("utf-8", "replace")
 
 
 def request_line(address: str, method: str, path: str, status: int, answer_bytes: int, took_ms: int) -> str:
