@@ -220,3 +220,14 @@ def test_what_is_wrong_is_said_with_its_place(raw: bytes, reason: str) -> None:
     with pytest.raises(Invalid) as caught:
         decode(raw)
     assert str(caught.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        *[("1.50", "1.5"), ("1E5", "100000.0"), ("-0", "0")],
+        *[(number, number) for number in ("100000000000000000000", "0.12345678901234567890", "1e400")],
+    ],
+)
+def test_the_notation_of_numbers_is_as_the_readme_says(sent: str, kept: str) -> None:
+    assert encode(decode(b'{"n":%s}' % sent.encode())) == b'{"n":%s}' % kept.encode()
