@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from alluvia.table.schema.column_mapping import ID, NAME, ColumnMapping
@@ -69,3 +71,11 @@ def nullable(kind: DataType) -> DataType:
     if isinstance(kind, MapType):
         return MapType(nullable(kind.keyType), nullable(kind.valueType))
     return kind
+
+
+def written_schema(columns: StructType) -> pa.Schema:
+    """Return the columns of a DataFrame as a table is given them: all nullable, as Delta on Spark makes them.
+
+    That a DataFrame has no nulls (those of literals and ranges say so) does not mean that the next one has none.
+    """
+    return to_arrow_schema(all_nullable(columns))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from alluvia.errors import Invalid, TableNotFound
 from alluvia.log.actions import AddFile
@@ -26,6 +25,7 @@ from alluvia.table.protocols import new_protocol
 from alluvia.table.schema.rows import conform, conformed
 from alluvia.table.snapshot import Snapshot
 from alluvia_spark.options import READING, AlluviaOptions
+from alluvia_spark.schemas import written_schema
 from alluvia_spark.workers import spare_later_tasks
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class TableWriter(DataSourceArrowWriter):
         replaces = options.given.get("replaceWhere", "true") if overwrite else None
         if not overwrite:
             options.refuse(("replaceWhere",), "for mode('overwrite')")
-        handle, rows, txn = options.handle(), to_arrow_schema(columns), options.txn()
+        handle, rows, txn = options.handle(), written_schema(columns), options.txn()
         try:
             snapshot = handle.newest()
         except TableNotFound:
@@ -89,7 +89,7 @@ class TableWriter(DataSourceArrowWriter):
         if new and not options.flag("mergeSchema"):
             raise Invalid(f"column {new[0].name} is not in the table: leave it out, or set the option mergeSchema")
         done = txn is not None and applied(snapshot, txn) is not None
-        write = plan_write(handle, snapshot, pa.schema([each.with_nullable(True) for each in new]), replaces, txn)
+        write = plan_write(handle, snapshot, pa.schema(new), replaces, txn)
         _check_columns(rows, write.snapshot(snapshot).schema)
         state = snapshot.state
         return cls(

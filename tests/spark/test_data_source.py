@@ -97,6 +97,25 @@ def test_rows_are_appended_and_replaced(registered: SparkSession, lake: Lake) ->
     assert table.to_arrow(["n", "more"]).sort_by("n").to_pylist() == [{"n": 1, "more": 1.5}, {"n": 2, "more": 1.5}]
 
 
+def test_columns_that_a_write_makes_are_nullable(registered: SparkSession, lake: Lake) -> None:
+    nested = "array(named_struct('a', 1)) x, map('k', array(2)) m, named_struct('b', array(3)) s"
+    kinds = "id long, x array<struct<a: int>>, m map<string, array<int>>, s struct<b: array<int>>"
+    nulls = [(None, None, None, None), (4, [None, (None,)], {"k": None, "l": [None]}, ([None],))]
+    first = [(1, [(1,)], {"k": [2]}, ([3],))]
+    for name, columns in (("made", f"1L id, {nested}"), ("added", "1L id")):
+        for rows in (
+            registered.sql(f"SELECT {columns}"),
+            registered.sql(f"SELECT 1L id, {nested}"),
+            registered.createDataFrame(nulls, kinds),
+        ):
+            writer(rows, "append", mergeSchema="true").save(f"{lake.uri}/{name}")
+        table = lake[name]
+        more = [(1, None, None, None)] if name == "added" else first
+        wanted = registered.createDataFrame([*more, *first, *nulls], kinds).toArrow()
+        assert judges.ours(table) == judges.canonical(wanted)
+        judges.judges_agree(table, [table.version])
+
+
 def test_an_overwrite_of_partitions_by_a_setting_is_refused(registered: SparkSession, lake: Lake) -> None:
     table = lake.create_table("t", {"n": "long", "place": "string", "at": "timestamp"}, ["day(at)"])
     table.append([{"n": 1, "place": "a"}])
